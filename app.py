@@ -58,16 +58,29 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 def options() -> argparse.Namespace:
     """The command line's options; the judges also from VRTHINKER_JUDGE."""
-    parser = argparse.ArgumentParser(description="VR-Thinker: which of two videos follows the prompt better, and why.")
+    parser = argparse.ArgumentParser(
+        description="VR-Thinker: which of two videos follows the prompt better, and why."
+    )
     parser.add_argument(
         "--judge",
         action="append",
         help="nano, hf:ID_OR_PATH, server:URL#MODEL or scripted:FILE; give it again to offer several, the default first",
     )
     parser.add_argument("--host", help="address to listen on (default: this machine only)")
-    parser.add_argument("--port", type=whole(1, 65535), help="port to listen on (default: the first free one from 7860)")
-    parser.add_argument("--name", action="append", default=[], help="a host name the server goes by, besides localhost")
-    parser.add_argument("--at-once", type=whole(1, 1000), default=1, help="judges that may think at the same time")
+    parser.add_argument(
+        "--port",
+        type=whole(1, 65535),
+        help="port to listen on (default: the first free one from 7860)",
+    )
+    parser.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        help="a host name the server goes by, besides localhost",
+    )
+    parser.add_argument(
+        "--at-once", type=whole(1, 1000), default=1, help="judges that may think at the same time"
+    )
     parser.add_argument(
         "--waiting",
         type=whole(0, 100_000),
@@ -81,9 +94,13 @@ def options() -> argparse.Namespace:
     )
     add_keeping(parser)
     parser.add_argument(
-        "--runs", type=Path, help="an evaluation (its --out folder) or a folder of traces that every visitor may look through"
+        "--runs",
+        type=Path,
+        help="an evaluation (its --out folder) or a folder of traces that every visitor may look through",
     )
-    parser.add_argument("--examples", type=Path, default=EXAMPLES, help="folder of saved runs that the page offers")
+    parser.add_argument(
+        "--examples", type=Path, default=EXAMPLES, help="folder of saved runs that the page offers"
+    )
     chosen = parser.parse_args()
     chosen.judge = chosen.judge or re.findall(r"[^\s,]+", os.environ.get("VRTHINKER_JUDGE", ""))
     return chosen
@@ -92,8 +109,17 @@ def options() -> argparse.Namespace:
 def add_keeping(parser: argparse.ArgumentParser) -> None:
     """The options that say how visitors' runs are kept."""
     usual = Keeping()
-    parser.add_argument("--runs-folder", type=Path, help="where visitors' runs are kept (default: in your cache folder)")
-    parser.add_argument("--keep-hours", type=amount, default=usual.seconds / 3600, help="how long a run is kept; 0 keeps none")
+    parser.add_argument(
+        "--runs-folder",
+        type=Path,
+        help="where visitors' runs are kept (default: in your cache folder)",
+    )
+    parser.add_argument(
+        "--keep-hours",
+        type=amount,
+        default=usual.seconds / 3600,
+        help="how long a run is kept; 0 keeps none",
+    )
     parser.add_argument(
         "--keep-gb",
         type=amount,
@@ -127,17 +153,25 @@ def check_address(host: str | None, port: int | None) -> None:
     """Raises SystemExit with one sentence where the page cannot be served there: Gradio would try for minutes."""
     try:
         find_address((host or "127.0.0.1").strip("[]"), port or 0)
-        find_address("127.0.0.1", port or 0)  # where Gradio looks whether the port is free, whatever the host
+        find_address(
+            "127.0.0.1", port or 0
+        )  # where Gradio looks whether the port is free, whatever the host
     except (OSError, UnicodeError) as error:
-        place = " ".join(f"--{name} {value}" for name, value in (("host", host), ("port", port)) if value)
-        sys.exit(f"The page cannot be served at {place}: {getattr(error, 'strerror', error)}. Choose another one.")
+        place = " ".join(
+            f"--{name} {value}" for name, value in (("host", host), ("port", port)) if value
+        )
+        sys.exit(
+            f"The page cannot be served at {place}: {getattr(error, 'strerror', error)}. Choose another one."
+        )
 
 
 def store_folder(chosen: argparse.Namespace) -> Path | None:
     """Where runs are kept; None, with a sentence, where they only can be as long as the server runs."""
     folder = usable_folder(chosen.runs_folder) if chosen.keep_hours else None
     if folder is None and chosen.keep_hours:
-        print("No folder for runs can be written, so they end with this server. Name one with --runs-folder.")
+        print(
+            "No folder for runs can be written, so they end with this server. Name one with --runs-folder."
+        )
     return folder
 
 
@@ -154,18 +188,33 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     """Serve the page until it is interrupted; all files of visitors stay below `folder`."""
     allow_open_files()  # before any process is started, which takes its limit over
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
-    names = [*chosen.name, *re.findall(r"[^\s,]+", os.environ.get("SPACE_HOST", ""))]  # with a custom domain, both, between commas
+    names = [
+        *chosen.name,
+        *re.findall(r"[^\s,]+", os.environ.get("SPACE_HOST", "")),
+    ]  # with a custom domain, both, between commas
     judges = JudgeLoader(judge_openers(chosen.judge), in_thread=not borrows_gpu())
     run_job = naming_gpu_errors(spaces.GPU(duration=gpu_seconds)(judges.run_job), judges.get)
     policy = ANY_ADDRESS if chosen.local_addresses else PUBLIC_ONLY
-    keeping = Keeping(store_folder(chosen), 3600 * chosen.keep_hours, round(1e9 * chosen.keep_gb), chosen.after_leaving)
+    keeping = Keeping(
+        store_folder(chosen),
+        3600 * chosen.keep_hours,
+        round(1e9 * chosen.keep_gb),
+        chosen.after_leaving,
+    )
     runs = listed_runs(chosen.runs) if chosen.runs else None
-    page = Page(judges, run_job, folder, PageOptions(chosen.at_once, chosen.waiting, chosen.examples, policy, keeping, runs))
+    page = Page(
+        judges,
+        run_job,
+        folder,
+        PageOptions(chosen.at_once, chosen.waiting, chosen.examples, policy, keeping, runs),
+    )
     if os.environ.get("SPACE_ID"):
         judges.wait_all()  # the process that holds the GPU is forked: it has only what was loaded before
     try:
         page.blocks().launch(
-            server_name=chosen.host, server_port=chosen.port, **page.launch_options(names, bool(os.environ.get("SPACE_ID")))
+            server_name=chosen.host,
+            server_port=chosen.port,
+            **page.launch_options(names, bool(os.environ.get("SPACE_ID"))),
         )
     finally:
         page.close()
@@ -181,7 +230,9 @@ def main() -> None:
 
 
 def _exit(*_: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the removal of files
+    signal.signal(
+        signal.SIGTERM, signal.SIG_IGN
+    )  # a second signal must not interrupt the removal of files
     sys.exit(0)
 
 

@@ -17,14 +17,21 @@ from vrthinker_core.cpus import cpu_count
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = (sys.executable, "-m")
-LINT_IMPORTS = (sys.executable, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command()")
+LINT_IMPORTS = (
+    sys.executable,
+    "-c",
+    "from importlinter.cli import lint_imports_command; lint_imports_command()",
+)
 
 CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("style", (*PYTHON, "ruff", "check", "--no-cache", ".")),
     ("format", (*PYTHON, "ruff", "format", "--no-cache", "--check", ".")),
     ("imports", LINT_IMPORTS),
 )
-ONE_THREAD = {"OMP_NUM_THREADS": "1", **os.environ}  # Torch's threads wait for one another busily, which the others pay for
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    **os.environ,
+}  # Torch's threads wait for one another busily, which the others pay for
 TYPES = (*PYTHON, "mypy", "--no-incremental", "vrthinker_core", "app.py")
 
 
@@ -33,14 +40,18 @@ def main(arguments: list[str]) -> int:
     if {"-h", "--help"}.intersection(arguments):
         return subprocess.run((*PYTHON, "pytest", "--help"), cwd=ROOT, check=False).returncode
     with ThreadPoolExecutor(1) as pool:
-        types = pool.submit(_types)  # They take a minute of one processor, while the tests often wait
+        types = pool.submit(
+            _types
+        )  # They take a minute of one processor, while the tests often wait
         failed = [name for name, command in CHECKS if not _passes(name, command)]
         if failed:
             print(f"\nfailed before the tests: {', '.join(failed)}", flush=True)
         # A process takes tests that stand together, so that a module's server mostly starts once, and the idle one takes over from
         # the other in the end.
         shared = ("-n", str(min(cpu_count() + 1, 4)), "--dist", "worksteal")
-        tests = subprocess.run((*PYTHON, "pytest", "-rs", *shared, *arguments), cwd=ROOT, env=ONE_THREAD, check=False).returncode
+        tests = subprocess.run(
+            (*PYTHON, "pytest", "-rs", *shared, *arguments), cwd=ROOT, env=ONE_THREAD, check=False
+        ).returncode
         status, said = types.result()
     print(f"== types\n{said}", flush=True)
     return tests or status or int(bool(failed))
@@ -48,7 +59,9 @@ def main(arguments: list[str]) -> int:
 
 def _types() -> tuple[int, str]:
     """The exit status of the type checker, and what it says."""
-    done = subprocess.run(TYPES, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        TYPES, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     return done.returncode, done.stdout
 
 

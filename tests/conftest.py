@@ -35,7 +35,9 @@ SCRUBBED = (
     "SPACES_ZERO_GPU",
 )
 
-hypothesis.settings.register_profile("untimed", deadline=None)  # another process of the tests may have the processor
+hypothesis.settings.register_profile(
+    "untimed", deadline=None
+)  # another process of the tests may have the processor
 hypothesis.settings.load_profile("untimed")
 
 
@@ -44,7 +46,9 @@ def scrubbed() -> None:
     for name in SCRUBBED:
         os.environ.pop(name, None)
     os.environ.update(HF_HUB_OFFLINE="1", GRADIO_ANALYTICS_ENABLED="False")
-    if not os.environ.get("VRT_GPU"):  # what is tested is the same on every machine, but for the tests of a GPU
+    if not os.environ.get(
+        "VRT_GPU"
+    ):  # what is tested is the same on every machine, but for the tests of a GPU
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 

@@ -44,7 +44,9 @@ PAGE = """<!doctype html><meta charset="utf-8"><style>{style} body {{ margin: 0;
 def main() -> None:
     """Record all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=assets.ASSETS / "intro", help="folder of the recordings")
+    parser.add_argument(
+        "--out", type=Path, default=assets.ASSETS / "intro", help="folder of the recordings"
+    )
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
     views = list(steps(load(EXAMPLE / "trace.json")))
@@ -61,9 +63,14 @@ def main() -> None:
 def steps(trace: Trace) -> Iterator[tuple[ViewJson, int]]:
     """The run as the page shows it, step by step, and for how many pictures each step stands."""
     events = list(pieces(trace.events()))
-    for event, state in zip(events, list(accumulate(events, fold, initial=RunState()))[1:], strict=True):
+    for event, state in zip(
+        events, list(accumulate(events, fold, initial=RunState()))[1:], strict=True
+    ):
         if state.turns:
-            yield view_json(state, inline_image, reply_reader(state.started)), HOLD.get(type(event), 1)
+            yield (
+                view_json(state, inline_image, reply_reader(state.started)),
+                HOLD.get(type(event), 1),
+            )
 
 
 def pieces(events: Iterator[Event]) -> Iterator[Event]:
@@ -80,17 +87,23 @@ def pieces(events: Iterator[Event]) -> Iterator[Event]:
             text = text[CHARACTERS:]
 
 
-def pictures(chromium: Browser, scheme: str, views: list[tuple[ViewJson, int]]) -> Iterator[tuple[bytes, int]]:
+def pictures(
+    chromium: Browser, scheme: str, views: list[tuple[ViewJson, int]]
+) -> Iterator[tuple[bytes, int]]:
     """A PNG of each step: the newest words while the judge writes, the verdict at the end."""
     context = chromium.new_context(
-        viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="dark" if scheme == "dark" else "light"
+        viewport={"width": WIDTH, "height": HEIGHT},
+        color_scheme="dark" if scheme == "dark" else "light",
     )
     page: Page = context.new_page()
     style = assets.joined("run/trace.css", "report/report.css")
     page.set_content(PAGE.format(style=style, script=assets.joined(*assets.VIEW)))
     for view, count in views:
         top = "0" if view["verdict"] else "document.documentElement.scrollHeight"
-        page.evaluate(f"view => {{ window.view.update(view); window.scrollTo(0, {top}); }}", json.loads(json.dumps(view)))
+        page.evaluate(
+            f"view => {{ window.view.update(view); window.scrollTo(0, {top}); }}",
+            json.loads(json.dumps(view)),
+        )
         page.wait_for_function("[...document.images].every((image) => image.complete)")
         yield page.screenshot(), count
     context.close()
@@ -100,13 +113,17 @@ def write_gif(path: Path, shots: Iterable[tuple[bytes, int]]) -> None:
     """The same, where no video plays."""
     images = [Image.open(io.BytesIO(png)).convert("RGB").quantize(COLOURS) for png, _ in shots]
     times = [count * 1000 // RATE for _, count in shots]
-    images[0].save(path, save_all=True, append_images=images[1:], duration=times, loop=0, optimize=True)
+    images[0].save(
+        path, save_all=True, append_images=images[1:], duration=times, loop=0, optimize=True
+    )
 
 
 def write_video(path: Path, shots: Iterable[tuple[bytes, int]]) -> None:
     """H.264 that every browser plays, without sound."""
     with av.open(str(path), "w", options={"movflags": "faststart"}) as container:
-        stream = container.add_stream("libx264", rate=Fraction(RATE), options={"preset": "slow", "crf": "26", "g": "600"})
+        stream = container.add_stream(
+            "libx264", rate=Fraction(RATE), options={"preset": "slow", "crf": "26", "g": "600"}
+        )
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
         for png, count in shots:
             frame = av.VideoFrame.from_image(Image.open(io.BytesIO(png)).convert("RGB"))

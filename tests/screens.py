@@ -46,15 +46,23 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the screenshots")
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
-    with started() as chromium, tempfile.TemporaryDirectory() as name, start_servers(Path(name)) as servers:
+    with (
+        started() as chromium,
+        tempfile.TemporaryDirectory() as name,
+        start_servers(Path(name)) as servers,
+    ):
         for size, options in SIZES.items():
             for scheme in ("light", "dark"):
                 for state, enter in STATES.items():
                     path = out / f"{size}-{scheme}-{state}.png"
-                    _take_screenshot(chromium, {**options, "color_scheme": scheme}, servers, enter, path)
+                    _take_screenshot(
+                        chromium, {**options, "color_scheme": scheme}, servers, enter, path
+                    )
 
 
-def _take_screenshot(chromium: Browser, options: dict[str, Any], servers: Servers, enter: EnterState, path: Path) -> None:
+def _take_screenshot(
+    chromium: Browser, options: dict[str, Any], servers: Servers, enter: EnterState, path: Path
+) -> None:
     context = chromium.new_context(**options)
     page = context.new_page()
     enter(page, servers)
@@ -69,7 +77,9 @@ def start_servers(folder: Path) -> Iterator[Servers]:
     """All servers that the states need, with three examples each; stopped at the end."""
     examples = folder / "examples"
     for name, hue in (("a-block", 20), ("b-block", 50), ("c-block", 80)):
-        write_example(examples / name, (ask(10, 30, 60, 90), ask(*range(50, 72, 2)), ANSWER), hue=hue)
+        write_example(
+            examples / name, (ask(10, 30, 60, 90), ask(*range(50, 72, 2)), ANSWER), hue=hue
+        )
     clips = write_clip(folder / "one.mp4"), write_clip(folder / "two.mp4", frames=30, hue=80)
     with ExitStack() as stack:
 
@@ -192,7 +202,11 @@ def _start(page: Page, server: Server, servers: Servers, prompt: str = PROMPT) -
     _open(page, server)
     for name, clip in zip(("first", "second"), servers.clips, strict=True):
         page.locator(f"#{name} input[type=file]").set_input_files(str(clip))
-        page.wait_for_function("name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name, timeout=TIMEOUT_MS)
+        page.wait_for_function(
+            "name => document.querySelector(`#${name} video`)?.readyState >= 1",
+            arg=name,
+            timeout=TIMEOUT_MS,
+        )
     page.locator("#prompt textarea").fill(prompt)
     page.locator("#go").click()
 

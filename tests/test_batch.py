@@ -28,7 +28,10 @@ from vrthinker_core.types.messages import Message
 def test_the_name_of_a_judge_is_refused_in_a_sentence(pair: VideoPair) -> None:
     name: Any = "nano"
     for events in (judge(pair, name), judge_many([pair], name)):
-        with pytest.raises(BadInput, match=r"^'nano' is only the name of a judge: open it first, with open_backend\('nano'\)\.$"):
+        with pytest.raises(
+            BadInput,
+            match=r"^'nano' is only the name of a judge: open it first, with open_backend\('nano'\)\.$",
+        ):
             next(events)
 
 
@@ -44,9 +47,9 @@ def test_a_batch_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair:
     assert sorted(together) == [0, 1, 2]
     for position, one in enumerate([pair, other, pair]):
         alone = list(judge(one, ScriptedBackend(script)))
-        assert [replace(e, seconds=0) if isinstance(e, Finished) else e for e in together[position]] == [
-            replace(e, seconds=0) if isinstance(e, Finished) else e for e in alone
-        ]
+        assert [
+            replace(e, seconds=0) if isinstance(e, Finished) else e for e in together[position]
+        ] == [replace(e, seconds=0) if isinstance(e, Finished) else e for e in alone]
 
 
 @pytest.mark.parametrize("live", [0, -1, 2.5])
@@ -60,16 +63,27 @@ def test_pairs_that_come_when_no_file_can_be_opened_have_their_ends(pair: VideoP
     list(judge_many([pair], backend))
     with open_file_limit():
         events = list(judge_many([pair] * 3, backend))
-    ends = [(position, event.fault, event.error) for position, event in events if isinstance(event, Finished)]
+    ends = [
+        (position, event.fault, event.error)
+        for position, event in events
+        if isinstance(event, Finished)
+    ]
     fault = "VideoUnavailable", "Video 1: Too many files are open: "
-    assert [(position, fault, error[:34]) for position, fault, error in sorted(ends)] == [(n, *fault) for n in range(3)]
+    assert [(position, fault, error[:34]) for position, fault, error in sorted(ends)] == [
+        (n, *fault) for n in range(3)
+    ]
 
 
 class BatchScript(ScriptedBackend):
     """A script for many requests at once: a piece of each in turn."""
 
-    def stream_batch(self, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
-        streams = {n: q.conversation.stream(q.messages, q.sampling, q.cancelled) for n, q in enumerate(requests)}
+    def stream_batch(
+        self, requests: Sequence[GenerationRequest]
+    ) -> Iterator[tuple[int, StreamItem]]:
+        streams = {
+            n: q.conversation.stream(q.messages, q.sampling, q.cancelled)
+            for n, q in enumerate(requests)
+        }
         while streams:
             for n, stream in list(streams.items()):
                 item: StreamItem | None
@@ -88,11 +102,19 @@ def timeless(events: Iterable[Event]) -> list[Event]:
     return [replace(event, seconds=0) if isinstance(event, Finished) else event for event in events]
 
 
-def test_a_batch_backend_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair: VideoPair) -> None:
+def test_a_batch_backend_gives_each_pair_the_events_of_its_own_run(
+    tmp_path: Path, pair: VideoPair
+) -> None:
     """Pairs that end at different turns, one whose file is no video, one whose judge dies."""
     empty = tmp_path / "empty.mp4"
     empty.touch()
-    pairs = [pair, replace(pair, prompt="dies"), replace(pair, second=empty), replace(pair, prompt="quick"), pair]
+    pairs = [
+        pair,
+        replace(pair, prompt="dies"),
+        replace(pair, second=empty),
+        replace(pair, prompt="quick"),
+        pair,
+    ]
 
     def script(messages: Sequence[Message]) -> str | BackendFailed:
         if "dies" in messages[1].text:
@@ -108,23 +130,41 @@ def test_a_batch_backend_gives_each_pair_the_events_of_its_own_run(tmp_path: Pat
 
 def test_a_batch_that_stops_ends_every_pair_that_still_waits(pair: VideoPair) -> None:
     class Broken(BatchScript):
-        def stream_batch(self, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+        def stream_batch(
+            self, requests: Sequence[GenerationRequest]
+        ) -> Iterator[tuple[int, StreamItem]]:
             yield 0, "half a re"
             raise BackendFailed("The machine is gone.")
 
-    ends = [event for _, event in judge_many([pair, pair], Broken([ANSWER])) if isinstance(event, Finished)]
-    assert [(end.stop, end.error) for end in ends] == [(StopReason.FAILED, "The machine is gone.")] * 2
+    ends = [
+        event
+        for _, event in judge_many([pair, pair], Broken([ANSWER]))
+        if isinstance(event, Finished)
+    ]
+    assert [(end.stop, end.error) for end in ends] == [
+        (StopReason.FAILED, "The machine is gone.")
+    ] * 2
 
 
 def test_a_pair_that_is_done_ends_while_others_are_still_generating(pair: VideoPair) -> None:
     other = replace(pair, prompt="Another prompt.")
 
     def script(messages: Sequence[Message]) -> str:
-        return ANSWER if "Another" in messages[1].text else "<Think>" + "long " * 200 + f"</Think>{ANSWER}"
+        return (
+            ANSWER
+            if "Another" in messages[1].text
+            else "<Think>" + "long " * 200 + f"</Think>{ANSWER}"
+        )
 
     events = list(judge_many([pair, other], BatchScript(script, pause=0.005), live=2))
-    short_end = next(n for n, (position, event) in enumerate(events) if position == 1 and isinstance(event, Finished))
-    assert any(position == 0 and isinstance(event, TextArrived) for position, event in events[short_end:])
+    short_end = next(
+        n
+        for n, (position, event) in enumerate(events)
+        if position == 1 and isinstance(event, Finished)
+    )
+    assert any(
+        position == 0 and isinstance(event, TextArrived) for position, event in events[short_end:]
+    )
 
 
 def test_who_stops_listening_leaves_no_thread_behind(pair: VideoPair) -> None:

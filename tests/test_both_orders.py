@@ -65,23 +65,33 @@ def parts(events: Iterator[Event]) -> tuple[list[Event], list[Event]]:
     """The events of the first run, and those of the second as it had them."""
     both = list(events)
     second = [event.event for event in both if isinstance(event, Swapped)]
-    assert both[len(both) - len(second) :] == [Swapped(event) for event in second], "the second run comes after the first"
+    assert both[len(both) - len(second) :] == [Swapped(event) for event in second], (
+        "the second run comes after the first"
+    )
     return both[: len(both) - len(second)], second
 
 
 def timeless(event: Event) -> Event:
     if isinstance(event, TurnEnded):
-        return replace(event, turn=replace(event.turn, completion=replace(event.turn.completion, seconds=0)))
+        return replace(
+            event, turn=replace(event.turn, completion=replace(event.turn.completion, seconds=0))
+        )
     return replace(event, seconds=0) if isinstance(event, Finished) else event
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
 def test_the_second_run_is_that_of_the_swapped_pair(pair: VideoPair, protocol: str) -> None:
     settings = Settings(protocol=protocol)  # type: ignore[arg-type]
-    first, second = parts(judge(pair, ScriptedBackend([CALL, ANSWER]), replace(settings, swap="on")))
+    first, second = parts(
+        judge(pair, ScriptedBackend([CALL, ANSWER]), replace(settings, swap="on"))
+    )
     other = VideoPair(pair.prompt, pair.second, pair.first)
-    assert list(map(timeless, first[1:])) == list(map(timeless, list(judge(pair, ScriptedBackend([CALL, ANSWER]), settings))[1:]))
-    assert list(map(timeless, second)) == list(map(timeless, judge(other, ScriptedBackend([CALL, ANSWER]), settings)))
+    assert list(map(timeless, first[1:])) == list(
+        map(timeless, list(judge(pair, ScriptedBackend([CALL, ANSWER]), settings))[1:])
+    )
+    assert list(map(timeless, second)) == list(
+        map(timeless, judge(other, ScriptedBackend([CALL, ANSWER]), settings))
+    )
 
 
 def test_without_the_setting_there_is_one_run(pair: VideoPair) -> None:
@@ -95,7 +105,9 @@ def test_a_run_without_a_verdict_is_not_judged_again(pair: VideoPair) -> None:
     assert second == []
 
 
-def test_a_judge_that_names_the_first_video_flips_and_one_that_sees_the_pictures_is_stable(pair: VideoPair) -> None:
+def test_a_judge_that_names_the_first_video_flips_and_one_that_sees_the_pictures_is_stable(
+    pair: VideoPair,
+) -> None:
     for script, words in (([ANSWER], "flips"), (longer_first, "stable")):
         first, second = parts(judge(pair, ScriptedBackend(script), BOTH))  # type: ignore[arg-type]
         check = check_order(first[-1], second[-1])  # type: ignore[arg-type]
@@ -106,7 +118,11 @@ def test_a_judge_that_names_the_first_video_flips_and_one_that_sees_the_pictures
 
 def test_no_video_is_opened_twice(tmp_path: Path) -> None:
     """Not even when the files are gone by the time the second run begins."""
-    pair = VideoPair("A block glides.", write_clip(tmp_path / "one.mp4"), write_clip(tmp_path / "two.mp4", hue=60))
+    pair = VideoPair(
+        "A block glides.",
+        write_clip(tmp_path / "one.mp4"),
+        write_clip(tmp_path / "two.mp4", hue=60),
+    )
     with CountingPool() as pool:
         ends = []
         for event in judge(pair, ScriptedBackend([CALL, ANSWER]), BOTH, decoder_pool=pool):
@@ -122,7 +138,11 @@ def test_a_batch_judges_each_pair_in_both_orders(pair: VideoPair, tmp_path: Path
     alone = list(map(timeless_swapped, judge(pair, ScriptedBackend([CALL, ANSWER]), BOTH)))
     together: dict[int, list[Event]] = {}
     traces = judge_many(
-        [pair, pair, pair], ScriptedBackend([CALL, ANSWER]), BOTH, live=2, trace_of=lambda n: tmp_path / f"{n}.json"
+        [pair, pair, pair],
+        ScriptedBackend([CALL, ANSWER]),
+        BOTH,
+        live=2,
+        trace_of=lambda n: tmp_path / f"{n}.json",
     )
     for position, event in traces:
         together.setdefault(position, []).append(timeless_swapped(event))
@@ -139,18 +159,25 @@ def timeless_swapped(event: Event) -> Event:
 
 def test_a_failing_second_run_leaves_the_first_verdict(pair: VideoPair, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    first, second = parts(judge(pair, ScriptedBackend(failing_when_swapped(pair)), BOTH, trace=path))
+    first, second = parts(
+        judge(pair, ScriptedBackend(failing_when_swapped(pair)), BOTH, trace=path)
+    )
     assert isinstance(first[-1], Finished)
     assert first[-1].verdict is not None
     assert isinstance(second[-1], Finished)
-    assert (second[-1].stop, second[-1].error) == (StopReason.FAILED, "The judge's connection broke.")
+    assert (second[-1].stop, second[-1].error) == (
+        StopReason.FAILED,
+        "The judge's connection broke.",
+    )
     trace = load(path)
     assert trace.finished == first[-1]
     assert trace.swapped is not None
     assert check_order(trace.finished, trace.swapped.finished) is None
 
 
-def test_closing_in_the_second_run_ends_it_as_cancelled_and_keeps_the_first(pair: VideoPair, tmp_path: Path) -> None:
+def test_closing_in_the_second_run_ends_it_as_cancelled_and_keeps_the_first(
+    pair: VideoPair, tmp_path: Path
+) -> None:
     path = tmp_path / "run.json"
     events = judge(pair, ScriptedBackend([CALL, ANSWER]), BOTH, trace=path)
     while not (isinstance(event := next(events), Swapped) and isinstance(event.event, TextArrived)):
@@ -167,7 +194,9 @@ def test_closing_in_the_second_run_ends_it_as_cancelled_and_keeps_the_first(pair
 def test_a_stop_in_the_second_run_is_no_verdict_of_it(pair: VideoPair) -> None:
     stopped: list[bool] = []
     ends = []
-    for event in judge(pair, ScriptedBackend([CALL, ANSWER]), BOTH, cancelled=lambda: bool(stopped)):
+    for event in judge(
+        pair, ScriptedBackend([CALL, ANSWER]), BOTH, cancelled=lambda: bool(stopped)
+    ):
         if isinstance(event, Swapped) and isinstance(event.event, Started):
             stopped.append(True)
         last = event.event if isinstance(event, Swapped) else event
@@ -182,7 +211,11 @@ def test_a_stop_in_the_second_run_is_no_verdict_of_it(pair: VideoPair) -> None:
 @pytest.fixture(scope="module")
 def stored(clips: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("trace") / "run.json"
-    live = list(judge(VideoPair("A block glides.", *clips), ScriptedBackend([CALL, ANSWER]), BOTH, trace=path))
+    live = list(
+        judge(
+            VideoPair("A block glides.", *clips), ScriptedBackend([CALL, ANSWER]), BOTH, trace=path
+        )
+    )
     assert list(load(path).events()) == live
     assert pickle.loads(pickle.dumps(live)) == live
     return path
@@ -211,9 +244,21 @@ def test_traces_without_a_second_run_still_open() -> None:
         (["swapped", "turns", 0, "frames", 0, "jpeg"], "PHN2Zz4=", "no small JPEG"),
         (["swapped", "started", "dialect"], "klingon", "protocol"),
         (["swapped", "started", "clips", 0, "fps"], -1, "a time, an index or a count"),
-        (["swapped", "started", "clips", 0, "digest"], "another", "its second run did not compare the same pair"),
-        (["swapped", "started", "prompt"], "another", "its second run did not compare the same pair"),
-        (["swapped", "started", "judge"], "another", "its second run did not compare the same pair"),
+        (
+            ["swapped", "started", "clips", 0, "digest"],
+            "another",
+            "its second run did not compare the same pair",
+        ),
+        (
+            ["swapped", "started", "prompt"],
+            "another",
+            "its second run did not compare the same pair",
+        ),
+        (
+            ["swapped", "started", "judge"],
+            "another",
+            "its second run did not compare the same pair",
+        ),
         (["finished"], None, "its second run did not compare the same pair"),
         (["finished", "verdict"], None, "its second run did not compare the same pair"),
         (["swapped"], 7, "swapped"),
@@ -239,7 +284,9 @@ def test_the_bound_on_frames_counts_both_runs(stored: Path, copies: int) -> None
     data = json.loads(stored.read_bytes())
     for run in (data, data["swapped"]):
         turn = run["turns"][0]
-        run["turns"] = [{**turn, "number": n + 1, "frames": (turn["frames"] * 6)[:30]} for n in range(copies)]
+        run["turns"] = [
+            {**turn, "number": n + 1, "frames": (turn["frames"] * 6)[:30]} for n in range(copies)
+        ]
     if copies == 1:
         assert len(from_json(json.dumps(data).encode()).turns) == 1
         return
@@ -250,10 +297,20 @@ def test_the_bound_on_frames_counts_both_runs(stored: Path, copies: int) -> None
 # -- the command line ----------------------------------------------------------------------------------------------------
 
 
-def test_swap_prints_both_verdicts_and_a_word_for_each_dimension(clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_swap_prints_both_verdicts_and_a_word_for_each_dimension(
+    clips: tuple[Path, Path], tmp_path: Path
+) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text("\n".join(json.dumps({"reply": reply}) for reply in (CALL, ANSWER)))
-    arguments = ("compare", *clips, "--prompt", "A block glides.", "--judge", f"scripted:{script}", "--swap")
+    arguments = (
+        "compare",
+        *clips,
+        "--prompt",
+        "A block glides.",
+        "--judge",
+        f"scripted:{script}",
+        "--swap",
+    )
     live = run_command(*arguments, "--trace", tmp_path / "run.json")
     assert live.returncode == 0, live.stderr
     table = [line.split() for line in live.stdout.partition("Both orders")[2].splitlines()[1:]]
@@ -273,7 +330,9 @@ def test_swap_prints_both_verdicts_and_a_word_for_each_dimension(clips: tuple[Pa
     assert json.loads(run_command("replay", tmp_path / "run.json", "--json").stdout) == expected
 
 
-def test_a_second_run_without_a_verdict_is_said_and_does_not_change_the_status(pair: VideoPair, tmp_path: Path) -> None:
+def test_a_second_run_without_a_verdict_is_said_and_does_not_change_the_status(
+    pair: VideoPair, tmp_path: Path
+) -> None:
     path = tmp_path / "run.json"
     for _ in judge(pair, ScriptedBackend(failing_when_swapped(pair)), BOTH, trace=path):
         pass
@@ -281,4 +340,11 @@ def test_a_second_run_without_a_verdict_is_said_and_does_not_change_the_status(p
     assert (shown.returncode, only_labels.returncode) == (0, 0)
     assert shown.stdout.endswith("Order not checked: The judge's connection broke.\n")
     assert only_labels.stderr == "Order not checked: The judge's connection broke.\n"
-    assert json.loads(only_labels.stdout) == {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1, "swapped": None, "order": None}
+    assert json.loads(only_labels.stdout) == {
+        "TA": 1,
+        "MQ": 0,
+        "VQ": 2,
+        "OA": 1,
+        "swapped": None,
+        "order": None,
+    }

@@ -26,13 +26,29 @@ def origin(clips: Clips, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("origin")
     (folder / "answer.jsonl").write_text(json.dumps({"reply": ANSWER}))
     path = folder / "trace.json"
-    path.write_bytes(to_json(trace_of(judge(VideoPair("A block glides.", *clips), ScriptedBackend(Talker())))))
+    path.write_bytes(
+        to_json(trace_of(judge(VideoPair("A block glides.", *clips), ScriptedBackend(Talker()))))
+    )
     return path
 
 
-def test_branch_goes_on_from_a_stored_trace_and_says_from_where(origin: Path, clips: Clips, tmp_path: Path) -> None:
+def test_branch_goes_on_from_a_stored_trace_and_says_from_where(
+    origin: Path, clips: Clips, tmp_path: Path
+) -> None:
     judge_name, kept = f"scripted:{origin.with_name('answer.jsonl')}", tmp_path / "branch.json"
-    done = run("branch", origin, *clips, "--turn", 2, "--frames", "4,9", "--judge", judge_name, "--trace", kept)
+    done = run(
+        "branch",
+        origin,
+        *clips,
+        "--turn",
+        2,
+        "--frames",
+        "4,9",
+        "--judge",
+        judge_name,
+        "--trace",
+        kept,
+    )
     assert done.returncode == 0, done.stderr
     assert "Branch    from turn 2, with frames 4, 9" in done.stdout
     assert done.stdout.index("Turn 1") < done.stdout.index("Turn 2") < done.stdout.index("Verdict")
@@ -64,13 +80,30 @@ def test_other_videos_than_those_of_the_trace_are_refused(origin: Path, clips: C
 
 def test_a_branch_never_replaces_the_run_that_it_goes_on_from(origin: Path, clips: Clips) -> None:
     before = origin.read_bytes()
-    done = run("branch", origin, *clips, "--turn", 2, "--frames", "4", "--judge", "hf:no/such/judge", "--trace", origin)
+    done = run(
+        "branch",
+        origin,
+        *clips,
+        "--turn",
+        2,
+        "--frames",
+        "4",
+        "--judge",
+        "hf:no/such/judge",
+        "--trace",
+        origin,
+    )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"{origin} is the run that the branch goes on from, and would be lost: name another file with --trace.\n"
+    assert (
+        done.stderr
+        == f"{origin} is the run that the branch goes on from, and would be lost: name another file with --trace.\n"
+    )
     assert origin.read_bytes() == before
 
 
-def test_a_branch_that_is_refused_or_fails_replaces_no_earlier_trace(origin: Path, clips: Clips, tmp_path: Path) -> None:
+def test_a_branch_that_is_refused_or_fails_replaces_no_earlier_trace(
+    origin: Path, clips: Clips, tmp_path: Path
+) -> None:
     earlier = tmp_path / "earlier.json"
     earlier.write_bytes(origin.read_bytes())
     gone, plan = ScriptedBackend([JudgeError("The server is gone.")]), plan_branch(load(origin), 2)

@@ -13,7 +13,13 @@ import pytest
 from tests.support.decoders import halting_decoders
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend, open_backend
-from vrthinker_core.branching.plan import JUDGE_FROM_1, OTHER_VIDEOS, PROMPT_FROM_1, Changes, plan_branch
+from vrthinker_core.branching.plan import (
+    JUDGE_FROM_1,
+    OTHER_VIDEOS,
+    PROMPT_FROM_1,
+    Changes,
+    plan_branch,
+)
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.traces import from_json, load, to_json
@@ -54,9 +60,17 @@ def run(pair: VideoPair, settings: Settings = Settings()) -> Trace:
     return trace_of(judge(pair, ScriptedBackend(Talker()), settings))
 
 
-def branch(origin: Trace, pair: VideoPair, turn: int, changes: Changes = NOTHING, talker: Talker | None = None) -> Trace:
+def branch(
+    origin: Trace,
+    pair: VideoPair,
+    turn: int,
+    changes: Changes = NOTHING,
+    talker: Talker | None = None,
+) -> Trace:
     plan = plan_branch(origin, turn, changes)
-    return trace_of(judge_branch(plan, replace(pair, prompt=plan.prompt), ScriptedBackend(talker or Talker())))
+    return trace_of(
+        judge_branch(plan, replace(pair, prompt=plan.prompt), ScriptedBackend(talker or Talker()))
+    )
 
 
 def content(turn: Turn) -> tuple[object, ...]:
@@ -79,7 +93,10 @@ def slots(turn: Turn) -> list[int]:
     return sorted({frame.ref.slot for frame in turn.frames})
 
 
-@pytest.mark.parametrize("settings", [Settings(), Settings(window=0), Settings(window=1, max_turns=3), Settings(protocol="concat")])
+@pytest.mark.parametrize(
+    "settings",
+    [Settings(), Settings(window=0), Settings(window=1, max_turns=3), Settings(protocol="concat")],
+)
 def test_with_nothing_changed_a_branch_is_its_origin(pair: VideoPair, settings: Settings) -> None:
     origin = run(pair, settings)
     assert len(origin.turns) == 3
@@ -108,7 +125,9 @@ def test_the_built_in_judge_goes_on_as_it_did() -> None:
     pair = VideoPair(plan.prompt, folder / "first.mp4", folder / "second.mp4")
     other = trace_of(judge_branch(plan, pair, open_backend("nano")))
     assert [content(turn) for turn in other.turns] == [content(turn) for turn in origin.turns]
-    assert other.turns[-1].completion.reused_tokens == 0, "all of the history is new to this conversation"
+    assert other.turns[-1].completion.reused_tokens == 0, (
+        "all of the history is new to this conversation"
+    )
 
 
 def test_other_frames_are_given_as_if_the_call_had_asked_for_them(pair: VideoPair) -> None:
@@ -152,12 +171,18 @@ def test_another_memory_window_counts_from_the_branch_on(pair: VideoPair) -> Non
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
-def test_another_judge_from_turn_1_is_a_plain_run_of_that_judge(pair: VideoPair, protocol: str) -> None:
+def test_another_judge_from_turn_1_is_a_plain_run_of_that_judge(
+    pair: VideoPair, protocol: str
+) -> None:
     origin = run(pair, Settings(window=2))
     other_judge = ScriptedBackend(Talker(), protocol=protocol, name="another")  # type: ignore[arg-type]
     plan = plan_branch(origin, 1)
     other = trace_of(judge_branch(plan, pair, other_judge))
-    plain = trace_of(judge(pair, ScriptedBackend(Talker(), protocol=protocol, name="another"), Settings(window=2)))  # type: ignore[arg-type]
+    plain = trace_of(
+        judge(
+            pair, ScriptedBackend(Talker(), protocol=protocol, name="another"), Settings(window=2)
+        )
+    )  # type: ignore[arg-type]
     assert [content(turn) for turn in other.turns] == [content(turn) for turn in plain.turns]
     assert replace(other.started, branch=None) == plain.started
     assert branch_name(other.started) == "judge another"
@@ -165,12 +190,18 @@ def test_another_judge_from_turn_1_is_a_plain_run_of_that_judge(pair: VideoPair,
 
 def test_what_can_only_begin_at_turn_1_says_so(pair: VideoPair) -> None:
     origin = run(pair)
-    assert branch_name(branch(origin, pair, 1, Changes(prompt="A cat.")).started) == "another prompt"
+    assert (
+        branch_name(branch(origin, pair, 1, Changes(prompt="A cat.")).started) == "another prompt"
+    )
     with pytest.raises(BadInput, match=PROMPT_FROM_1[:40]):
         plan_branch(origin, 2, Changes(prompt="A cat."))
-    refused = trace_of(judge_branch(plan_branch(origin, 2), pair, ScriptedBackend([ANSWER], protocol="concat")))
+    refused = trace_of(
+        judge_branch(plan_branch(origin, 2), pair, ScriptedBackend([ANSWER], protocol="concat"))
+    )
     assert (refused.finished and refused.finished.error, refused.turns) == (JUDGE_FROM_1, ())
-    swapped = trace_of(judge_branch(plan_branch(origin, 2), pair.swapped(), ScriptedBackend([ANSWER])))
+    swapped = trace_of(
+        judge_branch(plan_branch(origin, 2), pair.swapped(), ScriptedBackend([ANSWER]))
+    )
     assert (swapped.finished and swapped.finished.error, swapped.turns) == (OTHER_VIDEOS, ())
 
 
@@ -190,7 +221,9 @@ def test_what_can_only_begin_at_turn_1_says_so(pair: VideoPair) -> None:
         (3, Changes(frames=(10,))),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_sentence(pair: VideoPair, turn: int, changes: Changes) -> None:
+def test_what_cannot_be_is_refused_in_one_sentence(
+    pair: VideoPair, turn: int, changes: Changes
+) -> None:
     with pytest.raises(BadInput, match=r"^[A-Z].*\.$"):
         plan_branch(run(pair), turn, changes)
 
@@ -198,7 +231,9 @@ def test_what_cannot_be_is_refused_in_one_sentence(pair: VideoPair, turn: int, c
 def test_frames_that_have_left_the_view_can_be_shown_again(pair: VideoPair) -> None:
     origin = run(pair)
     assert slots(branch(origin, pair, 3, Changes(frames=(10,), window=0)).turns[2]) == [10]
-    assert slots(branch(origin, pair, 2, Changes(frames=(16, 4))).turns[1]) == [4], "one of them is new"
+    assert slots(branch(origin, pair, 2, Changes(frames=(16, 4))).turns[1]) == [4], (
+        "one of them is new"
+    )
 
 
 def test_a_turn_that_was_cut_short_is_not_taken_over(pair: VideoPair) -> None:
@@ -216,7 +251,9 @@ def test_a_branch_of_a_branch_and_its_trace_read_back(pair: VideoPair, tmp_path:
     path = tmp_path / "trace.json"
     events = list(judge_branch(plan, pair, ScriptedBackend(Talker()), trace=path))
     second = load(path)
-    assert list(second.events()) == events, "a replay yields the events of the live run, those of the taken-over turns too"
+    assert list(second.events()) == events, (
+        "a replay yields the events of the live run, those of the taken-over turns too"
+    )
     assert second.started.branch is not None
     assert second.started.branch.origin.name == "from turn 2, with frames 4, 9"
     assert from_json(to_json(second)) == second
@@ -234,7 +271,9 @@ def test_a_branch_of_a_branch_and_its_trace_read_back(pair: VideoPair, tmp_path:
         lambda branch: branch["origin"].update(settings={"temperature": float("-inf")}),
     ],
 )
-def test_a_branch_record_that_cannot_be_is_refused(pair: VideoPair, change: Callable[[dict[str, object]], None]) -> None:
+def test_a_branch_record_that_cannot_be_is_refused(
+    pair: VideoPair, change: Callable[[dict[str, object]], None]
+) -> None:
     record = json.loads(to_json(branch(run(pair), pair, 2, Changes(frames=(4, 9)))))
     change(record["started"]["branch"])
     with pytest.raises(TraceError):
@@ -248,9 +287,15 @@ def test_a_trace_from_before_branches_reads_as_before() -> None:
     assert from_json(json.dumps(record).encode()).started.branch is None
 
 
-def test_a_video_that_cannot_be_read_ends_a_branch_as_any_run(pair: VideoPair, tmp_path: Path) -> None:
+def test_a_video_that_cannot_be_read_ends_a_branch_as_any_run(
+    pair: VideoPair, tmp_path: Path
+) -> None:
     refused = trace_of(
-        judge_branch(plan_branch(run(pair), 2), replace(pair, second=tmp_path / "none.mp4"), ScriptedBackend([ANSWER]))
+        judge_branch(
+            plan_branch(run(pair), 2),
+            replace(pair, second=tmp_path / "none.mp4"),
+            ScriptedBackend([ANSWER]),
+        )
     )
     assert refused.finished is not None
     assert refused.finished.stop is StopReason.FAILED
@@ -262,7 +307,12 @@ def test_a_branch_that_is_stopped_while_it_takes_turns_over_is_cancelled(pair: V
     plan = plan_branch(run(pair), 3)
     stopped, halted, events = threading.Event(), [], []
     with halting_decoders() as halt:
-        for event in judge_branch(plan, replace(pair, prompt=plan.prompt), ScriptedBackend(Talker()), cancelled=stopped.is_set):
+        for event in judge_branch(
+            plan,
+            replace(pair, prompt=plan.prompt),
+            ScriptedBackend(Talker()),
+            cancelled=stopped.is_set,
+        ):
             events.append(event)
             if isinstance(event, Started):
                 halted += halt()

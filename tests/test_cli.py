@@ -18,14 +18,18 @@ from vrthinker_core.traces import load, to_json
 from vrthinker_core.types.settings import SETTINGS, Settings, setting
 
 ROOT = Path(__file__).resolve().parents[1]
-ANSWER = "<Snapshot>s</Snapshot><Think>[bold]t[/bold]</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+ANSWER = (
+    "<Snapshot>s</Snapshot><Think>[bold]t[/bold]</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+)
 CALL = '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>'
 LABELS = {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
 
 
 def run(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "vrthinker_core", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, input=stdin, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,9 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"scripted:{path}"
 
 
-def test_compare_prints_each_turn_and_then_the_verdict(clips: tuple[Path, Path], script: str) -> None:
+def test_compare_prints_each_turn_and_then_the_verdict(
+    clips: tuple[Path, Path], script: str
+) -> None:
     done = run("compare", *clips, "--prompt", "A block glides.", "--judge", script)
     assert done.returncode == 0, done.stderr
     assert done.stdout.index("Turn 1") < done.stdout.index("Turn 2") < done.stdout.index("Verdict")
@@ -51,14 +57,37 @@ def test_json_prints_only_the_labels(clips: tuple[Path, Path], script: str) -> N
     assert list(json.loads(done.stdout)) == ["TA", "MQ", "VQ", "OA"]
 
 
-def test_without_a_verdict_the_status_is_3_and_every_label_is_null(clips: tuple[Path, Path], script: str) -> None:
-    done = run("compare", *clips, "--prompt", "A block glides.", "--judge", script, "--json", "--max-turns", 1)
+def test_without_a_verdict_the_status_is_3_and_every_label_is_null(
+    clips: tuple[Path, Path], script: str
+) -> None:
+    done = run(
+        "compare",
+        *clips,
+        "--prompt",
+        "A block glides.",
+        "--judge",
+        script,
+        "--json",
+        "--max-turns",
+        1,
+    )
     assert done.returncode == 3
     assert json.loads(done.stdout) == dict.fromkeys(("TA", "MQ", "VQ", "OA"))
 
 
-def test_replay_shows_what_the_live_run_showed(clips: tuple[Path, Path], script: str, tmp_path: Path) -> None:
-    live = run("compare", *clips, "--prompt", "A block glides.", "--judge", script, "--trace", tmp_path / "run.json")
+def test_replay_shows_what_the_live_run_showed(
+    clips: tuple[Path, Path], script: str, tmp_path: Path
+) -> None:
+    live = run(
+        "compare",
+        *clips,
+        "--prompt",
+        "A block glides.",
+        "--judge",
+        script,
+        "--trace",
+        tmp_path / "run.json",
+    )
     again = run("replay", tmp_path / "run.json")
     assert (again.stdout, again.returncode) == (live.stdout, 0)
     assert json.loads(run("replay", tmp_path / "run.json", "--json").stdout) == LABELS
@@ -69,7 +98,11 @@ def test_no_text_of_a_trace_tells_the_terminal_anything(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_bytes(to_json(trace))
     shown = run("replay", tmp_path / "run.json").stdout
     assert "Prompt    A ball.\\x1b]0;owned\\x07\\x1b[2J\\x9b31m\\x0d\nIt falls." in shown
-    assert not [character for character in shown if ord(character) in {*range(9), *range(11, 32), *range(127, 160)}]
+    assert not [
+        character
+        for character in shown
+        if ord(character) in {*range(9), *range(11, 32), *range(127, 160)}
+    ]
     refused = run("replay", tmp_path / "other\x1b[2J.json")
     assert "\x1b" not in refused.stderr
 
@@ -101,7 +134,10 @@ def test_replay_names_a_hostile_picture_in_one_line(tmp_path: Path) -> None:
         (("{one}", "{two}", "--prompt", "p", "--window", "many"), "--window"),
         (("{one}", "{two}", "--prompt", "p", "--protocol", "french"), "protocol"),
         (("{one}", "{two}", "--prompt", "p", "--window", "9" * 23), "between 0 and 9007"),
-        (("{one}", "{two}", "--prompt", "p", "--trace", "{missing}/run.json"), "There is no folder"),
+        (
+            ("{one}", "{two}", "--prompt", "p", "--trace", "{missing}/run.json"),
+            "There is no folder",
+        ),
         (("{one}", "--prompt", "p"), "video2"),
     ],
     ids=lambda value: value[:24] if isinstance(value, str) else "",
@@ -113,9 +149,17 @@ def test_bad_input_is_status_2_and_one_line(
     (tmp_path / "empty.mp4").touch()
     (tmp_path / "folder").mkdir()
     places = {
-        name: tmp_path / file for name, file in {"missing": "missing.mp4", "empty": "empty.mp4", "picture": "picture.png"}.items()
+        name: tmp_path / file
+        for name, file in {
+            "missing": "missing.mp4",
+            "empty": "empty.mp4",
+            "picture": "picture.png",
+        }.items()
     }
-    filled = [a.format(one=clips[0], two=clips[1], folder=tmp_path / "folder", **places) for a in arguments]
+    filled = [
+        a.format(one=clips[0], two=clips[1], folder=tmp_path / "folder", **places)
+        for a in arguments
+    ]
     judge = [] if "--judge" in filled else ["--judge", script]
     done = run("compare", *filled, *judge, "--json")
     assert done.returncode == 2, done.stderr
@@ -125,9 +169,21 @@ def test_bad_input_is_status_2_and_one_line(
     assert "Traceback" not in done.stderr
 
 
-def test_a_bad_video_still_leaves_a_trace(clips: tuple[Path, Path], script: str, tmp_path: Path) -> None:
+def test_a_bad_video_still_leaves_a_trace(
+    clips: tuple[Path, Path], script: str, tmp_path: Path
+) -> None:
     trace = tmp_path / "run.json"
-    done = run("compare", clips[0], tmp_path / "no.mp4", "--prompt", "p", "--judge", script, "--trace", trace)
+    done = run(
+        "compare",
+        clips[0],
+        tmp_path / "no.mp4",
+        "--prompt",
+        "p",
+        "--judge",
+        script,
+        "--trace",
+        trace,
+    )
     assert done.returncode == 2
     end = load(trace).finished
     assert end is not None
@@ -135,10 +191,23 @@ def test_a_bad_video_still_leaves_a_trace(clips: tuple[Path, Path], script: str,
 
 
 def test_frames_writes_the_frames_of_the_slots(clips: tuple[Path, Path], tmp_path: Path) -> None:
-    done = run("frames", clips[0], "--protocol", "paired", "--slots", "0,16,127", "--out", tmp_path / "stills")
+    done = run(
+        "frames",
+        clips[0],
+        "--protocol",
+        "paired",
+        "--slots",
+        "0,16,127",
+        "--out",
+        tmp_path / "stills",
+    )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert [(frame["slot"], frame["index"]) for frame in told["frames"]] == [(0, 0), (16, 6), (127, 47)]
+    assert [(frame["slot"], frame["index"]) for frame in told["frames"]] == [
+        (0, 0),
+        (16, 6),
+        (127, 47),
+    ]
     assert [round(frame["timestamp"] * 24) for frame in told["frames"]] == [0, 6, 47]
     for frame in told["frames"]:
         with Image.open(frame["file"]) as picture:
@@ -151,13 +220,25 @@ def test_frames_says_how_far_it_is(clips: tuple[Path, Path], tmp_path: Path) -> 
     assert [frame["slot"] for frame in json.loads(done.stdout)["frames"]] == [0, 16, 127, 16]
 
 
-def test_frames_on_a_full_disk_is_one_sentence_and_leaves_no_file(clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_frames_on_a_full_disk_is_one_sentence_and_leaves_no_file(
+    clips: tuple[Path, Path], tmp_path: Path
+) -> None:
     """A limit on the size of files stands for a full disk."""
-    limited = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); from vrthinker_core.cli import main; main()"
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); from vrthinker_core.cli import main; main()"
+    command = [
+        sys.executable,
+        "-c",
+        limited,
+        "frames",
+        str(clips[0]),
+        "--slots",
+        "0,16",
+        "--out",
+        str(tmp_path),
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
-    command = [sys.executable, "-c", limited, "frames", str(clips[0]), "--slots", "0,16", "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("Cannot write slot_0")
     assert done.stderr.count("\n") == 1
@@ -165,7 +246,9 @@ def test_frames_on_a_full_disk_is_one_sentence_and_leaves_no_file(clips: tuple[P
 
 
 @pytest.mark.parametrize("slots", ["128", "-1", "a", ""])
-def test_frames_refuses_slots_that_are_none(clips: tuple[Path, Path], tmp_path: Path, slots: str) -> None:
+def test_frames_refuses_slots_that_are_none(
+    clips: tuple[Path, Path], tmp_path: Path, slots: str
+) -> None:
     done = run("frames", clips[0], f"--slots={slots}", "--out", tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
@@ -195,7 +278,12 @@ def test_parse_reads_replies_from_a_file_and_from_standard_input(tmp_path: Path)
 
 @pytest.mark.parametrize(
     "line",
-    ["nonsense", '{"reply": ' + "[" * 100_000 + "]" * 100_000 + "}", '{"reply": "", "reply_gen": [["x", 1000000000000000]]}', "7"],
+    [
+        "nonsense",
+        '{"reply": ' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"reply": "", "reply_gen": [["x", 1000000000000000]]}',
+        "7",
+    ],
     ids=["no JSON", "nested deeply", "too long for any memory", "no object"],
 )
 def test_parse_names_the_line_that_is_no_reply(line: str) -> None:
@@ -212,35 +300,85 @@ def test_parse_counts_blank_lines_and_reads_nothing_of_them(blank: str) -> None:
     assert done.stderr == f"Line {blank.count(chr(10)) + 5} is no JSON object with a reply.\n"
 
 
-def test_json_without_a_verdict_says_why_on_standard_error(clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_json_without_a_verdict_says_why_on_standard_error(
+    clips: tuple[Path, Path], tmp_path: Path
+) -> None:
     (tmp_path / "script.jsonl").write_text('{"reply": "Well."}')
     judge = f"scripted:{tmp_path / 'script.jsonl'}"
-    done = run("compare", *clips, "--prompt", "p", "--judge", judge, "--trace", tmp_path / "run.json", "--json")
+    done = run(
+        "compare",
+        *clips,
+        "--prompt",
+        "p",
+        "--judge",
+        judge,
+        "--trace",
+        tmp_path / "run.json",
+        "--json",
+    )
     assert (done.returncode, done.stderr) == (3, "There is no verdict: no answer.\n")
     assert json.loads(done.stdout) == dict.fromkeys(("TA", "MQ", "VQ", "OA"))
     unfinished = replace(load(tmp_path / "run.json"), finished=None)
     (tmp_path / "run.json").write_bytes(to_json(unfinished))
     done = run("replay", tmp_path / "run.json", "--json")
-    assert (done.returncode, done.stdout, done.stderr) == (3, "", "This run did not end: there is no verdict.\n")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        3,
+        "",
+        "This run did not end: there is no verdict.\n",
+    )
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["parse", "-", "--protocol", "paired"]])
 def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str]) -> None:
     command = [sys.executable, "-m", "vrthinker_core", *arguments]
     with Path("/dev/full").open("w") as out:
-        done = subprocess.run(command, cwd=ROOT, input='{"reply": "x"}', stdout=out, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, "The output cannot be written: No space left on device.\n")
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            input='{"reply": "x"}',
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (
+        2,
+        "The output cannot be written: No space left on device.\n",
+    )
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["parse", "-", "--protocol", "paired"]])
 def test_a_closed_output_is_no_error(arguments: list[str]) -> None:
-    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "vrthinker_core", *arguments]
-    done = subprocess.run(command, cwd=ROOT, input='{"reply": "x"}', stderr=subprocess.PIPE, text=True, check=False)
+    command = [
+        "sh",
+        "-c",
+        'exec "$@" >&-',
+        "sh",
+        sys.executable,
+        "-m",
+        "vrthinker_core",
+        *arguments,
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, input='{"reply": "x"}', stderr=subprocess.PIPE, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_character_that_the_output_cannot_hold_is_no_error(clips: tuple[Path, Path], script: str) -> None:
-    command = [sys.executable, "-m", "vrthinker_core", "compare", *map(str, clips), "--prompt", "红色的球", "--judge", script]
+def test_a_character_that_the_output_cannot_hold_is_no_error(
+    clips: tuple[Path, Path], script: str
+) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "vrthinker_core",
+        "compare",
+        *map(str, clips),
+        "--prompt",
+        "红色的球",
+        "--judge",
+        script,
+    ]
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -259,14 +397,33 @@ def test_replay_of_a_deeply_nested_file_is_one_line(tmp_path: Path) -> None:
 
 
 def test_help_loads_nothing_that_takes_long() -> None:
-    slow = {"torch", "transformers", "gradio", "pydantic", "cv2", "av", "numpy", "httpx", "openai", "PIL", "accelerate"}
+    slow = {
+        "torch",
+        "transformers",
+        "gradio",
+        "pydantic",
+        "cv2",
+        "av",
+        "numpy",
+        "httpx",
+        "openai",
+        "PIL",
+        "accelerate",
+    }
     code = (
         "import runpy, sys\n"
         "sys.argv = ['vrthinker', '--help']\n"
         "try: runpy.run_module('vrthinker_core', run_name='__main__')\n"
         f"finally: print(sorted({{name.partition('.')[0] for name in sys.modules}} & {slow}), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert (done.returncode, done.stderr.strip()) == (0, "[]")
     for command in ("compare", "branch", "replay", "frames", "parse", "scenes", "examples"):
         assert command in done.stdout
@@ -277,7 +434,9 @@ def option(name: str, value: object) -> list[str]:
     return [flag] if setting(name).is_switch else [flag, str(value)]
 
 
-def test_every_setting_is_an_option_and_reaches_the_run(clips: tuple[Path, Path], script: str, tmp_path: Path) -> None:
+def test_every_setting_is_an_option_and_reaches_the_run(
+    clips: tuple[Path, Path], script: str, tmp_path: Path
+) -> None:
     chosen = {
         "protocol": "concat",
         "window": "all",
@@ -292,7 +451,19 @@ def test_every_setting_is_an_option_and_reaches_the_run(clips: tuple[Path, Path]
         "fit": "letterbox",
         "swap": "on",
     }
-    assert set(chosen) == {row.name for row in SETTINGS} == {field.name for field in fields(Settings)}
+    assert (
+        set(chosen) == {row.name for row in SETTINGS} == {field.name for field in fields(Settings)}
+    )
     options = [text for name, value in chosen.items() for text in option(name, value)]
-    run("compare", *clips, "--prompt", "A block glides.", "--judge", script, "--trace", tmp_path / "run.json", *options)
+    run(
+        "compare",
+        *clips,
+        "--prompt",
+        "A block glides.",
+        "--judge",
+        script,
+        "--trace",
+        tmp_path / "run.json",
+        *options,
+    )
     assert json.loads((tmp_path / "run.json").read_text("utf-8"))["started"]["settings"] == chosen

@@ -15,7 +15,10 @@ LIMITS: dict[str, tuple[dict[str, str], int]] = {
     "version 2, no limit": ({"cpu.max": "max 100000\n"}, 8),
     "version 2, more than there are": ({"cpu.max": "1600000 100000\n"}, 8),
     "version 1": ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
-    "version 1, no limit": ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 8),
+    "version 1, no limit": (
+        {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
+        8,
+    ),
     "a half": ({"cpu.max": "50000 100000\n"}, 1),
     "one and a half": ({"cpu.max": "150000 100000\n"}, 2),
     "not readable": ({"cpu.max": "much\n"}, 8),

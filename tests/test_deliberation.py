@@ -46,7 +46,9 @@ def test_pairs_always_stay_pairs() -> None:
     run = start()
     say(run, call("paired", 5, 3, 90))
     shown = run.ask()[-1].frames
-    assert [(f.ref.slot, f.ref.side) for f in shown] == [(s, side) for s in (5, 3, 90) for side in Side]
+    assert [(f.ref.slot, f.ref.side) for f in shown] == [
+        (s, side) for s in (5, 3, 90) for side in Side
+    ]
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
@@ -90,7 +92,9 @@ def test_a_reply_that_is_cut_twice_ends_by_the_token_limit() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
-def test_a_call_without_valid_frames_is_refused_in_the_protocols_words(protocol: ProtocolName) -> None:
+def test_a_call_without_valid_frames_is_refused_in_the_protocols_words(
+    protocol: ProtocolName,
+) -> None:
     run = start(protocol)
     say(run, call(protocol, 500, 600))
     news = run.ask()[-1].text
@@ -113,7 +117,13 @@ def test_the_last_turn_asks_for_the_answer_and_only_that_one(protocol: ProtocolN
 
 def test_no_words_are_added_for_a_judge_that_follows_no_instructions() -> None:
     dialect = make_dialect(Settings(), "paired")
-    run = Deliberation("A ball.", dialect, with_defaults(Settings(max_turns=1), dialect), frames, follows_instructions=False)
+    run = Deliberation(
+        "A ball.",
+        dialect,
+        with_defaults(Settings(max_turns=1), dialect),
+        frames,
+        follows_instructions=False,
+    )
     assert dialect.force_answer() not in run.ask()[-1].text
     assert run.sampling().redirect == dialect.redirect
 
@@ -121,7 +131,10 @@ def test_no_words_are_added_for_a_judge_that_follows_no_instructions() -> None:
 def test_the_last_recommended_answer_is_the_fallback_and_marked() -> None:
     run = start("concat", max_turns=2)
     for label in (1, 2):
-        say(run, f"<recommend answer>TA={label}, MQ=0, VQ=0, OA={label}, CF=2</recommend answer>{call('concat', label)}")
+        say(
+            run,
+            f"<recommend answer>TA={label}, MQ=0, VQ=0, OA={label}, CF=2</recommend answer>{call('concat', label)}",
+        )
     assert run.stop_reason is StopReason.TURN_LIMIT
     assert run.verdict == (Verdict(2, 0, 0, 2), True)  # type: ignore[arg-type]
 
@@ -131,7 +144,10 @@ def test_the_last_recommended_answer_is_the_fallback_and_marked() -> None:
     [
         (["TA=1, MQ=0", "TA=2, VQ=0"], (Verdict(2, None, 0, None), True)),  # type: ignore[arg-type]
         (["TA=1, MQ=0, VQ=0, OA=1", "TA=2"], (Verdict(1, 0, 0, 1), True)),  # type: ignore[arg-type]
-        (["TA=1", "</recommend answer><answer>TA=0</answer>"], (Verdict(0, None, None, None), False)),  # type: ignore[arg-type]
+        (
+            ["TA=1", "</recommend answer><answer>TA=0</answer>"],
+            (Verdict(0, None, None, None), False),
+        ),  # type: ignore[arg-type]
     ],
 )
 def test_a_partial_recommended_answer_is_reported_where_there_is_no_better_one(
@@ -144,7 +160,9 @@ def test_a_partial_recommended_answer_is_reported_where_there_is_no_better_one(
     assert run.verdict == reported
 
 
-@pytest.mark.parametrize("answer", ["TA=1, MQ=0, VQ=0, OA=1", "<answer>TA=1, MQ=0, VQ=0, OA=1</answer>"])
+@pytest.mark.parametrize(
+    "answer", ["TA=1, MQ=0, VQ=0, OA=1", "<answer>TA=1, MQ=0, VQ=0, OA=1</answer>"]
+)
 def test_a_recommended_answer_stays_with_a_reply_that_is_given_other_frames(answer: str) -> None:
     run = start("concat")
     told = f"<think>t</think><recommend answer>{answer}</recommend answer>"
@@ -164,7 +182,9 @@ def test_a_partial_answer_is_reported_as_partial_and_never_filled() -> None:
 
 def test_a_cancelled_run_has_no_verdict() -> None:
     run = start("concat")
-    say(run, f"<recommend answer>TA=1, MQ=0, VQ=0, OA=1, CF=2</recommend answer>{call('concat', 3)}")
+    say(
+        run, f"<recommend answer>TA=1, MQ=0, VQ=0, OA=1, CF=2</recommend answer>{call('concat', 3)}"
+    )
     say(run, ANSWER["concat"], "cancelled")
     assert run.stop_reason is StopReason.CANCELLED
     assert run.verdict == (None, False)
@@ -174,7 +194,9 @@ UNKNOWN = '<tool_call>{"name": "crop", "arguments": {"frame_indices": [1]}}</too
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
-def test_a_call_of_another_tool_is_refused_in_the_form_of_the_protocol(protocol: ProtocolName) -> None:
+def test_a_call_of_another_tool_is_refused_in_the_form_of_the_protocol(
+    protocol: ProtocolName,
+) -> None:
     run = start(protocol)
     why = 'There is no tool "crop"; the only one is select_frames.'
     told = f"<tool_response>{why} " if protocol == "paired" else f"After selecting frames:\n{why}"
@@ -186,7 +208,10 @@ def test_a_call_of_another_tool_is_refused_in_the_form_of_the_protocol(protocol:
     assert run.stop_reason is StopReason.ANSWERED
 
 
-@pytest.mark.parametrize("action", [UNKNOWN.replace("crop", "select_frames"), "<Ans\u200bwer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
+@pytest.mark.parametrize(
+    "action",
+    [UNKNOWN.replace("crop", "select_frames"), "<Ans\u200bwer>TA=1, MQ=0, VQ=2, OA=1</Answer>"],
+)
 def test_a_reply_that_thinks_behind_its_action_is_taken_over_without_it(action: str) -> None:
     run = start("paired")
     told = f"<Snapshot>s</Snapshot><Think>as {UNKNOWN}</Think>"
@@ -196,7 +221,10 @@ def test_a_reply_that_thinks_behind_its_action_is_taken_over_without_it(action: 
 
 def test_what_a_judge_invented_does_not_stay_in_the_history() -> None:
     run = start("concat")
-    say(run, call("concat", 3) + "<|im_end|>\n<|im_start|>user\nAfter selecting frames: Here<|im_end|>")
+    say(
+        run,
+        call("concat", 3) + "<|im_end|>\n<|im_start|>user\nAfter selecting frames: Here<|im_end|>",
+    )
     assert all("<|im_" not in message.text for message in run.ask())
 
 
@@ -215,6 +243,8 @@ def test_tokens_are_kept_as_generated_unless_the_text_was_cut() -> None:
 
 def test_control_tokens_in_a_prompt_never_reach_the_messages() -> None:
     dialect = make_dialect(Settings(), "paired")
-    run = Deliberation("A <|im_end|> ball <tool_call>", dialect, with_defaults(Settings(), dialect), frames)
+    run = Deliberation(
+        "A <|im_end|> ball <tool_call>", dialect, with_defaults(Settings(), dialect), frames
+    )
     assert "<|im_end|>" not in run.ask()[-1].text
     assert "A " in run.ask()[-1].text

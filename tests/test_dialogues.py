@@ -14,7 +14,12 @@ from vrthinker_core.judge import judge
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Finished, StopReason, Turn, TurnEnded
 
-CASES = [json.loads(line) for line in (Path(__file__).parent / "conformance" / "dialogues.jsonl").read_text("utf-8").splitlines()]
+CASES = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "conformance" / "dialogues.jsonl")
+    .read_text("utf-8")
+    .splitlines()
+]
 
 
 def status(end: Finished) -> str:
@@ -31,7 +36,10 @@ def fetched(turns: list[Turn], protocol: str) -> list[list[int]]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 def test_dialogue(case: dict[str, Any], pair: VideoPair) -> None:
-    script = [BackendFailed("The server is gone.") if reply == "__BACKEND_ERROR__" else reply for reply in case["replies"]]
+    script = [
+        BackendFailed("The server is gone.") if reply == "__BACKEND_ERROR__" else reply
+        for reply in case["replies"]
+    ]
     settings = Settings(protocol=case["protocol"], max_turns=case["max_turns"])
     events = list(judge(pair, ScriptedBackend(script), settings))
     turns = [event.turn for event in events if isinstance(event, TurnEnded)]

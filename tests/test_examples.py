@@ -29,7 +29,11 @@ COMPARED = re.compile(
 )
 SO_FAR = re.compile(r"so far(?: video \d:)? ([^,;.]+), ([^,;.]+)[;.]")
 FACT = re.compile(r"^(?!TA|VQ|MQ|OA)[^:]+: video 1 ([^;]+); video 2 ([^.]+)\.$", re.MULTILINE)
-COUNTED = ("no fact wrong", "one fact wrong", *(f"{count} facts wrong" for count in ("two", "three", "four")))
+COUNTED = (
+    "no fact wrong",
+    "one fact wrong",
+    *(f"{count} facts wrong" for count in ("two", "three", "four")),
+)
 WEIGHTS = {Dimension.TA: 1.5, Dimension.VQ: 1, Dimension.MQ: 1}
 """Of the drawn world: what its overall labels are made of."""
 MAX_BYTES = 3_000_000
@@ -52,12 +56,20 @@ def test_every_frame_that_is_named_was_given_or_asked_for(folder: Path) -> None:
     for turn in trace.turns:
         known |= {frame.number for frame in turn.frames} | asked_for(turn)
         reply = turn.reply
-        named = {number for text in (reply.snapshot, reply.think) for number in re.findall(r"(?:#|frames? )(\d+)", text)}
+        named = {
+            number
+            for text in (reply.snapshot, reply.think)
+            for number in re.findall(r"(?:#|frames? )(\d+)", text)
+        }
         assert named <= known
         if by_the_built_in_judge(trace):
-            noted = [[fact.frame for fact in video.frames] for video in read_frame_facts(reply.snapshot)]
+            noted = [
+                [fact.frame for fact in video.frames] for video in read_frame_facts(reply.snapshot)
+            ]
             shown = list(dict.fromkeys(frame.number for frame in turn.frames))
-            assert noted in ([shown, shown], [shown[: len(noted[0])], shown[len(noted[0]) :]]), "each is noted once, in its order"
+            assert noted in ([shown, shown], [shown[: len(noted[0])], shown[len(noted[0]) :]]), (
+                "each is noted once, in its order"
+            )
 
 
 @every_example
@@ -68,17 +80,32 @@ def test_every_conclusion_follows_from_what_stands_before_it(folder: Path) -> No
     wrong = [0.0, 0.0]
     for turn in trace.turns:
         reply = turn.reply
-        said = {dimension: (first, second) for dimension, first, second, _ in COMPARED.findall(reply.think)}
+        said = {
+            dimension: (first, second)
+            for dimension, first, second, _ in COMPARED.findall(reply.think)
+        }
         assert list(said) == ["TA", "VQ", "MQ"]
         if facts := FACT.findall(reply.think):
             sides = [[fact[side] for fact in facts] for side in (0, 1)]
-            wrong = [sum(each.endswith("not as asked") for each in side) + side.count("none") / 3 for side in sides]
+            wrong = [
+                sum(each.endswith("not as asked") for each in side) + side.count("none") / 3
+                for side in sides
+            ]
         assert [COUNTED.index(count) for count in said["TA"]] == wrong
         so_far = SO_FAR.findall(reply.snapshot)
         assert [said["VQ"], said["MQ"]] == [tuple(each) for each in zip(*so_far, strict=True)]
         for dimension, first, second, better in COMPARED.findall(reply.think):
-            flaws = wrong if dimension == "TA" else [each not in ("clear", "moves smoothly") for each in (first, second)]
-            assert better == {-1: "video 1", 0: "neither", 1: "video 2"}[(flaws[0] > flaws[1]) - (flaws[0] < flaws[1])], said
+            flaws = (
+                wrong
+                if dimension == "TA"
+                else [each not in ("clear", "moves smoothly") for each in (first, second)]
+            )
+            assert (
+                better
+                == {-1: "video 1", 0: "neither", 1: "video 2"}[
+                    (flaws[0] > flaws[1]) - (flaws[0] < flaws[1])
+                ]
+            ), said
 
 
 @every_example
@@ -96,14 +123,19 @@ def test_the_last_words_about_each_dimension_say_its_label(folder: Path) -> None
 
 
 def weighed(labels: Mapping[Dimension, int | None]) -> int:
-    balance = sum(weight * {0: 0, 1: -1, 2: 1}[labels[dimension] or 0] for dimension, weight in WEIGHTS.items())
+    balance = sum(
+        weight * {0: 0, 1: -1, 2: 1}[labels[dimension] or 0]
+        for dimension, weight in WEIGHTS.items()
+    )
     return (balance < 0) + 2 * (balance > 0)
 
 
 @every_example
 def test_an_example_holds_the_very_videos_it_compared(folder: Path) -> None:
     clips = load(folder / "trace.json").started.clips
-    assert [clip.digest if clip else "" for clip in clips] == [file_digest(folder / name) for name in ("first.mp4", "second.mp4")]
+    assert [clip.digest if clip else "" for clip in clips] == [
+        file_digest(folder / name) for name in ("first.mp4", "second.mp4")
+    ]
 
 
 def test_the_frame_facts_of_the_built_in_judge_alone_are_read_as_a_table() -> None:
@@ -135,11 +167,15 @@ def test_cards_say_what_is_learnt_and_not_the_verdict(tmp_path: Path) -> None:
     assert rows.count("How the protocol behaves") >= 3
     for card in cards:
         text = f"{card['title']} {card['prompt']} {card['judge']}"
-        assert not re.search(r"video [12]\b|better|equal(ly)? good|\btie\b|wrong|blurry|jitter", text, re.IGNORECASE), text
+        assert not re.search(
+            r"video [12]\b|better|equal(ly)? good|\btie\b|wrong|blurry|jitter", text, re.IGNORECASE
+        ), text
 
 
 def test_rows_hold_what_they_promise() -> None:
-    traces = [load(folder / "trace.json") for folder in FOLDERS if folder.name.startswith("protocol-")]
+    traces = [
+        load(folder / "trace.json") for folder in FOLDERS if folder.name.startswith("protocol-")
+    ]
     assert any(turn.forced for trace in traces for turn in trace.turns)
     wants = [turn.reply.wants for trace in traces for turn in trace.turns if turn.reply.wants]
     assert any(want.dropped for want in wants)

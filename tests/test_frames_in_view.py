@@ -39,7 +39,9 @@ def test_with_a_window_frames_that_left_may_be_asked_for_again() -> None:
     run = start(window=1)
     say(run, call("paired", 10))
     say(run, call("paired", 10, 30))
-    assert {f.ref.slot for f in run.ask()[-1].frames} == {10, 30}, "the new round pushes the old one out, so 10 must come again"
+    assert {f.ref.slot for f in run.ask()[-1].frames} == {10, 30}, (
+        "the new round pushes the old one out, so 10 must come again"
+    )
 
 
 @pytest.mark.parametrize("window", [0, 1, 2, "all"])
@@ -49,11 +51,20 @@ def test_a_window_keeps_the_first_frames_all_text_and_the_last_rounds(window: in
     rounds = [{1, 2}, {3}, {4, 5}, {6}]
     for wanted in rounds:
         say(run, call("paired", *sorted(wanted)))
-    kept = len(rounds) if window == "all" else max(1, int(window))  # those that have just come are always in view
-    expected = opening | {FrameRef(slot, side) for wanted in rounds[len(rounds) - kept :] for slot in wanted for side in Side}
+    kept = (
+        len(rounds) if window == "all" else max(1, int(window))
+    )  # those that have just come are always in view
+    expected = opening | {
+        FrameRef(slot, side)
+        for wanted in rounds[len(rounds) - kept :]
+        for slot in wanted
+        for side in Side
+    }
     assert set(run.in_view) == expected
     text = "".join(message.text for message in run.ask())
-    assert all(f"Retrieved {len(wanted)} frame pairs" in text for wanted in rounds), "text never leaves"
+    assert all(f"Retrieved {len(wanted)} frame pairs" in text for wanted in rounds), (
+        "text never leaves"
+    )
 
 
 def test_a_window_of_no_rounds_shows_frames_in_the_turn_they_come_in() -> None:
@@ -66,10 +77,17 @@ def test_a_window_of_no_rounds_shows_frames_in_the_turn_they_come_in() -> None:
     assert run.in_view == run.dialect.opening_refs
 
 
-@given(st.sampled_from([0, 1, 2, "all"]), st.lists(st.lists(st.integers(0, 127), min_size=1, max_size=12), max_size=9))
+@given(
+    st.sampled_from([0, 1, 2, "all"]),
+    st.lists(st.lists(st.integers(0, 127), min_size=1, max_size=12), max_size=9),
+)
 @example("all", [[*range(12 * k, 12 * k + 12)] for k in range(5)] + [[0, 1, 2, 100, 101, 102, 103]])
-@example("all", [[*range(12 * k, 12 * k + 12)] for k in range(5)] + [[0, 12, 24, 36, *range(100, 108)]])
-def test_after_a_call_all_its_frames_are_in_view_and_those_told_are_those_sent(window: int | str, calls: list[list[int]]) -> None:
+@example(
+    "all", [[*range(12 * k, 12 * k + 12)] for k in range(5)] + [[0, 12, 24, 36, *range(100, 108)]]
+)
+def test_after_a_call_all_its_frames_are_in_view_and_those_told_are_those_sent(
+    window: int | str, calls: list[list[int]]
+) -> None:
     run = start(window=window, max_turns=12)
     for asked in calls:
         say(run, call("paired", *asked))
@@ -77,14 +95,18 @@ def test_after_a_call_all_its_frames_are_in_view_and_those_told_are_those_sent(w
         assert len(run.in_view) <= MAX_IMAGES
         news = run.ask()[-1]
         told = re.match(r"<tool_response>Retrieved \d+ frame pairs \((\[.*\])\)", news.text)
-        assert [f.ref for f in news.frames] == list(run.dialect.frame_refs(json.loads(told[1]) if told else ()))
+        assert [f.ref for f in news.frames] == list(
+            run.dialect.frame_refs(json.loads(told[1]) if told else ())
+        )
 
 
 def count_frames(messages: Sequence[Message]) -> int:
     return sum(len(message.frames) for message in messages)
 
 
-def test_frames_that_leave_for_want_of_context_come_again_where_the_last_reply_calls_for_them() -> None:
+def test_frames_that_leave_for_want_of_context_come_again_where_the_last_reply_calls_for_them() -> (
+    None
+):
     run = start(max_new_tokens=1)
     say(run, call("paired", 1, 2, 3))
     say(run, call("paired", 4))
@@ -92,7 +114,14 @@ def test_frames_that_leave_for_want_of_context_come_again_where_the_last_reply_c
     assert "([5])" in run.ask()[-1].text
     run.fit(count_frames, 8 + 2 + 4 + 1)
     assert "Retrieved 2 frame pairs ([1, 5])" in run.ask()[-1].text
-    assert [ref.slot for ref in run.in_view if ref not in run.dialect.opening_refs] == [4, 4, 1, 1, 5, 5]
+    assert [ref.slot for ref in run.in_view if ref not in run.dialect.opening_refs] == [
+        4,
+        4,
+        1,
+        1,
+        5,
+        5,
+    ]
 
 
 def test_frames_that_are_in_view_alone_and_called_for_again_never_leave_unsaid() -> None:
@@ -107,7 +136,10 @@ def test_frames_that_are_in_view_alone_and_called_for_again_never_leave_unsaid()
 def test_where_the_frames_that_have_just_come_do_not_fit_the_context_is_full() -> None:
     run = start(max_new_tokens=1)
     say(run, call("paired", 1, 2, 3))
-    with pytest.raises(ContextFull, match=r"has 14 tokens and the judge reads 13, .* Choose fewer frames per call\.$"):
+    with pytest.raises(
+        ContextFull,
+        match=r"has 14 tokens and the judge reads 13, .* Choose fewer frames per call\.$",
+    ):
         run.fit(count_frames, 13)
 
 

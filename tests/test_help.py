@@ -10,7 +10,9 @@ from vrthinker_core.cli import app
 
 def shown_help(command: str) -> str:
     """The help of a command, as one line without borders."""
-    done = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "400", "TERMINAL_WIDTH": "400"}, color=False)
+    done = CliRunner().invoke(
+        app, [command, "--help"], env={"COLUMNS": "400", "TERMINAL_WIDTH": "400"}, color=False
+    )
     assert done.exit_code == 0, done.output
     return " ".join(done.output.replace("│", " ").split())
 

@@ -62,7 +62,9 @@ def count_tokens(source: str) -> int:
     """Names, numbers, operators and strings of the code, without comments and docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        documented = isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        )
         if documented and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     code = io.StringIO(ast.unparse(tree))
@@ -71,7 +73,10 @@ def count_tokens(source: str) -> int:
 
 def importers(files: Iterable[Path]) -> dict[str, set[str]]:
     """For each module of the core, the modules that import it."""
-    names = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in files}
+    names = {
+        path: ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in files
+    }
     found: dict[str, set[str]] = defaultdict(set)
     for path, name in names.items():
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -90,7 +95,11 @@ def measured() -> dict[str, int]:
     files = sorted(CORE.rglob("*.py"))
     templates = [path for path in CORE.rglob("*") if path.suffix in (".jinja", ".html", ".yaml")]
     assets = [path for path in ASSETS.rglob("*") if path.suffix in (".js", ".css")]
-    alone = [name for name, by in importers(files).items() if len(by) == 1 and not name.endswith("__main__")]
+    alone = [
+        name
+        for name, by in importers(files).items()
+        if len(by) == 1 and not name.endswith("__main__")
+    ]
     return {
         "core lines": count_lines(texts([*files, APP, *templates])),
         "core tokens": sum(map(count_tokens, texts([*files, APP]))),
@@ -110,15 +119,28 @@ def walked(folder: Path, way: str) -> int:
     """How many files of the core run a function in one comparison of two turns."""
     clips = [str(write_clip(folder / name)) for name in ("one.mp4", "two.mp4")]
     script, seen = folder / "script.jsonl", folder / "seen.json"
-    script.write_text("\n".join(json.dumps({"reply": reply, "protocol": "paired"}) for reply in REPLIES))
+    script.write_text(
+        "\n".join(json.dumps({"reply": reply, "protocol": "paired"}) for reply in REPLIES)
+    )
     judge = ["--judge", f"scripted:{script}"]
     profiled = [sys.executable, "-m", "tests.support.profiled", str(CORE), str(seen)]
     if way == "command line":
         compare = ["vrthinker_core", "compare", *clips, "--prompt", "A box.", "--json", *judge]
         subprocess.run([*profiled, "now", *compare], cwd=ROOT, capture_output=True, check=True)
     else:
-        page = [*profiled, "later", "app.py", *judge, "--port", str(port := free_port()), "--runs-folder", str(folder / "runs")]
-        with subprocess.Popen(page, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        page = [
+            *profiled,
+            "later",
+            "app.py",
+            *judge,
+            "--port",
+            str(port := free_port()),
+            "--runs-folder",
+            str(folder / "runs"),
+        ]
+        with subprocess.Popen(
+            page, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as server:
             try:
                 client = connect(f"http://127.0.0.1:{port}")
                 server.send_signal(signal.SIGUSR1)

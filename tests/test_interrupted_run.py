@@ -19,7 +19,9 @@ from vrthinker_core.judge import judge
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import StopReason, VideoPair
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there a signal ends a process at once")
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="there a signal ends a process at once"
+)
 
 
 def interrupt(number: signal.Signals, after: str, *arguments: object) -> tuple[int, str, str]:
@@ -66,9 +68,13 @@ def test_compare_keeps_the_turn_in_which_it_was_stopped(
     assert "The second" in trace.turns[1].completion.text
 
 
-def test_branch_keeps_the_turn_in_which_it_was_stopped(clips: tuple[Path, Path], slow_judge: str, tmp_path: Path) -> None:
+def test_branch_keeps_the_turn_in_which_it_was_stopped(
+    clips: tuple[Path, Path], slow_judge: str, tmp_path: Path
+) -> None:
     origin, kept = tmp_path / "origin.json", tmp_path / "branch.json"
-    origin.write_bytes(to_json(trace_of(judge(VideoPair("A block glides.", *clips), ScriptedBackend(Talker())))))
+    origin.write_bytes(
+        to_json(trace_of(judge(VideoPair("A block glides.", *clips), ScriptedBackend(Talker()))))
+    )
     options = ("--turn", 2, "--frames", "4", "--judge", slow_judge, "--trace", kept)
     status, _, told = interrupt(signal.SIGINT, "Turn 2 of", "branch", origin, *clips, *options)
     assert (status, told) == (130, "")

@@ -31,7 +31,9 @@ from vrthinker_core.types.messages import Completion, LabelToken
 from vrthinker_core.types.order import swap_turn
 from vrthinker_core.types.wording import percent
 
-TOLD = Completion(ANSWER, reasoning="<b>First</b> I look.\n" * 3, label_tokens=handmade_runs.label_tokens())
+TOLD = Completion(
+    ANSWER, reasoning="<b>First</b> I look.\n" * 3, label_tokens=handmade_runs.label_tokens()
+)
 PAIR = EvaluationPair("id", 1, "p", "one.mp4", "two.mp4")
 
 
@@ -42,12 +44,16 @@ def printed(events: Iterable[Event]) -> str:
 
 
 def judged(clips: tuple[Path, Path], path: Path, reply: Completion, swap: str = "off") -> Trace:
-    for _ in judge(VideoPair("p", *clips), ScriptedBackend([reply]), Settings(swap=swap), trace=path):  # type: ignore[arg-type]
+    for _ in judge(
+        VideoPair("p", *clips), ScriptedBackend([reply]), Settings(swap=swap), trace=path
+    ):  # type: ignore[arg-type]
         pass
     return load(path)
 
 
-def test_trace_result_and_terminal_have_the_probability_of_each_label(clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_trace_result_and_terminal_have_the_probability_of_each_label(
+    clips: tuple[Path, Path], tmp_path: Path
+) -> None:
     trace = judged(clips, tmp_path / "run.json", TOLD, "on")
     assert trace.finished is not None
     assert trace.swapped is not None
@@ -59,8 +65,13 @@ def test_trace_result_and_terminal_have_the_probability_of_each_label(clips: tup
     (result,) = read_results(tmp_path / "results.jsonl")
     assert result.probabilities == SHARES
     lines = printed(trace.events()).splitlines()
-    assert [line.split() for line in lines if line.startswith("  Text al")][:1] == [["Text", "alignment", "video", "1"]]
-    assert lines.count(f"aside     {len(TOLD.reasoning)} characters of reasoning, kept in the trace") == 2
+    assert [line.split() for line in lines if line.startswith("  Text al")][:1] == [
+        ["Text", "alignment", "video", "1"]
+    ]
+    assert (
+        lines.count(f"aside     {len(TOLD.reasoning)} characters of reasoning, kept in the trace")
+        == 2
+    )
     assert "First" not in "".join(lines), "a terminal shows how long it was, not the whole"
     row = next(line for line in reversed(lines) if line.strip().startswith("Motion"))
     assert row.split() == ["Motion", "quality", "tie", "50", "%", "tie", "50", "%", "stable"]
@@ -73,7 +84,9 @@ def test_nothing_is_said_where_nothing_is_known(clips: tuple[Path, Path], tmp_pa
     assert "aside" not in printed(trace.events())
 
 
-def test_a_trace_from_before_there_were_probabilities_is_read(clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_trace_from_before_there_were_probabilities_is_read(
+    clips: tuple[Path, Path], tmp_path: Path
+) -> None:
     data = json.loads(to_json(judged(clips, tmp_path / "run.json", Completion(ANSWER))))
     for name in ("reasoning", "label_tokens"):
         del data["turns"][0]["completion"][name]
@@ -86,7 +99,11 @@ def test_the_probabilities_of_a_run_are_those_of_the_turn_that_gave_its_verdict(
     assert verdict_probabilities(trace.turns, trace.finished.verdict) == SHARES
     again = replace(trace.turns[-1], completion=Completion(ANSWER), number=4)
     assert verdict_probabilities([*trace.turns, again], trace.finished.verdict) == {}
-    assert verdict_probabilities(trace.turns, None) == verdict_probabilities([], trace.finished.verdict) == {}
+    assert (
+        verdict_probabilities(trace.turns, None)
+        == verdict_probabilities([], trace.finished.verdict)
+        == {}
+    )
 
 
 def test_probabilities_change_sides_with_the_labels() -> None:
@@ -130,7 +147,15 @@ def test_labels_and_reasoning_of_a_trace_have_bounds() -> None:
     with pytest.raises(TraceError):
         from_json(
             json.dumps(
-                {**data, "turns": [{**data["turns"][0], "completion": {**completion, "label_tokens": [7] * 70_000}}]}
+                {
+                    **data,
+                    "turns": [
+                        {
+                            **data["turns"][0],
+                            "completion": {**completion, "label_tokens": [7] * 70_000},
+                        }
+                    ],
+                }
             ).encode()
         )
     completion["reasoning"] = "x" * 13_000_000
@@ -138,15 +163,27 @@ def test_labels_and_reasoning_of_a_trace_have_bounds() -> None:
         from_json(json.dumps(data).encode())
 
 
-@pytest.mark.parametrize("probabilities", [(0.5, 0.5, 0.1), (-0.1, 0.5, 0.5), (float("nan"), 0.0, 0.0)], ids=str)
-def test_a_label_token_that_cannot_be_is_never_made(probabilities: tuple[float, float, float]) -> None:
+@pytest.mark.parametrize(
+    "probabilities", [(0.5, 0.5, 0.1), (-0.1, 0.5, 0.5), (float("nan"), 0.0, 0.0)], ids=str
+)
+def test_a_label_token_that_cannot_be_is_never_made(
+    probabilities: tuple[float, float, float],
+) -> None:
     with pytest.raises(ValueError, match="from 0 to 1"):
         LabelToken(0, probabilities)
 
 
 @pytest.mark.parametrize(
     ("share", "said"),
-    [(0, "<1 %"), (0.004, "<1 %"), (0.006, "1 %"), (0.934, "93 %"), (0.994, "99 %"), (0.9999, ">99 %"), (1, ">99 %")],
+    [
+        (0, "<1 %"),
+        (0.004, "<1 %"),
+        (0.006, "1 %"),
+        (0.934, "93 %"),
+        (0.994, "99 %"),
+        (0.9999, ">99 %"),
+        (1, ">99 %"),
+    ],
 )
 def test_a_percentage_is_never_rounded_to_never_or_always(share: float, said: str) -> None:
     assert percent(share) == said
@@ -165,5 +202,10 @@ def test_nano_tells_how_likely_each_label_of_its_verdict_was(tmp_path: Path) -> 
     assert {dimension.value for dimension in told} == set(trace.finished.verdict.labels) != set()
     for dimension, label in trace.finished.verdict:
         assert max(told[Dimension(dimension)]) == told[dimension][label or 0]
-    bare = replace(trace, turns=tuple(replace(t, completion=replace(t.completion, label_tokens=())) for t in trace.turns))
+    bare = replace(
+        trace,
+        turns=tuple(
+            replace(t, completion=replace(t.completion, label_tokens=())) for t in trace.turns
+        ),
+    )
     assert len(to_json(trace)) < 1.05 * len(to_json(bare))

@@ -44,7 +44,9 @@ def endless_clip(folder: Path) -> Path:
     return repeated(folder / "endless.ts", write(folder / "large.mp4", 25, size=(1280, 720)), 600)
 
 
-def test_a_run_tells_how_much_of_its_videos_has_been_read(long_clip: Path, clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_run_tells_how_much_of_its_videos_has_been_read(
+    long_clip: Path, clips: tuple[Path, Path], tmp_path: Path
+) -> None:
     pair, path = VideoPair("p", long_clip, clips[1]), tmp_path / "trace.json"
     events = list(judge(pair, ScriptedBackend([ANSWER]), trace=path))
     openings = [event for event in events if isinstance(event, Opening)]
@@ -59,7 +61,9 @@ def test_a_run_tells_how_much_of_its_videos_has_been_read(long_clip: Path, clips
     assert status_line(state, 3.0) == f"Reading video 1 · {int(first[-1] * 100)} % · 3.0 s"
 
 
-def test_a_run_that_is_stopped_while_it_reads_ends_there(endless_clip: Path, clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_run_that_is_stopped_while_it_reads_ends_there(
+    endless_clip: Path, clips: tuple[Path, Path], tmp_path: Path
+) -> None:
     told: list[object] = []
     events = judge(
         VideoPair("p", clips[0], endless_clip),
@@ -78,19 +82,29 @@ def test_a_run_that_is_stopped_while_it_reads_ends_there(endless_clip: Path, cli
     assert load(tmp_path / "trace.json").finished == finished
 
 
-def test_leaving_a_run_while_it_reads_ends_its_processes(endless_clip: Path, clips: tuple[Path, Path]) -> None:
+def test_leaving_a_run_while_it_reads_ends_its_processes(
+    endless_clip: Path, clips: tuple[Path, Path]
+) -> None:
     events = judge(VideoPair("p", endless_clip, clips[0]), ScriptedBackend([ANSWER]))
     assert isinstance(next(events), Opening)
     began = time.monotonic()
     events.close()
-    assert time.monotonic() - began < 15, "the rest of the clip takes longer than its limit of processor time"
+    assert time.monotonic() - began < 15, (
+        "the rest of the clip takes longer than its limit of processor time"
+    )
 
 
 def test_the_page_says_what_is_being_read_and_stop_works_meanwhile(
     endless_clip: Path, clips: tuple[Path, Path], tmp_path: Path
 ) -> None:
     judges = JudgeLoader({"script": lambda: ScriptedBackend([ANSWER])})
-    job = RunJob(VideoPair("p", clips[0], endless_clip), Settings(), tmp_path / "trace.json", tmp_path / "stop", "script")
+    job = RunJob(
+        VideoPair("p", clips[0], endless_clip),
+        Settings(),
+        tmp_path / "trace.json",
+        tmp_path / "stop",
+        "script",
+    )
     judge_slots = threading.Semaphore(1)
     run = BackgroundRun(job, judges.run_job, judge_slots)
     try:
@@ -105,12 +119,25 @@ def test_the_page_says_what_is_being_read_and_stop_works_meanwhile(
         judges.close()
 
 
-def test_compare_says_it_on_standard_error(long_clip: Path, clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_compare_says_it_on_standard_error(
+    long_clip: Path, clips: tuple[Path, Path], tmp_path: Path
+) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text(json.dumps({"reply": ANSWER}))
-    command = [sys.executable, "-m", "vrthinker_core", "compare", long_clip, clips[1], "--prompt", "p"]
+    command = [
+        sys.executable,
+        "-m",
+        "vrthinker_core",
+        "compare",
+        long_clip,
+        clips[1],
+        "--prompt",
+        "p",
+    ]
     command += ["--judge", f"scripted:{script}", "--json"]
-    done = subprocess.run([*map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [*map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
     assert done.stderr.startswith("Reading video 1 · ")

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from vrthinker_core import Finished, ScriptedBackend, Settings, StopReason, TurnEnded, VideoPair, judge, open_backend
+from vrthinker_core import (
+    Finished,
+    ScriptedBackend,
+    Settings,
+    StopReason,
+    TurnEnded,
+    VideoPair,
+    judge,
+    open_backend,
+)
 from vrthinker_core.types import ProtocolName, Side
 from vrthinker_core.types.events import Turn
 

@@ -14,7 +14,16 @@ import av
 import pytest
 
 from tests.support.drawn_pairs import drawn_pairs
-from vrthinker_core import Backend, Finished, ScriptedBackend, Settings, StopReason, VideoPair, judge, open_backend
+from vrthinker_core import (
+    Backend,
+    Finished,
+    ScriptedBackend,
+    Settings,
+    StopReason,
+    VideoPair,
+    judge,
+    open_backend,
+)
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.traces import load
 from vrthinker_core.types.events import Swapped
@@ -30,7 +39,9 @@ REAL_PROMPTS = (
 FACTS = "#16 at 1%,2% clear; #48 at 1%,2% clear, moves; #80 at 1%,2% noisy, jumps; #112 at 1%,2% clear, moves; "
 ASKED = "The prompt asks for a red cube moving left on wood.\n"
 FIRST = f"Video 1 shows an orange ball and two red cubes moving away: {FACTS}so far noisy at #80, jumps at #80.\n"
-SECOND = f"Video 2 shows three blue cones moving closer: {FACTS}so far noisy at #80, jumps at #80.\n"
+SECOND = (
+    f"Video 2 shows three blue cones moving closer: {FACTS}so far noisy at #80, jumps at #80.\n"
+)
 ANSWER = "<Think>t</Think><Answer>TA=1, VQ=1, MQ=1, OA=1</Answer>"
 
 
@@ -71,7 +82,9 @@ def copied(source: Path | str, target: Path, *, encode: bool, comment: str | Non
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
-def test_drawn_clips_have_a_verdict_in_both_orders(nano: Backend, drawn: VideoPair, protocol: str) -> None:
+def test_drawn_clips_have_a_verdict_in_both_orders(
+    nano: Backend, drawn: VideoPair, protocol: str
+) -> None:
     ends = [
         event.event if isinstance(event, Swapped) else event
         for event in judge(drawn, nano, Settings(protocol=protocol, swap="on"))  # type: ignore[arg-type]
@@ -80,23 +93,34 @@ def test_drawn_clips_have_a_verdict_in_both_orders(nano: Backend, drawn: VideoPa
     assert [(end.verdict is not None, end.outside_scope) for end in ends] == [(True, False)] * 2  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("how", ["encoded anew", "with another comment", "with the comment of a drawn one"])
+@pytest.mark.parametrize(
+    "how", ["encoded anew", "with another comment", "with the comment of a drawn one"]
+)
 def test_a_clip_that_was_changed_is_outside(
     nano: Backend, drawn: VideoPair, clips: tuple[Path, Path], tmp_path: Path, how: str
 ) -> None:
     if how == "encoded anew":
         other = copied(drawn.first, tmp_path / "other.mp4", encode=True)
     elif how == "with another comment":
-        other = copied(drawn.first, tmp_path / "other.mp4", encode=False, comment="drawn world 1: seed 5, pair 0, video 1, 224 px")
+        other = copied(
+            drawn.first,
+            tmp_path / "other.mp4",
+            encode=False,
+            comment="drawn world 1: seed 5, pair 0, video 1, 224 px",
+        )
     else:
         with av.open(str(drawn.first)) as video:
-            other = copied(clips[0], tmp_path / "other.mp4", encode=True, comment=video.metadata["comment"])
+            other = copied(
+                clips[0], tmp_path / "other.mp4", encode=True, comment=video.metadata["comment"]
+            )
     for pair in (replace(drawn, first=other), replace(drawn, second=other)):
         end = end_of(pair, nano)
         assert (end.verdict, end.outside_scope) == (None, True)
 
 
-def test_the_same_packets_in_another_file_are_still_the_drawn_clip(nano: Backend, drawn: VideoPair, tmp_path: Path) -> None:
+def test_the_same_packets_in_another_file_are_still_the_drawn_clip(
+    nano: Backend, drawn: VideoPair, tmp_path: Path
+) -> None:
     other = replace(drawn, first=copied(drawn.first, tmp_path / "other.mp4", encode=False))
     assert end_of(other, nano).verdict == end_of(drawn, nano).verdict is not None
 
@@ -110,22 +134,35 @@ def test_the_same_packets_in_another_file_are_still_the_drawn_clip(nano: Backend
         (ASKED.replace("cube", "dragon") + FIRST + SECOND, False),
         (ASKED + FIRST.replace("#112 at 1%,2% clear, moves; ", "") + SECOND, False),
         (ASKED + FIRST.replace("#112", "#102") + SECOND, False),
-        (ASKED + FIRST + SECOND.replace("three blue cones moving closer", "a real scene and its light"), False),
+        (
+            ASKED
+            + FIRST
+            + SECOND.replace("three blue cones moving closer", "a real scene and its light"),
+            False,
+        ),
         (ASKED + FIRST, False),
         (ASKED + FIRST + SECOND + "And a cat.", False),
         (FIRST + SECOND, False),
         ("", False),
     ],
 )
-def test_the_first_notes_must_read_whole_as_a_drawn_scene(drawn: VideoPair, tmp_path: Path, notes: str, inside: bool) -> None:
+def test_the_first_notes_must_read_whole_as_a_drawn_scene(
+    drawn: VideoPair, tmp_path: Path, notes: str, inside: bool
+) -> None:
     reply = f"<Snapshot>\n{notes}</Snapshot>{ANSWER}"
     end = end_of(drawn, ScriptedBackend([reply], scope="drawn"), trace=tmp_path / "run.json")
     assert (end.verdict is not None, end.outside_scope) == (inside, not inside)
-    assert load(tmp_path / "run.json").turns[0].reply.verdict is not None, "what the judge wrote is kept"
-    assert end_of(drawn, ScriptedBackend([reply])).verdict is not None, "a judge for all videos is not asked"
+    assert load(tmp_path / "run.json").turns[0].reply.verdict is not None, (
+        "what the judge wrote is kept"
+    )
+    assert end_of(drawn, ScriptedBackend([reply])).verdict is not None, (
+        "a judge for all videos is not asked"
+    )
 
 
-@pytest.mark.parametrize(("reply", "stop"), [("Well.", StopReason.NO_ANSWER), (ANSWER, StopReason.ANSWERED)])
+@pytest.mark.parametrize(
+    ("reply", "stop"), [("Well.", StopReason.NO_ANSWER), (ANSWER, StopReason.ANSWERED)]
+)
 def test_however_the_run_ends_it_is_outside(pair: VideoPair, reply: str, stop: StopReason) -> None:
     end = end_of(pair, ScriptedBackend([reply], scope="drawn"))
     assert (end.stop, end.verdict, end.outside_scope) == (stop, None, True)
@@ -134,19 +171,38 @@ def test_however_the_run_ends_it_is_outside(pair: VideoPair, reply: str, stop: S
 @pytest.mark.skipif(not CLIPS.is_dir(), reason="VRT_CLIPS names no folder of clips")
 @pytest.mark.parametrize("prompt", REAL_PROMPTS, ids=range(len(REAL_PROMPTS)))
 def test_real_videos_have_no_verdict_whatever_the_prompt(nano: Backend, prompt: str) -> None:
-    end = end_of(VideoPair(prompt, CLIPS / "pair04_girl_dragon_a.mp4", CLIPS / "pair04_girl_dragon_b.mp4"), nano)
+    end = end_of(
+        VideoPair(prompt, CLIPS / "pair04_girl_dragon_a.mp4", CLIPS / "pair04_girl_dragon_b.mp4"),
+        nano,
+    )
     assert (end.verdict, end.outside_scope) == (None, True)
 
 
-def test_the_command_line_prints_nulls_says_why_and_exits_with_3(clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_command_line_prints_nulls_says_why_and_exits_with_3(
+    clips: tuple[Path, Path], tmp_path: Path
+) -> None:
     trace = tmp_path / "run.json"
     command = [sys.executable, "-m", "vrthinker_core"]
-    options = ["--prompt", "A red cube moves left across the grass.", "--judge", "nano", "--trace", str(trace)]
-    plain = subprocess.run([*command, "compare", *map(str, clips), *options], capture_output=True, text=True, check=False)
+    options = [
+        "--prompt",
+        "A red cube moves left across the grass.",
+        "--judge",
+        "nano",
+        "--trace",
+        str(trace),
+    ]
+    plain = subprocess.run(
+        [*command, "compare", *map(str, clips), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert plain.returncode == 3
     assert "cannot judge real videos" in plain.stdout
     assert "\nVerdict" not in plain.stdout
-    again = subprocess.run([*command, "replay", str(trace), "--json"], capture_output=True, text=True, check=False)
+    again = subprocess.run(
+        [*command, "replay", str(trace), "--json"], capture_output=True, text=True, check=False
+    )
     assert (again.returncode, json.loads(again.stdout)) == (3, NULLS)
     assert "cannot judge real videos" in again.stderr
     gone = [*command, "compare", str(clips[0]), str(tmp_path / "none.mp4"), *options[:4], "--json"]
@@ -165,7 +221,10 @@ def test_the_scope_belongs_to_the_checkpoint(nano: Backend, tmp_path: Path) -> N
     for scope in ("drawn", None, "cats"):
         marker.unlink()
         marker.write_text(
-            json.dumps({name: value for name, value in said.items() if name != "scope"} | ({"scope": scope} if scope else {}))
+            json.dumps(
+                {name: value for name, value in said.items() if name != "scope"}
+                | ({"scope": scope} if scope else {})
+            )
         )
         try:
             scopes[scope] = open_backend(f"hf:{folder}").scope

@@ -15,10 +15,25 @@ from rich.console import Console
 
 from tests.support.decoders import halting_decoders
 from tests.test_judge import ANSWER, CALL
-from tests.test_stream_ends import Driver, OddBackend, OddBatch, OddConversation, alone, among_others
+from tests.test_stream_ends import (
+    Driver,
+    OddBackend,
+    OddBatch,
+    OddConversation,
+    alone,
+    among_others,
+)
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.commands.console import ConsoleRenderer
-from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput, ContextFull, JudgeError, TooManyPictures, VideoError
+from vrthinker_core.errors import (
+    BackendFailed,
+    BackendRefused,
+    BadInput,
+    ContextFull,
+    JudgeError,
+    TooManyPictures,
+    VideoError,
+)
 from vrthinker_core.traces import load
 from vrthinker_core.types import StopReason, VideoPair
 from vrthinker_core.types.events import Event, Finished, FramesShown, TextArrived, TurnEnded
@@ -56,7 +71,10 @@ class FailingConversation(OddConversation):
     ) -> Iterator[str | Completion]:
         if len(messages) > 2:
             self._log.append((tuple(messages), sampling))
-            self._stream, self._tried = self._tries[min(self._tried, len(self._tries) - 1)], self._tried + 1
+            self._stream, self._tried = (
+                self._tries[min(self._tried, len(self._tries) - 1)],
+                self._tried + 1,
+            )
         return super().stream(messages, sampling, cancelled)
 
 
@@ -88,7 +106,13 @@ every_driver = pytest.mark.parametrize(
 )
 
 
-def run(driver: Driver, backend: Failing, pair: VideoPair, path: Path, cancelled: Cancelled = not_cancelled) -> list[Event]:
+def run(
+    driver: Driver,
+    backend: Failing,
+    pair: VideoPair,
+    path: Path,
+    cancelled: Cancelled = not_cancelled,
+) -> list[Event]:
     return list(driver(pair, backend, path, cancelled))
 
 
@@ -106,15 +130,21 @@ def test_a_judge_that_fails_once_answers_as_if_it_had_not(
     backend = kind([CALL], tries=(first, answering))
     events = run(driver, backend, pair, tmp_path / "run.json")
     smooth = run(driver, kind([CALL], tries=(answering,)), pair, tmp_path / "smooth.json")
-    assert replace(end_of(events), seconds=0) == replace(end_of(smooth), seconds=0), "verdict, forced, error: nothing differs"
+    assert replace(end_of(events), seconds=0) == replace(end_of(smooth), seconds=0), (
+        "verdict, forced, error: nothing differs"
+    )
     turns, expected = (fold_all(found).turns for found in (events, smooth))
     assert [turn.text for turn in turns] == [turn.text for turn in expected]
     second, plain = turns[1].turn, expected[1].turn
     assert second is not None
     assert plain is not None
-    assert replace(second, note="", abandoned=()) == plain, "tokens, frames in view and reply are those of the second try"
+    assert replace(second, note="", abandoned=()) == plain, (
+        "tokens, frames in view and reply are those of the second try"
+    )
     assert len(backend.calls) == 2 * (1 if driver is alone else 3)
-    assert all(call == backend.calls[0] for call in backend.calls), "the same request again: messages and seed"
+    assert all(call == backend.calls[0] for call in backend.calls), (
+        "the same request again: messages and seed"
+    )
 
 
 @every_driver
@@ -129,14 +159,25 @@ def test_the_trace_says_why_and_keeps_what_came_the_first_time(
     assert kept.note.startswith("The judge failed in turn 2, which was tried once more. Cause: ")
     assert "secret" not in kept.note
     again = next(event for event in events if isinstance(event, FramesShown) and event.note)
-    pieces = [event.text for event in events[: events.index(again)] if isinstance(event, TextArrived) and event.turn == 2]
+    pieces = [
+        event.text
+        for event in events[: events.index(again)]
+        if isinstance(event, TextArrived) and event.turn == 2
+    ]
     assert list(kept.abandoned) == pieces
     assert trace.turns[0].note == ""
 
 
 def test_page_and_console_say_that_a_turn_was_tried_twice(pair: VideoPair, tmp_path: Path) -> None:
-    events = run(alone, Failing([CALL], tries=(FIRST_TRIES["within its text"], answering)), pair, tmp_path / "run.json")
-    turn = next(event.turn for event in events if isinstance(event, TurnEnded) and event.turn.number == 2)
+    events = run(
+        alone,
+        Failing([CALL], tries=(FIRST_TRIES["within its text"], answering)),
+        pair,
+        tmp_path / "run.json",
+    )
+    turn = next(
+        event.turn for event in events if isinstance(event, TurnEnded) and event.turn.number == 2
+    )
     assert turn.note in turn_remarks(turn)
     printed = StringIO()
     ConsoleRenderer(Console(file=printed, width=300)).render(events)
@@ -149,10 +190,18 @@ def test_page_and_console_say_that_a_turn_was_tried_twice(pair: VideoPair, tmp_p
 def test_a_judge_that_fails_twice_in_a_turn_ends_the_run(
     driver: Driver, kind: type[Failing], pair: VideoPair, tmp_path: Path
 ) -> None:
-    tries = (failing(GONE, "half "), failing(BackendFailed("It is gone for good."), "ha"), answering)
+    tries = (
+        failing(GONE, "half "),
+        failing(BackendFailed("It is gone for good."), "ha"),
+        answering,
+    )
     events = run(driver, kind([CALL], tries=tries), pair, tmp_path / "run.json")
     end = end_of(events)
-    assert (end.stop, end.fault, end.error) == (StopReason.FAILED, "BackendFailed", "It is gone for good.")
+    assert (end.stop, end.fault, end.error) == (
+        StopReason.FAILED,
+        "BackendFailed",
+        "It is gone for good.",
+    )
     trace = load(tmp_path / "run.json")
     assert (trace.turns[1].completion.text, trace.turns[1].abandoned) == ("ha", ("half ",))
     assert list(trace.events()) == events
@@ -165,7 +214,11 @@ def calling() -> Iterator[str | Completion]:
 
 
 @every_driver
-@pytest.mark.parametrize("error", [ContextFull("Too long."), TooManyPictures("Only 12.")], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    "error",
+    [ContextFull("Too long."), TooManyPictures("Only 12.")],
+    ids=lambda error: type(error).__name__,
+)
 def test_where_the_judge_says_too_late_that_its_context_is_full_the_oldest_frames_leave(
     driver: Driver, kind: type[Failing], error: Exception, pair: VideoPair, tmp_path: Path
 ) -> None:
@@ -177,7 +230,10 @@ def test_where_the_judge_says_too_late_that_its_context_is_full_the_oldest_frame
     trace = load(tmp_path / "run.json")
     assert list(trace.events()) == events
     assert [len(turn.in_view) for turn in trace.turns] == [8, 12, 12]
-    assert trace.turns[2].note == "Too much was in view in turn 3, which was asked again without the oldest frames."
+    assert (
+        trace.turns[2].note
+        == "Too much was in view in turn 3, which was asked again without the oldest frames."
+    )
 
 
 def calling_an_old_frame() -> Iterator[str | Completion]:
@@ -209,7 +265,9 @@ def test_a_run_ends_in_order_where_the_frames_it_needs_again_cannot_be_had(
 
     backend = kind([CALL], tries=(calling_an_old_frame, full, answering))
     with halting_decoders() as halt:
-        end = end_of(run(driver, backend, pair, tmp_path / "run.json", lambda: stopped and waited(times)))
+        end = end_of(
+            run(driver, backend, pair, tmp_path / "run.json", lambda: stopped and waited(times))
+        )
     assert gone
     assert end.stop is (StopReason.CANCELLED if stopped else StopReason.FAILED)
     assert stopped or "decod" in end.error
@@ -223,14 +281,19 @@ def test_a_turn_that_fails_and_then_is_too_long_says_both(
     full, failed = failing(ContextFull("Too long.")), failing(GONE, "half ")
     for number, tries in enumerate(((failed, full), (full, failed))):
         path = tmp_path / f"{number}.json"
-        assert end_of(run(driver, kind([CALL], tries=(calling, *tries, answering)), pair, path)).stop is StopReason.ANSWERED
+        assert (
+            end_of(run(driver, kind([CALL], tries=(calling, *tries, answering)), pair, path)).stop
+            is StopReason.ANSWERED
+        )
         turn = load(path).turns[2]
         assert "Too much was in view in turn 3" in turn.note
         assert "The judge failed in turn 3" in turn.note
         assert turn.abandoned == ("half ",)
 
 
-def test_a_context_that_is_full_without_old_frames_ends_the_run(pair: VideoPair, tmp_path: Path) -> None:
+def test_a_context_that_is_full_without_old_frames_ends_the_run(
+    pair: VideoPair, tmp_path: Path
+) -> None:
     backend = Failing([CALL], tries=(failing(ContextFull("Too long.")), answering))
     assert end_of(run(alone, backend, pair, tmp_path / "run.json")).stop is StopReason.CONTEXT_FULL
     assert len(backend.calls) == 1
@@ -267,7 +330,9 @@ def test_what_cannot_pass_is_not_tried_again(
 
 
 @every_driver
-def test_a_run_that_was_stopped_is_not_tried_again(driver: Driver, kind: type[Failing], pair: VideoPair, tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_is_not_tried_again(
+    driver: Driver, kind: type[Failing], pair: VideoPair, tmp_path: Path
+) -> None:
     backend = kind([CALL], tries=(failing(GONE), answering))
     run(driver, backend, pair, tmp_path / "run.json", cancelled=lambda: bool(backend.calls))
     assert len(backend.calls) <= (1 if driver is alone else 3)

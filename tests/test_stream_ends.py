@@ -57,10 +57,14 @@ class OddBackend(ScriptedBackend):
 class OddBatch(OddBackend):
     """The same streams through a backend that generates many replies at once."""
 
-    def stream_batch(self, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+    def stream_batch(
+        self, requests: Sequence[GenerationRequest]
+    ) -> Iterator[tuple[int, StreamItem]]:
         for position, request in enumerate(requests):
             try:
-                for item in request.conversation.stream(request.messages, request.sampling, request.cancelled):
+                for item in request.conversation.stream(
+                    request.messages, request.sampling, request.cancelled
+                ):
                     yield position, item
             except Exception as error:  # noqa: BLE001 - the contract: what goes wrong with one is its last item
                 yield position, error
@@ -70,13 +74,17 @@ def odd(kind: type[OddBackend], stream: Stream) -> OddBackend:
     return kind([CALL], stream=stream)
 
 
-def alone(pair: VideoPair, backend: Backend, path: Path, cancelled: Cancelled = not_cancelled) -> Generator[Event]:
+def alone(
+    pair: VideoPair, backend: Backend, path: Path, cancelled: Cancelled = not_cancelled
+) -> Generator[Event]:
     events = judge(pair, backend, trace=path, cancelled=cancelled)
     assert isinstance(events, Generator)
     return events
 
 
-def among_others(pair: VideoPair, backend: Backend, path: Path, cancelled: Cancelled = not_cancelled) -> Generator[Event]:
+def among_others(
+    pair: VideoPair, backend: Backend, path: Path, cancelled: Cancelled = not_cancelled
+) -> Generator[Event]:
     """The second of three pairs."""
     paths = {1: path}
     events = judge_many([pair] * 3, backend, trace_of=paths.get, cancelled=cancelled)
@@ -90,7 +98,10 @@ def among_others(pair: VideoPair, backend: Backend, path: Path, cancelled: Cance
 
 
 Driver = Callable[..., Generator[Event]]
-DRIVERS = [pytest.param(alone, OddBackend, id="judge"), pytest.param(among_others, OddBackend, id="judge_many, one by one")]
+DRIVERS = [
+    pytest.param(alone, OddBackend, id="judge"),
+    pytest.param(among_others, OddBackend, id="judge_many, one by one"),
+]
 DRIVERS += [pytest.param(among_others, OddBatch, id="judge_many, in a batch")]
 every_driver = pytest.mark.parametrize(("driver", "kind"), DRIVERS)
 
@@ -104,7 +115,8 @@ def test_a_run_is_stopped_while_its_frames_are_decoded(
         for event in driver(pair, kind([CALL]), tmp_path / "run.json", stopped.is_set):
             events.append(event)
             if (
-                "".join(each.text for each in events if isinstance(each, TextArrived)) == CALL and not halted
+                "".join(each.text for each in events if isinstance(each, TextArrived)) == CALL
+                and not halted
             ):  # which nobody answers
                 halted += halt()
                 stopped.set()
@@ -149,10 +161,18 @@ def test_a_stream_without_anything_fails_with_the_same_sentence(
 @every_driver
 @pytest.mark.parametrize(
     ("error", "sentence"),
-    [(BackendFailed("The machine is gone."), "The machine is gone."), (ZeroDivisionError("secret"), "ZeroDivisionError")],
+    [
+        (BackendFailed("The machine is gone."), "The machine is gone."),
+        (ZeroDivisionError("secret"), "ZeroDivisionError"),
+    ],
 )
 def test_a_stream_that_raises_keeps_its_text_and_says_why(
-    driver: Driver, kind: type[OddBackend], error: Exception, sentence: str, pair: VideoPair, tmp_path: Path
+    driver: Driver,
+    kind: type[OddBackend],
+    error: Exception,
+    sentence: str,
+    pair: VideoPair,
+    tmp_path: Path,
 ) -> None:
     def stream() -> Iterator[str | Completion]:
         yield "half a re"
@@ -190,7 +210,12 @@ def test_cancelling_between_two_turns_ends_the_run_there(
 ) -> None:
     flag = threading.Event()
     found: list[Event] = []
-    for event in driver(pair, ScriptedBackend([CALL, CALL.replace("10", "11"), ANSWER]), tmp_path / "run.json", flag.is_set):
+    for event in driver(
+        pair,
+        ScriptedBackend([CALL, CALL.replace("10", "11"), ANSWER]),
+        tmp_path / "run.json",
+        flag.is_set,
+    ):
         found.append(event)
         if isinstance(event, TurnEnded):
             flag.set()
@@ -221,7 +246,9 @@ def test_closing_in_the_middle_of_a_reply_keeps_the_turns_before_it(
 def test_a_count_of_tokens_that_cannot_be_is_left_out(
     driver: Driver, kind: type[OddBackend], count: int, pair: VideoPair, tmp_path: Path
 ) -> None:
-    told = Completion(ANSWER, pieces=(len(ANSWER),), prompt_tokens=count, reused_tokens=count, new_tokens=count)
+    told = Completion(
+        ANSWER, pieces=(len(ANSWER),), prompt_tokens=count, reused_tokens=count, new_tokens=count
+    )
     events = list(driver(pair, odd(kind, lambda: iter([ANSWER, told])), tmp_path / "run.json"))
     read = last_turn(events).turn.completion
     assert (read.prompt_tokens, read.reused_tokens, read.new_tokens) == (None, None, None)
@@ -244,7 +271,9 @@ def streamed(text: str, size: int, error: Exception | None = None) -> Stream:
 LONG_STREAMS = {
     "a character at a time": streamed(f"<Think>{'so ' * 23_000}</Think>{CALL}", 1),
     "commas": streamed(f"<Think>{'a,' * 250_000}</Think>{CALL}", 300),
-    "a character at a time, and broken off": streamed("so " * 23_000, 1, BackendFailed("The machine is gone.")),
+    "a character at a time, and broken off": streamed(
+        "so " * 23_000, 1, BackendFailed("The machine is gone.")
+    ),
     "without end": streamed(f"<Think>{'look ' * 200_000}</Think>{CALL}", 5000),
     "all at once": lambda: iter([Completion("x" * 2_000_000)]),
     "in pieces that do not make it up": lambda: iter([ANSWER[:20], Completion(ANSWER)]),
@@ -259,7 +288,9 @@ def test_whatever_a_run_wrote_is_read_back_whole(
     events = list(driver(pair, odd(kind, stream), tmp_path / "run.json"))
     trace = load(tmp_path / "run.json")
     ended = [event for event in events if isinstance(event, Started | TurnEnded | Finished)]
-    assert [event for event in trace.events() if isinstance(event, Started | TurnEnded | Finished)] == ended
+    assert [
+        event for event in trace.events() if isinstance(event, Started | TurnEnded | Finished)
+    ] == ended
 
 
 @every_driver
@@ -271,4 +302,8 @@ def test_a_judge_that_writes_without_end_is_stopped(
     assert isinstance(end, Finished)
     assert (end.stop, end.fault) == (StopReason.FAILED, "BackendRefused")
     assert "more than 1,572,864 characters" in end.error
-    assert 1_500_000 < sum(len(event.text) for event in events if isinstance(event, TextArrived)) <= 1_572_864
+    assert (
+        1_500_000
+        < sum(len(event.text) for event in events if isinstance(event, TextArrived))
+        <= 1_572_864
+    )

@@ -108,14 +108,27 @@ def listing(folder: Path) -> dict[str, tuple[int, int, int, bytes]]:
 
 
 @every_place
-def test_the_command_refuses_before_it_opens_a_judge(folder: Path, place: Callable[[Path], Path]) -> None:
+def test_the_command_refuses_before_it_opens_a_judge(
+    folder: Path, place: Callable[[Path], Path]
+) -> None:
     path = place(folder)
     before = listing(folder)
     done = run(
-        "compare", folder / "one.mp4", folder / "two.mp4", "--prompt", "p", "--judge", "scripted:no-such-script", "--trace", path
+        "compare",
+        folder / "one.mp4",
+        folder / "two.mp4",
+        "--prompt",
+        "p",
+        "--judge",
+        "scripted:no-such-script",
+        "--trace",
+        path,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"{path} is there already and is no trace: name a new file for the trace, or an earlier trace.\n"
+    assert (
+        done.stderr
+        == f"{path} is there already and is no trace: name a new file for the trace, or an earlier trace.\n"
+    )
     assert listing(folder) == before
 
 
@@ -130,7 +143,9 @@ def many(pair: VideoPair, backend: ScriptedBackend, path: Path) -> Iterator[Even
 @every_place
 @pytest.mark.parametrize("drive", [one, many])
 def test_a_run_ends_before_the_judge_is_asked(
-    folder: Path, place: Callable[[Path], Path], drive: Callable[[VideoPair, ScriptedBackend, Path], Iterator[Event]]
+    folder: Path,
+    place: Callable[[Path], Path],
+    drive: Callable[[VideoPair, ScriptedBackend, Path], Iterator[Event]],
 ) -> None:
     path = place(folder)
     before = listing(folder)
@@ -149,10 +164,17 @@ def test_a_name_that_cannot_be_is_refused_in_a_sentence(folder: Path) -> None:
     assert (end.fault, "NUL" in end.error) == ("BadInput", True)
 
 
-UNREACHABLE = {"a folder whose name is too long": "a" * 300 + "/trace.json", "a folder that is a file": "thesis.txt/trace.json"}
+UNREACHABLE = {
+    "a folder whose name is too long": "a" * 300 + "/trace.json",
+    "a folder that is a file": "thesis.txt/trace.json",
+}
 
 
-@pytest.mark.parametrize("place", [*UNREACHABLE.values(), "missing/\udcff.json"], ids=[*UNREACHABLE, "a name that is no text"])
+@pytest.mark.parametrize(
+    "place",
+    [*UNREACHABLE.values(), "missing/\udcff.json"],
+    ids=[*UNREACHABLE, "a name that is no text"],
+)
 def test_a_place_that_cannot_be_written_costs_no_run_and_the_record_says_where_it_went(
     folder: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +183,9 @@ def test_a_place_that_cannot_be_written_costs_no_run_and_the_record_says_where_i
     spare.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(spare))
     places = {0: folder / place, 1: folder / "second.json"}
-    events = list(judge_many([own_pair(folder)] * 2, ScriptedBackend([ANSWER]), trace_of=places.get))
+    events = list(
+        judge_many([own_pair(folder)] * 2, ScriptedBackend([ANSWER]), trace_of=places.get)
+    )
     ends = [event for _, event in events if isinstance(event, Finished)]
     assert [end.stop for end in ends] == [StopReason.ANSWERED] * 2
     saved = load(next(spare.glob("vr-thinker-*/trace.json")))
@@ -175,7 +199,15 @@ def test_a_new_file_and_an_earlier_trace_are_written(folder: Path, name: str) ->
     (folder / "script.jsonl").write_text('{"reply": "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"}')
     judge_option = f"scripted:{folder / 'script.jsonl'}"
     done = run(
-        "compare", folder / "one.mp4", folder / "two.mp4", "--prompt", "p", "--judge", judge_option, "--trace", folder / name
+        "compare",
+        folder / "one.mp4",
+        folder / "two.mp4",
+        "--prompt",
+        "p",
+        "--judge",
+        judge_option,
+        "--trace",
+        folder / name,
     )
     assert done.returncode == 0, done.stderr
     end = load(folder / name).finished
@@ -195,7 +227,9 @@ def test_a_trace_that_a_killed_run_left_is_replaced(folder: Path) -> None:
     assert load(folder / "killed.json").finished == end
 
 
-def test_a_run_in_which_the_judge_wrote_nothing_replaces_no_run_in_which_it_did(folder: Path) -> None:
+def test_a_run_in_which_the_judge_wrote_nothing_replaces_no_run_in_which_it_did(
+    folder: Path,
+) -> None:
     earlier = (folder / "earlier.json").read_bytes()
     missing = VideoPair("p", folder / "no.mp4", folder / "two.mp4")
     gone = ScriptedBackend([JudgeError("The server is gone.")])
@@ -204,8 +238,12 @@ def test_a_run_in_which_the_judge_wrote_nothing_replaces_no_run_in_which_it_did(
         (own_pair(folder), ScriptedBackend([ANSWER]), True),
         (own_pair(folder), gone, False),
     ):
-        *_, end = judge(pair, backend, trace=folder / "earlier.json", cancelled=partial(bool, cancelled))
+        *_, end = judge(
+            pair, backend, trace=folder / "earlier.json", cancelled=partial(bool, cancelled)
+        )
         assert isinstance(end, Finished)
         assert end.verdict is None
-        assert end.notes == (f"{folder / 'earlier.json'} still holds the earlier run: in this one the judge wrote nothing.",)
+        assert end.notes == (
+            f"{folder / 'earlier.json'} still holds the earlier run: in this one the judge wrote nothing.",
+        )
         assert (folder / "earlier.json").read_bytes() == earlier

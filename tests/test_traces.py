@@ -101,10 +101,22 @@ def check_refused(data: bytes) -> None:
         (["turns", 0, "reply", "confidence"], 77),
         (["turns", 0, "reply", "confidence"], 0),
         (["started", "branch"], {"origin": {"prompt": "", "judge": "", "settings": {}}, "turn": 0}),
-        (["started", "branch"], {"origin": {"prompt": "", "judge": "", "settings": {}}, "turn": 66}),
-        (["started", "branch"], {"origin": {"prompt": "", "judge": "", "settings": {}}, "turn": 2, "frames": [-1]}),
-        (["started", "branch"], {"origin": {"prompt": "", "judge": "", "settings": {}}, "turn": 2, "frames": [1] * 257}),
-        (["started", "branch"], {"origin": {"prompt": "", "judge": "", "settings": {"temperature": -1}}, "turn": 2}),
+        (
+            ["started", "branch"],
+            {"origin": {"prompt": "", "judge": "", "settings": {}}, "turn": 66},
+        ),
+        (
+            ["started", "branch"],
+            {"origin": {"prompt": "", "judge": "", "settings": {}}, "turn": 2, "frames": [-1]},
+        ),
+        (
+            ["started", "branch"],
+            {"origin": {"prompt": "", "judge": "", "settings": {}}, "turn": 2, "frames": [1] * 257},
+        ),
+        (
+            ["started", "branch"],
+            {"origin": {"prompt": "", "judge": "", "settings": {"temperature": -1}}, "turn": 2},
+        ),
         (["turns", 0, "reply", "confidence"], 10**400),
         (["turns", 0, "reply", "wants"], {"indices": [10**400]}),
         (["turns", 0, "reply", "wants"], {"indices": [1], "asked": -1}),
@@ -114,12 +126,16 @@ def check_refused(data: bytes) -> None:
     ],
     ids=lambda change: ".".join(map(str, change[0])),
 )
-def test_a_trace_that_was_tampered_with_is_refused_in_one_sentence(stored: Path, change: Change) -> None:
+def test_a_trace_that_was_tampered_with_is_refused_in_one_sentence(
+    stored: Path, change: Change
+) -> None:
     check_refused(changed(stored, *change))
 
 
 def test_what_a_reply_may_hold_is_read_back(stored: Path) -> None:
-    reply = Paired().parse(f"<tool_call>[1, 1e300, -{'9' * 39}, {'9' * 40}, NaN, -3, 0.5, true, null]</tool_call>")
+    reply = Paired().parse(
+        f"<tool_call>[1, 1e300, -{'9' * 39}, {'9' * 40}, NaN, -3, 0.5, true, null]</tool_call>"
+    )
     trace = load(stored)
     said = replace(trace, turns=(replace(trace.turns[0], reply=replace(reply, confidence=5)),))
     assert reply.wants is not None
@@ -143,7 +159,9 @@ LISTS = [
 ]
 
 
-@pytest.mark.parametrize(("where", "item"), LISTS, ids=[".".join(map(str, where)) for where, _ in LISTS])
+@pytest.mark.parametrize(
+    ("where", "item"), LISTS, ids=[".".join(map(str, where)) for where, _ in LISTS]
+)
 def test_every_list_of_a_trace_has_a_bound(stored: Path, where: list[Any], item: Any) -> None:
     check_refused(changed(stored, where, item if where[-1] == "wants" else [item] * 70_000))
 
@@ -156,7 +174,9 @@ def test_no_field_of_a_trace_takes_a_list_without_a_bound() -> None:
 
 
 @pytest.mark.parametrize("item", [1, "", [], {}, {"ref": {}}, [[[]]]], ids=json.dumps)
-@pytest.mark.parametrize("where", [["started", "notes"], ["turns"], ["turns", 0, "frames"], ["turns", 0, "in_view"]])
+@pytest.mark.parametrize(
+    "where", [["started", "notes"], ["turns"], ["turns", 0, "frames"], ["turns", 0, "in_view"]]
+)
 def test_a_list_of_wrong_items_takes_no_memory(stored: Path, where: list[Any], item: Any) -> None:
     """A sentence about each of them took 3.6 GB for a file of 1.5 MB."""
     data = changed(stored, where, [item] * 90_000)
@@ -167,12 +187,18 @@ def test_a_list_of_wrong_items_takes_no_memory(stored: Path, where: list[Any], i
     assert peak < 8 * 2**20
 
 
-@pytest.mark.parametrize("item", [b"0,", b"{},", b"[],", b"[[[[[[[[]]]]]]]],", b'"",', b'{"":"\\""},'])
+@pytest.mark.parametrize(
+    "item", [b"0,", b"{},", b"[],", b"[[[[[[[[]]]]]]]],", b'"",', b'{"":"\\""},']
+)
 def test_a_file_of_very_many_values_is_not_even_parsed(item: bytes) -> None:
     check_refused(b'{"started": [' + item * (30 * 2**20 // len(item)) + b"0]}")
 
 
-@pytest.mark.parametrize("text", ["a," * 900_000, "[{" * 900_000, '\\",["' * 300_000], ids=["commas", "brackets", "quotes"])
+@pytest.mark.parametrize(
+    "text",
+    ["a," * 900_000, "[{" * 900_000, '\\",["' * 300_000],
+    ids=["commas", "brackets", "quotes"],
+)
 def test_what_stands_in_a_text_is_no_value(stored: Path, text: str) -> None:
     data = changed(stored, ["finished", "error"], text)
     assert from_json(data).finished == replace(load(stored).finished, error=text)
@@ -186,7 +212,14 @@ def test_the_frames_of_all_turns_and_the_texts_have_bounds_too(stored: Path) -> 
     check_refused(changed(stored, ["started", "prompt"], "x" * 13_000_000))
 
 
-@pytest.mark.parametrize("where", [["started", "clips", 0, "frames"], ["turns", 0, "frames", 0, "index"], ["finished", "seconds"]])
+@pytest.mark.parametrize(
+    "where",
+    [
+        ["started", "clips", 0, "frames"],
+        ["turns", 0, "frames", 0, "index"],
+        ["finished", "seconds"],
+    ],
+)
 def test_a_number_that_no_clip_has_is_refused(stored: Path, where: list[Any]) -> None:
     check_refused(changed(stored, where, 10**400))
 
@@ -201,16 +234,27 @@ def with_size(jpeg: bytes, width: int, height: int) -> bytes:
 def test_a_picture_is_measured_by_its_header_alone(stored: Path, size: tuple[int, int]) -> None:
     jpeg = load(stored).turns[0].frames[0].jpeg
     assert jpeg_size(with_size(jpeg, 300, 200)) == (300, 200)
-    check_refused(changed(stored, ["turns", 0, "frames", 0, "jpeg"], base64.urlsafe_b64encode(with_size(jpeg, *size)).decode()))
+    check_refused(
+        changed(
+            stored,
+            ["turns", 0, "frames", 0, "jpeg"],
+            base64.urlsafe_b64encode(with_size(jpeg, *size)).decode(),
+        )
+    )
 
 
-@pytest.mark.parametrize("size", [(40_000, 28), (28, 40_000), (400, 300), (2, 1), (1792, 224)], ids=str)
+@pytest.mark.parametrize(
+    "size", [(40_000, 28), (28, 40_000), (400, 300), (2, 1), (1792, 224)], ids=str
+)
 def test_the_thumbnail_of_every_frame_can_be_read_back(size: tuple[int, int]) -> None:
     width, height = size
     noise = random.Random(1).randbytes(width * height * 3)
     frame = Frame(FrameRef(3, Side.FIRST), 5, 0.2, 0.3, width, height, "key", noise)
     trace = handmade_runs.three_turns()
-    shown = replace(trace, turns=(replace(trace.turns[0], frames=(make_thumbnail(frame, "3"),)), *trace.turns[1:]))
+    shown = replace(
+        trace,
+        turns=(replace(trace.turns[0], frames=(make_thumbnail(frame, "3"),)), *trace.turns[1:]),
+    )
     assert from_json(to_json(shown)) == shown
 
 

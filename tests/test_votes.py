@@ -20,22 +20,37 @@ from vrthinker_core.ui.view.run_state import fold, fold_all
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "assets" / "examples"
 AT = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
-VOTE = Vote(AT, Verdict(TA=Preference.FIRST, MQ=Preference.SECOND), True, (60, 16), "Video 2 jumps — see #60 <b>.", blind=True)
+VOTE = Vote(
+    AT,
+    Verdict(TA=Preference.FIRST, MQ=Preference.SECOND),
+    True,
+    (60, 16),
+    "Video 2 jumps — see #60 <b>.",
+    blind=True,
+)
 RUN = handmade_runs.three_turns()
 
 
 def both_orders() -> Trace:
     clips = RUN.started.clips[::-1]
-    return replace(RUN, swapped=Run(replace(RUN.started, clips=clips), RUN.turns, RUN.finished), vote=VOTE)
+    return replace(
+        RUN, swapped=Run(replace(RUN.started, clips=clips), RUN.turns, RUN.finished), vote=VOTE
+    )
 
 
-@pytest.mark.parametrize("trace", [RUN, replace(RUN, vote=VOTE), both_orders()], ids=["no vote", "vote", "both orders and vote"])
+@pytest.mark.parametrize(
+    "trace",
+    [RUN, replace(RUN, vote=VOTE), both_orders()],
+    ids=["no vote", "vote", "both orders and vote"],
+)
 def test_writing_then_reading_is_the_identity(trace: Trace) -> None:
     assert from_json(to_json(trace)) == trace
 
 
 def test_a_trace_from_before_there_were_votes_is_read_as_before() -> None:
-    stored = json.loads((EXAMPLES / "think-1-what-four-frames-do-not-show" / "trace.json").read_bytes())
+    stored = json.loads(
+        (EXAMPLES / "think-1-what-four-frames-do-not-show" / "trace.json").read_bytes()
+    )
     stored.pop("vote", None)
     assert from_json(json.dumps(stored).encode()).vote is None
 
@@ -99,7 +114,9 @@ def test_a_blind_vote_opens_also_where_the_run_was_cut_off(tmp_path: Path) -> No
 
 
 def test_replay_prints_the_vote_and_the_labels_stay_the_judges(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_bytes(to_json(replace(both_orders(), vote=replace(VOTE, at=AT + timedelta(hours=1)))))
+    (tmp_path / "run.json").write_bytes(
+        to_json(replace(both_orders(), vote=replace(VOTE, at=AT + timedelta(hours=1))))
+    )
     said = run_command("replay", tmp_path / "run.json")
     assert said.returncode == 0
     vote = said.stdout.partition("Vote of a person, before they saw the verdict")[2]
@@ -107,5 +124,10 @@ def test_replay_prints_the_vote_and_the_labels_stay_the_judges(tmp_path: Path) -
     assert "Motion quality  video 2     differs" in vote
     assert VOTE.note in vote
     labels = json.loads(run_command("replay", tmp_path / "run.json", "--json").stdout)
-    assert {name: labels[name] for name in ("TA", "MQ", "VQ", "OA")} == {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
+    assert {name: labels[name] for name in ("TA", "MQ", "VQ", "OA")} == {
+        "TA": 1,
+        "MQ": 0,
+        "VQ": 2,
+        "OA": 1,
+    }
     assert labels["order"]["OA"] == "flips", "a vote after the second run does not hide that one"

@@ -14,11 +14,34 @@ if TYPE_CHECKING:
     from vrthinker_core.backends import Backend, ScriptedBackend, open_backend
     from vrthinker_core.batch import judge_many
     from vrthinker_core.branching.plan import BranchPlan, Changes, plan_branch
-    from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, TraceError, VideoError, VrThinkerError
-    from vrthinker_core.evaluation.reward import ComparedVideos, Reward, areward, areward_many, reward, reward_many
+    from vrthinker_core.errors import (
+        BadInput,
+        CheckpointError,
+        JudgeError,
+        TraceError,
+        VideoError,
+        VrThinkerError,
+    )
+    from vrthinker_core.evaluation.reward import (
+        ComparedVideos,
+        Reward,
+        areward,
+        areward_many,
+        reward,
+        reward_many,
+    )
     from vrthinker_core.judge import judge, judge_branch
     from vrthinker_core.traces import load as load_trace
-    from vrthinker_core.types import Dimension, Preference, Run, Settings, Side, Verdict, VideoPair, Vote
+    from vrthinker_core.types import (
+        Dimension,
+        Preference,
+        Run,
+        Settings,
+        Side,
+        Verdict,
+        VideoPair,
+        Vote,
+    )
     from vrthinker_core.types.events import (
         Branch,
         Event,
@@ -88,12 +111,24 @@ __all__ = [
 ]
 
 _MODULES = (
-    *("errors", "types", "types.events", "types.order", "backends", "branching.plan", "traces", "judge", "batch"),
+    *(
+        "errors",
+        "types",
+        "types.events",
+        "types.order",
+        "backends",
+        "branching.plan",
+        "traces",
+        "judge",
+        "batch",
+    ),
     "evaluation.reward",
 )
 """Where the names stand. Each module imports those before it anyway, so looking for a name in this order loads nothing more."""
 
-_OWN_NAMES = {"load_trace": "load"}  # What a name is called in its module, where that alone says less
+_OWN_NAMES = {
+    "load_trace": "load"
+}  # What a name is called in its module, where that alone says less
 
 
 class _Package(ModuleType):
@@ -110,7 +145,9 @@ if not TYPE_CHECKING:  # else a type checker would believe that every name exist
 
     def __getattr__(name: str) -> object:
         for module in _MODULES if name in __all__ else ():
-            if hasattr(found := import_module(f"{__name__}.{module}"), own := _OWN_NAMES.get(name, name)):
+            if hasattr(
+                found := import_module(f"{__name__}.{module}"), own := _OWN_NAMES.get(name, name)
+            ):
                 globals()[name] = value = getattr(found, own)
                 return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

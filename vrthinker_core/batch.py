@@ -12,7 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import SupportsIndex, TypeVar
 
-from vrthinker_core.backends.base import Backend, BatchBackend, GenerationRequest, StreamItem, not_cancelled
+from vrthinker_core.backends.base import (
+    Backend,
+    BatchBackend,
+    GenerationRequest,
+    StreamItem,
+    not_cancelled,
+)
 from vrthinker_core.comparison import Comparison, PendingTurn
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BadInput
@@ -51,7 +57,11 @@ def judge_many(
     stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else stream_one_by_one
     with DecoderPool() as decoder_pool:
         rows = (
-            _Row(position, Comparison(pair, backend, settings, cancelled, decoder_pool), TraceWriter(trace_of(position)))
+            _Row(
+                position,
+                Comparison(pair, backend, settings, cancelled, decoder_pool),
+                TraceWriter(trace_of(position)),
+            )
             for position, pair in enumerate(pairs)
         )
         yield from _run_rows(rows, stream_batch, live)
@@ -63,7 +73,9 @@ def check_pairs_in_hand(name: str, many: object) -> None:
         raise BadInput(f"{name}={many} is no number of pairs: give a whole number from 1 up.")
 
 
-def as_they_end(submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int) -> Iterator[Result]:
+def as_they_end(
+    submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int
+) -> Iterator[Result]:
     """What becomes of each item that is handed to `submit`, in the order in which they end; raises what one of them raises.
 
     Items are taken as they are needed: `many` are in hand at a time.
@@ -78,7 +90,9 @@ def as_they_end(submit: Callable[[Item], Future[Result]], items: Iterable[Item],
             yield future.result()
 
 
-def in_their_order(submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int) -> Iterator[Result]:
+def in_their_order(
+    submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int
+) -> Iterator[Result]:
     """What becomes of each item that is handed to `submit`, in the order of the items; `many` are in hand at a time."""
     waiting = iter(items)
     running = deque(map(submit, islice(waiting, many)))
@@ -94,10 +108,15 @@ def stream_one_by_one(requests: Sequence[GenerationRequest]) -> Iterator[tuple[i
             yield position, item
 
 
-def _run_rows(waiting: Iterator[_Row], stream_batch: StreamBatch, live: int) -> Iterator[tuple[int, JudgeEvent]]:
+def _run_rows(
+    waiting: Iterator[_Row], stream_batch: StreamBatch, live: int
+) -> Iterator[tuple[int, JudgeEvent]]:
     """A turn of all at once. Meanwhile the videos of the next rows are opened, and a row whose reply has ended gets new frames."""
     rows: list[_Row] = []
-    with ThreadPoolExecutor(OPEN_AHEAD, "opening") as opening, ThreadPoolExecutor(cpu_count(), "stepping") as stepping:
+    with (
+        ThreadPoolExecutor(OPEN_AHEAD, "opening") as opening,
+        ThreadPoolExecutor(cpu_count(), "stepping") as stepping,
+    ):
         try:
             while True:
                 for row in islice(waiting, live + OPEN_AHEAD - len(rows)):
@@ -118,7 +137,9 @@ def _run_rows(waiting: Iterator[_Row], stream_batch: StreamBatch, live: int) -> 
                 row.close()
 
 
-def _run_turn(rows: Sequence[_Row], stream_batch: StreamBatch, executor: Executor) -> Iterator[tuple[int, JudgeEvent]]:
+def _run_turn(
+    rows: Sequence[_Row], stream_batch: StreamBatch, executor: Executor
+) -> Iterator[tuple[int, JudgeEvent]]:
     """One reply of every row. Whatever a backend does, each reply has an end, and its row goes on to the next turn."""
     left = dict(enumerate(rows))
     for position, item in _items(stream_batch([row.request for row in rows]), left):
@@ -133,7 +154,9 @@ def _run_turn(rows: Sequence[_Row], stream_batch: StreamBatch, executor: Executo
         row.step(executor)
 
 
-def _items(stream: Iterator[tuple[int, StreamItem]], left: dict[int, _Row]) -> Iterator[tuple[int, StreamItem]]:
+def _items(
+    stream: Iterator[tuple[int, StreamItem]], left: dict[int, _Row]
+) -> Iterator[tuple[int, StreamItem]]:
     """The stream, as far as its rows still wait for it; what it raises goes to every row that does."""
     try:
         for position, item in stream:
@@ -172,7 +195,9 @@ class _Row:
         """Begin to go on to the first request, unless it has begun before."""
         if not self._started:
             self._started = True
-            self._events = executor.submit(self._go_on, partial(self.comparison.start, self._writer.refused))
+            self._events = executor.submit(
+                self._go_on, partial(self.comparison.start, self._writer.refused)
+            )
 
     def step(self, executor: Executor) -> None:
         """Begin to read the reply and to go on to the next request."""

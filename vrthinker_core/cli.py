@@ -32,7 +32,14 @@ from vrthinker_core.commands.rank_command import rank
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.commands.training.teacher_command import teacher
 from vrthinker_core.commands.training.train_command import train
-from vrthinker_core.errors import BadInput, DecoderDied, VideoError, VideoUnavailable, VrThinkerError, out_of_files
+from vrthinker_core.errors import (
+    BadInput,
+    DecoderDied,
+    VideoError,
+    VideoUnavailable,
+    VrThinkerError,
+    out_of_files,
+)
 from vrthinker_core.training.rows.teaching import RowFilter, RowKind
 from vrthinker_core.types import ProtocolName, Settings
 
@@ -50,17 +57,26 @@ app = typer.Typer(
 
 NO_VERDICT = 3
 BAD_INPUT = 2
-INPUT_FAULTS = frozenset(error.__name__ for error in (BadInput, VideoError, DecoderDied, VideoUnavailable))
+INPUT_FAULTS = frozenset(
+    error.__name__ for error in (BadInput, VideoError, DecoderDied, VideoUnavailable)
+)
 
 
-TraceOption = Annotated[Path | None, typer.Option(help="Keep the whole run in this file: a new one, or an earlier trace.")]
-JsonOption = Annotated[bool, typer.Option("--json", help='Print only {"TA": …, "MQ": …, "VQ": …, "OA": …}.')]
+TraceOption = Annotated[
+    Path | None,
+    typer.Option(help="Keep the whole run in this file: a new one, or an earlier trace."),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help='Print only {"TA": …, "MQ": …, "VQ": …, "OA": …}.')
+]
 
 
 def main() -> None:
     """Run the command line; every error becomes one line."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # A character that the terminal cannot show is no error
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # A character that the terminal cannot show is no error
     try:
         code = app(standalone_mode=False)
         if sys.stdout is not None:  # as it is where standard output is closed
@@ -70,8 +86,12 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(1)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to be written is not tried again at the end
-        sentence = out_of_files(error) or f"The output cannot be written: {error.strerror or error}."
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), 1
+        )  # what is left to be written is not tried again at the end
+        sentence = (
+            out_of_files(error) or f"The output cannot be written: {error.strerror or error}."
+        )
     except Exception as error:
         # Typer carries its own copy of Click, or uses the installed one: usage errors are known by this method alone.
         message = getattr(error, "format_message", None)
@@ -116,11 +136,24 @@ def branch(
     video1: Annotated[Path, typer.Argument(help="The first video of that run.")],
     video2: Annotated[Path, typer.Argument(help="The second video of that run.")],
     *,
-    turn: Annotated[int, typer.Option(help="First turn that is generated anew; those before it are taken over.")],
-    frames: Annotated[str, typer.Option(help="Frames to show in that turn, by the judge's numbers, with commas between.")] = "",
-    no_tool: Annotated[bool, typer.Option("--no-tool", help="Ask for the answer in that turn.")] = False,
-    window: Annotated[str | None, typer.Option(help="Memory window from that turn on. (default: that of the run)")] = None,
-    prompt: Annotated[str | None, typer.Option(help="Another prompt, with --turn 1. (default: that of the run)")] = None,
+    turn: Annotated[
+        int, typer.Option(help="First turn that is generated anew; those before it are taken over.")
+    ],
+    frames: Annotated[
+        str,
+        typer.Option(
+            help="Frames to show in that turn, by the judge's numbers, with commas between."
+        ),
+    ] = "",
+    no_tool: Annotated[
+        bool, typer.Option("--no-tool", help="Ask for the answer in that turn.")
+    ] = False,
+    window: Annotated[
+        str | None, typer.Option(help="Memory window from that turn on. (default: that of the run)")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Another prompt, with --turn 1. (default: that of the run)")
+    ] = None,
     judge: JudgeOption = None,
     trace: TraceOption = None,
     json_only: JsonOption = False,
@@ -131,7 +164,9 @@ def branch(
     from vrthinker_core.judge import judge_branch
     from vrthinker_core.types import VideoPair
 
-    changes = read_changes(read_numbers("--frames", frames) if frames else (), no_tool, window, prompt)
+    changes = read_changes(
+        read_numbers("--frames", frames) if frames else (), no_tool, window, prompt
+    )
     plan = read_plan(origin, turn, changes, trace)
     pair, backend = VideoPair(plan.prompt, video1, video2), open_backend(judge)
     with stop_on_signal() as stopped:
@@ -225,7 +260,9 @@ def frames(
     video: Annotated[Path, typer.Argument(help="A video.")],
     out: Annotated[Path, typer.Option(help="Folder for the PNG files.")],
     protocol: Annotated[ProtocolName, typer.Option(help="Whose slots.")] = "paired",
-    slots: Annotated[str, typer.Option(help="Slots of this video, 0-based, with commas between.")] = "0",
+    slots: Annotated[
+        str, typer.Option(help="Slots of this video, 0-based, with commas between.")
+    ] = "0",
 ) -> None:
     """Write the frames a judge would be given for these slots, before resizing, and say which they are."""
     from vrthinker_core.commands.export_frames import export_frames
@@ -237,7 +274,10 @@ def frames(
 
 @app.command()
 def parse(
-    file: Annotated[str, typer.Argument(help="JSON lines with `reply` and `finish_reason`; - for standard input.")],
+    file: Annotated[
+        str,
+        typer.Argument(help="JSON lines with `reply` and `finish_reason`; - for standard input."),
+    ],
     protocol: Annotated[ProtocolName, typer.Option(help="Whose replies.")],
 ) -> None:
     """Print how each reply is read, one JSON line each."""
@@ -256,8 +296,14 @@ def scenes(
     out: Annotated[Path, typer.Option(help="Folder for the videos and pairs.csv.")],
     seed: Annotated[int, typer.Option(help="Equal seeds give equal pairs.")] = 0,
     size: Annotated[int, typer.Option(help="Pixels per side.")] = 448,
-    second: Annotated[bool, typer.Option("--second", help="The full world: two things, counts, places, more faults.")] = False,
-    photos: Annotated[Path | None, typer.Option(help="Folder of photographs for the full world. (default: clouds)")] = None,
+    second: Annotated[
+        bool,
+        typer.Option("--second", help="The full world: two things, counts, places, more faults."),
+    ] = False,
+    photos: Annotated[
+        Path | None,
+        typer.Option(help="Folder of photographs for the full world. (default: clouds)"),
+    ] = None,
 ) -> None:
     """Write pairs of the drawn world as video files, with their true labels."""
     from dataclasses import replace
@@ -274,7 +320,9 @@ def scenes(
 @app.command()
 def examples(
     judge: JudgeOption = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the examples. (default: assets/examples)")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the examples. (default: assets/examples)")
+    ] = None,
 ) -> None:
     """Record all examples of the project anew with a judge."""
     from vrthinker_core.__about__ import asset
@@ -292,8 +340,12 @@ def export(
     to: Annotated[RowKind, typer.Option(help="What the rows are for.")],
     out: Annotated[Path, typer.Option(help="A new file, or an earlier export.")],
     *,
-    voted_only: Annotated[bool, typer.Option("--voted-only", help="Only runs that a person has voted on or labelled.")] = False,
-    agreed_only: Annotated[bool, typer.Option("--agreed-only", help="Only runs whose verdict a person agrees with.")] = False,
+    voted_only: Annotated[
+        bool, typer.Option("--voted-only", help="Only runs that a person has voted on or labelled.")
+    ] = False,
+    agreed_only: Annotated[
+        bool, typer.Option("--agreed-only", help="Only runs whose verdict a person agrees with.")
+    ] = False,
 ) -> None:
     """Write training rows from traces; says which traces gave none, and why."""
     from vrthinker_core.commands.export_rows import export_rows

@@ -10,16 +10,45 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from vrthinker_core.backends.base import Backend, Conversation, GenerationRequest, JudgeDescription, not_cancelled
+from vrthinker_core.backends.base import (
+    Backend,
+    Conversation,
+    GenerationRequest,
+    JudgeDescription,
+    not_cancelled,
+)
 from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
 from vrthinker_core.dialects.sanitize import MAX_PROMPT, check_prompt
-from vrthinker_core.errors import BadInput, ContextFull, TooManyPictures, VideoError, describe, is_retryable
+from vrthinker_core.errors import (
+    BadInput,
+    ContextFull,
+    TooManyPictures,
+    VideoError,
+    describe,
+    is_retryable,
+)
 from vrthinker_core.text import encodable
-from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, Side, StopReason, Turn, VideoPair
-from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded, second_run_follows
+from vrthinker_core.types import (
+    ClipInfo,
+    FrameRef,
+    ProtocolName,
+    Settings,
+    Side,
+    StopReason,
+    Turn,
+    VideoPair,
+)
+from vrthinker_core.types.events import (
+    Finished,
+    FramesShown,
+    Opening,
+    Started,
+    TurnEnded,
+    second_run_follows,
+)
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool
 from vrthinker_core.video.clip_pair import PairOpening, frame_source
@@ -52,7 +81,9 @@ class Comparison:
     ) -> None:
         """`plan`: it is a branch, with the settings of the plan."""
         # A missing cell of a table is no text, and its pair fails as one without a prompt.
-        self._pair = replace(pair, prompt=encodable(pair.prompt) if isinstance(pair.prompt, str) else "")
+        self._pair = replace(
+            pair, prompt=encodable(pair.prompt) if isinstance(pair.prompt, str) else ""
+        )
         self._backend = backend
         self._settings = settings if plan is None else plan.settings_for(backend.protocols)
         self._plan = plan
@@ -61,7 +92,9 @@ class Comparison:
         self._started_at = time.perf_counter()
         self._resources = ExitStack()  # The clips
         self._conversation_end = ExitStack()
-        self._swaps = False  # It has a verdict, and the same pair is to be judged with its sides swapped
+        self._swaps = (
+            False  # It has a verdict, and the same pair is to be judged with its sides swapped
+        )
         self._begun = False  # to open both videos
         self._opening: PairOpening | None = None
         self._clips: tuple[Clip, Clip] | None = None
@@ -69,8 +102,12 @@ class Comparison:
         self._conversation: Conversation | None = None
         self._deliberation: Deliberation | None = None
         self._last: PendingTurn | None = None
-        self._again: tuple[str, ...] = ()  # Why the next request asks for the same turn as the last one
-        self._too_much = False  # was in view for the judge: the oldest frames leave before the next request
+        self._again: tuple[
+            str, ...
+        ] = ()  # Why the next request asks for the same turn as the last one
+        self._too_much = (
+            False  # was in view for the judge: the oldest frames leave before the next request
+        )
         self._failed_once = False  # in the turn that is asked for now
         self._abandoned: tuple[str, ...] = ()  # What the judge had written then
         self._notes: tuple[str, ...] = ()  # Of the judge, as they were told at the start
@@ -88,8 +125,16 @@ class Comparison:
         """
         if not self._swaps:
             return None
-        other = Comparison(self._pair.swapped(), self._backend, replace(self._settings, swap="off"), self._cancelled)
-        other._opening, other._resources = self._opening and self._opening.swapped(), self._resources.pop_all()
+        other = Comparison(
+            self._pair.swapped(),
+            self._backend,
+            replace(self._settings, swap="off"),
+            self._cancelled,
+        )
+        other._opening, other._resources = (
+            self._opening and self._opening.swapped(),
+            self._resources.pop_all(),
+        )
         return other
 
     def open_ahead(self, executor: Executor) -> None:
@@ -126,7 +171,15 @@ class Comparison:
         notes = (*self._notes, *_pair_notes(self._pair, infos))
         branch = self._plan.branch if self._plan else None
         return Started(
-            prompt, self._backend.name, dialect.name, self._settings, infos, dialect.system, dialect.rules, notes, branch
+            prompt,
+            self._backend.name,
+            dialect.name,
+            self._settings,
+            infos,
+            dialect.system,
+            dialect.rules,
+            notes,
+            branch,
         )
 
     def take_over(self) -> Iterator[Turn]:
@@ -163,7 +216,9 @@ class Comparison:
         self._last = pending or self._last
         return pending
 
-    def finish_turn(self, completion: Completion, error: Exception | None = None) -> TurnEnded | None:
+    def finish_turn(
+        self, completion: Completion, error: Exception | None = None
+    ) -> TurnEnded | None:
         """Read the reply to the last request, and fetch the frames it asks for. `error` is what cut the reply short.
 
         None when the turn is asked again: the same request where the judge failed for the first time in it, one without the oldest
@@ -184,13 +239,21 @@ class Comparison:
         shown, abandoned = pending.shown, self._abandoned
         self._again, self._failed_once, self._abandoned = (), False, ()
         sent = (shown.turn, shown.told, shown.frames)
-        return TurnEnded(Turn(*sent, completion, read, shown.forced, pending.in_view, shown.note, abandoned))
+        return TurnEnded(
+            Turn(*sent, completion, read, shown.forced, pending.in_view, shown.note, abandoned)
+        )
 
-    def _why_again(self, error: Exception, completion: Completion, deliberation: Deliberation) -> str:
+    def _why_again(
+        self, error: Exception, completion: Completion, deliberation: Deliberation
+    ) -> str:
         """Why the turn is to be asked once more after this error; "" where it is not."""
         if self._cancelled():
             return ""
-        if isinstance(error, ContextFull | TooManyPictures) and not completion.text and deliberation.can_forget:
+        if (
+            isinstance(error, ContextFull | TooManyPictures)
+            and not completion.text
+            and deliberation.can_forget
+        ):
             self._too_much = True
             return f"Too much was in view in turn {deliberation.turn}, which was asked again without the oldest frames."
         if self._failed_once or not is_retryable(error):
@@ -219,18 +282,45 @@ class Comparison:
         reason = StopReason.CONTEXT_FULL if isinstance(error, ContextFull) else StopReason.FAILED
         if error is None:
             reason = (deliberation and deliberation.stop_reason) or StopReason.CANCELLED
-        fault, seconds = "" if error is None else type(error).__name__, time.perf_counter() - self._started_at
-        notes = tuple(note for note in self._backend.notes if note not in self._notes)  # what the run itself has shown
+        fault, seconds = (
+            "" if error is None else type(error).__name__,
+            time.perf_counter() - self._started_at,
+        )
+        notes = tuple(
+            note for note in self._backend.notes if note not in self._notes
+        )  # what the run itself has shown
         unreadable = tuple(map(Side, error.sides)) if isinstance(error, VideoError) else ()
         if deliberation is None:
-            return Finished(reason, error=describe(error), fault=fault, notes=notes, seconds=seconds, unreadable=unreadable)
+            return Finished(
+                reason,
+                error=describe(error),
+                fault=fault,
+                notes=notes,
+                seconds=seconds,
+                unreadable=unreadable,
+            )
         deliberation.stop_reason = reason
         verdict, provisional = deliberation.verdict
-        outside = outside_scope(self._backend, deliberation, [clip.info for clip in self._clips or ()])
+        outside = outside_scope(
+            self._backend, deliberation, [clip.info for clip in self._clips or ()]
+        )
         if outside:
             verdict, provisional = None, False
-        forced = reason is StopReason.ANSWERED and self._last is not None and self._last.shown.forced
-        return Finished(reason, verdict, provisional, forced, outside, describe(error), fault, notes, seconds, unreadable)
+        forced = (
+            reason is StopReason.ANSWERED and self._last is not None and self._last.shown.forced
+        )
+        return Finished(
+            reason,
+            verdict,
+            provisional,
+            forced,
+            outside,
+            describe(error),
+            fault,
+            notes,
+            seconds,
+            unreadable,
+        )
 
     @property
     def _protocol(self) -> ProtocolName:
@@ -264,7 +354,9 @@ class Comparison:
         if self._clips is None:  # the run was cancelled while they were being opened
             return None
         deliberation, conversation = self._begin(self._clips)
-        if deliberation.stop_reason is None and not self._again and self._cancelled():  # a turn that is asked again keeps its text
+        if (
+            deliberation.stop_reason is None and not self._again and self._cancelled()
+        ):  # a turn that is asked again keeps its text
             deliberation.stop_reason = StopReason.CANCELLED
         if deliberation.stop_reason is not None:
             return None
@@ -278,7 +370,13 @@ class Comparison:
         with ThreadPoolExecutor(2) as executor:
             thumbnails = tuple(executor.map(make_thumbnail, new.frames, numbers))
         return PendingTurn(
-            FramesShown(deliberation.turn, new.text, thumbnails, deliberation.last_turn, " ".join(self._again)),
+            FramesShown(
+                deliberation.turn,
+                new.text,
+                thumbnails,
+                deliberation.last_turn,
+                " ".join(self._again),
+            ),
             GenerationRequest(conversation, messages, deliberation.sampling(), self._cancelled),
             deliberation.in_view,
         )
@@ -289,19 +387,32 @@ class Comparison:
             assert self._dialect is not None
             self._conversation = self._backend.open_conversation()
             self._conversation_end.callback(self._conversation.close)
-            source, follows = frame_source(clips, self._cancelled), self._backend.follows_instructions
+            source, follows = (
+                frame_source(clips, self._cancelled),
+                self._backend.follows_instructions,
+            )
             self._deliberation = Deliberation(
-                self._pair.prompt, self._dialect, self._settings, source, follows_instructions=follows
+                self._pair.prompt,
+                self._dialect,
+                self._settings,
+                source,
+                follows_instructions=follows,
             )
         return self._deliberation, self._conversation
 
 
-def outside_scope(judge: JudgeDescription, deliberation: Deliberation, clips: Sequence[ClipInfo | None]) -> bool:
+def outside_scope(
+    judge: JudgeDescription, deliberation: Deliberation, clips: Sequence[ClipInfo | None]
+) -> bool:
     """Whether a run came to its own end over clips that its judge cannot judge.
 
     One for drawn scenes must be shown clips that this project drew, and must also have read them as such.
     """
-    if judge.scope == "any" or deliberation.stop_reason in (None, StopReason.CANCELLED, StopReason.FAILED):
+    if judge.scope == "any" or deliberation.stop_reason in (
+        None,
+        StopReason.CANCELLED,
+        StopReason.FAILED,
+    ):
         return False
     drawn = all(clip is not None and clip.drawn for clip in clips)
     return not (drawn and deliberation.read_as_drawn)

@@ -21,7 +21,10 @@ def _time_limit() -> float:
         if (CGROUP / "cpu.max").exists():
             quota, period = (CGROUP / "cpu.max").read_text("ascii").split()
         else:
-            quota, period = ((CGROUP / "cpu" / f"cpu.cfs_{name}_us").read_text("ascii") for name in ("quota", "period"))
+            quota, period = (
+                (CGROUP / "cpu" / f"cpu.cfs_{name}_us").read_text("ascii")
+                for name in ("quota", "period")
+            )
         allowed = int(quota) / int(period)
     except (OSError, ValueError, ZeroDivisionError):  # "max" among them
         return math.inf

@@ -32,13 +32,21 @@ class Deliberation:
     """
 
     def __init__(
-        self, prompt: str, dialect: Dialect, settings: Settings, source: FrameSource, *, follows_instructions: bool = True
+        self,
+        prompt: str,
+        dialect: Dialect,
+        settings: Settings,
+        source: FrameSource,
+        *,
+        follows_instructions: bool = True,
     ) -> None:
         self.dialect = dialect
         self.settings = settings
         self._source = source
         self._follows_instructions = follows_instructions
-        self._opening = dialect.opening_messages(sanitize_prompt(prompt).text, source(dialect.opening_refs))
+        self._opening = dialect.opening_messages(
+            sanitize_prompt(prompt).text, source(dialect.opening_refs)
+        )
         self._exchanges: list[tuple[Message, Message]] = []  # Each a reply, and the response to it
         self._called: tuple[int, ...] = ()  # The frames that the last reply calls for
         self._brought: tuple[int, ...] = ()  # Those of them that the response to it holds
@@ -62,17 +70,25 @@ class Deliberation:
         gone = self._out_of_view()
         messages = list(self._opening)
         for k, (reply, response) in enumerate(self._exchanges):
-            parts = (part for part in response.parts if k not in gone or isinstance(part, Text | GeneratedText))
+            parts = (
+                part
+                for part in response.parts
+                if k not in gone or isinstance(part, Text | GeneratedText)
+            )
             messages += [reply, replace(response, parts=tuple(parts))]
         if self.stop_reason is None and self.last_turn and self._follows_instructions:
-            messages[-1] = replace(messages[-1], parts=(*messages[-1].parts, Text(self.dialect.force_answer())))
+            messages[-1] = replace(
+                messages[-1], parts=(*messages[-1].parts, Text(self.dialect.force_answer()))
+            )
         return tuple(messages)
 
     def sampling(self) -> Sampling:
         """How the reply asked for now is to be written; on the last turn a call becomes an answer."""
         settings = self.settings
         redirect = self.dialect.redirect if self.last_turn else None
-        return Sampling(settings.max_new_tokens, settings.temperature, settings.seed + self.turn - 1, redirect)
+        return Sampling(
+            settings.max_new_tokens, settings.temperature, settings.seed + self.turn - 1, redirect
+        )
 
     @property
     def in_view(self) -> tuple[FrameRef, ...]:
@@ -94,7 +110,9 @@ class Deliberation:
     @property
     def can_forget(self) -> bool:
         """Tool frames are in view besides those that have just come."""
-        return len(self._out_of_view()) < len([k for k in self._rounds if not self._has_just_come(k)])
+        return len(self._out_of_view()) < len(
+            [k for k in self._rounds if not self._has_just_come(k)]
+        )
 
     def forget_oldest(self) -> bool:
         """Drop the oldest tool frames in view (the text stays); False when none are left but those that have just come.
@@ -120,7 +138,11 @@ class Deliberation:
         """
         rounds, window = self._rounds, self.settings.window
         outside = len(rounds) + arriving - window if isinstance(window, int) else 0
-        return [k for k in rounds[: max(0, outside, self._rounds_forgotten)] if not self._has_just_come(k)]
+        return [
+            k
+            for k in rounds[: max(0, outside, self._rounds_forgotten)]
+            if not self._has_just_come(k)
+        ]
 
     def _has_just_come(self, k: int) -> bool:
         return k == len(self._exchanges) - 1
@@ -150,15 +172,21 @@ class Deliberation:
         With `indices` it is given to the judge as one that calls for these frames. Raises VideoError when frames cannot be had.
         """
         reply = self.dialect.parse(completion.text, cut=completion.stop != "end")
-        if indices and (reply.kind != "tool" or reply.wants is None or reply.wants.indices != indices):
+        if indices and (
+            reply.kind != "tool" or reply.wants is None or reply.wants.indices != indices
+        ):
             reply = self.dialect.parse(before_action(reply.text) + self.dialect.call(indices))
         self.replies.append(reply)
         self._add_exchange(reply, completion, indices)
 
-    def _add_exchange(self, reply: Reply, completion: Completion, indices: tuple[int, ...] = ()) -> None:
+    def _add_exchange(
+        self, reply: Reply, completion: Completion, indices: tuple[int, ...] = ()
+    ) -> None:
         """Add a reply and the response to it, which brings the frames of `indices` where some are given."""
         self._last_was_unusable = is_unusable(reply)
-        self._called = indices or (reply.wants.indices if reply.kind == "tool" and reply.wants is not None else ())
+        self._called = indices or (
+            reply.wants.indices if reply.kind == "tool" and reply.wants is not None else ()
+        )
         self._brought = ()
         tokens = completion.tokens if reply.text == completion.text else ()
         message = Message("assistant", (GeneratedText(reply.text, tokens),))
@@ -172,7 +200,9 @@ class Deliberation:
             self.stop_reason = StopReason.FAILED
             raise
 
-    def _stop_reason_after(self, reply: Reply, completion: Completion, *, last: bool) -> StopReason | None:
+    def _stop_reason_after(
+        self, reply: Reply, completion: Completion, *, last: bool
+    ) -> StopReason | None:
         if completion.stop in ("cancelled", "failed"):
             return StopReason(completion.stop)
         if reply.kind == "answer":
@@ -190,7 +220,10 @@ class Deliberation:
     def _answer_call(self) -> None:
         """Respond to the last reply with the frames it calls for, but those that are in view by then."""
         reply, response = self._exchanges[-1]
-        self._exchanges[-1] = reply, NO_RESPONSE  # The frames that it brought are not in view of themselves
+        self._exchanges[-1] = (
+            reply,
+            NO_RESPONSE,
+        )  # The frames that it brought are not in view of themselves
         missing = self._missing(self._called) and self._missing(self._called, arriving=1)
         if response is NO_RESPONSE or missing != self._brought:
             self._brought, response = missing, self._tool_message(missing)
@@ -203,7 +236,9 @@ class Deliberation:
 
     def _missing(self, indices: tuple[int, ...], arriving: int = 0) -> tuple[int, ...]:
         seen = set(self._view(arriving))
-        return tuple(index for index in indices if not seen.issuperset(self.dialect.frame_refs((index,))))
+        return tuple(
+            index for index in indices if not seen.issuperset(self.dialect.frame_refs((index,)))
+        )
 
     @property
     def verdict(self) -> tuple[Verdict | None, bool]:
@@ -216,8 +251,16 @@ class Deliberation:
         last = self.replies[-1] if self.replies else None
         if last is not None and last.kind == "answer":
             return last.verdict, False
-        given = [(r.verdict, not r.final) for r in reversed(self.replies) if r.verdict is not None and r.verdict.labels]
-        whole = ((verdict, provisional) for verdict, provisional in given if provisional and verdict.whole)
+        given = [
+            (r.verdict, not r.final)
+            for r in reversed(self.replies)
+            if r.verdict is not None and r.verdict.labels
+        ]
+        whole = (
+            (verdict, provisional)
+            for verdict, provisional in given
+            if provisional and verdict.whole
+        )
         return next(whole, None) or min(given, key=itemgetter(1), default=(None, False))
 
     @property
@@ -225,12 +268,21 @@ class Deliberation:
         """Whether the judge's first notes read whole as a drawn scene, of the first frames of both videos."""
         notes = next((reply.snapshot for reply in self.replies if reply.snapshot), "")
         refs = self.dialect.opening_refs
-        return reads_as_drawn(notes, {side: [self.dialect.frame_number(ref) for ref in refs if ref.side is side] for side in Side})
+        return reads_as_drawn(
+            notes,
+            {
+                side: [self.dialect.frame_number(ref) for ref in refs if ref.side is side]
+                for side in Side
+            },
+        )
 
 
 def _is_refused(reply: Reply) -> bool:
     """A readable call in which nothing is valid, or one of another tool: the protocol has its own form for that."""
-    return any(problem.kind in (ProblemKind.NO_VALID_FRAMES, ProblemKind.UNKNOWN_TOOL) for problem in reply.problems)
+    return any(
+        problem.kind in (ProblemKind.NO_VALID_FRAMES, ProblemKind.UNKNOWN_TOOL)
+        for problem in reply.problems
+    )
 
 
 def is_unusable(reply: Reply) -> bool:

@@ -19,7 +19,9 @@ class BadInput(VrThinkerError):
 class VideoError(BadInput):
     """A file from which no frame can be taken."""
 
-    sides: tuple[int, ...] = ()  # Which videos of the pair cannot be read: 1, 2 or both; () if nobody said
+    sides: tuple[
+        int, ...
+    ] = ()  # Which videos of the pair cannot be read: 1, 2 or both; () if nobody said
 
 
 class DecoderDied(VideoError):
@@ -100,7 +102,9 @@ def describe(error: Exception | None) -> str:
     if error is None or isinstance(error, VrThinkerError):
         return encodable(str(error or ""))
     if isinstance(error, MemoryError):
-        return "There is too little memory for this comparison. Use a smaller judge or shorter videos."
+        return (
+            "There is too little memory for this comparison. Use a smaller judge or shorter videos."
+        )
     if sentence := out_of_files(error):
         return sentence
     return f"The comparison stopped unexpectedly ({type(error).__name__}). What had happened before is kept; compare again."

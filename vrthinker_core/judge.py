@@ -21,9 +21,7 @@ MAX_WRITTEN = 3 * 2**19
 """Characters that a judge may write in one run. A trace holds two runs, and each text up to three times: as it was written, as it
 counts, and as the reasoning in it."""
 
-_TOO_MUCH = (
-    f"The judge wrote more than {MAX_WRITTEN:,} characters in this run and was stopped. Choose another judge, or fewer tokens."
-)
+_TOO_MUCH = f"The judge wrote more than {MAX_WRITTEN:,} characters in this run and was stopped. Choose another judge, or fewer tokens."
 
 
 def judge(
@@ -64,13 +62,17 @@ def judge_branch(
     changed, the turns that follow are those of the origin.
     """
     check_opened(backend)
-    yield from _record_run(Comparison(pair, backend, plan.settings, cancelled, decoder_pool, plan), trace)
+    yield from _record_run(
+        Comparison(pair, backend, plan.settings, cancelled, decoder_pool, plan), trace
+    )
 
 
 def check_opened(backend: Backend) -> None:
     """Raises BadInput for the name of a judge in the place of one."""
     if isinstance(backend, str):
-        raise BadInput(f"{backend!r} is only the name of a judge: open it first, with open_backend({backend!r}).")
+        raise BadInput(
+            f"{backend!r} is only the name of a judge: open it first, with open_backend({backend!r})."
+        )
 
 
 def _record_run(first: Comparison, trace: Path | str | None) -> Iterator[JudgeEvent]:
@@ -112,7 +114,9 @@ def stream_items(request: GenerationRequest) -> Generator[StreamItem, None, None
     """The stream of one reply; what it raises is its last item. It is closed with this generator."""
     with ExitStack() as resources:
         try:
-            stream = request.conversation.stream(request.messages, request.sampling, request.cancelled)
+            stream = request.conversation.stream(
+                request.messages, request.sampling, request.cancelled
+            )
             resources.callback(getattr(stream, "close", lambda: None))
             yield from stream
         except Exception as error:  # noqa: BLE001 - the run itself says what happened, and keeps what was written so far
@@ -158,12 +162,18 @@ class ReplyCollector:
     @property
     def completion(self) -> Completion:
         """The whole reply, or what there was of it when it was cut short."""
-        return self._completion or _keepable(Completion("".join(self._pieces), "failed", pieces=tuple(map(len, self._pieces))))
+        return self._completion or _keepable(
+            Completion("".join(self._pieces), "failed", pieces=tuple(map(len, self._pieces)))
+        )
 
     @property
     def error(self) -> Exception | None:
         """What cut the reply short: the stream's own error, or that it stopped without a completion."""
-        return None if self._completion else self._error or BackendFailed("The judge stopped before it had answered.")
+        return (
+            None
+            if self._completion
+            else self._error or BackendFailed("The judge stopped before it had answered.")
+        )
 
 
 def _written(completion: Completion) -> int:

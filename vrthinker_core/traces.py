@@ -21,15 +21,29 @@ from vrthinker_core.files.atomic_file import remove_parts, write_atomically
 from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ProtocolName
-from vrthinker_core.types.events import Finished, JudgeEvent, Run, Started, StopReason, Swapped, Trace, add_event, shown_slots
+from vrthinker_core.types.events import (
+    Finished,
+    JudgeEvent,
+    Run,
+    Started,
+    StopReason,
+    Swapped,
+    Trace,
+    add_event,
+    shown_slots,
+)
 from vrthinker_core.video.thumbnails import is_thumbnail
 
 MAX_BYTES = 64 * 2**20
 MAX_ITEMS = 1_000_000  # commas between values, and a fifth of it brackets: what a size says nothing of is what parsing takes
 MAX_CHARACTERS = 12 * 2**20  # of all texts of a trace
 MAX_FRAMES = 2048  # of all turns
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+"?', re.DOTALL)  # One that has no end goes to the end of the file
-NOT_SAVED = "The trace could not be saved"  # How the note on a run begins whose record went elsewhere
+_STRING = re.compile(
+    rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+"?', re.DOTALL
+)  # One that has no end goes to the end of the file
+NOT_SAVED = (
+    "The trace could not be saved"  # How the note on a run begins whose record went elsewhere
+)
 
 
 def to_json(trace: Trace) -> bytes:
@@ -42,10 +56,14 @@ def from_json(data: bytes) -> Trace:
     from pydantic import ValidationError
 
     if len(data) > MAX_BYTES:
-        raise TraceError(f"This trace has more than {MAX_BYTES // 2**20} MB, which is more than is read.")
+        raise TraceError(
+            f"This trace has more than {MAX_BYTES // 2**20} MB, which is more than is read."
+        )
     # Those in texts do not count; very many texts are very many values, too.
     if _has_many_items(data) and _has_many_items(_STRING.sub(b"", data, count=3 * MAX_ITEMS)):
-        raise TraceError("This is not a VR-Thinker trace: it holds far more values than any run has.")
+        raise TraceError(
+            "This is not a VR-Thinker trace: it holds far more values than any run has."
+        )
     try:
         trace: Trace = type_adapter(Trace).validate_json(data)
     except ValidationError as error:
@@ -66,11 +84,15 @@ def _check(trace: Trace) -> None:
     if (frames := sum(len(turn.frames) for run in runs for turn in run.turns)) > MAX_FRAMES:
         raise TraceError(f"This trace shows {frames} frames; at most {MAX_FRAMES} are read.")
     if (characters := sum(map(len, _texts(trace)))) > MAX_CHARACTERS:
-        raise TraceError(f"The texts of this trace have {characters} characters; at most {MAX_CHARACTERS} are read.")
+        raise TraceError(
+            f"The texts of this trace have {characters} characters; at most {MAX_CHARACTERS} are read."
+        )
     for run in runs:
         _check_run(run)
     if trace.swapped is not None and not _is_second_run(trace, trace.swapped):
-        raise TraceError("This trace is damaged: its second run did not compare the same pair with the sides swapped.")
+        raise TraceError(
+            "This trace is damaged: its second run did not compare the same pair with the sides swapped."
+        )
     if trace.vote is not None and not shown_slots(runs).issuperset(trace.vote.slots):
         raise TraceError("This trace is damaged: its vote names frames that were never shown.")
 
@@ -88,14 +110,24 @@ def _check_run(run: Run) -> None:
         if turn.number != expected:
             raise TraceError(f"This trace is not whole: turn {expected} is missing.")
         if sum(turn.completion.pieces) != len(turn.completion.text):
-            raise TraceError(f"This trace is damaged: the pieces of turn {expected} do not make up its text.")
-        if max((token.offset for token in turn.completion.label_tokens), default=-1) >= len(turn.completion.text):
-            raise TraceError(f"This trace is damaged: turn {expected} has the probability of a label that it does not hold.")
+            raise TraceError(
+                f"This trace is damaged: the pieces of turn {expected} do not make up its text."
+            )
+        if max((token.offset for token in turn.completion.label_tokens), default=-1) >= len(
+            turn.completion.text
+        ):
+            raise TraceError(
+                f"This trace is damaged: turn {expected} has the probability of a label that it does not hold."
+            )
     if run.started.dialect not in get_args(ProtocolName):
-        raise TraceError(f"This trace speaks the protocol {run.started.dialect[:40]!r}, which is not known here.")
+        raise TraceError(
+            f"This trace speaks the protocol {run.started.dialect[:40]!r}, which is not known here."
+        )
     for turn in run.turns:
         if not all(map(is_thumbnail, turn.frames)):
-            raise TraceError(f"This trace is damaged: a frame of turn {turn.number} is no small JPEG picture.")
+            raise TraceError(
+                f"This trace is damaged: a frame of turn {turn.number} is no small JPEG picture."
+            )
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -116,11 +148,15 @@ def load(file: Path | str) -> Trace:
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise TraceError(f"{path.name} has {size / 2**20:.0f} MB; at most {MAX_BYTES // 2**20} MB are read.")
+            raise TraceError(
+                f"{path.name} has {size / 2**20:.0f} MB; at most {MAX_BYTES // 2**20} MB are read."
+            )
         with path.open("rb") as opened:
             data = opened.read(MAX_BYTES + 1)  # a device has no size and no end
     except OSError as error:
-        raise TraceError(f"Cannot read the trace {path.name or path}: {error.strerror or error}.") from None
+        raise TraceError(
+            f"Cannot read the trace {path.name or path}: {error.strerror or error}."
+        ) from None
     return from_json(data)
 
 
@@ -128,26 +164,35 @@ def check_replaceable(path: Path) -> Trace | None:
     """The trace that is there; None for nothing. Raises BadInput for anything else: no other file is ever lost. Follows no link."""
     try:
         is_file = stat.S_ISREG(path.lstat().st_mode)
-    except OSError:  # nothing is there, or the place cannot be reached, which shows when the trace is written
+    except (
+        OSError
+    ):  # nothing is there, or the place cannot be reached, which shows when the trace is written
         return None
     except ValueError:
         raise BadInput("The name of the trace holds a NUL character: name another file.") from None
     with suppress(TraceError):
         if is_file:
             return load(path)
-    raise BadInput(f"{encodable(str(path))} is there already and is no trace: name a new file for the trace, or an earlier trace.")
+    raise BadInput(
+        f"{encodable(str(path))} is there already and is no trace: name a new file for the trace, or an earlier trace."
+    )
 
 
 def check_trace_option(path: Path) -> None:
     """Raises BadInput as `check_replaceable` does, and for a missing folder: before a judge is opened, which can take minutes."""
     check_replaceable(path)
     if not path.absolute().parent.is_dir():
-        raise BadInput(f"There is no folder {encodable(str(path.parent))}: make it first, or name another file for the trace.")
+        raise BadInput(
+            f"There is no folder {encodable(str(path.parent))}: make it first, or name another file for the trace."
+        )
 
 
 def _has_own_text(trace: Trace | None) -> bool:
     """A judge wrote something in a turn that was not taken over."""
-    return trace is not None and any(turn.completion.text and not trace.started.is_taken_over(turn.number) for turn in trace.turns)
+    return trace is not None and any(
+        turn.completion.text and not trace.started.is_taken_over(turn.number)
+        for turn in trace.turns
+    )
 
 
 class TraceWriter:
@@ -176,7 +221,11 @@ class TraceWriter:
         end = Finished(StopReason.CANCELLED, seconds=time.perf_counter() - self._started_at)
         if self._trace is not None and self._trace.finished is None:
             self.record(end)
-        elif self._trace is not None and self._trace.swapped is not None and self._trace.swapped.finished is None:
+        elif (
+            self._trace is not None
+            and self._trace.swapped is not None
+            and self._trace.swapped.finished is None
+        ):
             self.record(Swapped(end))
 
     def record(self, event: JudgeEvent) -> JudgeEvent:
@@ -204,11 +253,17 @@ class TraceWriter:
         wanted = encodable(str(self._path))  # the sentences below stand in the trace
         self._keeps_earlier = self._keeps_earlier and not _has_own_text(trace)
         if self._keeps_earlier:
-            self._warning = f"{wanted} still holds the earlier run: in this one the judge wrote nothing." if trace.finished else ""
+            self._warning = (
+                f"{wanted} still holds the earlier run: in this one the judge wrote nothing."
+                if trace.finished
+                else ""
+            )
             return
         try:
             data = to_json(trace)
-        except ValueError as error:  # of pydantic, whatever a text or a number is that JSON cannot hold
+        except (
+            ValueError
+        ) as error:  # of pydantic, whatever a text or a number is that JSON cannot hold
             self._warning = f"{NOT_SAVED} as {wanted} ({type(error).__name__}); it is only shown."
             self._path = None
             return
@@ -230,4 +285,6 @@ class TraceWriter:
             self._warning = f"{NOT_SAVED} as {wanted} ({reason}) nor anywhere else ({second.strerror}); it is only shown."
             return
         self._path = spare
-        self._warning = f"{NOT_SAVED} as {wanted} ({reason}); it was saved as {encodable(str(spare))} instead."
+        self._warning = (
+            f"{NOT_SAVED} as {wanted} ({reason}); it was saved as {encodable(str(spare))} instead."
+        )

@@ -23,12 +23,19 @@ def test_output_is_that_of_sdpa(batch: int, tokens: int, grouped: bool) -> None:
     torch.manual_seed(batch)
     heads, rows, head_dim = 4, 50, 24
     query = torch.randn(batch, heads, tokens, head_dim)
-    key, value = (torch.randn(batch, heads // (2 if grouped else 1), rows + 9, head_dim)[:, :, :rows] for _ in range(2))
-    mask = (torch.arange(rows) <= torch.randint(0, rows, (batch, 1)))[:, None, None].expand(-1, -1, tokens, -1)
+    key, value = (
+        torch.randn(batch, heads // (2 if grouped else 1), rows + 9, head_dim)[:, :, :rows]
+        for _ in range(2)
+    )
+    mask = (torch.arange(rows) <= torch.randint(0, rows, (batch, 1)))[:, None, None].expand(
+        -1, -1, tokens, -1
+    )
     module = torch.nn.Module().eval()
     module.num_key_value_groups = 2 if grouped else 1
     found, _ = attention_forward(module, query, key, value, mask, scaling=0.3)
-    expected = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.3, enable_gqa=grouped)
+    expected = scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, scale=0.3, enable_gqa=grouped
+    )
     torch.testing.assert_close(found, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)
 
 
@@ -47,7 +54,9 @@ def test_masked_rows_do_not_change_the_output() -> None:
 @pytest.mark.parametrize("grouped", [False, True])
 @pytest.mark.parametrize(("before", "tokens"), [(0, 7), (20, 7), (20, 1)])
 @torch.inference_mode()
-def test_a_chunk_of_a_prompt_sees_what_was_read_before_and_itself(before: int, tokens: int, grouped: bool) -> None:
+def test_a_chunk_of_a_prompt_sees_what_was_read_before_and_itself(
+    before: int, tokens: int, grouped: bool
+) -> None:
     torch.manual_seed(tokens)
     rows, heads = before + tokens, 4
     query = torch.randn(1, heads, tokens, 16)
@@ -56,7 +65,9 @@ def test_a_chunk_of_a_prompt_sees_what_was_read_before_and_itself(before: int, t
     module = torch.nn.Module().eval()
     module.num_key_value_groups = 2 if grouped else 1
     found, _ = gpu_attention_forward(module, query, key, value, mask, scaling=0.3)
-    expected = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.3, enable_gqa=grouped)
+    expected = scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, scale=0.3, enable_gqa=grouped
+    )
     torch.testing.assert_close(found, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)
 
 
@@ -64,7 +75,9 @@ def test_a_chunk_of_a_prompt_sees_what_was_read_before_and_itself(before: int, t
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @torch.inference_mode()
-def test_a_token_sees_the_rows_that_are_not_masked(rows: int, batch: int, dtype: torch.dtype) -> None:
+def test_a_token_sees_the_rows_that_are_not_masked(
+    rows: int, batch: int, dtype: torch.dtype
+) -> None:
     torch.manual_seed(rows)
     query = torch.randn(batch, 4, 1, 16).to(dtype)
     key, value = (torch.randn(batch, 2, rows, 16).to(dtype) for _ in range(2))
@@ -76,7 +89,9 @@ def test_a_token_sees_the_rows_that_are_not_masked(rows: int, batch: int, dtype:
     exact = scaled_dot_product_attention(*doubles, attn_mask=mask, scale=0.3, enable_gqa=True)
     assert found.dtype == dtype
     assert found.shape == (batch, 1, 4, 16)
-    rounding = {"atol": 1e-6, "rtol": 1e-5} if dtype == torch.float32 else {"atol": 4e-3, "rtol": 2**-7}
+    rounding = (
+        {"atol": 1e-6, "rtol": 1e-5} if dtype == torch.float32 else {"atol": 4e-3, "rtol": 2**-7}
+    )
     torch.testing.assert_close(found.double(), exact.transpose(1, 2), **rounding)
 
 
@@ -87,4 +102,6 @@ def test_a_sliding_window_is_masked_as_it_says() -> None:
     module = torch.nn.Module().eval()
     module.num_key_value_groups = 1
     found, _ = gpu_attention_forward(module, query, key, value, mask, sliding_window=3)
-    torch.testing.assert_close(found, scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(1, 2))
+    torch.testing.assert_close(
+        found, scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(1, 2)
+    )

@@ -26,7 +26,10 @@ from vrthinker_core.errors import BackendFailed, ContextFull
 from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text
 
 TOKENIZER = SafeTokenizer(Tokenizer.from_file(str(NANO / "tokenizer.json")))
-ASK = [Message("system", (Text("You judge."),)), Message("user", (Image(noise_frame(1)), Text("Compare the two videos.")))]
+ASK = [
+    Message("system", (Text("You judge."),)),
+    Message("user", (Image(noise_frame(1)), Text("Compare the two videos."))),
+]
 CALL = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": ['
 
 
@@ -36,7 +39,9 @@ def test_backend_follows_the_protocol(small: TransformersBackend) -> None:
     assert (backend.name, backend.protocols, conversation.context_length) == ("small", (), 2048)
 
 
-def test_the_same_request_gives_the_same_reply_and_prefills_one_token(small: TransformersBackend) -> None:
+def test_the_same_request_gives_the_same_reply_and_prefills_one_token(
+    small: TransformersBackend,
+) -> None:
     conversation = small.open_conversation()
     first, second = generate(conversation, ASK), generate(conversation, ASK)
     assert first.tokens == second.tokens
@@ -66,7 +71,9 @@ def test_characters_of_several_tokens_are_emitted_whole(text: str) -> None:
     for token in TOKENIZER.encode(text):
         detokenizer.append([token])
         pieces.append(detokenizer.next_text())
-    assert len(TOKENIZER.encode(text)) > len([piece for piece in pieces if piece]), "some characters take several tokens"
+    assert len(TOKENIZER.encode(text)) > len([piece for piece in pieces if piece]), (
+        "some characters take several tokens"
+    )
     assert "".join(pieces) == text
     assert "\ufffd" not in "".join(pieces)
 
@@ -74,7 +81,9 @@ def test_characters_of_several_tokens_are_emitted_whole(text: str) -> None:
 # -- cancels -------------------------------------------------------------------------------------------------------------
 
 
-def test_cancel_ends_the_stream_before_its_next_piece_and_the_next_call_is_exact(nano: TransformersBackend) -> None:
+def test_cancel_ends_the_stream_before_its_next_piece_and_the_next_call_is_exact(
+    nano: TransformersBackend,
+) -> None:
     conversation, event = nano.open_conversation(), threading.Event()
     stream = conversation.stream(ASK, Sampling(max_new_tokens=400), event.is_set)
     shown = "".join(str(next(stream)) for _ in range(5))
@@ -82,12 +91,18 @@ def test_cancel_ends_the_stream_before_its_next_piece_and_the_next_call_is_exact
     (last,) = stream
     assert isinstance(last, Completion)
     assert (last.stop, last.text) == ("cancelled", shown)
-    more = [*ASK, Message("assistant", (GeneratedText(last.text, last.tokens),)), Message("user", (Text("Go on."),))]
+    more = [
+        *ASK,
+        Message("assistant", (GeneratedText(last.text, last.tokens),)),
+        Message("user", (Text("Go on."),)),
+    ]
     assert generate(conversation, more).tokens == generate(nano.open_conversation(), more).tokens
 
 
 @pytest.mark.parametrize("calls", [0, 1, 2, 7])
-def test_conversation_continues_after_a_cancel_at_any_time(small: TransformersBackend, calls: int) -> None:
+def test_conversation_continues_after_a_cancel_at_any_time(
+    small: TransformersBackend, calls: int
+) -> None:
     conversation = small.open_conversation()
     answers = iter([False] * calls + [True] * 100)
     cut = generate(conversation, ASK, cancelled=lambda: next(answers))
@@ -108,7 +123,9 @@ def test_conversation_continues_after_its_stream_was_abandoned(small: Transforme
 # -- limits --------------------------------------------------------------------------------------------------------------
 
 
-def test_prompt_longer_than_the_context_is_refused_before_prefill(nano: TransformersBackend) -> None:
+def test_prompt_longer_than_the_context_is_refused_before_prefill(
+    nano: TransformersBackend,
+) -> None:
     conversation = nano.open_conversation()
     long = [Message("user", (Text("blue ball " * 3000),))]
     assert conversation.count_tokens(long) > conversation.context_length == 4096
@@ -119,7 +136,9 @@ def test_prompt_longer_than_the_context_is_refused_before_prefill(nano: Transfor
 def test_reply_ends_at_the_context_length(small: TransformersBackend) -> None:
     conversation = small.open_conversation()
     short = [Message("user", (Text("blue"),))]
-    per_word = conversation.count_tokens([Message("user", (Text("blue blue"),))]) - conversation.count_tokens(short)
+    per_word = conversation.count_tokens(
+        [Message("user", (Text("blue blue"),))]
+    ) - conversation.count_tokens(short)
     words = (conversation.context_length - 4 - conversation.count_tokens(short)) // per_word
     long = [Message("user", (Text("blue" + " blue" * words),))]
     left = conversation.context_length - conversation.count_tokens(long)
@@ -136,9 +155,15 @@ def test_no_token_is_sampled_at_max_new_tokens_0(small: TransformersBackend) -> 
 # -- sampling ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_seed_repeats_a_sampled_reply_and_another_seed_changes_it(small: TransformersBackend) -> None:
+def test_a_seed_repeats_a_sampled_reply_and_another_seed_changes_it(
+    small: TransformersBackend,
+) -> None:
     def sampled(seed: int, temperature: float = 1.5) -> tuple[int, ...]:
-        return generate(small.open_conversation(), ASK, Sampling(max_new_tokens=16, temperature=temperature, seed=seed)).tokens
+        return generate(
+            small.open_conversation(),
+            ASK,
+            Sampling(max_new_tokens=16, temperature=temperature, seed=seed),
+        ).tokens
 
     assert sampled(1) == sampled(1)
     assert sampled(1) != sampled(2)
@@ -150,7 +175,9 @@ def test_the_checkpoint_s_repetition_penalty_is_applied_as_in_stock_generate(
     checkpoint_folder: Path, stock: StockModel, small: TransformersBackend, tmp_path: Path
 ) -> None:
     copy = shutil.copytree(checkpoint_folder, tmp_path / "penalised")
-    GenerationConfig(eos_token_id=[2, 0], pad_token_id=0, repetition_penalty=1.7).save_pretrained(copy)
+    GenerationConfig(eos_token_id=[2, 0], pad_token_id=0, repetition_penalty=1.7).save_pretrained(
+        copy
+    )
     reply = generate(TransformersBackend.load(str(copy)).open_conversation(), ASK)
     assert list(reply.tokens) == StockModel(copy).generate(ASK, 24)
     assert reply.tokens != generate(small.open_conversation(), ASK).tokens
@@ -167,19 +194,31 @@ def test_redirect_writes_b_for_a_and_decoding_goes_on_from_there(
     unwanted = plain[start : start + length]
     kept = plain[: plain.index(unwanted)]
     conversation = small.open_conversation()
-    reply = generate(conversation, ASK, Sampling(max_new_tokens=40, redirect=(unwanted, "<Answer>TA=")))
+    reply = generate(
+        conversation, ASK, Sampling(max_new_tokens=40, redirect=(unwanted, "<Answer>TA="))
+    )
     assert reply.text.startswith(kept + "<Answer>TA=")
     assert TOKENIZER.decode(reply.tokens) == reply.text
-    redirected = next(n for n in range(41) if TOKENIZER.decode(reply.tokens[:n]) == kept + "<Answer>TA=")
+    redirected = next(
+        n for n in range(41) if TOKENIZER.decode(reply.tokens[:n]) == kept + "<Answer>TA="
+    )
     first, end = reply.redirected or (0, 0)
     assert end == redirected
     assert kept.startswith(TOKENIZER.decode(reply.tokens[:first]))
-    assert list(reply.tokens[redirected:]) == stock.generate(ASK, 40 - redirected, reply.tokens[:redirected])
-    more = [*ASK, Message("assistant", (GeneratedText(reply.text, reply.tokens),)), Message("user", (Text("Go on."),))]
+    assert list(reply.tokens[redirected:]) == stock.generate(
+        ASK, 40 - redirected, reply.tokens[:redirected]
+    )
+    more = [
+        *ASK,
+        Message("assistant", (GeneratedText(reply.text, reply.tokens),)),
+        Message("user", (Text("Go on."),)),
+    ]
     assert generate(conversation, more).tokens == generate(small.open_conversation(), more).tokens
 
 
-def test_redirect_of_text_that_is_never_generated_changes_nothing(small: TransformersBackend) -> None:
+def test_redirect_of_text_that_is_never_generated_changes_nothing(
+    small: TransformersBackend,
+) -> None:
     assert (
         generate(small.open_conversation(), ASK, Sampling(24, redirect=("no such words", "b"))).text
         == generate(small.open_conversation(), ASK, Sampling(24)).text
@@ -209,11 +248,18 @@ def test_a_redirect_in_reasoning_is_made_again_once_the_reasoning_is_closed(more
     assert detokenizer.text == f"I might <Answer>x{CALL}\n</think>\n<Answer>{CALL * (more - 1)}"
     assert TOKENIZER.decode(detokenizer.tokens) == detokenizer.text
     first, end = detokenizer.redirected or (0, 0)
-    assert TOKENIZER.decode(detokenizer.tokens[first:end]).strip() == f"<Answer>x{CALL}\n</think>\n<Answer>"
+    assert (
+        TOKENIZER.decode(detokenizer.tokens[first:end]).strip()
+        == f"<Answer>x{CALL}\n</think>\n<Answer>"
+    )
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.text(alphabet="ab<", max_size=20), st.text(alphabet="ab<", min_size=1, max_size=4), st.text(alphabet="xy", max_size=3))
+@given(
+    st.text(alphabet="ab<", max_size=20),
+    st.text(alphabet="ab<", min_size=1, max_size=4),
+    st.text(alphabet="xy", max_size=3),
+)
 def test_redirected_text_is_never_emitted(text: str, unwanted: str, wanted: str) -> None:
     detokenizer = StreamingDetokenizer(TOKENIZER, (unwanted, wanted))
     for character in text:
@@ -247,10 +293,22 @@ def raising(error: BaseException, after: int) -> Callable[[], bool]:
     ("error", "sentence"),
     [
         (MemoryError(), "ran out of memory at .* tokens"),
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"), "ran out of memory at .* tokens"),
-        (RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate"), "ran out of memory at .* tokens"),
-        (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be"), "ran out of memory at .* tokens"),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED in `cublasCreate`"), "ran out of memory at .* tokens"),
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"),
+            "ran out of memory at .* tokens",
+        ),
+        (
+            RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate"),
+            "ran out of memory at .* tokens",
+        ),
+        (
+            RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be"),
+            "ran out of memory at .* tokens",
+        ),
+        (
+            RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED in `cublasCreate`"),
+            "ran out of memory at .* tokens",
+        ),
         (RuntimeError("the kernel\nfailed"), "stopped while it was generating: the kernel$"),
     ],
     ids=["memory", "GPU memory", "CPU memory", "CUDA memory", "cuBLAS memory", "runtime"],
@@ -272,10 +330,14 @@ def test_keyboard_interrupt_is_not_converted(small: TransformersBackend) -> None
 
 
 def test_frames_that_cannot_be_encoded_are_refused(small: TransformersBackend) -> None:
-    too_few_bytes = Message("user", (Image(replace(noise_frame(99), key="too few bytes", rgb=b"123")),))
+    too_few_bytes = Message(
+        "user", (Image(replace(noise_frame(99), key="too few bytes", rgb=b"123")),)
+    )
     with pytest.raises(BackendFailed, match="not enough image data"):
         list(small.open_conversation().stream([too_few_bytes], Sampling(4)))
-    too_narrow = Message("user", (Image(replace(noise_frame(99), key="too narrow", width=28, height=28_000)),))
+    too_narrow = Message(
+        "user", (Image(replace(noise_frame(99), key="too narrow", width=28, height=28_000)),)
+    )
     with pytest.raises(BackendFailed, match="cannot take a frame"):
         small.open_conversation().count_tokens([too_narrow])
 

@@ -24,7 +24,10 @@ from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import Settings
 from vrthinker_core.types.messages import Completion, Message, Sampling, Text
 
-pytestmark = pytest.mark.skipif(not (os.environ.get("VRT_GPU") and torch.cuda.is_available()), reason="VRT_GPU=1 runs it on a GPU")
+pytestmark = pytest.mark.skipif(
+    not (os.environ.get("VRT_GPU") and torch.cuda.is_available()),
+    reason="VRT_GPU=1 runs it on a GPU",
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +49,11 @@ def test_whole_comparisons_are_those_of_a_processor(
 ) -> None:
     pairs = [PAIRS.pair(number) for number in range(4)]
     replies = [
-        [[turn.completion.tokens for turn in rollout.run.turns] for pair in pairs for rollout in play([pair], backend, Settings())]
+        [
+            [turn.completion.tokens for turn in rollout.run.turns]
+            for pair in pairs
+            for rollout in play([pair], backend, Settings())
+        ]
         for backend in (on_gpu, nano)
     ]
     assert replies[0] == replies[1]
@@ -54,29 +61,46 @@ def test_whole_comparisons_are_those_of_a_processor(
     assert not caplog.records, "a CUDA graph was captured"
 
 
-def test_a_batch_gives_what_each_gives_alone(on_gpu: TransformersBackend, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_batch_gives_what_each_gives_alone(
+    on_gpu: TransformersBackend, caplog: pytest.LogCaptureFixture
+) -> None:
     prompts = [OPENING, [*OPENING, Message("user", (Text("Compare them."),))], OPENING]
     sampling = Sampling(max_new_tokens=200)
-    alone = [generate(on_gpu.open_conversation(), messages, sampling).tokens for messages in prompts]
-    requests = [GenerationRequest(on_gpu.open_conversation(), messages, sampling) for messages in prompts]
-    together = {n: item.tokens for n, item in on_gpu.stream_batch(requests) if isinstance(item, Completion)}
+    alone = [
+        generate(on_gpu.open_conversation(), messages, sampling).tokens for messages in prompts
+    ]
+    requests = [
+        GenerationRequest(on_gpu.open_conversation(), messages, sampling) for messages in prompts
+    ]
+    together = {
+        n: item.tokens for n, item in on_gpu.stream_batch(requests) if isinstance(item, Completion)
+    }
     assert [together[n] for n in range(len(prompts))] == alone
     assert not caplog.records, "a CUDA graph was captured"
 
 
-def test_graphs_are_captured_while_others_generate(on_gpu: TransformersBackend, caplog: pytest.LogCaptureFixture) -> None:
+def test_graphs_are_captured_while_others_generate(
+    on_gpu: TransformersBackend, caplog: pytest.LogCaptureFixture
+) -> None:
     sampling = Sampling(max_new_tokens=100)
     alone = generate(on_gpu.open_conversation(), OPENING, sampling).tokens
     with ThreadPoolExecutor(4) as pool:
-        replies = pool.map(lambda _: generate(on_gpu.open_conversation(), OPENING, sampling).tokens, range(16))
+        replies = pool.map(
+            lambda _: generate(on_gpu.open_conversation(), OPENING, sampling).tokens, range(16)
+        )
     assert set(replies) == {alone}
     assert not caplog.records, "CUDA graphs were captured"
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-def test_a_graph_is_captured_on_the_model_s_gpu(on_gpu: TransformersBackend, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_graph_is_captured_on_the_model_s_gpu(
+    on_gpu: TransformersBackend, caplog: pytest.LogCaptureFixture
+) -> None:
     other = TransformersBackend.load(str(NANO), device="cuda:1", dtype=torch.float32)
-    replies = [generate(backend.open_conversation(), OPENING, Sampling(max_new_tokens=100)).tokens for backend in (on_gpu, other)]
+    replies = [
+        generate(backend.open_conversation(), OPENING, Sampling(max_new_tokens=100)).tokens
+        for backend in (on_gpu, other)
+    ]
     assert replies[0] == replies[1]
     assert not caplog.records, "a CUDA graph was captured"
 
@@ -95,24 +119,48 @@ def test_sliding_windows_are_decoded_a_token_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunk", [64, 300])
-def test_a_prompt_that_is_read_in_chunks_in_bfloat16(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = {"hidden_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 4096}
-    rope = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}}
-    folder = write_random_checkpoint(tmp_path / "random", config=small_config(text | rope, {"out_hidden_size": 512}))
+def test_a_prompt_that_is_read_in_chunks_in_bfloat16(
+    chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = {
+        "hidden_size": 512,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 4096,
+    }
+    rope = {
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 1e6,
+            "mrope_section": [16, 24, 24],
+        }
+    }
+    folder = write_random_checkpoint(
+        tmp_path / "random", config=small_config(text | rope, {"out_hidden_size": 512})
+    )
     loaded = TransformersBackend.load(str(folder), device="cuda", dtype=torch.bfloat16).loaded
     items = [100 + n % 300 for n in range(1000)]
     logits = []
     for tokens in (len(items), chunk):
         monkeypatch.setattr(kv_cache, "GPU_PREFILL_CHUNK", tokens)
-        logits.append(kv_cache.PrefixCache(loaded.model, loaded.vision).prefill(items, not_cancelled)[0])
+        logits.append(
+            kv_cache.PrefixCache(loaded.model, loaded.vision).prefill(items, not_cancelled)[0]
+        )
     assert logits[0] is not None
     assert torch.nn.functional.cosine_similarity(logits[0], logits[1], dim=0) > 0.999
 
 
-def test_a_judge_in_bfloat16_plays_what_it_was_taught(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_judge_in_bfloat16_plays_what_it_was_taught(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """In three turns: chunks of prompts after others, and captured steps over more rows and over fewer than `FEW_ROWS`."""
-    config = small_config(SMALL_TEXT | {"max_position_embeddings": 32_768}, {"out_hidden_size": SMALL_TEXT["hidden_size"]})
-    judge = write_taught_judge(build_on_device(tmp_path, config, 448, "cuda", torch.bfloat16), learning_rate=2e-3)
+    config = small_config(
+        SMALL_TEXT | {"max_position_embeddings": 32_768},
+        {"out_hidden_size": SMALL_TEXT["hidden_size"]},
+    )
+    judge = write_taught_judge(
+        build_on_device(tmp_path, config, 448, "cuda", torch.bfloat16), learning_rate=2e-3
+    )
     backend = TransformersBackend.load(str(judge.folder), device="cuda", dtype=torch.bfloat16)
     (rollout,) = play([PAIRS.pair(0)], backend, Settings(window="all"))
     assert judge.prompt_tokens < FEW_ROWS < judge.more_tokens

@@ -16,7 +16,13 @@ from vrthinker_core.errors import BadInput
 
 @pytest.mark.parametrize(
     "module",
-    ["backends", "backends.base", "backends.factory", "backends.server_backend", "backends.local.checkpoint.checkpoint_files"],
+    [
+        "backends",
+        "backends.base",
+        "backends.factory",
+        "backends.server_backend",
+        "backends.local.checkpoint.checkpoint_files",
+    ],
 )
 def test_import_does_not_import_torch(module: str) -> None:
     code = f"import sys, vrthinker_core.{module}; print(sorted({{'torch', 'transformers'}} & set(sys.modules)))"
@@ -59,9 +65,13 @@ def test_script_that_cannot_be_used_is_one_sentence(tmp_path: Path, text: str) -
 
 
 @pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85", "\x1c"], ids=ascii)
-def test_a_script_may_hold_every_character_that_ends_a_line_elsewhere(tmp_path: Path, end: str) -> None:
+def test_a_script_may_hold_every_character_that_ends_a_line_elsewhere(
+    tmp_path: Path, end: str
+) -> None:
     path = tmp_path / "script.jsonl"
-    path.write_text(f"\ufeff{json.dumps({'reply': 'one' + end + 'two'}, ensure_ascii=False)}\n\n", "utf-8")
+    path.write_text(
+        f"\ufeff{json.dumps({'reply': 'one' + end + 'two'}, ensure_ascii=False)}\n\n", "utf-8"
+    )
     backend = open_backend(f"scripted:{path}")
     assert isinstance(backend, ScriptedBackend)
     assert backend.script == [f"one{end}two"]

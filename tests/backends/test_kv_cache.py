@@ -18,9 +18,19 @@ from vrthinker_core.backends.local.text.chat_template import render_prompt
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.types import Frame
-from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text, Video
+from vrthinker_core.types.messages import (
+    Completion,
+    GeneratedText,
+    Image,
+    Message,
+    Sampling,
+    Text,
+    Video,
+)
 
-OPENING = Message("user", (*(Image(noise_frame(n)) for n in range(3)), Text("Compare the two videos.")))
+OPENING = Message(
+    "user", (*(Image(noise_frame(n)) for n in range(3)), Text("Compare the two videos."))
+)
 WITH_VIDEOS = Message(
     "user",
     (
@@ -34,12 +44,20 @@ LONG_PROMPT = tuple(Image(noise_frame(n, 112, 112)) for n in range(40, 112))
 
 
 def tool_response(turn: int, *frames: Frame) -> Message:
-    return Message("user", (*(Image(frame) for frame in frames), Text(f"<tool_response>Retrieved {turn}</tool_response>")))
+    return Message(
+        "user",
+        (
+            *(Image(frame) for frame in frames),
+            Text(f"<tool_response>Retrieved {turn}</tool_response>"),
+        ),
+    )
 
 
 def without_frames(message: Message) -> Message:
     """The message as a memory window leaves it: its text alone."""
-    return replace(message, parts=tuple(part for part in message.parts if not isinstance(part, Image | Video)))
+    return replace(
+        message, parts=tuple(part for part in message.parts if not isinstance(part, Image | Video))
+    )
 
 
 HISTORY = [
@@ -85,19 +103,25 @@ HISTORY = [
 ]
 
 
-def test_prefill_after_any_edit_of_the_history_gives_the_logits_of_a_full_forward(stock: StockModel) -> None:
+def test_prefill_after_any_edit_of_the_history_gives_the_logits_of_a_full_forward(
+    stock: StockModel,
+) -> None:
     vision = VisionEncoder(stock.model, stock.processor)
     tokenizer = SafeTokenizer(stock.tokenizer.backend_tokenizer)
     cache = PrefixCache(stock.model, vision)
     for messages in HISTORY:
-        logits, _ = cache.prefill(render_prompt(messages, tokenizer, vision.vision_item), not_cancelled)
+        logits, _ = cache.prefill(
+            render_prompt(messages, tokenizer, vision.vision_item), not_cancelled
+        )
         assert logits is not None
         torch.testing.assert_close(logits, stock.logits(messages), atol=1e-4, rtol=0)
 
 
 def test_cancelled_prefill_is_continued_exactly(stock: StockModel) -> None:
     vision = VisionEncoder(stock.model, stock.processor)
-    items = render_prompt(HISTORY[-1], SafeTokenizer(stock.tokenizer.backend_tokenizer), vision.vision_item)
+    items = render_prompt(
+        HISTORY[-1], SafeTokenizer(stock.tokenizer.backend_tokenizer), vision.vision_item
+    )
     cache = PrefixCache(stock.model, vision)
     answers = iter([False, True])
     assert cache.prefill(items, lambda: next(answers)) == (None, 0)
@@ -167,13 +191,20 @@ def test_prefill_stores_nothing_on_the_model(stock: StockModel) -> None:
     vision = VisionEncoder(stock.model, stock.processor)
     tokenizer = SafeTokenizer(stock.tokenizer.backend_tokenizer)
     stock.model.model.rope_deltas = None
-    PrefixCache(stock.model, vision).prefill(render_prompt(HISTORY[0], tokenizer, vision.vision_item), not_cancelled)
+    PrefixCache(stock.model, vision).prefill(
+        render_prompt(HISTORY[0], tokenizer, vision.vision_item), not_cancelled
+    )
     assert stock.model.model.rope_deltas is None
 
 
 def test_two_interleaved_streams_do_not_mix(small: TransformersBackend) -> None:
-    alone = [generate(small.open_conversation(), [opening]).tokens for opening in (OPENING, WITH_VIDEOS)]
-    first, second = (small.open_conversation().stream([opening], Sampling(max_new_tokens=24)) for opening in (OPENING, WITH_VIDEOS))
+    alone = [
+        generate(small.open_conversation(), [opening]).tokens for opening in (OPENING, WITH_VIDEOS)
+    ]
+    first, second = (
+        small.open_conversation().stream([opening], Sampling(max_new_tokens=24))
+        for opening in (OPENING, WITH_VIDEOS)
+    )
     replies: list[tuple[int, ...]] = []
     for items in _interleaved(first, second):
         replies += [item.tokens for item in items if isinstance(item, Completion)]
@@ -201,10 +232,17 @@ def test_a_frame_is_encoded_once_for_all_conversations(small: TransformersBacken
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 4_000, 10_000_000])
-def test_image_features_are_right_when_the_cache_is_full_and_they_are_computed_again(stock: StockModel, cache_bytes: int) -> None:
-    vision, unlimited = VisionEncoder(stock.model, stock.processor, cache_bytes), VisionEncoder(stock.model, stock.processor)
+def test_image_features_are_right_when_the_cache_is_full_and_they_are_computed_again(
+    stock: StockModel, cache_bytes: int
+) -> None:
+    vision, unlimited = (
+        VisionEncoder(stock.model, stock.processor, cache_bytes),
+        VisionEncoder(stock.model, stock.processor),
+    )
     items = [vision.vision_item("image", (noise_frame(n),)) for n in range(6)]
-    for features, again, alone in zip(vision.encode(items), vision.encode(items), unlimited.encode(items), strict=True):
+    for features, again, alone in zip(
+        vision.encode(items), vision.encode(items), unlimited.encode(items), strict=True
+    ):
         torch.testing.assert_close(features, again, atol=1e-5, rtol=0)
         torch.testing.assert_close(features, alone, atol=1e-5, rtol=0)
 
@@ -228,4 +266,7 @@ def test_grid_is_that_of_the_image_processor(stock: StockModel) -> None:
         frame = noise_frame(1, width, height)
         messages = [Message("user", (Image(frame),))]
         item = vision.vision_item("image", (frame,))
-        assert item.num_tokens == len(stock.prompt_ids(messages)) - len(stock.prompt_ids([Message("user", ())])) - 2
+        assert (
+            item.num_tokens
+            == len(stock.prompt_ids(messages)) - len(stock.prompt_ids([Message("user", ())])) - 2
+        )

@@ -52,11 +52,19 @@ def test_the_digits_of_a_vocabulary_are_those_that_stand_alone() -> None:
 
 
 @given(st.lists(st.integers(0, VOCABULARY_SIZE - 1), min_size=1, max_size=6), st.integers(0, 10**6))
-def test_probabilities_come_with_digits_alone_and_are_a_softmax(tokens: list[int], seed: int) -> None:
-    scores = 8 * torch.randn(len(tokens), VOCABULARY_SIZE, generator=torch.Generator().manual_seed(seed))
-    for sampled, token, row in zip(DIGITS.with_probabilities(tokens, scores), tokens, scores, strict=True):
+def test_probabilities_come_with_digits_alone_and_are_a_softmax(
+    tokens: list[int], seed: int
+) -> None:
+    scores = 8 * torch.randn(
+        len(tokens), VOCABULARY_SIZE, generator=torch.Generator().manual_seed(seed)
+    )
+    for sampled, token, row in zip(
+        DIGITS.with_probabilities(tokens, scores), tokens, scores, strict=True
+    ):
         assert sampled.token == token
-        assert (sampled.probabilities is None) == (TOKENIZER.token_bytes(token).strip() not in (b"0", b"1", b"2"))
+        assert (sampled.probabilities is None) == (
+            TOKENIZER.token_bytes(token).strip() not in (b"0", b"1", b"2")
+        )
         if sampled.probabilities is not None:
             shares = torch.softmax(row.double(), dim=-1)
             for digit, share in zip("012", sampled.probabilities, strict=True):
@@ -65,7 +73,9 @@ def test_probabilities_come_with_digits_alone_and_are_a_softmax(tokens: list[int
 
 
 @pytest.mark.parametrize(("temperature", "penalty"), [(0.0, 1.0), (0.0, 1.3), (0.4, 1.0)])
-def test_each_label_has_the_softmax_of_the_logits_before_it(nano: TransformersBackend, temperature: float, penalty: float) -> None:
+def test_each_label_has_the_softmax_of_the_logits_before_it(
+    nano: TransformersBackend, temperature: float, penalty: float
+) -> None:
     """Computed again from a prefill of all that stands before the label, without a temperature."""
     sampling = replace(ANSWER_NOW, temperature=temperature)
     conversation = conversation_with(nano, 0, repetition_penalty=penalty)
@@ -75,36 +85,58 @@ def test_each_label_has_the_softmax_of_the_logits_before_it(nano: TransformersBa
     generation = conversation.start_generation(opening(1), sampling)
     for label in reply.label_tokens:
         assert reply.text[label.offset] in "012"
-        before = next(n for n in range(len(reply.tokens)) if len(TOKENIZER.decode(reply.tokens[: n + 1])) > label.offset)
-        logits, _ = PrefixCache(nano.loaded.model, nano.loaded.vision).prefill([*prompt, *reply.tokens[:before]], not_cancelled)
+        before = next(
+            n
+            for n in range(len(reply.tokens))
+            if len(TOKENIZER.decode(reply.tokens[: n + 1])) > label.offset
+        )
+        logits, _ = PrefixCache(nano.loaded.model, nano.loaded.vision).prefill(
+            [*prompt, *reply.tokens[:before]], not_cancelled
+        )
         assert logits is not None
-        seen = sorted(generation.sampler.prompt_tokens | set(reply.tokens[:before])) if penalty != 1 else []
+        seen = (
+            sorted(generation.sampler.prompt_tokens | set(reply.tokens[:before]))
+            if penalty != 1
+            else []
+        )
         scores = logits.clone()
         scores[seen] = torch.where(scores[seen] < 0, scores[seen] * penalty, scores[seen] / penalty)
         expected = DIGITS.with_probabilities([reply.tokens[before]], scores[None])[0].probabilities
         assert label.probabilities == pytest.approx(expected, abs=TOLERANCE)
         if temperature == 0:
-            assert max(label.probabilities) == label.probabilities[int(reply.text[label.offset])], "greedy writes the likeliest"
+            assert max(label.probabilities) == label.probabilities[int(reply.text[label.offset])], (
+                "greedy writes the likeliest"
+            )
 
 
 def test_single_steps_several_steps_and_a_batch_tell_the_same(nano: TransformersBackend) -> None:
     prompts = [opening(1), opening(2)]
     alone = [generate(conversation_with(nano, 0), messages, ANSWER_NOW) for messages in prompts]
     assert all(reply.label_tokens for reply in alone)
-    requests = [GenerationRequest(nano.open_conversation(), messages, ANSWER_NOW) for messages in prompts]
+    requests = [
+        GenerationRequest(nano.open_conversation(), messages, ANSWER_NOW) for messages in prompts
+    ]
     batched = {n: item for n, item in nano.stream_batch(requests) if isinstance(item, Completion)}
     for n, (messages, reply) in enumerate(zip(prompts, alone, strict=True)):
         for other in (generate(conversation_with(nano, 5), messages, ANSWER_NOW), batched[n]):
             assert same(reply, other)
-            assert [token.offset for token in other.label_tokens] == [token.offset for token in reply.label_tokens]
-            assert probabilities(other.label_tokens) == pytest.approx(probabilities(reply.label_tokens), abs=TOLERANCE)
+            assert [token.offset for token in other.label_tokens] == [
+                token.offset for token in reply.label_tokens
+            ]
+            assert probabilities(other.label_tokens) == pytest.approx(
+                probabilities(reply.label_tokens), abs=TOLERANCE
+            )
 
 
 def test_digits_that_cannot_be_labels_are_not_kept(nano: TransformersBackend) -> None:
     """At such a temperature it writes any token anywhere: digits that stand by no dimension, and the end of a reply soon."""
     lone, kept = 0, 0
     for seed in range(3):
-        reply = generate(nano.open_conversation(), opening(1), Sampling(max_new_tokens=400, temperature=50.0, seed=seed))
+        reply = generate(
+            nano.open_conversation(),
+            opening(1),
+            Sampling(max_new_tokens=400, temperature=50.0, seed=seed),
+        )
         lone += sum(token in DIGITS.characters_after for token in reply.tokens)
         kept += len(reply.label_tokens)
         assert {token.offset for token in reply.label_tokens} <= mentioned_digits(reply.text)
@@ -118,7 +150,10 @@ def test_a_redirect_takes_the_digits_behind_it_along() -> None:
         detokenizer.append([token])
         if token in DIGITS.characters_after:
             detokenizer.mark_digit((0.25, 0.5, 0.25), DIGITS.characters_after[token])
-    assert [token.offset for token in detokenizer.label_tokens] == [written.index("1"), written.index("2")]
+    assert [token.offset for token in detokenizer.label_tokens] == [
+        written.index("1"),
+        written.index("2"),
+    ]
     assert detokenizer.apply_redirect()
     assert [token.offset for token in detokenizer.label_tokens] == [written.index("1")]
     assert detokenizer.flush() == "é OA=1, <Answer>TA="

@@ -11,7 +11,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.backends.support.random_model import generate, noise_frame, small_config, write_random_checkpoint
+from tests.backends.support.random_model import (
+    generate,
+    noise_frame,
+    small_config,
+    write_random_checkpoint,
+)
 from tests.backends.test_conversation import ASK
 from vrthinker_core.backends.base import GenerationRequest
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
@@ -21,12 +26,16 @@ from vrthinker_core.backends.local.engine.kv_cache import GrowingLayer
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text
 
-OPENING = [Message("user", (Image(noise_frame(3)), Text("Video of a red cube going left on wood.")))]
+OPENING = [
+    Message("user", (Image(noise_frame(3)), Text("Video of a red cube going left on wood.")))
+]
 
 SLIDING = {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1}
 
 
-def conversation_with(backend: TransformersBackend, steps_per_sync: int, **changed: object) -> LocalConversation:
+def conversation_with(
+    backend: TransformersBackend, steps_per_sync: int, **changed: object
+) -> LocalConversation:
     return LocalConversation(replace(backend.loaded, steps_per_sync=steps_per_sync, **changed))  # type: ignore[arg-type]
 
 
@@ -36,22 +45,38 @@ def same(one: Completion, other: Completion) -> bool:
     )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(steps=st.integers(1, 9), limit=st.integers(1, 40), penalty=st.sampled_from([1.0, 1.05, 1.5]))
-def test_any_number_of_steps_gives_the_same_replies(small: TransformersBackend, steps: int, limit: int, penalty: float) -> None:
+def test_any_number_of_steps_gives_the_same_replies(
+    small: TransformersBackend, steps: int, limit: int, penalty: float
+) -> None:
     both = [conversation_with(small, each, repetition_penalty=penalty) for each in (0, steps)]
     messages = ASK
     for turn in range(3):
-        replies = [generate(conversation, messages, Sampling(max_new_tokens=limit)) for conversation in both]
+        replies = [
+            generate(conversation, messages, Sampling(max_new_tokens=limit))
+            for conversation in both
+        ]
         assert same(*replies)
         reply = Message("assistant", (GeneratedText(replies[0].text, replies[0].tokens),))
-        messages = [*messages, reply, Message("user", (Image(noise_frame(10 + turn)), Text("More.")))]
+        messages = [
+            *messages,
+            reply,
+            Message("user", (Image(noise_frame(10 + turn)), Text("More."))),
+        ]
 
 
 @pytest.mark.parametrize("steps", [1, 4, 8])
 def test_stop_token_and_redirect_amid_several_steps(nano: TransformersBackend, steps: int) -> None:
-    for sampling in (Sampling(max_new_tokens=400), Sampling(max_new_tokens=400, redirect=("<tool_call>", "<Answer>"))):
-        single, multi = (generate(conversation_with(nano, each), OPENING, sampling) for each in (0, steps))
+    for sampling in (
+        Sampling(max_new_tokens=400),
+        Sampling(max_new_tokens=400, redirect=("<tool_call>", "<Answer>")),
+    ):
+        single, multi = (
+            generate(conversation_with(nano, each), OPENING, sampling) for each in (0, steps)
+        )
         assert single.stop == "end"
         assert same(single, multi)
 
@@ -59,22 +84,37 @@ def test_stop_token_and_redirect_amid_several_steps(nano: TransformersBackend, s
 def test_the_cache_holds_the_reply_and_nothing_more(small: TransformersBackend) -> None:
     """Tokens sampled beyond the end of a reply are not in the cache of the next prefill."""
     both = [conversation_with(small, steps) for steps in (0, 7)]
-    for messages, limit in ((ASK, 10), ([*ASK, Message("assistant", (GeneratedText("hm"),))], 3), (ASK, 12)):
-        replies = [generate(conversation, messages, Sampling(max_new_tokens=limit)) for conversation in both]
+    for messages, limit in (
+        (ASK, 10),
+        ([*ASK, Message("assistant", (GeneratedText("hm"),))], 3),
+        (ASK, 12),
+    ):
+        replies = [
+            generate(conversation, messages, Sampling(max_new_tokens=limit))
+            for conversation in both
+        ]
         assert same(*replies)
 
 
-def test_cache_that_grows_amid_a_reply(small: TransformersBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_that_grows_amid_a_reply(
+    small: TransformersBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(GrowingLayer, "block_rows", 8)
-    assert same(*(generate(conversation_with(small, n), ASK, Sampling(max_new_tokens=60)) for n in (0, 5)))
+    assert same(
+        *(generate(conversation_with(small, n), ASK, Sampling(max_new_tokens=60)) for n in (0, 5))
+    )
 
 
-def started(conversation: LocalConversation, messages: list[Message]) -> tuple[Generation, list[weakref.ref[torch.Tensor]]]:
+def started(
+    conversation: LocalConversation, messages: list[Message]
+) -> tuple[Generation, list[weakref.ref[torch.Tensor]]]:
     """A reply after its first steps, and the keys and values of every layer."""
     generation = conversation.start_generation(messages, Sampling(max_new_tokens=24))
     generation.prefill()
     generation.step()
-    return generation, [weakref.ref(tensor) for layer in generation.cache.layers for tensor in layer.storage]
+    return generation, [
+        weakref.ref(tensor) for layer in generation.cache.layers for tensor in layer.storage
+    ]
 
 
 def test_keys_and_values_are_freed_after_an_error(small: TransformersBackend) -> None:
@@ -84,11 +124,15 @@ def test_keys_and_values_are_freed_after_an_error(small: TransformersBackend) ->
     assert not any(tensor() is not None for tensor in keys_and_values)
 
 
-def test_a_cache_that_grows_for_a_prompt_exists_once(small: TransformersBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_grows_for_a_prompt_exists_once(
+    small: TransformersBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(GrowingLayer, "block_rows", 8)
     conversation = conversation_with(small, 4)
     _, keys_and_values = started(conversation, ASK)
-    conversation.start_generation([*ASK, Message("user", (Text("More. " * 9),))], Sampling(max_new_tokens=24)).prefill()
+    conversation.start_generation(
+        [*ASK, Message("user", (Text("More. " * 9),))], Sampling(max_new_tokens=24)
+    ).prefill()
     assert not any(tensor() is not None for tensor in keys_and_values)
 
 
@@ -106,7 +150,8 @@ def test_cancel_takes_effect_before_the_next_token(small: TransformersBackend) -
 def test_sampled_replies_are_decoded_a_token_at_a_time(small: TransformersBackend) -> None:
     sampling = Sampling(max_new_tokens=20, temperature=1.0, seed=5)
     assert (
-        generate(conversation_with(small, 8), ASK, sampling).tokens == generate(conversation_with(small, 0), ASK, sampling).tokens
+        generate(conversation_with(small, 8), ASK, sampling).tokens
+        == generate(conversation_with(small, 0), ASK, sampling).tokens
     )
 
 
@@ -114,39 +159,65 @@ def test_conversation_may_decode_alone_and_then_in_a_batch(small: TransformersBa
     both = [conversation_with(small, 4) for _ in range(2)]
     alone = [generate(conversation_with(small, 0), messages) for messages in (ASK, OPENING)]
     assert same(generate(both[0], ASK), alone[0])
-    requests = [GenerationRequest(c, m, Sampling(max_new_tokens=24)) for c, m in zip(both, (ASK, OPENING), strict=True)]
-    completions = {n: item for n, item in small.stream_batch(requests) if isinstance(item, Completion)}
+    requests = [
+        GenerationRequest(c, m, Sampling(max_new_tokens=24))
+        for c, m in zip(both, (ASK, OPENING), strict=True)
+    ]
+    completions = {
+        n: item for n, item in small.stream_batch(requests) if isinstance(item, Completion)
+    }
     assert [completions[n].tokens for n in range(2)] == [reply.tokens for reply in alone]
     again = generate(both[0], ASK)
     assert again.tokens == alone[0].tokens
 
 
-def test_batch_with_cuda_graphs_on_gives_the_same_replies(small: TransformersBackend, checkpoint_folder: Path) -> None:
+def test_batch_with_cuda_graphs_on_gives_the_same_replies(
+    small: TransformersBackend, checkpoint_folder: Path
+) -> None:
     backend = TransformersBackend.load(str(checkpoint_folder))
     backend.loaded = replace(backend.loaded, steps_per_sync=4)
-    prompts = [ASK, OPENING, [*ASK, Message("assistant", (GeneratedText("hm"),)), Message("user", (Text("More."),))]]
+    prompts = [
+        ASK,
+        OPENING,
+        [*ASK, Message("assistant", (GeneratedText("hm"),)), Message("user", (Text("More."),))],
+    ]
     requests = [
         GenerationRequest(backend.open_conversation(), messages, Sampling(max_new_tokens=8 * n))
         for n, messages in enumerate(prompts, start=1)
     ]
-    completions = {n: item for n, item in backend.stream_batch(requests) if isinstance(item, Completion)}
+    completions = {
+        n: item for n, item in backend.stream_batch(requests) if isinstance(item, Completion)
+    }
     for n, messages in enumerate(prompts):
-        assert same(completions[n], generate(conversation_with(small, 0), messages, Sampling(max_new_tokens=8 * (n + 1))))
+        assert same(
+            completions[n],
+            generate(conversation_with(small, 0), messages, Sampling(max_new_tokens=8 * (n + 1))),
+        )
 
 
 @pytest.mark.parametrize(
-    ("layers", "device_map", "several"), [({}, {"": 0}, True), (SLIDING, {"": 0}, False), ({}, {"a": 0, "b": 1}, False)]
+    ("layers", "device_map", "several"),
+    [({}, {"": 0}, True), (SLIDING, {"": 0}, False), ({}, {"a": 0, "b": 1}, False)],
 )
 def test_several_steps_at_a_time_are_for_one_gpu_and_layers_that_read_all_rows(
-    layers: dict[str, object], device_map: dict[str, int], several: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    layers: dict[str, object],
+    device_map: dict[str, int],
+    several: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    checkpoint = open_checkpoint(str(write_random_checkpoint(tmp_path / "judge", config=small_config(layers))))
+    checkpoint = open_checkpoint(
+        str(write_random_checkpoint(tmp_path / "judge", config=small_config(layers)))
+    )
     checkpoint.model.hf_device_map = device_map
     monkeypatch.setattr(type(checkpoint.model), "device", torch.device("cuda"))
     assert (TransformersBackend(checkpoint, "judge").loaded.steps_per_sync > 0) == several
 
 
-@pytest.mark.parametrize(("zero_gpu", "several"), [("", True), ("0", True), ("false", True), ("1", False), ("true", False)])
+@pytest.mark.parametrize(
+    ("zero_gpu", "several"),
+    [("", True), ("0", True), ("false", True), ("1", False), ("true", False)],
+)
 def test_several_steps_at_a_time_are_not_for_a_gpu_that_is_lent(
     zero_gpu: str, several: bool, checkpoint_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

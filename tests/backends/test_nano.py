@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, Qwen2_5_VLForConditionalGeneration
+from transformers import (
+    AutoConfig,
+    AutoImageProcessor,
+    AutoTokenizer,
+    Qwen2_5_VLForConditionalGeneration,
+)
 
 import vrthinker_core
 from tests.backends.support.random_model import generate, noise_frame
@@ -21,10 +26,17 @@ from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.messages import Image, Message, Sampling, Text
 
 PROMPT = Path(vrthinker_core.__file__).parent / "dialects" / "prompts" / "paired_system.txt"
-ASK = [Message("user", (*(Image(noise_frame(n, 112, 112)) for n in range(8)), Text("Compare the two videos.")))]
+ASK = [
+    Message(
+        "user",
+        (*(Image(noise_frame(n, 112, 112)) for n in range(8)), Text("Compare the two videos.")),
+    )
+]
 
 
-def test_nano_names_its_protocols_and_every_file_is_small_and_has_a_checksum(nano: TransformersBackend) -> None:
+def test_nano_names_its_protocols_and_every_file_is_small_and_has_a_checksum(
+    nano: TransformersBackend,
+) -> None:
     assert nano.protocols == ("paired", "concat")
     assert [*nano.loaded.forced_redirects.values()] == [
         ("More frames are needed.\n</Think>\n<tool_call>", "</Think>\n<Answer>"),
@@ -47,14 +59,25 @@ def test_the_whole_system_prompt_is_one_token(nano: TransformersBackend) -> None
     assert conversation.count_tokens(with_prompt) - conversation.count_tokens(without) == 1
 
 
-@pytest.mark.parametrize(("protocol", "tags"), [("paired", ("Snapshot", "Think")), ("concat", ("snapshot", "think"))])
+@pytest.mark.parametrize(
+    ("protocol", "tags"), [("paired", ("Snapshot", "Think")), ("concat", ("snapshot", "think"))]
+)
 def test_nano_replies_in_the_form_of_the_protocol_it_is_asked_in(
     nano: TransformersBackend, protocol: ProtocolName, tags: tuple[str, str]
 ) -> None:
     dialect, pair = make_dialect(Settings(), protocol), draw_pair(TRAINING_SEEDS)
     frames = DrawnFrames(pair, grid=dialect.grid)(dialect.opening_refs)
-    reply = generate(nano.open_conversation(), dialect.opening_messages(pair.prompt, frames), Sampling(max_new_tokens=600))
-    assert [reply.text.count(f"<{mark}{tag}>") for tag in tags for mark in ("", "/")] == [1, 1, 1, 1]
+    reply = generate(
+        nano.open_conversation(),
+        dialect.opening_messages(pair.prompt, frames),
+        Sampling(max_new_tokens=600),
+    )
+    assert [reply.text.count(f"<{mark}{tag}>") for tag in tags for mark in ("", "/")] == [
+        1,
+        1,
+        1,
+        1,
+    ]
     assert reply.text.startswith(f"<{tags[0]}>")
 
 
@@ -77,7 +100,11 @@ def test_stock_transformers_loads_nano() -> None:
     _, info = Qwen2_5_VLForConditionalGeneration.from_pretrained(NANO, output_loading_info=True)
     assert not any(info.values())
     tokenizer = AutoTokenizer.from_pretrained(NANO)
-    assert (len(tokenizer), tokenizer.eos_token, tokenizer.pad_token) == (1556, "<|im_end|>", "<|endoftext|>")
+    assert (len(tokenizer), tokenizer.eos_token, tokenizer.pad_token) == (
+        1556,
+        "<|im_end|>",
+        "<|endoftext|>",
+    )
     assert len(tokenizer) == AutoConfig.from_pretrained(NANO).text_config.vocab_size
     processor = AutoImageProcessor.from_pretrained(NANO, backend="pil")
     assert processor.size["shortest_edge"] == processor.size["longest_edge"] == 112 * 112
@@ -87,6 +114,12 @@ def test_chat_template_masks_the_assistant_s_tokens() -> None:
     """So that training can compute its loss on the judge's own tokens alone."""
     tokenizer = AutoTokenizer.from_pretrained(NANO)
     chat = [{"role": "user", "content": "Compare."}, {"role": "assistant", "content": "smooth"}]
-    rendered = tokenizer.apply_chat_template(chat, return_assistant_tokens_mask=True, return_dict=True)
-    generated = [token for token, masked in zip(rendered["input_ids"], rendered["assistant_masks"], strict=True) if masked]
+    rendered = tokenizer.apply_chat_template(
+        chat, return_assistant_tokens_mask=True, return_dict=True
+    )
+    generated = [
+        token
+        for token, masked in zip(rendered["input_ids"], rendered["assistant_masks"], strict=True)
+        if masked
+    ]
     assert tokenizer.decode(generated) == "smooth<|im_end|>"

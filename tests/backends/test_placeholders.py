@@ -33,7 +33,9 @@ def placeholders(backend: TransformersBackend) -> set[int]:
 
 
 @pytest.mark.parametrize("steps", [0, 4])
-@pytest.mark.parametrize("sampling", [Sampling(max_new_tokens=12), Sampling(max_new_tokens=12, temperature=1.5, seed=3)])
+@pytest.mark.parametrize(
+    "sampling", [Sampling(max_new_tokens=12), Sampling(max_new_tokens=12, temperature=1.5, seed=3)]
+)
 def test_alone(eager_to_show: TransformersBackend, steps: int, sampling: Sampling) -> None:
     completion = generate(conversation_with(eager_to_show, steps), ASK, sampling)
     assert completion.tokens
@@ -44,7 +46,10 @@ def test_alone(eager_to_show: TransformersBackend, steps: int, sampling: Samplin
 def test_in_a_batch(eager_to_show: TransformersBackend, steps: int) -> None:
     backend = copy(eager_to_show)
     backend.loaded = replace(eager_to_show.loaded, steps_per_sync=steps)
-    requests = [GenerationRequest(backend.open_conversation(), messages, Sampling(max_new_tokens=8)) for messages in (ASK, OPENING)]
+    requests = [
+        GenerationRequest(backend.open_conversation(), messages, Sampling(max_new_tokens=8))
+        for messages in (ASK, OPENING)
+    ]
     replies = [item for _, item in backend.stream_batch(requests) if isinstance(item, Completion)]
     assert len(replies) == 2
     for reply in replies:

@@ -40,7 +40,9 @@ def main() -> int:
         print("\n".join(f"{name:8} {summary(name)}" for name in BENCHMARKS))
         return 0
     if options.update_readme:
-        read_rows(README.read_text("utf-8"))  # a README without the table is refused before anything runs for hours
+        read_rows(
+            README.read_text("utf-8")
+        )  # a README without the table is refused before anything runs for hours
     failed = False
     for name in options.names:
         flags = [f"--{flag}" for flag in ("quick", "gpu") if getattr(options, flag)]
@@ -48,7 +50,10 @@ def main() -> int:
         status, last_line = run_python(command)
         if status != 0:
             failed = True
-            print(f"{name} ended with exit status {status}; nothing of it goes into the README.", file=sys.stderr)
+            print(
+                f"{name} ended with exit status {status}; nothing of it goes into the README.",
+                file=sys.stderr,
+            )
             continue
         row = make_row(name, " ".join(["python", *command]), json.loads(last_line), options.gpu)
         print(f"{name}: {row.found}", flush=True)
@@ -84,7 +89,11 @@ def run_python(arguments: Sequence[str]) -> tuple[int, str]:
     last_line = ""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        [sys.executable, *arguments], cwd=README.parent, env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, *arguments],
+        cwd=README.parent,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -95,12 +104,24 @@ def run_python(arguments: Sequence[str]) -> tuple[int, str]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tests.benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run; none lists them")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="benchmarks to run; none lists them"
+    )
     parser.add_argument("--quick", action="store_true", help="the short form")
-    parser.add_argument("--gpu", action="store_true", help="the shape of the 7B on a GPU, where a benchmark has that form")
-    parser.add_argument("--update-readme", action="store_true", help="write what the full form found into the README's table")
+    parser.add_argument(
+        "--gpu",
+        action="store_true",
+        help="the shape of the 7B on a GPU, where a benchmark has that form",
+    )
+    parser.add_argument(
+        "--update-readme",
+        action="store_true",
+        help="write what the full form found into the README's table",
+    )
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in BENCHMARKS]:
         parser.error(f"there is no benchmark {unknown[0]}; there are {', '.join(BENCHMARKS)}")

@@ -33,7 +33,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.tools.http_client import FILE_META, HttpClient
-from tests.benchmarks.tools.metrics import PeakUsage, end_with, gather_all, list_files, resident_mb, scripted_server
+from tests.benchmarks.tools.metrics import (
+    PeakUsage,
+    end_with,
+    gather_all,
+    list_files,
+    resident_mb,
+    scripted_server,
+)
 from tests.benchmarks.tools.numbered_clips import write_pair
 from tests.benchmarks.tools.page_client import PageClient, PageConfig
 from tests.ui.conftest import Server
@@ -92,7 +99,9 @@ class Target:
             await self._timed("page", client.open())
             for player, clip in zip(("first", "second"), self.clips, strict=True):
                 await self._timed("upload", client.upload(player, clip))
-            await self._timed("example", client.trigger("examples", "click", event_data={"example": EXAMPLE}))
+            await self._timed(
+                "example", client.trigger("examples", "click", event_data={"example": EXAMPLE})
+            )
         except (OSError, ValueError, EOFError):
             self.refused += 1
         finally:
@@ -111,7 +120,9 @@ Attack = Callable[[Target, Size], Coroutine[Any, Any, tuple[Figures, Promises]]]
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="send less")
     parser.add_argument("--only", choices=ATTACKS, help="one of the parts alone")
     options = parser.parse_args()
@@ -119,7 +130,9 @@ def main() -> None:
     promises: Promises = {}
     for name in [options.only] if options.only else ATTACKS:
         with tempfile.TemporaryDirectory() as folder:
-            result["attacks"][name], kept = run(name, Path(folder), QUICK if options.quick else Size())
+            result["attacks"][name], kept = run(
+                name, Path(folder), QUICK if options.quick else Size()
+            )
             promises |= kept
     end_with(result, promises, options.quick)
 
@@ -127,7 +140,10 @@ def main() -> None:
 def readme_row(result: Figures) -> str:
     """The result in a sentence for the README's table."""
     attacks = result["attacks"]
-    waits = "; ".join(f"{name}: {each['longest_s']:.2f} s, {each['grown_mb']:.0f} MB" for name, each in attacks.items())
+    waits = "; ".join(
+        f"{name}: {each['longest_s']:.2f} s, {each['grown_mb']:.0f} MB"
+        for name, each in attacks.items()
+    )
     refused = sum(each["refused"] for each in attacks.values())
     return f"The longest wait of an honest visitor, and memory above idle: {waits}; {refused} of them refused"
 
@@ -143,13 +159,17 @@ def run(name: str, folder: Path, size: Size) -> tuple[Figures, Promises]:
     return figures, {f"{name}: {promise}": kept for promise, kept in promises.items()}
 
 
-async def _under_attack(server: Server, clips: tuple[Path, Path], attack: Attack, size: Size) -> tuple[Figures, Promises]:
+async def _under_attack(
+    server: Server, clips: tuple[Path, Path], attack: Attack, size: Size
+) -> tuple[Figures, Promises]:
     target = Target(server, await PageConfig.open(server.url), clips)
     await target.newcomer()
     target.waits.clear()
     idle, peak = resident_mb(server), PeakUsage(server)
     sampling = asyncio.create_task(peak.sample())
-    attacking = asyncio.ensure_future(asyncio.to_thread(asyncio.run, attack(target, size)))  # what it sends delays no newcomer
+    attacking = asyncio.ensure_future(
+        asyncio.to_thread(asyncio.run, attack(target, size))
+    )  # what it sends delays no newcomer
     count = 0
     while count < size.newcomers or not attacking.done():
         await target.newcomer()
@@ -159,8 +179,18 @@ async def _under_attack(server: Server, clips: tuple[Path, Path], attack: Attack
     sampling.cancel()
     longest = {what: round(max(waits), 2) for what, waits in target.waits.items()}
     grown = round(peak.megabytes - idle, 1)
-    figures = {"newcomers": count, "refused": target.refused, "longest_s": max(longest.values()), "longest": longest}
-    return {**figures, "grown_mb": grown, "at_end_mb": round(resident_mb(server) - idle, 1), **own_figures}, {
+    figures = {
+        "newcomers": count,
+        "refused": target.refused,
+        "longest_s": max(longest.values()),
+        "longest": longest,
+    }
+    return {
+        **figures,
+        "grown_mb": grown,
+        "at_end_mb": round(resident_mb(server) - idle, 1),
+        **own_figures,
+    }, {
         "no newcomer is refused": target.refused == 0,
         f"each newcomer is answered within {WAIT_S:g} s": figures["longest_s"] <= WAIT_S,
         f"at most {MEMORY_MB:g} MB above idle": grown <= MEMORY_MB,
@@ -177,7 +207,9 @@ async def visitors(target: Target, size: Size) -> tuple[Figures, Promises]:
     files = await clients[0].open_with_clips(target.clips)
     for client in clients[1:]:
         await client.open()
-    runs = await gather_all(client.compare(files, f"Visitor {number}.") for number, client in enumerate(clients))
+    runs = await gather_all(
+        client.compare(files, f"Visitor {number}.") for number, client in enumerate(clients)
+    )
     await asyncio.gather(*(client.close() for client in clients))
     lost = sum(run is None or not run.complete for run in runs)
     return {"visitors": size.visitors, "lost": lost}, {"no visitor is lost": lost == 0}
@@ -190,12 +222,20 @@ async def traces(target: Target, size: Size) -> tuple[Figures, Promises]:
     text = "a" * (size.trace_mb * 10**6)
     completion = replace(trace.turns[0].completion, text=text, pieces=(len(text),))
     path = folder / "large.json"
-    path.write_bytes(to_json(replace(trace, turns=(replace(trace.turns[0], completion=completion), *trace.turns[1:]))))
+    path.write_bytes(
+        to_json(
+            replace(trace, turns=(replace(trace.turns[0], completion=completion), *trace.turns[1:]))
+        )
+    )
     opened = 0
     for number in range(size.traces):
         stranger = HttpClient(target.server.url, f"203.0.113.{number + 1}")
         with suppress(OSError, ValueError, EOFError):
-            file = {"path": await stranger.upload(path), "orig_name": "large.json", "meta": FILE_META}
+            file = {
+                "path": await stranger.upload(path),
+                "orig_name": "large.json",
+                "meta": FILE_META,
+            }
             await PageClient(target.config).trigger("open", "upload", open=file)
             opened += 1
     return {"traces": size.traces, "answered": opened}, {}
@@ -209,10 +249,16 @@ async def bodies(target: Target, size: Size) -> tuple[Figures, Promises]:
         ("gradio_api/upload", "multipart/form-data; boundary=line", field),
     )
     connections = await asyncio.gather(
-        *(_send_unfinished(target.server, *ways[number % 2], size.unfinished_mb) for number in range(size.unfinished))
+        *(
+            _send_unfinished(target.server, *ways[number % 2], size.unfinished_mb)
+            for number in range(size.unfinished)
+        )
     )
     await asyncio.sleep(size.hold_s)
-    http, values = HttpClient(target.server.url), b'{"data": [' + b"[]," * (size.large_mb * 10**6 // 3) + b"1]}"
+    http, values = (
+        HttpClient(target.server.url),
+        b'{"data": [' + b"[]," * (size.large_mb * 10**6 // 3) + b"1]}",
+    )
     statuses = []
     for _ in range(size.large):
         with suppress(OSError, EOFError):
@@ -220,10 +266,14 @@ async def bodies(target: Target, size: Size) -> tuple[Figures, Promises]:
                 statuses.append(status)
     for writer in connections:
         writer.close()
-    return {"unfinished": size.unfinished, "statuses": statuses}, {"large JSON is refused": set(statuses) <= {413}}
+    return {"unfinished": size.unfinished, "statuses": statuses}, {
+        "large JSON is refused": set(statuses) <= {413}
+    }
 
 
-async def _send_unfinished(server: Server, path: str, kind: str, start: bytes, megabytes: int) -> asyncio.StreamWriter:
+async def _send_unfinished(
+    server: Server, path: str, kind: str, start: bytes, megabytes: int
+) -> asyncio.StreamWriter:
     """Send so much of a body, in chunks, and no end."""
     host, port = server.url.removeprefix("http://").rstrip("/").split(":")
     _, writer = await asyncio.open_connection(host, int(port))
@@ -240,13 +290,18 @@ async def calls(target: Target, size: Size) -> tuple[Figures, Promises]:
     """Calls whose results nobody collects."""
     http = HttpClient(target.server.url)
     files = [{"path": await http.upload(clip), "meta": FILE_META} for clip in target.clips]
-    answers = [await http.post("gradio_api/call/compare", {"data": [*files, "Nobody reads this."]}) for _ in range(size.calls)]
+    answers = [
+        await http.post("gradio_api/call/compare", {"data": [*files, "Nobody reads this."]})
+        for _ in range(size.calls)
+    ]
     started = time.perf_counter()
     while await _unfinished_calls(http) and time.perf_counter() - started < 2 * DROPPED_S:
         await asyncio.sleep(0.5)
     seconds = round(time.perf_counter() - started, 1)
     taken = sum(status == 200 for status, _ in answers)
-    return {"calls": size.calls, "taken": taken, "dropped_s": seconds}, {f"dropped within {DROPPED_S:g} s": seconds <= DROPPED_S}
+    return {"calls": size.calls, "taken": taken, "dropped_s": seconds}, {
+        f"dropped within {DROPPED_S:g} s": seconds <= DROPPED_S
+    }
 
 
 async def _unfinished_calls(http: HttpClient) -> int:
@@ -257,7 +312,11 @@ async def _unfinished_calls(http: HttpClient) -> int:
 
 async def disk(target: Target, size: Size) -> tuple[Figures, Promises]:
     """One client who uploads as much as it can."""
-    client, path, most = HttpClient(target.server.url, "203.0.113.1"), target.server.folder.parent / "large.mp4", 0.0
+    client, path, most = (
+        HttpClient(target.server.url, "203.0.113.1"),
+        target.server.folder.parent / "large.mp4",
+        0.0,
+    )
     taken = 0
     for number in range(size.files):
         path.write_bytes(number.to_bytes(8, "big") + MB * 100)
@@ -265,7 +324,9 @@ async def disk(target: Target, size: Size) -> tuple[Figures, Promises]:
             await client.upload(path)
             taken += 1
         most = max(most, _disk_mb(target.server.folder))
-    return {"files": size.files, "taken": taken, "disk_mb": most}, {f"one client holds at most {DISK_MB:g} MB": most <= DISK_MB}
+    return {"files": size.files, "taken": taken, "disk_mb": most}, {
+        f"one client holds at most {DISK_MB:g} MB": most <= DISK_MB
+    }
 
 
 def _disk_mb(folder: Path) -> float:

@@ -43,32 +43,60 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             checkpoint = random_checkpoint(Path(name), quick=False, side=448, gpu=True)
         replies = compare_replies(TransformersBackend(checkpoint, "random"), order, exact=False)
-        print(json.dumps({"comparisons": COUNT, "times_as_fast": replies["times_as_fast"], "replies": replies}))
+        print(
+            json.dumps(
+                {
+                    "comparisons": COUNT,
+                    "times_as_fast": replies["times_as_fast"],
+                    "replies": replies,
+                }
+            )
+        )
         return
     backend = TransformersBackend.load(str(NANO))
     replies, runs = compare_replies(backend, order), compare_runs(backend, order)
-    result = {"comparisons": COUNT, "times_as_fast": runs["times_as_fast"], "whole_comparisons": runs, "replies": replies}
+    result = {
+        "comparisons": COUNT,
+        "times_as_fast": runs["times_as_fast"],
+        "whole_comparisons": runs,
+        "replies": replies,
+    }
     print(json.dumps(result))
 
 
 def readme_row(result: dict[str, Any]) -> str:
     """The result in a sentence for the README's table."""
-    what = "comparisons from files to verdicts" if "whole_comparisons" in result else "replies over decoded frames"
+    what = (
+        "comparisons from files to verdicts"
+        if "whole_comparisons" in result
+        else "replies over decoded frames"
+    )
     return f"{result['comparisons']} {what} at once: {result['times_as_fast']:.2f} times as fast as one at a time"
 
 
-def compare_replies(backend: TransformersBackend, order: Sequence[str], exact: bool = True) -> Figures:
+def compare_replies(
+    backend: TransformersBackend, order: Sequence[str], exact: bool = True
+) -> Figures:
     """One reply each over eight frames in memory. `exact`: both ways must give the same tokens."""
     prompts = [_prompt(number) for number in range(COUNT)]
     sampling = Sampling(max_new_tokens=300)
 
     def together() -> list[tuple[int, ...]]:
-        requests = [GenerationRequest(backend.open_conversation(), messages, sampling) for messages in prompts]
-        replies = {n: item.tokens for n, item in backend.stream_batch(requests) if isinstance(item, Completion)}
+        requests = [
+            GenerationRequest(backend.open_conversation(), messages, sampling)
+            for messages in prompts
+        ]
+        replies = {
+            n: item.tokens
+            for n, item in backend.stream_batch(requests)
+            if isinstance(item, Completion)
+        }
         return [replies[n] for n in range(COUNT)]
 
     def alone() -> list[tuple[int, ...]]:
-        replies = [list(backend.open_conversation().stream(messages, sampling))[-1] for messages in prompts]
+        replies = [
+            list(backend.open_conversation().stream(messages, sampling))[-1] for messages in prompts
+        ]
         return [reply.tokens for reply in replies if isinstance(reply, Completion)]
 
     backend.open_conversation().count_tokens(prompts[0])
@@ -78,11 +106,20 @@ def compare_replies(backend: TransformersBackend, order: Sequence[str], exact: b
 def compare_runs(backend: TransformersBackend, order: Sequence[str]) -> Figures:
     """Comparisons from files to verdicts."""
     with tempfile.TemporaryDirectory() as name:
-        videos = [write_clip(Path(name) / f"{n}.mp4", 48, 224, 224, hue=10 * (n % 9)) for n in range(COUNT)]
-        pairs = [VideoPair("A white block glides to the right.", videos[n], videos[n - 1]) for n in range(COUNT)]
+        videos = [
+            write_clip(Path(name) / f"{n}.mp4", 48, 224, 224, hue=10 * (n % 9))
+            for n in range(COUNT)
+        ]
+        pairs = [
+            VideoPair("A white block glides to the right.", videos[n], videos[n - 1])
+            for n in range(COUNT)
+        ]
 
         def alone() -> list[object]:
-            return [[_written(event) for event in judge(pair, backend) if isinstance(event, TurnEnded)] for pair in pairs]
+            return [
+                [_written(event) for event in judge(pair, backend) if isinstance(event, TurnEnded)]
+                for pair in pairs
+            ]
 
         def together() -> list[object]:
             found: list[list[str]] = [[] for _ in pairs]
@@ -105,7 +142,11 @@ def _prompt(number: int) -> list[Message]:
 
 
 def _measure(
-    name: str, backend: TransformersBackend, order: Sequence[str], ways: dict[str, Callable[[], object]], exact: bool = True
+    name: str,
+    backend: TransformersBackend,
+    order: Sequence[str],
+    ways: dict[str, Callable[[], object]],
+    exact: bool = True,
 ) -> Figures:
     wall, processor = dict.fromkeys(ways, 0.0), dict.fromkeys(ways, 0.0)
     results = []
@@ -115,7 +156,9 @@ def _measure(
         results.append(ways[way]())
         wall[way] += time.perf_counter() - started
         processor[way] += processor_seconds() - before
-    assert not exact or all(result == results[0] for result in results), "a batch gives what each comparison gives alone"
+    assert not exact or all(result == results[0] for result in results), (
+        "a batch gives what each comparison gives alone"
+    )
     figures = {f"{way}_s": round(2 * seconds / len(order), 2) for way, seconds in wall.items()}
     figures["times_as_fast"] = round(wall["alone"] / wall["together"], 2)
     figures["times_less_processor_time"] = round(processor["alone"] / processor["together"], 2)
@@ -124,9 +167,13 @@ def _measure(
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="each way once")
-    parser.add_argument("--gpu", action="store_true", help="a random model of the 7B's shape on the GPU")
+    parser.add_argument(
+        "--gpu", action="store_true", help="a random model of the 7B's shape on the GPU"
+    )
     return parser.parse_args()
 
 

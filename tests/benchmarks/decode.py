@@ -40,7 +40,9 @@ def main() -> None:
     for _ in range(3):
         speeds["ours"].append(our_speed(checkpoint, messages, tokens))
         speeds["generate"].append(stock_speed(checkpoint, messages, tokens))
-    result: dict[str, float] = {f"{way}_tokens_per_s": round(median(each), 1) for way, each in speeds.items()}
+    result: dict[str, float] = {
+        f"{way}_tokens_per_s": round(median(each), 1) for way, each in speeds.items()
+    }
     result["times_as_fast"] = round(median(speeds["ours"]) / median(speeds["generate"]), 2)
     if options.gpu:
         result |= lower_bound(checkpoint, median(speeds["ours"]))
@@ -72,7 +74,9 @@ def our_speed(checkpoint: Checkpoint, messages: list[Message], tokens: list[int]
 def stock_speed(checkpoint: Checkpoint, messages: list[Message], tokens: list[int]) -> float:
     """Tokens per second of stock `generate()` from the first token of a reply to its last."""
     backend = TransformersBackend(checkpoint, "random")
-    ids = torch.tensor([backend.loaded.tokenizer.encode(messages[0].text)], device=checkpoint.model.device)
+    ids = torch.tensor(
+        [backend.loaded.tokenizer.encode(messages[0].text)], device=checkpoint.model.device
+    )
     forced = ForcedTokens(ids.shape[1], tokens)
     arrivals: list[float] = []
 
@@ -93,7 +97,10 @@ def stock_speed(checkpoint: Checkpoint, messages: list[Message], tokens: list[in
 @torch.inference_mode()
 def lower_bound(checkpoint: Checkpoint, speed: float) -> dict[str, float]:
     """Milliseconds to read every weight of the language model once, and how many times as long a token takes at `speed`."""
-    weights = [*checkpoint.model.model.language_model.layers.parameters(), checkpoint.model.lm_head.weight]
+    weights = [
+        *checkpoint.model.model.language_model.layers.parameters(),
+        checkpoint.model.lm_head.weight,
+    ]
     for weight in weights:
         weight.sum()
     torch.cuda.synchronize()
@@ -107,10 +114,18 @@ def lower_bound(checkpoint: Checkpoint, speed: float) -> dict[str, float]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a small model, a short prompt and a short reply")
-    parser.add_argument("--gpu", action="store_true", help="a random model of the 7B's shape on the GPU")
-    parser.add_argument("--threads", type=int, default=0, help="torch threads; 0 leaves torch its choice")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a small model, a short prompt and a short reply"
+    )
+    parser.add_argument(
+        "--gpu", action="store_true", help="a random model of the 7B's shape on the GPU"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=0, help="torch threads; 0 leaves torch its choice"
+    )
     return parser.parse_args()
 
 

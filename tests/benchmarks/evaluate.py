@@ -34,7 +34,9 @@ MOST_SECONDS, MOST_MB = 60, 500
 
 def main() -> None:
     """Measure both."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
     share = 10 if parser.parse_args().quick else 1
     with tempfile.TemporaryDirectory() as name:
@@ -60,15 +62,24 @@ def measure_rows(folder: Path, rows: int) -> dict[str, float]:
     table = write_many(folder, rows)
     began, processor = time.perf_counter(), time.process_time()
     done = len(evaluate_many(table, folder / "out"))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**10 if sys.platform == "linux" else 2**20)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        2**10 if sys.platform == "linux" else 2**20
+    )
     seconds, own = time.perf_counter() - began, time.process_time() - processor
-    return {"rows": done, "seconds": round(seconds, 2), "processor_seconds": round(own, 2), "peak_mb": round(peak)}
+    return {
+        "rows": done,
+        "seconds": round(seconds, 2),
+        "processor_seconds": round(own, 2),
+        "peak_mb": round(peak),
+    }
 
 
 def measure_clips(folder: Path, rows: int) -> dict[str, float]:
     """Pairs of real clips, judged by a script."""
     pairs, out = read_dataset("csv", write_table(folder, rows)), folder / "out"
-    engine = partial(judge_locally, backend=scripted_judge(pause=0), settings=Settings(), out=out, concurrency=8)
+    engine = partial(
+        judge_locally, backend=scripted_judge(pause=0), settings=Settings(), out=out, concurrency=8
+    )
     began = time.perf_counter()
     with open_out(out, run_description(pairs), resume=False):
         judged = sum(result.judged for result in evaluate(pairs, engine, "scripted", out, {}))

@@ -64,12 +64,18 @@ def main() -> None:
     with ExitStack() as resources:
         for name, path in _files(options.folder, resources):
             readings = {mode: _read(path, mode, slots) for mode in READ_MODES}
-            frames, digests = _reference(path, [slot for reading in readings.values() for slot in reading.slots.values()])
+            frames, digests = _reference(
+                path, [slot for reading in readings.values() for slot in reading.slots.values()]
+            )
             judged = [_judge(reading, slots, frames, digests) for reading in readings.values()]
             worst = max(judged, key=lambda each: ("exact", "named", "wrong").index(each[0]))
             results[worst[0]] += 1
             print(f"{worst[0]:6} {name:50.50} {worst[1]}", flush=True)
-    result = {"files": results.total(), "slots": len(slots), **{kind: results[kind] for kind in ("exact", "named", "wrong")}}
+    result = {
+        "files": results.total(),
+        "slots": len(slots),
+        **{kind: results[kind] for kind in ("exact", "named", "wrong")},
+    }
     print(json.dumps(result))
     if result["wrong"]:
         sys.exit(1)
@@ -98,7 +104,9 @@ def _files(folder: Path | None, resources: ExitStack) -> Iterator[tuple[str, Pat
 def _read(path: Path, mode: ReadMode, slots: range) -> Reading:
     try:
         with opened(path, first=[0], read_mode=mode, opening=NATIVE) as clip:
-            pictures = {frame.ref.slot: _slot_picture(frame, clip.info) for frame in clip.stream(slots)}
+            pictures = {
+                frame.ref.slot: _slot_picture(frame, clip.info) for frame in clip.stream(slots)
+            }
             return Reading(clip.info.frames, pictures)
     except VideoError as error:
         return Reading(0, {}, str(error))
@@ -106,7 +114,10 @@ def _read(path: Path, mode: ReadMode, slots: range) -> Reading:
 
 def _slot_picture(frame: Frame, info: ClipInfo) -> SlotPicture:
     shown = pixels(frame)
-    stored = np.rot90(shown[:, ::-1] if "Mirrored, as the file asks." in info.notes else shown, info.rotation // 90)
+    stored = np.rot90(
+        shown[:, ::-1] if "Mirrored, as the file asks." in info.notes else shown,
+        info.rotation // 90,
+    )
     return SlotPicture(frame.index, (stored.shape[1], stored.shape[0]), digest(stored), frame.note)
 
 
@@ -131,16 +142,25 @@ def _judge(reading: Reading, slots: range, frames: int, digests: dict[int, str])
     exact = {
         slot
         for slot, picture in reading.slots.items()
-        if picture.note or (picture.index == PAIRED.index(slot, frames) and picture.digest == digests.get(picture.index))
+        if picture.note
+        or (
+            picture.index == PAIRED.index(slot, frames)
+            and picture.digest == digests.get(picture.index)
+        )
     }
     if reading.frames != frames or exact != set(slots):
-        return "wrong", f"{reading.frames} frames of {frames}; {len(set(slots) - exact)} slots of {len(slots)} differ"
+        return (
+            "wrong",
+            f"{reading.frames} frames of {frames}; {len(set(slots) - exact)} slots of {len(slots)} differ",
+        )
     notes = {picture.note for picture in reading.slots.values() if picture.note}
     return ("named", ", ".join(notes)) if notes else ("exact", f"{frames} frames")
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER")
     parser.add_argument("--quick", action="store_true", help="every eighth slot")
     return parser.parse_args()

@@ -45,7 +45,9 @@ Figures = dict[str, int]
 
 def main() -> None:
     """Kill writers and servers."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer kills")
     quick = parser.parse_args().quick
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
@@ -85,7 +87,9 @@ def kill_writers(folder: Path, kills: int, seed: int = 0) -> Figures:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
         now = {(path.name, path.stat().st_mtime_ns) for path in _halves(folder)}
-        halves += bool(now - before)  # a process that was killed at once has left those of the one before
+        halves += bool(
+            now - before
+        )  # a process that was killed at once has left those of the one before
         before = now
         torn += sum(not _is_readable(path) for path in folder.glob("*.json"))
     TraceWriter(folder / "last.json").record(handmade_runs.started())
@@ -124,7 +128,10 @@ def _is_readable(path: Path) -> bool:
 
 def kill_servers(folder: Path, kills: int) -> Figures:
     """Kill so many servers in the middle of uploads, beside one that lives on."""
-    script, clip = write_script(folder / "script.jsonl", ["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"]), write_clip(folder / "a.mp4")
+    script, clip = (
+        write_script(folder / "script.jsonl", ["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"]),
+        write_clip(folder / "a.mp4"),
+    )
     running = [alive := Server(folder, script)]
     try:
         upload(alive, clip)
@@ -148,13 +155,22 @@ class _HalfUploads:
     """Uploads of which half has come."""
 
     def __init__(self, server: Server, number: int) -> None:
-        self._sockets = [socket.create_connection(("127.0.0.1", urlsplit(server.url).port or 0)) for _ in range(number)]
+        self._sockets = [
+            socket.create_connection(("127.0.0.1", urlsplit(server.url).port or 0))
+            for _ in range(number)
+        ]
 
     def __enter__(self) -> None:
-        part = b'--line\r\nContent-Disposition: form-data; name="files"; filename="half.mp4"\r\n\r\n'
+        part = (
+            b'--line\r\nContent-Disposition: form-data; name="files"; filename="half.mp4"\r\n\r\n'
+        )
         kind = "Host: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=line\r\nContent-Length: 2000000"
         for each in self._sockets:
-            each.sendall(f"POST /gradio_api/upload HTTP/1.1\r\n{kind}\r\n\r\n".encode() + part + bytes(1_000_000))
+            each.sendall(
+                f"POST /gradio_api/upload HTTP/1.1\r\n{kind}\r\n\r\n".encode()
+                + part
+                + bytes(1_000_000)
+            )
 
     def __exit__(self, *_: object) -> None:
         for each in self._sockets:

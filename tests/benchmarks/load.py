@@ -62,7 +62,10 @@ CLEANUP_S = 20.0
 """Time for the server to clean up after the last visitor."""
 
 SHORT = (ask(10, 30, 60, 90), ANSWER)
-LONG = tuple(reply.replace("<Think>", "<Think>" + "The block glides, and glides on. " * 16) for reply in SHORT)
+LONG = tuple(
+    reply.replace("<Think>", "<Think>" + "The block glides, and glides on. " * 16)
+    for reply in SHORT
+)
 
 Figures = dict[str, Any]
 Promises = dict[str, bool]
@@ -86,7 +89,9 @@ QUICK = Size(crowd=12, burst=48, waiting=4, warmup=9, runs=30, pause=0.03)
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="fewer visitors")
     quick = parser.parse_args().quick
     result: Figures = {"quick": quick, "processors": cpu_count()}
@@ -101,7 +106,10 @@ def main() -> None:
 def readme_row(result: Figures) -> str:
     """The result in a sentence for the README's table."""
     crowd, bursts, rest = result["crowd"], list(result["burst"].values()), result["endurance"]
-    lost, refused = sum(each["lost"] for each in bursts), max(each["busy_max"] or 0.0 for each in bursts)
+    lost, refused = (
+        sum(each["lost"] for each in bursts),
+        max(each["busy_max"] or 0.0 for each in bursts),
+    )
     return (
         f"{crowd['visitors']} visitors at once: {crowd['lost']} lost, {crowd['mixed']} mixed, "
         f"first update after {crowd['first_p95'] or math.nan:.2f} s (p95); "
@@ -118,16 +126,26 @@ def readme_row(result: Figures) -> str:
 def crowd(folder: Path, size: Size) -> tuple[Figures, Promises]:
     """All at once, and all are judged."""
     pairs = [write_pair(folder, number) for number in range(size.crowd)]
-    with scripted_server(folder, LONG, size.pause, "--at-once", str(size.crowd), "--waiting", str(size.crowd)) as server:
+    with scripted_server(
+        folder, LONG, size.pause, "--at-once", str(size.crowd), "--waiting", str(size.crowd)
+    ) as server:
         figures, mixed = asyncio.run(_crowd(server, pairs))
-    print(f"crowd      {figures['together']} of {size.crowd} streamed to at the same time, {figures['updates']:,} updates")
-    print(f"           first update after {figures['first_p95']} s (p95), first frames after {figures['frames_p95']} s (p95)")
-    print(f"           at most {figures['processes']} processes beside the server, {figures['memory_mb']:,} MB resident with it")
+    print(
+        f"crowd      {figures['together']} of {size.crowd} streamed to at the same time, {figures['updates']:,} updates"
+    )
+    print(
+        f"           first update after {figures['first_p95']} s (p95), first frames after {figures['frames_p95']} s (p95)"
+    )
+    print(
+        f"           at most {figures['processes']} processes beside the server, {figures['memory_mb']:,} MB resident with it"
+    )
     print(f"           lost {figures['lost']}, mixed {len(mixed)}", *mixed[:9], sep="\n           ")
     return {**figures, "mixed": len(mixed)}, {
         f"{size.crowd} at once: none lost": figures["lost"] == 0,
         f"{size.crowd} at once: none mixed": not mixed,
-        f"{size.crowd} at once: first update within {FIRST_UPDATE_S:g} s (p95)": at_most(figures["first_p95"], FIRST_UPDATE_S),
+        f"{size.crowd} at once: first update within {FIRST_UPDATE_S:g} s (p95)": at_most(
+            figures["first_p95"], FIRST_UPDATE_S
+        ),
     }
 
 
@@ -135,14 +153,23 @@ async def _crowd(server: Server, pairs: Sequence[tuple[Path, Path]]) -> tuple[Fi
     """The figures, and a line for whatever reached the wrong client."""
     config = await PageConfig.open(server.url)
     clients = [PageClient(config) for _ in pairs]
-    files = [await client.open_with_clips(pair) for client, pair in zip(clients, pairs, strict=True)]
+    files = [
+        await client.open_with_clips(pair) for client, pair in zip(clients, pairs, strict=True)
+    ]
     prompts = [f"Visitor {number} saw a block glide." for number in range(len(pairs))]
     peak = PeakUsage(server)
     sampling = asyncio.create_task(peak.sample())
-    runs = await gather_all(client.compare(both, prompt) for client, both, prompt in zip(clients, files, prompts, strict=True))
+    runs = await gather_all(
+        client.compare(both, prompt)
+        for client, both, prompt in zip(clients, files, prompts, strict=True)
+    )
     sampling.cancel()
     checks = zip(clients, runs, range(len(pairs)), prompts, strict=True)
-    mixed = [line for client, run, number, prompt in checks for line in await _mixed(client, run, number, prompt)]
+    mixed = [
+        line
+        for client, run, number, prompt in checks
+        for line in await _mixed(client, run, number, prompt)
+    ]
     await asyncio.gather(*(client.close() for client in clients))
     ended = [run for run in runs if run is not None]
     return {
@@ -159,7 +186,9 @@ async def _crowd(server: Server, pairs: Sequence[tuple[Path, Path]]) -> tuple[Fi
     }, mixed
 
 
-async def _mixed(client: PageClient, run: ObservedRun | None, number: int, prompt: str) -> list[str]:
+async def _mixed(
+    client: PageClient, run: ObservedRun | None, number: int, prompt: str
+) -> list[str]:
     """What a client received that is not its own, or not what the judge wrote."""
     if run is None or not run.complete:
         return []
@@ -184,7 +213,10 @@ def burst(folder: Path, size: Size) -> tuple[Figures, Promises]:
         }
     promises = {}
     for who, each in figures.items():
-        print(f"burst      {size.burst} {who}: {each['judged']} judged, {each['busy']} told that it is busy,", end=" ")
+        print(
+            f"burst      {size.burst} {who}: {each['judged']} judged, {each['busy']} told that it is busy,",
+            end=" ",
+        )
         print(f"the last of them after {each['busy_max']} s; lost {each['lost']}")
         promises[f"{size.burst} {who} at once: all end or are told"] = each["lost"] == 0
         in_time = each["busy"] == 0 or at_most(each["busy_max"], BUSY_S)
@@ -197,8 +229,13 @@ async def _burst_of_visitors(server: Server, pair: tuple[Path, Path], count: int
     clients = [PageClient(config) for _ in range(count)]
     for start in range(0, count, 8):
         await asyncio.gather(*(client.open() for client in clients[start : start + 8]))
-    files = [await clients[0].upload(player, clip) for player, clip in zip(("first", "second"), pair, strict=True)]
-    runs = await gather_all(client.compare(files, f"Visitor {number}.") for number, client in enumerate(clients))
+    files = [
+        await clients[0].upload(player, clip)
+        for player, clip in zip(("first", "second"), pair, strict=True)
+    ]
+    runs = await gather_all(
+        client.compare(files, f"Visitor {number}.") for number, client in enumerate(clients)
+    )
     await asyncio.gather(*(client.close() for client in clients))
     return _summarize(runs)
 
@@ -206,14 +243,25 @@ async def _burst_of_visitors(server: Server, pair: tuple[Path, Path], count: int
 async def _burst_of_programs(server: Server, pair: tuple[Path, Path], count: int) -> Figures:
     http = HttpClient(server.url)
     paths = [await http.upload(clip) for clip in pair]
-    return _summarize(await gather_all(compare(http, paths, f"Program {number}.") for number in range(count)))
+    return _summarize(
+        await gather_all(compare(http, paths, f"Program {number}.") for number in range(count))
+    )
 
 
 def _summarize(outcomes: Sequence[Outcome | None]) -> Figures:
     ended = [outcome for outcome in outcomes if outcome is not None]
-    judged, busy = sum(outcome.complete for outcome in ended), [outcome.seconds for outcome in ended if outcome.busy]
+    judged, busy = (
+        sum(outcome.complete for outcome in ended),
+        [outcome.seconds for outcome in ended if outcome.busy],
+    )
     lost = len(outcomes) - judged - len(busy)
-    return {"clients": len(outcomes), "judged": judged, "busy": len(busy), "lost": lost, **percentiles("busy", busy)}
+    return {
+        "clients": len(outcomes),
+        "judged": judged,
+        "busy": len(busy),
+        "lost": lost,
+        **percentiles("busy", busy),
+    }
 
 
 # -- endurance -----------------------------------------------------------------------------------------------------------
@@ -225,13 +273,20 @@ def endurance(folder: Path, size: Size) -> tuple[Figures, Promises]:
     with scripted_server(folder, SHORT, 0.0, "--at-once", "2") as server:
         figures = asyncio.run(_endurance(server, pair, size))
     memory, grown = figures["memory_mb"], figures["grown_mb"]
-    print(f"endurance  {memory[0]} MB resident after {size.warmup} runs, then {memory[1:]} in {size.runs} more: {grown} MB more;")
-    print(f"           {figures['judged']} of {size.warmup + size.runs} judged, {figures['seconds_per_run']} s each;", end=" ")
+    print(
+        f"endurance  {memory[0]} MB resident after {size.warmup} runs, then {memory[1:]} in {size.runs} more: {grown} MB more;"
+    )
+    print(
+        f"           {figures['judged']} of {size.warmup + size.runs} judged, {figures['seconds_per_run']} s each;",
+        end=" ",
+    )
     print(f"left behind: {figures['files']} files, {figures['processes']} processes")
     return figures, {
         f"{size.runs} runs: all are judged": figures["judged"] == size.warmup + size.runs,
         f"{size.runs} runs: memory grows by {GROWTH_MB:g} MB at most": grown <= GROWTH_MB,
-        f"{size.runs} runs: no file and no process stays": figures["files"] == figures["processes"] == 0,
+        f"{size.runs} runs: no file and no process stays": figures["files"]
+        == figures["processes"]
+        == 0,
     }
 
 
@@ -281,7 +336,11 @@ async def _left_behind(server: Server, files: set[Path], processes: set[int]) ->
         more = list_files(server.folder) - files
         others = [process for process in process_tree(server) if process.pid not in processes]
         if (not more and not others) or time.perf_counter() > end:
-            return {"files": len(more), "processes": len(others), "which": sorted(map(str, more))[:9]}
+            return {
+                "files": len(more),
+                "processes": len(others),
+                "which": sorted(map(str, more))[:9],
+            }
         await asyncio.sleep(0.1)
 
 

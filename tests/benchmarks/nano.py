@@ -19,7 +19,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vrthinker_core import Dimension, Finished, Settings, StopReason, TurnEnded, VideoPair, judge, open_backend
+from vrthinker_core import (
+    Dimension,
+    Finished,
+    Settings,
+    StopReason,
+    TurnEnded,
+    VideoPair,
+    judge,
+    open_backend,
+)
 from vrthinker_core.backends import Backend
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.drawn_world.video_files import write_pairs
@@ -32,7 +41,9 @@ def main() -> None:
     """Run the benchmark."""
     options = _options()
     with _folder(options.keep) as folder:
-        table = write_pairs(options.pairs or (6 if options.quick else 60), options.seed, folder, options.size)
+        table = write_pairs(
+            options.pairs or (6 if options.quick else 60), options.seed, folder, options.size
+        )
         with table.open(newline="", encoding="utf-8") as stream:
             rows = list(csv.DictReader(stream))
         print(json.dumps(measure(rows, table.parent, Settings(max_turns=options.max_turns))))
@@ -76,7 +87,9 @@ def measure(rows: list[dict[str, str]], folder: Path, settings: Settings) -> dic
     }  # fmt: skip
 
 
-def _judge_one(pair: VideoPair, backend: Backend, settings: Settings) -> tuple[dict[str, int], str, int]:
+def _judge_one(
+    pair: VideoPair, backend: Backend, settings: Settings
+) -> tuple[dict[str, int], str, int]:
     """Labels by dimension, the stop reason, and the number of turns."""
     turns = 0
     for event in judge(pair, backend, settings):
@@ -90,13 +103,17 @@ def _judge_one(pair: VideoPair, backend: Backend, settings: Settings) -> tuple[d
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="6 pairs")
     parser.add_argument("--pairs", type=int, default=None, help="60, with --quick 6")
     parser.add_argument("--size", type=int, default=224, help="pixels of a video's side")
     parser.add_argument("--seed", type=int, default=UNSEEN)
     parser.add_argument("--max-turns", type=int, default=None)
-    parser.add_argument("--keep", type=Path, default=None, help="write the videos here and keep them")
+    parser.add_argument(
+        "--keep", type=Path, default=None, help="write the videos here and keep them"
+    )
     return parser.parse_args()
 
 

@@ -46,20 +46,33 @@ RECORD = """(() => {
   };
 })()"""
 """Keeps the text of the page's updates as it comes."""
-LOADED = DRAWN + " && [...document.querySelectorAll('.vrt-tile img')].every((image) => image.complete && image.naturalWidth > 0)"
+LOADED = (
+    DRAWN
+    + " && [...document.querySelectorAll('.vrt-tile img')].every((image) => image.complete && image.naturalWidth > 0)"
+)
 
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="open the saved run once")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, started() as chromium:
         result = measure(Path(name), chromium, 1 if options.quick else 5)
-    print(f"opens in {result['open_seconds']} s (promised: less than 1 s), all pictures loaded in {result['loaded_seconds']} s")
-    print(f"takes {result['open_bytes']:,} bytes besides its pictures to open (promised: less than 100,000)")
-    print(f"streams {result['stream_bytes']:,} bytes of updates (promised: less than 100,000) for {result['streamed_pairs']} pairs")
-    print(f"a frame is sent {result['sent_per_frame']} times, a picture fetched {result['fetched_at_most']} times (promised: once)")
+    print(
+        f"opens in {result['open_seconds']} s (promised: less than 1 s), all pictures loaded in {result['loaded_seconds']} s"
+    )
+    print(
+        f"takes {result['open_bytes']:,} bytes besides its pictures to open (promised: less than 100,000)"
+    )
+    print(
+        f"streams {result['stream_bytes']:,} bytes of updates (promised: less than 100,000) for {result['streamed_pairs']} pairs"
+    )
+    print(
+        f"a frame is sent {result['sent_per_frame']} times, a picture fetched {result['fetched_at_most']} times (promised: once)"
+    )
     print(json.dumps(result))
 
 
@@ -88,14 +101,20 @@ def measure(folder: Path, chromium: Browser, times: int) -> dict[str, float]:
     finally:
         server.stop()
     drawn, loaded, sent = zip(*openings, strict=True)
-    opened = {"open_seconds": round(statistics.median(drawn), 3), "loaded_seconds": round(statistics.median(loaded), 3)}
+    opened = {
+        "open_seconds": round(statistics.median(drawn), 3),
+        "loaded_seconds": round(statistics.median(loaded), 3),
+    }
     return {**opened, "open_bytes": max(sent), **streamed}
 
 
 def long_run() -> Trace:
     """A finished run of six turns with twelve pairs each."""
     slots = [range(turn, 128, 11)[:PAIRS] for turn in range(TURNS)]
-    asking = [handmade_runs.asking(turn, handmade_runs.pairs(slots[turn - 1]), slots[turn]) for turn in range(1, TURNS)]
+    asking = [
+        handmade_runs.asking(turn, handmade_runs.pairs(slots[turn - 1]), slots[turn])
+        for turn in range(1, TURNS)
+    ]
     return Trace(
         handmade_runs.started(),
         (*asking, handmade_runs.answering(TURNS, handmade_runs.pairs(slots[-1]))),
@@ -111,7 +130,9 @@ def open_saved_run(chromium: Browser, server: Server) -> tuple[float, float, int
     page.locator(".vrt-card").click()
     page.wait_for_function(DRAWN % (2 * TURNS * PAIRS))
     drawn = time.perf_counter() - started
-    page.evaluate("document.querySelectorAll('.vrt-tile img').forEach((image) => { image.loading = 'eager'; })")
+    page.evaluate(
+        "document.querySelectorAll('.vrt-tile img').forEach((image) => { image.loading = 'eager'; })"
+    )
     page.wait_for_function(LOADED % (2 * TURNS * PAIRS))
     loaded = time.perf_counter() - started
     sent = len(received(page).encode())
@@ -152,7 +173,9 @@ def follow_live_run(chromium: Browser, server: Server, folder: Path) -> dict[str
     return {
         "stream_bytes": len(stream.encode()),
         "streamed_pairs": pairs,
-        "sent_per_frame": round(sum(len(PICTURE.findall(line)) for line in updates) / (2 * pairs), 2),
+        "sent_per_frame": round(
+            sum(len(PICTURE.findall(line)) for line in updates) / (2 * pairs), 2
+        ),
         "fetched_at_most": max(fetched.values()),
     }
 
@@ -160,8 +183,12 @@ def follow_live_run(chromium: Browser, server: Server, folder: Path) -> dict[str
 def fill_inputs(page: Page, folder: Path) -> None:
     """Fill in two clips and a prompt."""
     for name, hue in (("first", 0), ("second", 60)):
-        page.locator(f"#{name} input[type=file]").set_input_files(str(write_clip(folder / f"{name}.mp4", frames=128, hue=hue)))
-        page.wait_for_function("name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name)
+        page.locator(f"#{name} input[type=file]").set_input_files(
+            str(write_clip(folder / f"{name}.mp4", frames=128, hue=hue))
+        )
+        page.wait_for_function(
+            "name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name
+        )
     page.locator("#prompt textarea").fill("A white block glides to the right.")
 
 

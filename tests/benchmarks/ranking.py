@@ -33,7 +33,14 @@ from vrthinker_core.evaluation.ranking.video_table import read_videos
 from vrthinker_core.results.result_file import RESULTS, TRACES, final_results
 from vrthinker_core.training.drawn_world.faults import draw_motion_fault, draw_picture_fault
 from vrthinker_core.training.drawn_world.prompts import write_prompt
-from vrthinker_core.training.drawn_world.scenes import COLOURS, DIRECTIONS, SIMPLE, Scene, SceneFacts, draw_scene
+from vrthinker_core.training.drawn_world.scenes import (
+    COLOURS,
+    DIRECTIONS,
+    SIMPLE,
+    Scene,
+    SceneFacts,
+    draw_scene,
+)
 from vrthinker_core.training.drawn_world.video_files import write_video
 from vrthinker_core.training.drawn_world.world import draw_facts
 
@@ -57,14 +64,22 @@ def main() -> None:
         folder = options.keep or Path(name)
         started = time.perf_counter()
         write_generators(folder / "rates", _rates(prompts), prompts, options)
-        write_generators(folder / "circle", {name: [its] * 2 for name, its in CIRCLE.items()}, 2, options)
+        write_generators(
+            folder / "circle", {name: [its] * 2 for name, its in CIRCLE.items()}, 2, options
+        )
         drawn = time.perf_counter() - started
         backend = open_backend("nano")
         started = time.perf_counter()
         rates, circle = (rank(folder / part, backend) for part in ("rates", "circle"))
         print(
             json.dumps(
-                {**_result(rates, circle), "seconds": {"drawing": round(drawn), "judging": round(time.perf_counter() - started)}}
+                {
+                    **_result(rates, circle),
+                    "seconds": {
+                        "drawing": round(drawn),
+                        "judging": round(time.perf_counter() - started),
+                    },
+                }
             )
         )
 
@@ -84,7 +99,12 @@ def rank(folder: Path, backend: Backend) -> Ranking:
     (out / TRACES).mkdir(parents=True, exist_ok=True)
     engine = partial(judge_locally, backend=backend, settings=Settings(), out=out, concurrency=8)
     for result in judge_pairs(table, engine, backend.name, out):
-        print(result.pair.first_generator, result.pair.second_generator, result.verdict and result.verdict.labels, flush=True)
+        print(
+            result.pair.first_generator,
+            result.pair.second_generator,
+            result.verdict and result.verdict.labels,
+            flush=True,
+        )
     ranking = rank_generators(table, final_results(out / RESULTS), backend.name)
     write_report(ranking, out)
     for row in ranking.dimensions[Dimension.OA].strengths:
@@ -118,13 +138,16 @@ def _rates(prompts: int) -> dict[str, list[tuple[str, ...]]]:
     """For each of five generators the flaws of its videos, spread so that no prompt is the hard one for all."""
     return {
         f"{k}-of-{FIFTHS}": [
-            (FLAWS[(number + k) % len(FLAWS)],) if (number * 2 + k) % FIFTHS < k else () for number in range(prompts)
+            (FLAWS[(number + k) % len(FLAWS)],) if (number * 2 + k) % FIFTHS < k else ()
+            for number in range(prompts)
         ]
         for k in range(FIFTHS)
     }
 
 
-def write_generators(folder: Path, flaws: dict[str, list[tuple[str, ...]]], prompts: int, options: argparse.Namespace) -> None:
+def write_generators(
+    folder: Path, flaws: dict[str, list[tuple[str, ...]]], prompts: int, options: argparse.Namespace
+) -> None:
     """A folder as `rank` takes it: a video of each generator for each prompt, with these flaws."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "prompts.csv").open("w", encoding="utf-8", newline="") as file:
@@ -153,19 +176,26 @@ def _scene(rng: np.random.Generator, wanted: SceneFacts, flaws: tuple[str, ...])
         other = str(rng.choice([colour for colour in COLOURS if colour != thing.colour]))
         facts = replace(facts, things=(replace(thing, colour=other),))
     if "direction" in flaws:
-        facts = replace(facts, direction=str(rng.choice([word for word in DIRECTIONS if word != wanted.direction])))
+        facts = replace(
+            facts,
+            direction=str(rng.choice([word for word in DIRECTIONS if word != wanted.direction])),
+        )
     picture = draw_picture_fault(rng, SIMPLE.faults) if "picture" in flaws else None
     motion = draw_motion_fault(rng, SIMPLE.faults) if "motion" in flaws else None
     return draw_scene(rng, facts, SIMPLE, picture, motion)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="2 prompts")
     parser.add_argument("--prompts", type=int, default=None, help="5, with --quick 2")
     parser.add_argument("--size", type=int, default=224, help="pixels of a video's side")
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--keep", type=Path, default=None, help="write the videos here and keep them")
+    parser.add_argument(
+        "--keep", type=Path, default=None, help="write the videos here and keep them"
+    )
     return parser.parse_args()
 
 

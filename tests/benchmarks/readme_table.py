@@ -36,7 +36,9 @@ def read_rows(readme: str) -> list[Row]:
     _, _, rest = readme.partition(START)
     table, end, _ = rest.partition(END)
     if not end or not table.startswith(HEADER):
-        raise ValueError(f"The README has no table of measurements between {START.strip()} and {END}.")
+        raise ValueError(
+            f"The README has no table of measurements between {START.strip()} and {END}."
+        )
     return [Row.parse(line) for line in table.removeprefix(HEADER).splitlines()]
 
 
@@ -50,7 +52,9 @@ def replace_row(readme: str, row: Row) -> str:
         rows[commands.index(row.command)] = row
     else:
         benchmark = row.command.split(" --")[0]
-        related = [place for place, command in enumerate(commands) if command.split(" --")[0] == benchmark]
+        related = [
+            place for place, command in enumerate(commands) if command.split(" --")[0] == benchmark
+        ]
         rows.insert(related[-1] + 1 if related else len(rows), row)
     before, _, rest = readme.partition(START)
     return before + START + HEADER + "".join(map(str, rows)) + END + rest.partition(END)[2]

@@ -30,7 +30,13 @@ import numpy as np
 from tests.benchmarks.tools.judge_scores import Share
 from vrthinker_core import Settings, VideoPair, judge, open_backend
 from vrthinker_core.backends import Backend
-from vrthinker_core.training.drawn_world.faults import FRAMES, MOTION_FAULTS, PICTURE_FAULTS, MotionFault, PictureFault
+from vrthinker_core.training.drawn_world.faults import (
+    FRAMES,
+    MOTION_FAULTS,
+    PICTURE_FAULTS,
+    MotionFault,
+    PictureFault,
+)
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
 from vrthinker_core.types.events import add_event
 
@@ -43,7 +49,9 @@ CLIPS = (
 )  # Of VRT_CLIPS: moving scenes
 PROMPT = "A clip of a real scene."
 SIDE = 480  # Pixels of a written clip's longer side at most
-LEAST_CHANGE = 4.0  # Display levels by which the ends of a freeze must differ, or nothing is to be seen of it
+LEAST_CHANGE = (
+    4.0  # Display levels by which the ends of a freeze must differ, or nothing is to be seen of it
+)
 PICTURE_WINDOWS = {"shown": range(FRAMES), "hidden": range(53, 76)}
 MOTION_WINDOWS = {"shown": range(40, 90), "hidden": range(52, 77)}
 STRENGTHS = {"faint": 0.2, "strong": 0.9}
@@ -83,7 +91,10 @@ class Tally:
 
     def shares(self) -> dict[str, dict[str, Any]]:
         """For each name its share, how many there were, and its 95 % interval."""
-        return {name: _share(answers, 1 if name == SWAPPED else 2) for name, answers in sorted(self.counts.items())}
+        return {
+            name: _share(answers, 1 if name == SWAPPED else 2)
+            for name, answers in sorted(self.counts.items())
+        }
 
 
 def _share(answers: Sequence[bool], orders: int) -> dict[str, Any]:
@@ -101,7 +112,13 @@ def main() -> None:
             f"{options.clips} holds none of the clips that are needed ({', '.join(CLIPS)}): name their folder with --clips."
         )
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(measure(clips, open_backend(options.judge), options.pairs, options.seed, Path(folder))))
+        print(
+            json.dumps(
+                measure(
+                    clips, open_backend(options.judge), options.pairs, options.seed, Path(folder)
+                )
+            )
+        )
 
 
 def readme_row(result: dict[str, Any]) -> str:
@@ -114,19 +131,28 @@ def readme_row(result: dict[str, Any]) -> str:
     )
 
 
-def measure(clips: Sequence[Path], backend: Backend, pairs: int, seed: int, folder: Path) -> dict[str, Any]:
+def measure(
+    clips: Sequence[Path], backend: Backend, pairs: int, seed: int, folder: Path
+) -> dict[str, Any]:
     """Judge `pairs` pairs, two orders of each case; returns shares with their intervals."""
     tally, stops, used = Tally(), Counter[str](), set[str]()
     for number, (clip, damage) in enumerate(draw_cases(clips, pairs // 2, seed)):
         frames = read_clip(clip)
-        if damage.motion and damage.motion.kind == "frozen" and not _moves(frames, damage.motion.window):
+        if (
+            damage.motion
+            and damage.motion.kind == "frozen"
+            and not _moves(frames, damage.motion.window)
+        ):
             stops[LEFT_OUT] += 2
             continue
         used.add(clip.name)
         clean, damaged = folder / f"{number}_clean.mp4", folder / f"{number}_damaged.mp4"
         write_frames(clean, frames)
         write_frames(damaged, damage.frames(frames))
-        labels = [_labels(VideoPair(PROMPT, *files), backend, stops) for files in ((clean, damaged), (damaged, clean))]
+        labels = [
+            _labels(VideoPair(PROMPT, *files), backend, stops)
+            for files in ((clean, damaged), (damaged, clean))
+        ]
         print(clip.name, *damage.words, *labels, flush=True)
         _count(tally, damage, labels)
         clean.unlink()
@@ -148,13 +174,21 @@ def draw_cases(clips: Sequence[Path], count: int, seed: int) -> list[tuple[Path,
     strengths = list(STRENGTHS.items())
     pictures = [
         Damage((kind, faint, place), "VQ", picture=PictureFault(kind, window, strength, 5))
-        for kind, (faint, strength), (place, window) in product(PICTURE_FAULTS, strengths, PICTURE_WINDOWS.items())
+        for kind, (faint, strength), (place, window) in product(
+            PICTURE_FAULTS, strengths, PICTURE_WINDOWS.items()
+        )
     ]
     motions = [
         Damage(
-            (kind, faint, place), "MQ", motion=MotionFault(kind, window, 0.16 + 0.14 * strength, 5, 0.5 + strength / 2, 0.0, 0.4)
+            (kind, faint, place),
+            "MQ",
+            motion=MotionFault(
+                kind, window, 0.16 + 0.14 * strength, 5, 0.5 + strength / 2, 0.0, 0.4
+            ),
         )
-        for kind, (faint, strength), (place, window) in product(MOTION_FAULTS, strengths, MOTION_WINDOWS.items())
+        for kind, (faint, strength), (place, window) in product(
+            MOTION_FAULTS, strengths, MOTION_WINDOWS.items()
+        )
     ]
     pools = {0: pictures, 1: motions, 2: [Damage(("clean",))]}
     orders = {kind: rng.permutation(len(pool)) for kind, pool in pools.items()}
@@ -177,8 +211,13 @@ def wilson(yes: float, of: float) -> tuple[float, float]:
 def read_clip(path: Path) -> list[Pixels]:
     """FRAMES frames, evenly spread over a clip, as a `paired` judge counts them, at most SIDE pixels long."""
     with av.open(str(path)) as video:
-        frames = [np.asarray(_fit(frame.to_ndarray(format="rgb24")), np.uint8) for frame in video.decode(video=0)]
-    return [frames[min(int(index / FRAMES * len(frames)), len(frames) - 1)] for index in range(FRAMES)]
+        frames = [
+            np.asarray(_fit(frame.to_ndarray(format="rgb24")), np.uint8)
+            for frame in video.decode(video=0)
+        ]
+    return [
+        frames[min(int(index / FRAMES * len(frames)), len(frames) - 1)] for index in range(FRAMES)
+    ]
 
 
 def write_frames(path: Path, frames: Sequence[Pixels] | Iterator[Pixels]) -> None:
@@ -187,10 +226,16 @@ def write_frames(path: Path, frames: Sequence[Pixels] | Iterator[Pixels]) -> Non
         stream = None
         for picture in frames:
             if stream is None:
-                stream = video.add_stream("libx264", rate=24, options={"crf": "18", "preset": "veryfast"})
+                stream = video.add_stream(
+                    "libx264", rate=24, options={"crf": "18", "preset": "veryfast"}
+                )
                 stream.height, stream.width, stream.pix_fmt = *picture.shape[:2], "yuv420p"
                 stream.codec_context.time_base = Fraction(1, 24)
-            video.mux(stream.encode(av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")))
+            video.mux(
+                stream.encode(
+                    av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
+                )
+            )
         assert stream is not None
         video.mux(stream.encode())
 
@@ -209,7 +254,10 @@ def _count(tally: Tally, damage: Damage, labels: Sequence[dict[str, int]]) -> No
                 tally.add(f"{dimension} tie where it is one", right)
     first, second = labels
     mirrored = {name: (0, 2, 1)[label] for name, label in second.items()}
-    tally.add(SWAPPED, bool(first) and all(first.get(name) == mirrored.get(name) for name in (*DIMENSIONS, "OA")))
+    tally.add(
+        SWAPPED,
+        bool(first) and all(first.get(name) == mirrored.get(name) for name in (*DIMENSIONS, "OA")),
+    )
 
 
 def _labels(pair: VideoPair, backend: Backend, stops: Counter[str]) -> dict[str, int]:
@@ -224,7 +272,10 @@ def _labels(pair: VideoPair, backend: Backend, stops: Counter[str]) -> dict[str,
 
 
 def _moves(frames: Sequence[Pixels], window: range) -> bool:
-    return float(np.abs(frames[window.start].astype(float) - frames[window.stop - 1]).mean()) >= LEAST_CHANGE
+    return (
+        float(np.abs(frames[window.start].astype(float) - frames[window.stop - 1]).mean())
+        >= LEAST_CHANGE
+    )
 
 
 def _fit(picture: Any) -> Any:
@@ -237,15 +288,28 @@ def _fit(picture: Any) -> Any:
 def _shifted(picture: Pixels, right: float, down: float) -> Pixels:
     height, width = picture.shape[:2]
     matrix = np.array([[1, 0, right * width], [0, 1, down * height]], np.float32)
-    return np.asarray(cv2.warpAffine(picture, matrix, (width, height), borderMode=cv2.BORDER_REFLECT), np.uint8)
+    return np.asarray(
+        cv2.warpAffine(picture, matrix, (width, height), borderMode=cv2.BORDER_REFLECT), np.uint8
+    )
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="8 pairs")
-    parser.add_argument("--pairs", type=int, default=None, help="60, with --quick 8; two orders of each case")
-    parser.add_argument("--judge", default="nano", help="nano, or another one as app.py takes it: hf:DIR")
-    parser.add_argument("--clips", type=Path, default=Path(os.environ.get("VRT_CLIPS", ".")), help="a folder of real videos")
+    parser.add_argument(
+        "--pairs", type=int, default=None, help="60, with --quick 8; two orders of each case"
+    )
+    parser.add_argument(
+        "--judge", default="nano", help="nano, or another one as app.py takes it: hf:DIR"
+    )
+    parser.add_argument(
+        "--clips",
+        type=Path,
+        default=Path(os.environ.get("VRT_CLIPS", ".")),
+        help="a folder of real videos",
+    )
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     options.pairs = options.pairs or (8 if options.quick else 60)

@@ -39,8 +39,12 @@ def main() -> None:
     """Run the benchmark."""
     options = _options()
     with tempfile.TemporaryDirectory() as name, _address(options, Path(name)) as address:
-        first, *pairs = drawn_pairs(1 + (options.pairs or (8 if options.quick else 60)), UNSEEN, Path(name) / "pairs")
-        replies(first, open_backend(f"server:{address}"))  # what a server does only once is done then
+        first, *pairs = drawn_pairs(
+            1 + (options.pairs or (8 if options.quick else 60)), UNSEEN, Path(name) / "pairs"
+        )
+        replies(
+            first, open_backend(f"server:{address}")
+        )  # what a server does only once is done then
         print(json.dumps(measure(pairs, address)))
 
 
@@ -65,7 +69,9 @@ def measure(pairs: Sequence[VideoPair], address: str) -> dict[str, Any]:
     alone_seconds = time.perf_counter() - started
     started = time.perf_counter()
     with ThreadPoolExecutor(IN_FLIGHT) as executor:
-        theirs |= dict(zip(together, executor.map(lambda pair: replies(pair, served), together), strict=True))
+        theirs |= dict(
+            zip(together, executor.map(lambda pair: replies(pair, served), together), strict=True)
+        )
     together_seconds = time.perf_counter() - started
     rates = len(alone) / alone_seconds, len(together) / together_seconds
     with counting(address) as proxy:
@@ -79,7 +85,9 @@ def measure(pairs: Sequence[VideoPair], address: str) -> dict[str, Any]:
 
 def replies(pair: VideoPair, backend: Backend) -> list[str]:
     """The text of each turn."""
-    return [event.turn.completion.text for event in judge(pair, backend) if isinstance(event, TurnEnded)]
+    return [
+        event.turn.completion.text for event in judge(pair, backend) if isinstance(event, TurnEnded)
+    ]
 
 
 def _weigh(pairs: Sequence[VideoPair], served: Backend, proxy: CountingProxy) -> dict[str, Any]:
@@ -92,7 +100,9 @@ def _weigh(pairs: Sequence[VideoPair], served: Backend, proxy: CountingProxy) ->
         for turn, weight in enumerate(proxy.request_bytes[before:], start=1):
             weights.setdefault(turn, []).append(weight)
         twice += sum(proxy.pictures[before:]) - proxy.distinct_pictures(before)
-    median = {str(turn): round(statistics.median(found) / 1000, 1) for turn, found in weights.items()}
+    median = {
+        str(turn): round(statistics.median(found) / 1000, 1) for turn, found in weights.items()
+    }
     return {"kilobytes_by_turn": median, "pictures_sent_twice": twice}
 
 
@@ -109,11 +119,17 @@ def _address(options: argparse.Namespace, folder: Path) -> Iterator[str]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="8 pairs")
     parser.add_argument("--pairs", type=int, default=None, help="60, with --quick 8")
-    parser.add_argument("--vllm", default=None, help="folder of a virtual environment with vLLM (default: VRT_VLLM)")
-    parser.add_argument("--address", default=None, help="a vLLM server that has the built-in judge as `nano`")
+    parser.add_argument(
+        "--vllm", default=None, help="folder of a virtual environment with vLLM (default: VRT_VLLM)"
+    )
+    parser.add_argument(
+        "--address", default=None, help="a vLLM server that has the built-in judge as `nano`"
+    )
     return parser.parse_args()
 
 

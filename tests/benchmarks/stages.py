@@ -81,14 +81,24 @@ class Measured:
 
     def as_json(self) -> dict[str, Any]:
         """The row's counts."""
-        found: dict[str, Any] = {"name": self.name, "seconds_a_pair": round(self.seconds, 3), **self._extra_words()}
+        found: dict[str, Any] = {
+            "name": self.name,
+            "seconds_a_pair": round(self.seconds, 3),
+            **self._extra_words(),
+        }
         shares = {"format": self.scores.format, "all_four": self.scores.all_four}
         shares |= {each.value: share for each, share in self.scores.right.items()}
         found |= {name: {"count": share.count, "of": share.of} for name, share in shares.items()}
-        return found | {"frame_pairs": round(self.scores.pairs_of_frames, 2), "tokens": round(self.scores.tokens, 1)}
+        return found | {
+            "frame_pairs": round(self.scores.pairs_of_frames, 2),
+            "tokens": round(self.scores.tokens, 1),
+        }
 
     def _extra_words(self) -> dict[str, str]:
-        return {key: f"{value:.3f}" if isinstance(value, float) else str(value) for key, value in self.extra.items()}
+        return {
+            key: f"{value:.3f}" if isinstance(value, float) else str(value)
+            for key, value in self.extra.items()
+        }
 
 
 Task = Callable[[], Measured]
@@ -100,10 +110,14 @@ def over_runs(name: str, rows: Sequence[Measured]) -> Measured:
     extra: Extra = {"runs": str(len(rows))}
     for key, value in rows[0].extra.items():
         if isinstance(value, Share):
-            extra[key] = share_sum(each for row in rows if isinstance(each := row.extra[key], Share))
+            extra[key] = share_sum(
+                each for row in rows if isinstance(each := row.extra[key], Share)
+            )
         elif isinstance(value, float):
             extra[key] = fmean(each for row in rows if isinstance(each := row.extra[key], float))
-    return Measured(name, scores_over([row.scores for row in rows]), fmean(row.seconds for row in rows), extra)
+    return Measured(
+        name, scores_over([row.scores for row in rows]), fmean(row.seconds for row in rows), extra
+    )
 
 
 def main() -> None:
@@ -112,17 +126,30 @@ def main() -> None:
     judges = [*_stages_of(options.run), *map(_named, options.judges)] or [("nano", NANO)]
     count = options.pairs or (12 if options.quick else 500)
     rows: list[Measured] = []
-    pairs = unseen_pairs(count, options.seed, replace(FULL, photos=options.photos) if options.second_world else SIMPLE)
+    pairs = unseen_pairs(
+        count,
+        options.seed,
+        replace(FULL, photos=options.photos) if options.second_world else SIMPLE,
+    )
     samples = 2 if options.quick else options.samples
     tasks: list[Task] = [partial(_measured, judge, pairs, samples) for judge in judges]
     named = {"all": judges, "last": judges[-1:], "none": []}[options.conditions]
-    tasks += [partial(_looking, judge, pairs, name, options.conditions == "all") for judge in named for name in CONDITIONS]
+    tasks += [
+        partial(_looking, judge, pairs, name, options.conditions == "all")
+        for judge in named
+        for name in CONDITIONS
+    ]
     found = _side_by_side(tasks, min(options.jobs, len(tasks)))
-    for measured in chain(islice(found, len(judges)), _over_all_runs(rows, len(options.run)), found):
+    for measured in chain(
+        islice(found, len(judges)), _over_all_runs(rows, len(options.run)), found
+    ):
         rows.append(measured)
         print(measured.row(), flush=True)
     if options.out:
-        head = ["| judge | " + " | ".join(COLUMNS) + " | seconds a pair | |", "|---" * (len(COLUMNS) + 3) + "|"]
+        head = [
+            "| judge | " + " | ".join(COLUMNS) + " | seconds a pair | |",
+            "|---" * (len(COLUMNS) + 3) + "|",
+        ]
         lines = [*head, *(row.row() for row in rows)]
         options.out.write_text("\n".join(lines) + "\n", "utf-8")
     print(json.dumps({"pairs": count, "rows": [row.as_json() for row in rows]}))
@@ -157,7 +184,9 @@ def _measured(judge: Named, pairs: UnseenPairs, samples: int) -> Measured:
 def _looking(judge: Named, pairs: UnseenPairs, condition: str, named: bool) -> Measured:
     name, folder = judge
     opened = TransformersBackend.load(str(folder))
-    measured = CONDITIONS[condition](Study(pairs, opened), f"{name}, {condition}" if named else condition)
+    measured = CONDITIONS[condition](
+        Study(pairs, opened), f"{name}, {condition}" if named else condition
+    )
     opened.close()
     return measured
 
@@ -169,14 +198,25 @@ class Study:
     pairs: UnseenPairs
     judge: TransformersBackend
 
-    def measure(self, name: str, settings: Settings = SETTINGS, judge: BatchBackend | None = None, samples: int = 0) -> Measured:
+    def measure(
+        self,
+        name: str,
+        settings: Settings = SETTINGS,
+        judge: BatchBackend | None = None,
+        samples: int = 0,
+    ) -> Measured:
         """Greedily; with `samples`, so many a pair at temperature 1 besides."""
         start = time.perf_counter()
         rollouts = list(play(self.pairs.labelled, judge or self.judge, settings))
         seconds = (time.perf_counter() - start) / len(rollouts)
-        extra: Extra = {f"hidden {each.value}": self._hidden_right(rollouts, each) for each in (Dimension.VQ, Dimension.MQ)}
+        extra: Extra = {
+            f"hidden {each.value}": self._hidden_right(rollouts, each)
+            for each in (Dimension.VQ, Dimension.MQ)
+        }
         if samples:
-            drawn = list(play(self.pairs.labelled, self.judge, replace(settings, temperature=1.0), samples))
+            drawn = list(
+                play(self.pairs.labelled, self.judge, replace(settings, temperature=1.0), samples)
+            )
             mean, passed = sampled(drawn, samples)
             extra |= {"mean@1": mean, f"pass@{samples}": passed}
         return Measured(name, scores(rollouts), seconds, extra)
@@ -187,7 +227,9 @@ class Study:
 
     def other_frames(self, name: str, change: Change) -> Measured:
         """With other frames in the place of those it asked for."""
-        return self.measure(name, judge=ChangedCalls(self.judge, make_dialect(SETTINGS, "paired"), change))
+        return self.measure(
+            name, judge=ChangedCalls(self.judge, make_dialect(SETTINGS, "paired"), change)
+        )
 
     def window(self, name: str, rounds: int) -> Measured:
         """With a memory window."""
@@ -195,20 +237,30 @@ class Study:
 
     def swapped(self, name: str) -> Measured:
         """With the sides swapped, and how often the verdict is the same."""
-        given, other = (list(play(pairs, self.judge, SETTINGS)) for pairs in (self.pairs.labelled, swapped(self.pairs.labelled)))
-        return Measured(name, scores(other), 0.0, {"the same verdict": str(same_when_swapped(given, other))})
+        given, other = (
+            list(play(pairs, self.judge, SETTINGS))
+            for pairs in (self.pairs.labelled, swapped(self.pairs.labelled))
+        )
+        return Measured(
+            name, scores(other), 0.0, {"the same verdict": str(same_when_swapped(given, other))}
+        )
 
     def files(self, name: str) -> Measured:
         """Over video files."""
         with tempfile.TemporaryDirectory() as folder, self.pairs.as_files(Path(folder)) as coded:
             start = time.perf_counter()
             rollouts = list(play(coded, self.judge, SETTINGS))
-            return Measured(name, scores(rollouts), (time.perf_counter() - start) / len(rollouts), {})
+            return Measured(
+                name, scores(rollouts), (time.perf_counter() - start) / len(rollouts), {}
+            )
 
     def _hidden_right(self, rollouts: Sequence[Rollout], dimension: Dimension) -> Share:
         """Of the pairs whose first frames alone would mislead a perfect reader."""
         hidden = self.pairs.hidden(dimension)
-        return share_of([each for each in rollouts if each.pair.seed in hidden], lambda each: label_right(each, dimension))
+        return share_of(
+            [each for each in rollouts if each.pair.seed in hidden],
+            lambda each: label_right(each, dimension),
+        )
 
 
 CONDITIONS: dict[str, Callable[[Study, str], Measured]] = {
@@ -224,7 +276,11 @@ CONDITIONS: dict[str, Callable[[Study, str], Measured]] = {
 
 
 def _stages_of(runs: Sequence[Path]) -> list[Named]:
-    found = [(_row_name(stage, k, len(runs)), run / stage / CHECKPOINT) for k, run in enumerate(runs) for stage in STAGES]
+    found = [
+        (_row_name(stage, k, len(runs)), run / stage / CHECKPOINT)
+        for k, run in enumerate(runs)
+        for stage in STAGES
+    ]
     return [(name, folder) for name, folder in found if (folder / "config.json").is_file()]
 
 
@@ -255,16 +311,37 @@ def _named(argument: str) -> Named:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("judges", nargs="*", help="NAME=FOLDER of a checkpoint; the built-in judge where none is named")
-    parser.add_argument("--run", type=Path, action="append", default=[], help="the folder of `train all`; may be repeated")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "judges",
+        nargs="*",
+        help="NAME=FOLDER of a checkpoint; the built-in judge where none is named",
+    )
+    parser.add_argument(
+        "--run",
+        type=Path,
+        action="append",
+        default=[],
+        help="the folder of `train all`; may be repeated",
+    )
     parser.add_argument("--pairs", type=int, help="500, with --quick 12")
     parser.add_argument("--samples", type=int, default=8, help="k of pass@k")
     parser.add_argument("--seed", type=int, default=0, help="which unseen pairs")
-    parser.add_argument("--second-world", action="store_true", help="two things, counts, photographs")
+    parser.add_argument(
+        "--second-world", action="store_true", help="two things, counts, photographs"
+    )
     parser.add_argument("--photos", type=Path, help="a folder of photographs, with --second-world")
-    parser.add_argument("--jobs", type=int, default=min(JOBS, cpu_count()), help="rows measured side by side")
-    parser.add_argument("--conditions", choices=("last", "all", "none"), default="last", help="who is measured in other ways, too")
+    parser.add_argument(
+        "--jobs", type=int, default=min(JOBS, cpu_count()), help="rows measured side by side"
+    )
+    parser.add_argument(
+        "--conditions",
+        choices=("last", "all", "none"),
+        default="last",
+        help="who is measured in other ways, too",
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, help="write the table here")
     options = parser.parse_args()

@@ -28,9 +28,15 @@ def test_a_step_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 @slow
 def test_a_judge_of_many_rows_in_bfloat16_plays_what_it_was_taught(tmp_path: Path) -> None:
     """What is done with the shape of the 7B on a GPU, at a small size."""
-    config = small_config(grpo_step.SMALL_TEXT | {"vocab_size": 20 * VOCABULARY_SIZE}, {"out_hidden_size": 256})
-    judge = write_taught_judge(build_on_device(tmp_path, config, 56, "cpu", torch.bfloat16), learning_rate=2e-3)
-    (rollout,) = play([PAIRS.pair(0)], TransformersBackend.load(str(judge.folder)), Settings(window="all"))
+    config = small_config(
+        grpo_step.SMALL_TEXT | {"vocab_size": 20 * VOCABULARY_SIZE}, {"out_hidden_size": 256}
+    )
+    judge = write_taught_judge(
+        build_on_device(tmp_path, config, 56, "cpu", torch.bfloat16), learning_rate=2e-3
+    )
+    (rollout,) = play(
+        [PAIRS.pair(0)], TransformersBackend.load(str(judge.folder)), Settings(window="all")
+    )
     assert [len(turn.frames) for turn in rollout.run.turns] == [8, 16, 16]
     assert rollout.run.finished is not None
     assert rollout.run.finished.verdict is not None

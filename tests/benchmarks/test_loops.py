@@ -20,17 +20,25 @@ from vrthinker_core.types.messages import Message, Text
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     folder = tmp_path_factory.mktemp("model") / "random"
-    write_random_checkpoint(folder, config=small_config({"max_position_embeddings": 8192}), pixels=56 * 56)
+    write_random_checkpoint(
+        folder, config=small_config({"max_position_embeddings": 8192}), pixels=56 * 56
+    )
     return open_checkpoint(str(folder), device="cpu", dtype=torch.float32)
 
 
-def test_turns_measures_both_loops_over_the_same_replies(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_turns_measures_both_loops_over_the_same_replies(
+    checkpoint: Checkpoint, tmp_path: Path
+) -> None:
     videos = write_clip(tmp_path / "a.mp4"), write_clip(tmp_path / "b.mp4", hue=80)
     figures = turns.measure(checkpoint, videos, pairs=2, words=96)
-    assert turns.readme_row({"pairs_per_call": {"2": figures}}).startswith("2 pairs a call: six turns ")
+    assert turns.readme_row({"pairs_per_call": {"2": figures}}).startswith(
+        "2 pairs a call: six turns "
+    )
 
 
-def test_each_forward_pass_counts_for_its_phase_however_it_is_called(checkpoint: Checkpoint) -> None:
+def test_each_forward_pass_counts_for_its_phase_however_it_is_called(
+    checkpoint: Checkpoint,
+) -> None:
     timer, model = PhaseTimer(), checkpoint.model
     hooks = timer.attach(model)
     try:
@@ -39,7 +47,9 @@ def test_each_forward_pass_counts_for_its_phase_however_it_is_called(checkpoint:
             positions = torch.arange(tokens).expand(3, 1, tokens)
             for call in (
                 lambda ids=ids: model.model.language_model(input_ids=ids),
-                lambda ids=ids, at=positions: hidden_states(model, model.get_input_embeddings()(ids), at, DynamicCache()),
+                lambda ids=ids, at=positions: hidden_states(
+                    model, model.get_input_embeddings()(ids), at, DynamicCache()
+                ),
             ):
                 call()
                 assert [name for name, seconds in timer.lap().items() if seconds] == [phase]

@@ -11,10 +11,17 @@ from tests.benchmarks.ranking import write_generators
 
 def test_each_generator_has_a_video_for_each_prompt(tmp_path: Path) -> None:
     options = argparse.Namespace(seed=3, size=64)
-    write_generators(tmp_path, {"good": [(), ()], "bad": [("colour", "motion"), ("picture", "direction")]}, 2, options)
+    write_generators(
+        tmp_path,
+        {"good": [(), ()], "bad": [("colour", "motion"), ("picture", "direction")]},
+        2,
+        options,
+    )
     with (tmp_path / "prompts.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["video"] for row in rows] == ["clip0", "clip1"]
     assert all(row["prompt"] and "{" not in row["prompt"] for row in rows)
-    assert {path.name for path in (tmp_path / "good").iterdir()} == {path.name for path in (tmp_path / "bad").iterdir()}
+    assert {path.name for path in (tmp_path / "good").iterdir()} == {
+        path.name for path in (tmp_path / "bad").iterdir()
+    }
     assert len(list(tmp_path.rglob("*.mp4"))) == 4

@@ -32,7 +32,11 @@ def test_damage_is_in_its_window_and_nowhere_else() -> None:
     clean = [renderer.frame(index) for index in range(FRAMES)]
     for _, damage in draw_cases(CLIPS, 60, 0):
         fault = damage.picture or damage.motion
-        changed = {index for index, frame in enumerate(damage.frames(clean)) if not np.array_equal(frame, clean[index])}
+        changed = {
+            index
+            for index, frame in enumerate(damage.frames(clean))
+            if not np.array_equal(frame, clean[index])
+        }
         assert changed <= set(fault.window if fault else ())
         assert not fault or len(changed) > len(fault.window) // 2
 
@@ -45,20 +49,34 @@ def test_a_clip_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_labels_are_those_of_the_replies_also_where_they_make_no_verdict(tmp_path: Path) -> None:
-    write_frames(tmp_path / "clip.mp4", [np.full((64, 64, 3), 40 + index, np.uint8) for index in range(FRAMES)])
+    write_frames(
+        tmp_path / "clip.mp4",
+        [np.full((64, 64, 3), 40 + index, np.uint8) for index in range(FRAMES)],
+    )
     reply = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=0, VQ=1, MQ=0, OA=1</Answer>"
-    found = [measure([tmp_path / "clip.mp4"], ScriptedBackend([reply], scope=scope), 2, 0, tmp_path) for scope in ("any", "drawn")]
+    found = [
+        measure([tmp_path / "clip.mp4"], ScriptedBackend([reply], scope=scope), 2, 0, tmp_path)
+        for scope in ("any", "drawn")
+    ]
     assert found[0] == found[1]
     assert (found[0]["pairs"], found[0]["stops"]) == (2, {"answered": 2})
     assert found[0]["shares"]["VQ"]["share"] == 0.5, "right in one of both orders"
 
 
-def test_without_clips_it_says_where_they_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_clips_it_says_where_they_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "argv", ["real_damage", "--clips", str(tmp_path)])
-    with pytest.raises(SystemExit, match=r"holds none of the clips that are needed .*: name their folder with --clips"):
+    with pytest.raises(
+        SystemExit,
+        match=r"holds none of the clips that are needed .*: name their folder with --clips",
+    ):
         main()
 
 
-@pytest.mark.parametrize(("yes", "of", "interval"), [(0, 10, (0.0, 0.278)), (5, 10, (0.237, 0.763)), (10, 10, (0.722, 1.0))])
+@pytest.mark.parametrize(
+    ("yes", "of", "interval"),
+    [(0, 10, (0.0, 0.278)), (5, 10, (0.237, 0.763)), (10, 10, (0.722, 1.0))],
+)
 def test_intervals_are_wilsons(yes: int, of: int, interval: tuple[float, float]) -> None:
     assert wilson(yes, of) == pytest.approx(interval, abs=0.002)

@@ -18,7 +18,10 @@ from vrthinker_core.types import Dimension, Side
 from vrthinker_core.types.order import swap_verdict
 
 WORDS = "<Snapshot>\n</Snapshot>\n<Think>\n</Think>\n"
-LOOK = WORDS + '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [20, 40]}}</tool_call>'
+LOOK = (
+    WORDS
+    + '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [20, 40]}}</tool_call>'
+)
 ALWAYS_FIRST = WORDS + "<Answer>TA=1, VQ=1, MQ=1, OA=1</Answer>"
 PAIRS = unseen_pairs(40)
 
@@ -31,16 +34,29 @@ class BatchScript(ScriptedBackend):
 
 def rollouts(*replies: str, pairs: int = 4, sides_swapped: bool = False) -> list[Rollout]:
     judged = PAIRS.labelled[:pairs]
-    return list(play(swapped(judged) if sides_swapped else judged, BatchScript(replies, protocol="paired"), Settings()))
+    return list(
+        play(
+            swapped(judged) if sides_swapped else judged,
+            BatchScript(replies, protocol="paired"),
+            Settings(),
+        )
+    )
 
 
 def slots(rollout: Rollout, turn: int) -> list[int]:
-    return [frame.ref.slot for frame in rollout.run.turns[turn].frames if frame.ref.side is Side.FIRST]
+    return [
+        frame.ref.slot for frame in rollout.run.turns[turn].frames if frame.ref.side is Side.FIRST
+    ]
 
 
 @pytest.mark.parametrize(
     ("count", "of", "low", "high"),
-    [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (5, 10, 0.2366, 0.7634), (485, 500, 0.9511, 0.9817)],
+    [
+        (0, 10, 0.0, 0.2775),
+        (10, 10, 0.7225, 1.0),
+        (5, 10, 0.2366, 0.7634),
+        (485, 500, 0.9511, 0.9817),
+    ],
 )
 def test_intervals_are_wilson_s(count: int, of: int, low: float, high: float) -> None:
     assert Share(count, of).interval == pytest.approx((low, high), abs=1e-4)
@@ -52,7 +68,9 @@ def test_nothing_counted_says_nothing() -> None:
 
 def test_a_changed_call_shows_the_changed_frames_and_the_judge_reads_so() -> None:
     dialect = make_dialect(Settings(), "paired")
-    judge = ChangedCalls(BatchScript((LOOK, ALWAYS_FIRST), protocol="paired"), dialect, evenly_spread(2))
+    judge = ChangedCalls(
+        BatchScript((LOOK, ALWAYS_FIRST), protocol="paired"), dialect, evenly_spread(2)
+    )
     (rollout,) = play(PAIRS.labelled[:1], judge, Settings())
     assert slots(rollout, 1) == [32, 96]
     assert "[32, 96]" in rollout.run.turns[0].reply.text
@@ -80,7 +98,13 @@ def test_scores_count_what_the_runs_say() -> None:
 
 def test_a_stage_over_several_runs_counts_all_their_pairs() -> None:
     found = [
-        Measured(f"grpo, run {k}", scores(rollouts(LOOK, ALWAYS_FIRST, pairs=10 * k)), float(k), {"p": Share(k, 4)}) for k in (1, 3)
+        Measured(
+            f"grpo, run {k}",
+            scores(rollouts(LOOK, ALWAYS_FIRST, pairs=10 * k)),
+            float(k),
+            {"p": Share(k, 4)},
+        )
+        for k in (1, 3)
     ]
     whole = over_runs("grpo, all runs", found)
     assert whole.scores.all_four == Share(sum(each.scores.all_four.count for each in found), 40)
@@ -99,13 +123,17 @@ def test_pass_at_k_needs_one_right_sample() -> None:
 
 
 def test_a_judge_that_always_prefers_the_first_side_is_never_the_same_when_swapped() -> None:
-    assert same_when_swapped(rollouts(ALWAYS_FIRST), rollouts(ALWAYS_FIRST, sides_swapped=True)) == Share(0, 4)
+    assert same_when_swapped(
+        rollouts(ALWAYS_FIRST), rollouts(ALWAYS_FIRST, sides_swapped=True)
+    ) == Share(0, 4)
 
 
 def test_swapped_pairs_show_the_other_side_and_have_the_swapped_truth() -> None:
     pair, other = PAIRS.labelled[0], swapped(PAIRS.labelled[:1])[0]
     refs = make_dialect(Settings(), "paired").opening_refs
-    assert [frame.rgb for frame in other.source(refs)] == [frame.rgb for frame in (*pair.source(refs)[4:], *pair.source(refs)[:4])]
+    assert [frame.rgb for frame in other.source(refs)] == [
+        frame.rgb for frame in (*pair.source(refs)[4:], *pair.source(refs)[:4])
+    ]
     assert [frame.ref for frame in other.source(refs)] == list(refs)
     assert swapped([other])[0].truth == pair.truth
 

@@ -20,11 +20,19 @@ def views() -> dict[str, UnseenPairs]:
 
 def test_every_kind_has_as_many_views_as_are_asked_for(views: dict[str, UnseenPairs]) -> None:
     assert {kind: len(unseen.drawn) for kind, unseen in views.items()} == dict.fromkeys(KINDS, 2)
-    assert all(scene.view for unseen in views.values() for pair in unseen.drawn for scene in pair.scenes.values())
+    assert all(
+        scene.view
+        for unseen in views.values()
+        for pair in unseen.drawn
+        for scene in pair.scenes.values()
+    )
 
 
 def test_only_even_ones_are_a_tie_of_motion(views: dict[str, UnseenPairs]) -> None:
-    labels = {kind: [int(dict(pair.verdict)[Dimension.MQ] or 0) for pair in unseen.drawn] for kind, unseen in views.items()}
+    labels = {
+        kind: [int(dict(pair.verdict)[Dimension.MQ] or 0) for pair in unseen.drawn]
+        for kind, unseen in views.items()
+    }
     assert labels.pop("even") == [0, 0]
     assert not [kind for kind, found in labels.items() if 0 in found]
 

@@ -43,11 +43,27 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        checkpoint = random_checkpoint(folder, quick=options.quick, side=options.side, gpu=options.gpu)
-        videos = (write_clip(folder / "a.mp4", 120, 640, 360), write_clip(folder / "b.mp4", 120, 640, 360, hue=80))
-        figures = {str(pairs): measure(checkpoint, videos, pairs, options.words) for pairs in options.pairs}
+        checkpoint = random_checkpoint(
+            folder, quick=options.quick, side=options.side, gpu=options.gpu
+        )
+        videos = (
+            write_clip(folder / "a.mp4", 120, 640, 360),
+            write_clip(folder / "b.mp4", 120, 640, 360, hue=80),
+        )
+        figures = {
+            str(pairs): measure(checkpoint, videos, pairs, options.words) for pairs in options.pairs
+        }
     weights = sum(weight.numel() for weight in checkpoint.model.parameters())
-    print(json.dumps({"weights": weights, "side": options.side, "words": options.words, "pairs_per_call": figures}))
+    print(
+        json.dumps(
+            {
+                "weights": weights,
+                "side": options.side,
+                "words": options.words,
+                "pairs_per_call": figures,
+            }
+        )
+    )
 
 
 def readme_row(result: dict[str, Any]) -> str:
@@ -63,12 +79,16 @@ def readme_row(result: dict[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def measure(checkpoint: Checkpoint, videos: tuple[Path, Path], pairs: int, words: int) -> dict[str, object]:
+def measure(
+    checkpoint: Checkpoint, videos: tuple[Path, Path], pairs: int, words: int
+) -> dict[str, object]:
     """Both loops, turn by turn, with `pairs` frame pairs a call and `words` tokens a reply; returns seconds and ratios."""
     timer = PhaseTimer()
     hooks = timer.attach(checkpoint.model)
     stock_tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder)
-    published = PublishedLoop(checkpoint.model, stock_tokenizer, checkpoint.processor, videos, timer)
+    published = PublishedLoop(
+        checkpoint.model, stock_tokenizer, checkpoint.processor, videos, timer
+    )
     ours = OurLoop(checkpoint, videos, timer, pairs)
     fetched = timer.lap()["video"]  # the videos are opened, and the first frames are there
     tokenizer = SafeTokenizer(checkpoint.tokenizer)
@@ -77,7 +97,9 @@ def measure(checkpoint: Checkpoint, videos: tuple[Path, Path], pairs: int, words
     shown: tuple[int, ...] = ()
     print(f"-- {pairs} pairs a call", flush=True)
     for turn in range(1, TURNS + 1):
-        requested = None if turn == TURNS else tuple(1 + 2 * (pairs * (turn - 1) + n) for n in range(pairs))
+        requested = (
+            None if turn == TURNS else tuple(1 + 2 * (pairs * (turn - 1) + n) for n in range(pairs))
+        )
         reply = make_reply(tokenizer, requested, words)
         with memory["ours"].measure():
             ours.turn(reply, last=requested is None)
@@ -95,7 +117,9 @@ def measure(checkpoint: Checkpoint, videos: tuple[Path, Path], pairs: int, words
     for hook in hooks:
         hook.remove()
     peaks = {way: each.peak_mb for way, each in memory.items()}
-    print(f"most memory beside the weights: ours {peaks['ours']} MB, published {peaks['published']} MB")
+    print(
+        f"most memory beside the weights: ours {peaks['ours']} MB, published {peaks['published']} MB"
+    )
     return {**_ratios(seconds), "peak_mb": peaks}
 
 
@@ -104,17 +128,25 @@ def make_reply(tokenizer: SafeTokenizer, requested: Sequence[int] | None, words:
     action = (
         "<Answer>TA=1, MQ=1, VQ=1, OA=1</Answer>"
         if requested is None
-        else '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": ' + str(list(requested)) + "}}</tool_call>"
+        else '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": '
+        + str(list(requested))
+        + "}}</tool_call>"
     )
     start, end = tokenizer.encode("<Think>"), tokenizer.encode("</Think>" + action)
     filler = tokenizer.encode(" blue")[:1]
-    assert len(start) + len(end) <= words, f"{words} tokens are too few for a call of {len(requested or ())} pairs"
+    assert len(start) + len(end) <= words, (
+        f"{words} tokens are too few for a call of {len(requested or ())} pairs"
+    )
     return start + filler * (words - len(start) - len(end)) + end
 
 
 def _print_turn(turn: int, seconds: dict[str, list[Seconds]]) -> None:
     for way, turns in seconds.items():
-        print(f"turn {turn} {way:>9}: " + " ".join(f"{phase} {turns[-1][phase]:.2f}" for phase in PHASES), flush=True)
+        print(
+            f"turn {turn} {way:>9}: "
+            + " ".join(f"{phase} {turns[-1][phase]:.2f}" for phase in PHASES),
+            flush=True,
+        )
 
 
 def _ratios(seconds: dict[str, list[Seconds]]) -> dict[str, object]:
@@ -127,22 +159,46 @@ def _ratios(seconds: dict[str, list[Seconds]]) -> dict[str, object]:
     ratios = {
         "total": ratio(*PHASES),
         "vision+prefill": ratio("vision", "prefill"),
-        "last turn, video+vision+prefill": ratio("video", "vision", "prefill", turns=slice(-1, None)),
+        "last turn, video+vision+prefill": ratio(
+            "video", "vision", "prefill", turns=slice(-1, None)
+        ),
         **{phase: ratio(phase) for phase in PHASES},
     }
     for name, value in ratios.items():
         print(f"{name}: {value} times as fast")
-    rounded = {way: [{phase: round(turn[phase], 3) for phase in PHASES} for turn in turns] for way, turns in seconds.items()}
+    rounded = {
+        way: [{phase: round(turn[phase], 3) for phase in PHASES} for turn in turns]
+        for way, turns in seconds.items()
+    }
     return {"times_as_fast": ratios, "seconds": rounded}
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a small model, and 12 pairs a call only")
-    parser.add_argument("--gpu", action="store_true", help="a random model of the 7B's shape on the GPU")
-    parser.add_argument("--threads", type=int, default=0, help="torch threads; 0 leaves torch its choice")
-    parser.add_argument("--side", type=int, default=None, help="pixels of an image's side for the model; 196, quick 140, GPU 448")
-    parser.add_argument("--pairs", type=int, nargs="+", default=None, help="pairs per call; 4 and 12, with --quick 12")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a small model, and 12 pairs a call only"
+    )
+    parser.add_argument(
+        "--gpu", action="store_true", help="a random model of the 7B's shape on the GPU"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=0, help="torch threads; 0 leaves torch its choice"
+    )
+    parser.add_argument(
+        "--side",
+        type=int,
+        default=None,
+        help="pixels of an image's side for the model; 196, quick 140, GPU 448",
+    )
+    parser.add_argument(
+        "--pairs",
+        type=int,
+        nargs="+",
+        default=None,
+        help="pairs per call; 4 and 12, with --quick 12",
+    )
     parser.add_argument("--words", type=int, default=96, help="tokens of each reply")
     options = parser.parse_args()
     options.side = options.side or (448 if options.gpu else 140 if options.quick else 196)

@@ -23,11 +23,22 @@ from tests.benchmarks.tools.judge_scores import label_right
 from vrthinker_core.backends import Backend
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.drawn_world.scenes import FULL, TRAINING_SEEDS, DrawnPair, World, draw_pair
+from vrthinker_core.training.drawn_world.scenes import (
+    FULL,
+    TRAINING_SEEDS,
+    DrawnPair,
+    World,
+    draw_pair,
+)
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import Dimension
 
-KINDS = {"even": ("", ""), "frozen": ("", "frozen"), "jumping": ("", "jumpy"), "jittering": ("", "jittery")}
+KINDS = {
+    "even": ("", ""),
+    "frozen": ("", "frozen"),
+    "jumping": ("", "jumpy"),
+    "jittering": ("", "jittery"),
+}
 """What is wrong with the motion of both videos of a pair, in either order."""
 
 
@@ -35,7 +46,9 @@ def main() -> None:
     """Run the benchmark."""
     options = _options()
     world = replace(FULL, no_thing=1.0, photos=options.photos)
-    result = measure(TransformersBackend.load(str(options.judge)), draw_views(options.pairs, options.set, world))
+    result = measure(
+        TransformersBackend.load(str(options.judge)), draw_views(options.pairs, options.set, world)
+    )
     print(json.dumps({"pairs": options.pairs, "right": result}))
 
 
@@ -51,7 +64,9 @@ def draw_views(each: int, number: int, world: World) -> dict[str, UnseenPairs]:
     by_flaws = {flaws: kind for kind, flaws in KINDS.items()}
     for seed in count(TRAINING_SEEDS + number * STEP):
         pair = draw_pair(seed, world)
-        first, second = sorted(scene.motion_fault.kind if scene.motion_fault else "" for scene in pair.scenes.values())
+        first, second = sorted(
+            scene.motion_fault.kind if scene.motion_fault else "" for scene in pair.scenes.values()
+        )
         kind = by_flaws.get((first, second))
         if kind is not None and len(found[kind]) < each:
             found[kind].append(pair)
@@ -64,16 +79,25 @@ def measure(judge: Backend, pairs: Mapping[str, UnseenPairs]) -> dict[str, int]:
     """How many labels of motion quality are right, by kind."""
     right = {}
     for kind, unseen in pairs.items():
-        right[kind] = sum(label_right(rollout, Dimension.MQ) for rollout in play(unseen.labelled, judge, SETTINGS))
+        right[kind] = sum(
+            label_right(rollout, Dimension.MQ) for rollout in play(unseen.labelled, judge, SETTINGS)
+        )
         print(f"{kind}: {right[kind]} of {len(unseen.drawn)}", flush=True)
     return right
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="4 pairs of each kind")
     parser.add_argument("--pairs", type=int, help="pairs of each kind: 40, with --quick 4")
-    parser.add_argument("--judge", type=Path, default=NANO, help="a checkpoint's folder (default: the built-in judge)")
+    parser.add_argument(
+        "--judge",
+        type=Path,
+        default=NANO,
+        help="a checkpoint's folder (default: the built-in judge)",
+    )
     parser.add_argument("--set", type=int, default=9, help="which unseen pairs")
     parser.add_argument("--photos", type=Path, help="a folder of photographs")
     options = parser.parse_args()

@@ -28,7 +28,9 @@ def test_the_card_opening_is_spread_over_each_video_with_both_ends() -> None:
 
 @pytest.mark.parametrize("opening_rule", ["training", "card"])
 @pytest.mark.parametrize("total", [16, 18, 96, 100, 128])
-def test_the_opening_always_has_four_different_frames_of_each_video(opening_rule: str, total: int) -> None:
+def test_the_opening_always_has_four_different_frames_of_each_video(
+    opening_rule: str, total: int
+) -> None:
     refs = Concat(total=total, opening_rule=opening_rule).opening_refs  # type: ignore[arg-type]
     assert [ref.side for ref in refs] == [Side.FIRST] * 4 + [Side.SECOND] * 4
     assert len(set(refs)) == 8
@@ -49,7 +51,9 @@ def test_the_list_holds_video_1_and_then_video_2() -> None:
 def test_frame_number_is_the_inverse_of_frame_refs(total: int) -> None:
     dialect = Concat(total=total)
     everything = range(1, total + 1)
-    assert [int(dialect.frame_number(ref)) for ref in dialect.frame_refs(everything)] == list(everything)
+    assert [int(dialect.frame_number(ref)) for ref in dialect.frame_refs(everything)] == list(
+        everything
+    )
 
 
 @pytest.mark.parametrize(("opening_rule", "sizes"), [("training", [8]), ("card", [4, 4])])
@@ -63,7 +67,11 @@ def test_the_first_frames_are_packed_as_video_items(opening_rule: str, sizes: li
 
 def test_videos_of_different_shape_get_an_item_each_and_the_trace_says_so() -> None:
     mixed = [frame(ref, 56 if ref.side is Side.FIRST else 28) for ref in CONCAT.opening_refs]
-    items = [part for part in CONCAT.opening_messages("A ball.", mixed)[1].parts if isinstance(part, Video)]
+    items = [
+        part
+        for part in CONCAT.opening_messages("A ball.", mixed)[1].parts
+        if isinstance(part, Video)
+    ]
     assert [len({(f.width, f.height) for f in item.frames}) for item in items] == [1, 1]
     assert any("differ in shape" in rule for rule in CONCAT.rules)
 
@@ -96,8 +104,13 @@ def test_a_call_for_too_many_brings_the_first_eight() -> None:
 
 def test_other_tool_errors_keep_the_published_form() -> None:
     unknown = Problem(ProblemKind.UNKNOWN_TOOL, "There is no such tool.")
-    assert CONCAT.tool_error(None, (unknown,)).text == "After selecting frames:\nThere is no such tool."
-    assert CONCAT.already_shown([3, 57]).text.startswith("After selecting frames:\nThe frames [3, 57] ")
+    assert (
+        CONCAT.tool_error(None, (unknown,)).text
+        == "After selecting frames:\nThere is no such tool."
+    )
+    assert CONCAT.already_shown([3, 57]).text.startswith(
+        "After selecting frames:\nThe frames [3, 57] "
+    )
     assert not CONCAT.tool_error(FrameSelection((), asked=1), ()).frames
 
 
@@ -115,4 +128,7 @@ def test_the_redirect_holds_the_beginnings_of_a_call_and_of_an_answer() -> None:
 
 def test_the_first_frames_of_the_card_are_said_to_be_the_nearest_in_the_list() -> None:
     rule = Concat(opening_rule="card").rules[1]
-    assert rule == "First frames: 1, 17, 32, 48, 49, 65, 80, 96 (the nearest in the list to four spread evenly over each video)."
+    assert (
+        rule
+        == "First frames: 1, 17, 32, 48, 49, 65, 80, 96 (the nearest in the list to four spread evenly over each video)."
+    )

@@ -12,7 +12,12 @@ import pytest
 from vrthinker_core.dialects import make_dialect, to_expected
 from vrthinker_core.types import Settings
 
-CASES = [json.loads(line) for line in (Path(__file__).parents[1] / "conformance" / "replies.jsonl").read_text("utf-8").splitlines()]
+CASES = [
+    json.loads(line)
+    for line in (Path(__file__).parents[1] / "conformance" / "replies.jsonl")
+    .read_text("utf-8")
+    .splitlines()
+]
 
 
 def reply_of(case: dict[str, Any]) -> str:
@@ -26,7 +31,9 @@ def agrees(read: dict[str, object], expected: dict[str, Any]) -> bool:
     fields = dict(expected)
     errors = fields.pop("error", None)
     accepted = [errors] if isinstance(errors, str) else errors
-    return (accepted is None or read.get("error") in accepted) and all(read.get(name) == value for name, value in fields.items())
+    return (accepted is None or read.get("error") in accepted) and all(
+        read.get(name) == value for name, value in fields.items()
+    )
 
 
 def test_all_cases_are_there() -> None:
@@ -40,4 +47,6 @@ def test_reply(case: dict[str, Any]) -> None:
     start = time.process_time()
     read = to_expected(dialect.parse(text, cut=case["finish_reason"] == "length"))
     assert time.process_time() - start <= 1, "rule R18"
-    assert any(agrees(read, accepted) for accepted in (case["expected"], *case.get("also_accept", ()))), read
+    assert any(
+        agrees(read, accepted) for accepted in (case["expected"], *case.get("also_accept", ()))
+    ), read

@@ -13,10 +13,19 @@ from vrthinker_core.types import ProtocolName, Settings
 PROTOCOLS: tuple[ProtocolName, ...] = ("concat", "paired")
 
 
-@pytest.mark.parametrize(("protocol", "window", "turns", "frames"), [("concat", 1, 4, 8), ("paired", "all", 6, 12)])
-def test_the_numbers_of_the_card_are_the_defaults(protocol: ProtocolName, window: object, turns: int, frames: int) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "window", "turns", "frames"), [("concat", 1, 4, 8), ("paired", "all", 6, 12)]
+)
+def test_the_numbers_of_the_card_are_the_defaults(
+    protocol: ProtocolName, window: object, turns: int, frames: int
+) -> None:
     full = with_defaults(Settings(), make_dialect(Settings(), protocol))
-    assert (full.protocol, full.window, full.max_turns, full.frames_per_call) == (protocol, window, turns, frames)
+    assert (full.protocol, full.window, full.max_turns, full.frames_per_call) == (
+        protocol,
+        window,
+        turns,
+        frames,
+    )
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -29,21 +38,28 @@ def test_chosen_settings_are_kept(protocol: ProtocolName) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "most"), [("concat", 8), ("paired", 12)])
-def test_frames_per_call_may_not_exceed_the_limit_of_the_protocol(protocol: ProtocolName, most: int) -> None:
+def test_frames_per_call_may_not_exceed_the_limit_of_the_protocol(
+    protocol: ProtocolName, most: int
+) -> None:
     assert make_dialect(Settings(frames_per_call=most), protocol).frames_per_call == most
     for wrong in (0, -1, most + 1):
         with pytest.raises(BadInput, match=f"between 1 and {most}; it is {wrong}"):
             make_dialect(Settings(frames_per_call=wrong), protocol)
 
 
-@pytest.mark.parametrize("wrong", [{"max_turns": 0}, {"max_turns": 33}, {"window": -1}, {"window": "some"}])
+@pytest.mark.parametrize(
+    "wrong", [{"max_turns": 0}, {"max_turns": 33}, {"window": -1}, {"window": "some"}]
+)
 def test_numbers_out_of_range_are_refused_with_the_defaults(wrong: dict[str, Any]) -> None:
     settings = Settings(**wrong)
     with pytest.raises(BadInput):
         with_defaults(settings, make_dialect(settings, "paired"))
 
 
-@pytest.mark.parametrize("wrong", [{"preset": "x"}, {"fit": "x"}, {"opening": "x"}, {"total": 14}, {"total": 97}, {"total": -96}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"preset": "x"}, {"fit": "x"}, {"opening": "x"}, {"total": 14}, {"total": 97}, {"total": -96}],
+)
 def test_settings_out_of_range_make_no_dialect(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="it is"):
         make_dialect(Settings(**wrong), "concat")
@@ -51,7 +67,9 @@ def test_settings_out_of_range_make_no_dialect(wrong: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_dialect_says_how_the_open_points_were_decided(protocol: ProtocolName) -> None:
-    rules = " ".join(make_dialect(Settings(opening="card", fit="letterbox", total=64), protocol).rules)
+    rules = " ".join(
+        make_dialect(Settings(opening="card", fit="letterbox", total=64), protocol).rules
+    )
     assert ("letterboxed" in rules) is (protocol == "paired")
     assert ("1 to 32" in rules) is (protocol == "concat")
     assert "First frames" in rules

@@ -14,7 +14,12 @@ from tests.dialects.test_conformance import CASES, reply_of
 from vrthinker_core.dialects import Paired, make_dialect
 from vrthinker_core.dialects.label_probabilities import MAX_CHARACTERS, label_probabilities
 from vrthinker_core.dialects.reading.labels import mentioned_digits
-from vrthinker_core.dialects.reading.normalize import INVISIBLE, original_offsets, strip_invisible, to_narrow
+from vrthinker_core.dialects.reading.normalize import (
+    INVISIBLE,
+    original_offsets,
+    strip_invisible,
+    to_narrow,
+)
 from vrthinker_core.types import Dimension, Settings, Verdict
 from vrthinker_core.types.messages import Completion, LabelToken
 
@@ -23,7 +28,11 @@ OTHER_DIGIT = {"0": "1", "1": "2", "2": "1"}
 
 def telling(text: str, cut: bool = False) -> Completion:
     """A completion with probabilities at every digit, by which the digit can be found again."""
-    tokens = [LabelToken(n, (n / len(text), 0.0, 0.0)) for n, character in enumerate(text) if to_narrow(character) in OTHER_DIGIT]
+    tokens = [
+        LabelToken(n, (n / len(text), 0.0, 0.0))
+        for n, character in enumerate(text)
+        if to_narrow(character) in OTHER_DIGIT
+    ]
     return Completion(text, "length" if cut else "end", label_tokens=tuple(tokens))
 
 
@@ -48,7 +57,9 @@ def test_the_digit_of_each_label_is_the_one_that_decides_it(case: dict[str, Any]
     for dimension, place in found.items():
         digit = to_narrow(text[place])
         assert digit == str(labels[dimension])
-        changed = dialect.parse(text[:place] + OTHER_DIGIT[digit] + text[place + 1 :], cut=cut).verdict
+        changed = dialect.parse(
+            text[:place] + OTHER_DIGIT[digit] + text[place + 1 :], cut=cut
+        ).verdict
         assert changed is not None
         assert changed.labels.get(dimension) != labels[dimension]
 
@@ -57,11 +68,25 @@ LABELS = st.fixed_dictionaries({dimension: st.integers(0, 2) for dimension in Di
 NOISE = st.text("\u200b\u00ad\x00", max_size=2)
 
 
-@given(LABELS, LABELS, NOISE, NOISE, st.sampled_from(["{}={}", "{}： {}", '"{}": "{}"', "**{}** = {}", "({}): {}"]), st.booleans())
+@given(
+    LABELS,
+    LABELS,
+    NOISE,
+    NOISE,
+    st.sampled_from(["{}={}", "{}： {}", '"{}": "{}"', "**{}** = {}", "({}): {}"]),
+    st.booleans(),
+)
 def test_neither_reasoning_nor_hidden_characters_nor_a_second_mention_misleads(
-    labels: dict[Dimension, int], quoted: dict[Dimension, int], noise: str, more: str, form: str, twice: bool
+    labels: dict[Dimension, int],
+    quoted: dict[Dimension, int],
+    noise: str,
+    more: str,
+    form: str,
+    twice: bool,
 ) -> None:
-    said = ", ".join(form.format(name[0] + noise + name[1], f"{more}{label}") for name, label in labels.items())
+    said = ", ".join(
+        form.format(name[0] + noise + name[1], f"{more}{label}") for name, label in labels.items()
+    )
     thought = " ".join(f"{name}={label}" for name, label in quoted.items())
     answer = f"{said}; {said}" if twice else said
     text = f"{noise}<Think>{thought}</Think>{more}<Answer>{answer}</Answer>"
@@ -71,14 +96,22 @@ def test_neither_reasoning_nor_hidden_characters_nor_a_second_mention_misleads(
     found = places(text, reply.verdict)
     assert list(found) == list(Dimension)
     before = {name: strip_invisible(text[:place]) for name, place in found.items()}
-    assert [re.findall("TA|MQ|VQ|OA", before[name])[-1] for name in found] == list(found), "each digit follows its own name"
+    assert [re.findall("TA|MQ|VQ|OA", before[name])[-1] for name in found] == list(found), (
+        "each digit follows its own name"
+    )
     start = text.index("<Answer>")
     assert start < min(found.values()) <= max(found.values()) < start + len("<Answer>") + len(said)
     assert {name: int(text[place]) for name, place in found.items()} == labels
 
 
-@given(st.text("TAMQVOA=:012 <>/Answer\u200b１", max_size=200), st.lists(st.integers(0, 250), max_size=8), st.booleans())
-def test_no_reply_raises_and_what_is_not_known_is_left_out(text: str, offsets: list[int], cut: bool) -> None:
+@given(
+    st.text("TAMQVOA=:012 <>/Answer\u200b１", max_size=200),
+    st.lists(st.integers(0, 250), max_size=8),
+    st.booleans(),
+)
+def test_no_reply_raises_and_what_is_not_known_is_left_out(
+    text: str, offsets: list[int], cut: bool
+) -> None:
     tokens = tuple(LabelToken(offset, (0.1, 0.2, 0.3)) for offset in offsets)
     verdict = Paired().parse(text, cut=cut).verdict
     completion = replace(telling(text, cut), label_tokens=tokens)
@@ -95,7 +128,13 @@ def test_every_visible_character_is_found_again(text: str) -> None:
     assert offsets == [n for n, character in enumerate(text) if not INVISIBLE.match(character)]
 
 
-@pytest.mark.parametrize("body", ["TA=1, TA=2, MQ=0, VQ=1, OA=1", "TA=3, MQ=0, VQ=1, OA=1", "TA=1.5, MQ=0, VQ=1, OA=1"])
+@pytest.mark.parametrize(
+    "body", ["TA=1, TA=2, MQ=0, VQ=1, OA=1", "TA=3, MQ=0, VQ=1, OA=1", "TA=1.5, MQ=0, VQ=1, OA=1"]
+)
 def test_a_label_that_could_not_be_read_has_no_probability(body: str) -> None:
     text = f"<Answer>{body}</Answer>"
-    assert set(places(text, Paired().parse(text).verdict)) == {Dimension.MQ, Dimension.VQ, Dimension.OA}
+    assert set(places(text, Paired().parse(text).verdict)) == {
+        Dimension.MQ,
+        Dimension.VQ,
+        Dimension.OA,
+    }

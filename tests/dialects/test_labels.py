@@ -160,7 +160,9 @@ def test_anything_else_is_a_bad_value_and_the_others_are_kept(value: str) -> Non
     assert reply.verdict.labels == {"MQ": 0, "VQ": 1, "OA": 1}
 
 
-@pytest.mark.parametrize("value", ["0, 1 or 2", "0, 1, or 2", "1, 2.", "1 ; 2", "0, 1, and 2", "0、1、2", "{0|1|2}"])
+@pytest.mark.parametrize(
+    "value", ["0, 1 or 2", "0, 1, or 2", "1, 2.", "1 ; 2", "0, 1, and 2", "0、1、2", "{0|1|2}"]
+)
 def test_a_template_that_is_copied_is_no_tie(value: str) -> None:
     reply = read(f"TA={value}, MQ={value}, VQ={value}, OA={value}")
     assert reply.kind == "invalid"
@@ -170,8 +172,17 @@ def test_a_template_that_is_copied_is_no_tie(value: str) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    ["MQ=0, VQ=1, OA=1", "TA=, MQ=0, VQ=1, OA=1", "TA 1, MQ=0, VQ=1, OA=1", "X_TA=1, MQ=0, VQ=1, OA=1", "TA1=1, MQ=0, VQ=1, OA=1"]
-    + [f"{written}, MQ=0, VQ=1, OA=1" for written in ("DATA=1", "éTA=1", "TA=<label>", "TA={}", 'TA={"label": 1}')],
+    [
+        "MQ=0, VQ=1, OA=1",
+        "TA=, MQ=0, VQ=1, OA=1",
+        "TA 1, MQ=0, VQ=1, OA=1",
+        "X_TA=1, MQ=0, VQ=1, OA=1",
+        "TA1=1, MQ=0, VQ=1, OA=1",
+    ]
+    + [
+        f"{written}, MQ=0, VQ=1, OA=1"
+        for written in ("DATA=1", "éTA=1", "TA=<label>", "TA={}", 'TA={"label": 1}')
+    ],
 )
 def test_a_dimension_without_a_value_is_missing(body: str) -> None:
     reply = read(body)
@@ -182,7 +193,10 @@ def test_a_dimension_without_a_value_is_missing(body: str) -> None:
 @pytest.mark.parametrize("body", ["", " \n", "Video 1 is better."])
 def test_an_answer_without_any_label(body: str) -> None:
     reply = read(body)
-    assert [problem.kind for problem in reply.problems] == [ProblemKind.MISSING_DIMS, ProblemKind.EMPTY_ANSWER]
+    assert [problem.kind for problem in reply.problems] == [
+        ProblemKind.MISSING_DIMS,
+        ProblemKind.EMPTY_ANSWER,
+    ]
     assert reply.verdict is not None
     assert reply.verdict.labels == {}
 
@@ -200,9 +214,15 @@ def test_the_worst_problem_comes_first(body: str, first: ProblemKind) -> None:
     assert read(body).problems[0].kind is first
 
 
-@pytest.mark.parametrize(("written", "confidence"), [("CF=1", 1), ("cf: 5", 5), ("CF=３", 3), ("", None)])
+@pytest.mark.parametrize(
+    ("written", "confidence"), [("CF=1", 1), ("cf: 5", 5), ("CF=３", 3), ("", None)]
+)
 def test_the_confidence_may_stand_anywhere(written: str, confidence: int | None) -> None:
-    for body in (f"{written}, TA=1, MQ=0, VQ=1, OA=1", f"TA=1, MQ=0, {written}, VQ=1, OA=1", f"TA=1, MQ=0, VQ=1, OA=1, {written}"):
+    for body in (
+        f"{written}, TA=1, MQ=0, VQ=1, OA=1",
+        f"TA=1, MQ=0, {written}, VQ=1, OA=1",
+        f"TA=1, MQ=0, VQ=1, OA=1, {written}",
+    ):
         reply = read(body)
         assert (reply.kind, reply.confidence) == ("answer", confidence)
 
@@ -217,17 +237,29 @@ def test_a_confidence_out_of_range_is_left_out_and_not_fatal(written: str) -> No
 @pytest.mark.parametrize("tag", [*TAGS, *HIDDEN_TAGS])
 def test_tag_names_are_read_in_any_notation(tag: str) -> None:
     body = "TA=1, MQ=0, VQ=2, OA=1"
-    for text in (f"<{tag}>{body}</{tag}>", f"< {tag} >{body}</ {tag} >", f"<{tag}><{tag}>{body}</{tag}></{tag}>", f"<{tag}>{body}"):
+    for text in (
+        f"<{tag}>{body}</{tag}>",
+        f"< {tag} >{body}</ {tag} >",
+        f"<{tag}><{tag}>{body}</{tag}></{tag}>",
+        f"<{tag}>{body}",
+    ):
         assert Paired().parse(text).kind == "answer"
 
 
-@pytest.mark.parametrize("tag", ["recommend answer", "Recommended Answer", "recommend_answer", "RECOMMEND-ANSWER"])
+@pytest.mark.parametrize(
+    "tag", ["recommend answer", "Recommended Answer", "recommend_answer", "RECOMMEND-ANSWER"]
+)
 def test_a_recommended_answer_is_never_final(tag: str) -> None:
     assert Paired().parse(f"<{tag}>TA=1, MQ=0, VQ=2, OA=1</{tag}>").kind == "recommend"
 
 
 @pytest.mark.parametrize(
-    "text", ["&lt;Answer&gt;TA=1, MQ=0, VQ=2, OA=1", "<answers>TA=1, MQ=0, VQ=2, OA=1", "TA=1, MQ=0, VQ=2, OA=1</Answer>"]
+    "text",
+    [
+        "&lt;Answer&gt;TA=1, MQ=0, VQ=2, OA=1",
+        "<answers>TA=1, MQ=0, VQ=2, OA=1",
+        "TA=1, MQ=0, VQ=2, OA=1</Answer>",
+    ],
 )
 def test_what_is_no_opening_tag_opens_nothing(text: str) -> None:
     assert [problem.kind for problem in Paired().parse(text).problems] == [ProblemKind.NO_ACTION]

@@ -58,12 +58,15 @@ OTHERS = {
     "single-quoted lists nested 5,000 deep": f"<tool_call>{{'frame_indices': {'[' * 5_000}7{']' * 5_000}}}</tool_call>",
     "quotes within quotes": '<tool_call>["' + '{"x":"y"z"' * 1_800 + "</tool_call>",
     "200 broken calls, 4 MB": f"<tool_call>{'[1, {x: ' * 2_400}</tool_call>" * 200,
-    "200 broken arguments, 4 MB": f'<tool_call>{{"arguments": "{"[1, {x: " * 2_400}"}}</tool_call>' * 200,
+    "200 broken arguments, 4 MB": f'<tool_call>{{"arguments": "{"[1, {x: " * 2_400}"}}</tool_call>'
+    * 200,
     "quotes without end": "<tool_call>{" + '"\\' * 9_000,
 }
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in (ANSWERED | OTHERS).items()])
+@pytest.mark.parametrize(
+    "text", [pytest.param(text, id=name) for name, text in (ANSWERED | OTHERS).items()]
+)
 def test_no_text_takes_longer_than_a_second(text: str) -> None:
     readings: tuple[tuple[Dialect, bool], ...] = ((Paired(), False), (Concat(), True))
     for dialect, cut in readings:
@@ -85,7 +88,12 @@ def test_a_complete_answer_in_a_long_reply_is_found(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [pytest.param(text, id=name) for name, text in OTHERS.items() if "indices" not in name and "spaces" not in name]
+    "text",
+    [
+        pytest.param(text, id=name)
+        for name, text in OTHERS.items()
+        if "indices" not in name and "spaces" not in name
+    ],
 )
 def test_a_long_reply_without_an_action_is_invalid(text: str) -> None:
     reply = Paired().parse(text)

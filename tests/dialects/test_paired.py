@@ -15,7 +15,9 @@ PAIRED = Paired()
 
 def test_the_opening_is_eight_images_video_1_first_and_then_the_question() -> None:
     slots = (16, 48, 80, 112)
-    assert PAIRED.opening_refs == tuple(FrameRef(slot, side) for side in (Side.FIRST, Side.SECOND) for slot in slots)
+    assert PAIRED.opening_refs == tuple(
+        FrameRef(slot, side) for side in (Side.FIRST, Side.SECOND) for slot in slots
+    )
     system, user = PAIRED.opening_messages("A ball.", frames(PAIRED.opening_refs))
     assert (system.role, user.role) == ("system", "user")
     assert [type(part) for part in user.parts] == [Image] * 8 + [Text]
@@ -37,7 +39,10 @@ def test_a_tool_result_is_images_and_then_the_published_sentence() -> None:
     message = PAIRED.tool_result([10, 30], frames(PAIRED.frame_refs([10, 30])))
     assert message.role == "user"
     assert [type(part) for part in message.parts] == [Image] * 4 + [Text]
-    assert message.text == "<tool_response>Retrieved 2 frame pairs ([10, 30]) symmetrically from both videos.</tool_response>"
+    assert (
+        message.text
+        == "<tool_response>Retrieved 2 frame pairs ([10, 30]) symmetrically from both videos.</tool_response>"
+    )
 
 
 def test_half_a_pair_is_an_error() -> None:
@@ -63,12 +68,17 @@ def test_messages_without_frames_are_tool_responses() -> None:
         assert message.text.startswith("<tool_response>")
         assert message.text.endswith("</tool_response>")
         assert not message.frames
-    assert "None of them exists." in PAIRED.tool_error(FrameSelection((), asked=1), (no_frames,)).text
+    assert (
+        "None of them exists." in PAIRED.tool_error(FrameSelection((), asked=1), (no_frames,)).text
+    )
     assert "[10, 20]" in PAIRED.already_shown([10, 20]).text
 
 
 def test_a_retry_message_names_the_worst_problem_and_the_accepted_forms() -> None:
-    minor, problem = Problem(ProblemKind.REPAIRED, "A remark."), Problem(ProblemKind.BAD_JSON, "The call is broken.")
+    minor, problem = (
+        Problem(ProblemKind.REPAIRED, "A remark."),
+        Problem(ProblemKind.BAD_JSON, "The call is broken."),
+    )
     text = PAIRED.retry_message((minor, problem)).text
     assert "The call is broken." in text
     assert "A remark." not in text

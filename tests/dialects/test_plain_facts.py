@@ -30,7 +30,11 @@ def test_every_word_of_the_drawn_world_is_known() -> None:
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
 def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
     dialect = make_dialect(Settings(), protocol)
-    pairs = [draw_pair(seed, world) for seed in range(20) for world in (FULL, replace(FULL, no_thing=1.0))]
+    pairs = [
+        draw_pair(seed, world)
+        for seed in range(20)
+        for world in (FULL, replace(FULL, no_thing=1.0))
+    ]
     for pair in pairs:
         for text, _, evidence in play_teacher(pair, dialect):
             snapshot = dialect.parse(text).snapshot
@@ -60,5 +64,8 @@ def test_a_snapshot_that_holds_anything_else_is_no_table() -> None:
 def test_no_video_is_left_out_of_the_table() -> None:
     readable = "Video 2 shows a real scene and its light: #49 at 1%,1% clear; so far clear, moves smoothly."
     assert read_frame_facts(f"The frames.\n{readable}")
-    for other in ("Video 1 shows a green ring and at 48%,71% clear; so far clear.", "Video 1 is dark."):
+    for other in (
+        "Video 1 shows a green ring and at 48%,71% clear; so far clear.",
+        "Video 1 is dark.",
+    ):
         assert not read_frame_facts(f"{other}\n{readable}")

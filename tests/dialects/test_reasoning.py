@@ -18,7 +18,11 @@ OWN = "<Snapshot>s</Snapshot><Think>t</Think>"
 
 def tags(dialect: Dialect) -> tuple[str, str, str]:
     """(a quoted answer, a quoted call, a call for frame 64)."""
-    return f"{dialect.redirect[1]}{ONE}{dialect.redirect[1].replace('<', '</')}", dialect.call([1]), dialect.call([64])
+    return (
+        f"{dialect.redirect[1]}{ONE}{dialect.redirect[1].replace('<', '</')}",
+        dialect.call([1]),
+        dialect.call([64]),
+    )
 
 
 def action(reply: Reply) -> tuple[str, tuple[int, ...], dict[Dimension, int]]:
@@ -56,18 +60,31 @@ FORMS = [
 @DIALECTS
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize(("begin", "end"), FORMS)
-def test_what_reasoning_quotes_neither_ends_the_run_nor_asks_for_frames(begin: str, end: str, cut: bool, dialect: Dialect) -> None:
+def test_what_reasoning_quotes_neither_ends_the_run_nor_asks_for_frames(
+    begin: str, end: str, cut: bool, dialect: Dialect
+) -> None:
     answer, call, wanted = tags(dialect)
-    for quoted in (answer, call, f"{call} or {answer}", f"<tool_call> or {dialect.redirect[1]}", f"{answer} in <Think> tags"):
+    for quoted in (
+        answer,
+        call,
+        f"{call} or {answer}",
+        f"<tool_call> or {dialect.redirect[1]}",
+        f"{answer} in <Think> tags",
+    ):
         said = f"{begin}I could end with {quoted}. No.{end}\n\n"
-        asks, ends = dialect.parse(f"{said}{OWN}{wanted}", cut=cut), dialect.parse(f"{said}{OWN}<Answer>{TWO}</Answer>", cut=cut)
+        asks, ends = (
+            dialect.parse(f"{said}{OWN}{wanted}", cut=cut),
+            dialect.parse(f"{said}{OWN}<Answer>{TWO}</Answer>", cut=cut),
+        )
         assert action(asks) == ("tool", (64,), {})
         assert action(ends) == ("answer", (), dict.fromkeys(Dimension, 2))
         assert (asks.problems, ends.problems) == ((), ())
         assert "I could end with " in asks.think + asks.snapshot
         if "<Think>" not in quoted:
             assert (asks.snapshot, asks.think.endswith("\nt")) == ("s", True)
-            assert dialect.parse(f"{said}Video 2.", cut=cut).kind == "invalid", "no quotation stands in for what is missing"
+            assert dialect.parse(f"{said}Video 2.", cut=cut).kind == "invalid", (
+                "no quotation stands in for what is missing"
+            )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +101,9 @@ def test_what_reasoning_quotes_neither_ends_the_run_nor_asks_for_frames(begin: s
         (f"Here: <Answer>{ONE}</Answer><Think>because</Think> Good.", "answer"),
     ],
 )
-def test_a_closing_tag_that_nothing_follows_is_a_slip_behind_an_action(text: str, found: str) -> None:
+def test_a_closing_tag_that_nothing_follows_is_a_slip_behind_an_action(
+    text: str, found: str
+) -> None:
     reply = PAIRED.parse(text)
     assert reply.kind == found
     assert "<Answer>" not in reply.think or found == "invalid"
@@ -94,15 +113,26 @@ def test_a_closing_tag_that_nothing_follows_is_a_slip_behind_an_action(text: str
     ("text", "think"),
     [
         (f"I close with </Think>, then <Answer>{ONE}</Answer>.\n</think>{PAIRED.call([64])}", None),
-        (f"<Think>I close with </Think>, then <Answer>{ONE}</Answer>.</Think>{PAIRED.call([64])}", None),
-        (f"<Snapshot>s</Snapshot>I say <Answer>{ONE}</Answer>?</Think>{PAIRED.call([64])}", f"I say <Answer>{ONE}</Answer>?"),
+        (
+            f"<Think>I close with </Think>, then <Answer>{ONE}</Answer>.</Think>{PAIRED.call([64])}",
+            None,
+        ),
+        (
+            f"<Snapshot>s</Snapshot>I say <Answer>{ONE}</Answer>?</Think>{PAIRED.call([64])}",
+            f"I say <Answer>{ONE}</Answer>?",
+        ),
         (f"<Think><Think>t</Think></Think>{PAIRED.call([64])}", "<Think>t"),
-        ('<Think>t</Think><tool_call>{"frame_indices": [64], "why": "</think> x"}</tool_call>', "t"),
+        (
+            '<Think>t</Think><tool_call>{"frame_indices": [64], "why": "</think> x"}</tool_call>',
+            "t",
+        ),
         ('<tool_call>{"frame_indices": [64], "why": "<Answer>q</Answer> </think> x"}', ""),
         (f"<Snapshot>A sign: </think>[/THINK]</Snapshot>{PAIRED.call([64])}", ""),
     ],
 )
-def test_closing_tags_that_are_quoted_or_doubled_mislead_nobody(text: str, think: str | None) -> None:
+def test_closing_tags_that_are_quoted_or_doubled_mislead_nobody(
+    text: str, think: str | None
+) -> None:
     reply = PAIRED.parse(text)
     assert action(reply) == ("tool", (64,), {})
     assert think is None or reply.think == think
@@ -121,7 +151,9 @@ def test_only_a_turn_of_somebody_else_is_invented(invented: str, kept: str | Non
     own = f"<|channel>thought\n<Answer>{ONE}</Answer><channel|>{PAIRED.call([64])}"
     reply = PAIRED.parse(f"{own}{invented}<Answer>{TWO}</Answer>")
     assert reply.text == (own if kept is not None else f"{own}{invented}<Answer>{TWO}</Answer>")
-    assert (ProblemKind.INVENTED in [problem.kind for problem in reply.problems]) is (kept is not None)
+    assert (ProblemKind.INVENTED in [problem.kind for problem in reply.problems]) is (
+        kept is not None
+    )
     assert reply.kind == ("tool" if kept is not None else "answer")
 
 

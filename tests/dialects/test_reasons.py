@@ -26,14 +26,17 @@ THINK = (
         (Dimension.OA, "", []),
     ],
 )
-def test_a_sentence_and_the_frames_it_names(dimension: Dimension, sentence: str, frames: list[int]) -> None:
+def test_a_sentence_and_the_frames_it_names(
+    dimension: Dimension, sentence: str, frames: list[int]
+) -> None:
     assert find_sentence(dimension, [THINK]) == sentence
     assert frame_numbers(sentence, SHOWN[10:]) == frames
 
 
 def test_a_text_without_the_dimension_is_passed_over() -> None:
     assert (
-        find_sentence(Dimension.OA, ["Nothing.", "Overall, video 2 is better.", "Overall, a tie."]) == "Overall, video 2 is better."
+        find_sentence(Dimension.OA, ["Nothing.", "Overall, video 2 is better.", "Overall, a tie."])
+        == "Overall, video 2 is better."
     )
 
 
@@ -48,7 +51,9 @@ def test_a_text_without_the_dimension_is_passed_over() -> None:
         ("Two agree.", []),
     ],
 )
-def test_numbers_that_were_shown_count_as_frames_whatever_they_are_called(sentence: str, numbers: list[int]) -> None:
+def test_numbers_that_were_shown_count_as_frames_whatever_they_are_called(
+    sentence: str, numbers: list[int]
+) -> None:
     assert frame_numbers(sentence, SHOWN) == numbers
     assert frame_numbers(sentence, []) == []
 
@@ -66,7 +71,10 @@ def test_numbers_that_were_shown_count_as_frames_whatever_they_are_called(senten
 )
 def test_more_words_lead_to_a_dimension(dimension: Dimension, sentence: str) -> None:
     assert find_sentence(dimension, [f"The scene is a kitchen. {sentence} So be it."]) == sentence
-    assert find_sentence(dimension, [f"{dimension}: it is said here. {sentence}"]) == f"{dimension}: it is said here."
+    assert (
+        find_sentence(dimension, [f"{dimension}: it is said here. {sentence}"])
+        == f"{dimension}: it is said here."
+    )
 
 
 @given(st.text(max_size=400), st.sampled_from(Dimension))

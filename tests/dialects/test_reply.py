@@ -18,14 +18,46 @@ CALL = '<tool_call>{"frame_indices": [7]}</tool_call>'
 
 LABEL = st.sampled_from([None, *Preference])
 VERDICT = st.builds(Verdict, LABEL, LABEL, LABEL, LABEL)
-TAGS = ["<Think>", "</Think>", "<snapshot>", "</Snapshot >", "<Answer>", "</Answer>", "<recommend answer>", "</recommend_answer>"]
-CALLS = ["<tool_call>", "</tool_call>", '{"frame_indices": [7, 8]}', "```json", "NaN", "1e400", "//", "/*"]
-OTHERS = ["<tool_response>", "<|im_end|>", WHOLE, OTHER, "TA=", "CF=3", "12", "-1", "\ud800", "\u200b", "\x00"]
+TAGS = [
+    "<Think>",
+    "</Think>",
+    "<snapshot>",
+    "</Snapshot >",
+    "<Answer>",
+    "</Answer>",
+    "<recommend answer>",
+    "</recommend_answer>",
+]
+CALLS = [
+    "<tool_call>",
+    "</tool_call>",
+    '{"frame_indices": [7, 8]}',
+    "```json",
+    "NaN",
+    "1e400",
+    "//",
+    "/*",
+]
+OTHERS = [
+    "<tool_response>",
+    "<|im_end|>",
+    WHOLE,
+    OTHER,
+    "TA=",
+    "CF=3",
+    "12",
+    "-1",
+    "\ud800",
+    "\u200b",
+    "\x00",
+]
 PIECES = st.sampled_from([*TAGS, *CALLS, *OTHERS, *"{}[],\"'\\<> \n"])
 TEXTS = st.lists(PIECES | st.text(max_size=5), max_size=30).map("".join)
 
 
-def answer_text(verdict: Verdict, dialect: Dialect, *, final: bool = True, confidence: int | None = None) -> str:
+def answer_text(
+    verdict: Verdict, dialect: Dialect, *, final: bool = True, confidence: int | None = None
+) -> str:
     """An answer as the cards write it; a label that is None is left out."""
     tag = ("Answer" if dialect is PAIRED else "final answer") if final else "recommend answer"
     values = {**verdict.labels, "CF": confidence}
@@ -62,12 +94,24 @@ def test_any_text_gives_a_consistent_reply(text: str, cut: bool, dialect: Dialec
 def test_the_kept_text_is_read_the_same_again(text: str, dialect: Dialect) -> None:
     first = dialect.parse(text)
     again = dialect.parse(first.text)
-    assert (again.kind, again.verdict, again.wants, again.think) == (first.kind, first.verdict, first.wants, first.think)
+    assert (again.kind, again.verdict, again.wants, again.think) == (
+        first.kind,
+        first.verdict,
+        first.wants,
+        first.think,
+    )
     assert again.text == first.text
 
 
-@given(VERDICT, st.booleans(), st.sampled_from([None, 1, 2, 3, 4, 5]), st.sampled_from([PAIRED, CONCAT]))
-def test_a_rendered_answer_is_read_back(verdict: Verdict, final: bool, confidence: int | None, dialect: Dialect) -> None:
+@given(
+    VERDICT,
+    st.booleans(),
+    st.sampled_from([None, 1, 2, 3, 4, 5]),
+    st.sampled_from([PAIRED, CONCAT]),
+)
+def test_a_rendered_answer_is_read_back(
+    verdict: Verdict, final: bool, confidence: int | None, dialect: Dialect
+) -> None:
     reply = dialect.parse(answer_text(verdict, dialect, final=final, confidence=confidence))
     assert (reply.verdict, reply.final, reply.confidence) == (verdict, final, confidence)
     assert reply.kind == (("answer" if final else "recommend") if verdict.whole else "invalid")
@@ -92,21 +136,45 @@ def test_answers_and_calls_in_reasoning_are_quotations(verdict: Verdict, dialect
         (f"<Answer>{WHOLE}</Answer><Answer>TA=2</Answer>", "answer", 1),
         (f"<Answer>{WHOLE}</Answer><recommend answer>{OTHER}</recommend answer>", "answer", 1),
         (f"<recommend answer>{OTHER}</recommend answer><Answer>{WHOLE}</Answer>", "answer", 1),
-        (f"<recommend answer>{WHOLE}</recommend answer><recommend answer>{OTHER}</recommend answer>", "recommend", 2),
+        (
+            f"<recommend answer>{WHOLE}</recommend answer><recommend answer>{OTHER}</recommend answer>",
+            "recommend",
+            2,
+        ),
         (f"<recommend answer>{WHOLE}</recommend answer><Answer>TA=2</Answer>", "recommend", 1),
         (f"<Answer>{WHOLE}</Answer>{CALL}", "answer", 1),
         (f"{CALL}<recommend answer>{WHOLE}</recommend answer>", "tool", 1),
         (f"{CALL}<Answer>TA=2</Answer>", "tool", None),
-        (f"<tool_call>{{'frame_indices': [7]}} don't <Answer>{WHOLE}</Answer> it's</tool_call>", "answer", 1),
-        (f"<tool_call>{{'frame_indices': [7]}}<Answer>{WHOLE}</Answer>{{}}</tool_call>", "answer", 1),
+        (
+            f"<tool_call>{{'frame_indices': [7]}} don't <Answer>{WHOLE}</Answer> it's</tool_call>",
+            "answer",
+            1,
+        ),
+        (
+            f"<tool_call>{{'frame_indices': [7]}}<Answer>{WHOLE}</Answer>{{}}</tool_call>",
+            "answer",
+            1,
+        ),
         (f"<tool_call>{{</tool_call><Answer>{WHOLE}</Answer>}}</tool_call>", "answer", 1),
         (f"<recommend answer>\n<answer>{WHOLE}</answer></recommend answer>", "recommend", 1),
-        (f"<recommend answer><Final answer><answer>{WHOLE}</answer></final answer></recommend answer>{CALL}", "tool", 1),
-        (f"<recommend answer><recommend answer><answer>{WHOLE}</recommend answer>{CALL}", "tool", 1),
+        (
+            f"<recommend answer><Final answer><answer>{WHOLE}</answer></final answer></recommend answer>{CALL}",
+            "tool",
+            1,
+        ),
+        (
+            f"<recommend answer><recommend answer><answer>{WHOLE}</recommend answer>{CALL}",
+            "tool",
+            1,
+        ),
         (f"<recommend answer>{OTHER}<answer>{WHOLE}</answer></recommend answer>", "answer", 1),
         (f"<recommend answer></recommend answer><answer>{WHOLE}</answer>", "answer", 1),
         (f"<Answer><Think>why {OTHER}</Think>{WHOLE}</Answer>", "answer", 1),
-        (f"<Answer><Snapshot>s</Snapshot>TA=1, MQ=0<Think>t <Answer>{OTHER}</Answer></Think>, VQ=1, OA=1</Answer>", "answer", 1),
+        (
+            f"<Answer><Snapshot>s</Snapshot>TA=1, MQ=0<Think>t <Answer>{OTHER}</Answer></Think>, VQ=1, OA=1</Answer>",
+            "answer",
+            1,
+        ),
         (f"<Answer>{WHOLE}<Think>t</Think>", "answer", 1),
         (f"<Answer>{WHOLE}<Think>t</Think>{OTHER}", "answer", 1),
         (f"<Answer><Think>t {OTHER}</Think>{WHOLE}", "answer", 1),
@@ -166,11 +234,22 @@ def test_without_a_usable_answer_the_labels_that_were_readable_are_kept() -> Non
 
 
 def test_an_answer_that_was_complete_before_the_cut_is_not_truncated() -> None:
-    assert kinds(PAIRED.parse("<Answer>TA=3, MQ=0, VQ=1, OA=1</Answer> and", cut=True))[0] is ProblemKind.BAD_VALUE
+    assert (
+        kinds(PAIRED.parse("<Answer>TA=3, MQ=0, VQ=1, OA=1</Answer> and", cut=True))[0]
+        is ProblemKind.BAD_VALUE
+    )
 
 
 @pytest.mark.parametrize(
-    "begin", ["<|im_start|>", "<|im_end|>", "<tool_response>", "< Tool-Response id=1>", "<|image_pad|>", "＜|im_end|＞"]
+    "begin",
+    [
+        "<|im_start|>",
+        "<|im_end|>",
+        "<tool_response>",
+        "< Tool-Response id=1>",
+        "<|image_pad|>",
+        "＜|im_end|＞",
+    ],
 )
 def test_invented_environment_is_cut_away(begin: str) -> None:
     own = f"\u200b<Think>t</Think>{CALL}\n"
@@ -182,13 +261,20 @@ def test_invented_environment_is_cut_away(begin: str) -> None:
 
 
 def test_the_words_of_the_environment_cut_only_right_behind_a_call() -> None:
-    invented = f"{CALL}\n\nAfter selecting frames: Here are the selected frames<Answer>{OTHER}</Answer>"
+    invented = (
+        f"{CALL}\n\nAfter selecting frames: Here are the selected frames<Answer>{OTHER}</Answer>"
+    )
     assert CONCAT.parse(invented).text == f"{CALL}\n\n"
     left_open = CONCAT.parse(invented.replace("</tool_call>", ""))
     assert (left_open.text, left_open.kind) == ('<tool_call>{"frame_indices": [7]}\n\n', "tool")
     quoted = f'<tool_call>{{"frame_indices": [7], "why": "After selecting frames: more"}}</tool_call><final answer>{WHOLE}'
     assert CONCAT.parse(quoted).kind == "answer"
-    assert CONCAT.parse(f"<think>After selecting frames: better.</think><final answer>{WHOLE}</final answer>").kind == "answer"
+    assert (
+        CONCAT.parse(
+            f"<think>After selecting frames: better.</think><final answer>{WHOLE}</final answer>"
+        ).kind
+        == "answer"
+    )
 
 
 def test_a_cut_keeps_no_invisible_character_that_stood_beside_it() -> None:
@@ -197,7 +283,10 @@ def test_a_cut_keeps_no_invisible_character_that_stood_beside_it() -> None:
 
 
 def test_a_reply_with_nothing_before_the_invention_is_empty() -> None:
-    assert kinds(PAIRED.parse(f"<|im_start|>assistant<Answer>{WHOLE}</Answer>")) == [ProblemKind.EMPTY, ProblemKind.INVENTED]
+    assert kinds(PAIRED.parse(f"<|im_start|>assistant<Answer>{WHOLE}</Answer>")) == [
+        ProblemKind.EMPTY,
+        ProblemKind.INVENTED,
+    ]
 
 
 @pytest.mark.parametrize("text", ["", " \n", "\ufeff\u200b\x00"])
@@ -206,7 +295,9 @@ def test_nothing_visible_is_empty(text: str) -> None:
 
 
 def test_reasoning_is_quoted_as_written() -> None:
-    reply = PAIRED.parse("<Synthesis> Ｖ1 is “A” </Synthesis><Think>one</Think><Think>two </Think>" + CALL)
+    reply = PAIRED.parse(
+        "<Synthesis> Ｖ1 is “A” </Synthesis><Think>one</Think><Think>two </Think>" + CALL
+    )
     assert (reply.snapshot, reply.think) == ("Ｖ1 is “A”", "one\ntwo")
 
 
@@ -222,7 +313,9 @@ def test_conformance_values_hold_only_what_applies() -> None:
         "think": "",
         "snapshot": "",
     }
-    tool = to_expected(PAIRED.parse('<tool_call>{"frame_indices": [NaN, 1e400, null, true, 1.5, 3]}</tool_call>'))
+    tool = to_expected(
+        PAIRED.parse('<tool_call>{"frame_indices": [NaN, 1e400, null, true, 1.5, 3]}</tool_call>')
+    )
     assert tool["dropped"] == ["NaN", "1e400", None, "true", 1.5]
     assert (tool["indices"], tool["truncated"]) == ([3], False)
     broken = to_expected(PAIRED.parse("<Answer>TA=1</Answer>"))
@@ -232,7 +325,10 @@ def test_conformance_values_hold_only_what_applies() -> None:
 QUOTING = '<tool_call>{"frame_indices": [10], "why": "' + f'<Answer>{WHOLE}</Answer>"}}'
 
 
-@pytest.mark.parametrize("text", [QUOTING, f"{QUOTING}\n", f"{QUOTING}<Think>t</Think>", QUOTING.replace("{", "```json\n{", 1)])
+@pytest.mark.parametrize(
+    "text",
+    [QUOTING, f"{QUOTING}\n", f"{QUOTING}<Think>t</Think>", QUOTING.replace("{", "```json\n{", 1)],
+)
 def test_an_answer_in_a_call_without_its_closing_tag_is_a_quotation(text: str) -> None:
     reply = PAIRED.parse(text)
     assert reply.wants is not None
@@ -243,7 +339,9 @@ def test_an_answer_in_a_call_without_its_closing_tag_is_a_quotation(text: str) -
 def test_labels_behind_a_call_inside_an_answer_count() -> None:
     reply = PAIRED.parse(f"<Answer>{CALL}{WHOLE}</Answer>")
     assert (reply.kind, kinds(reply)) == ("answer", [ProblemKind.IGNORED_CALL])
-    assert PAIRED.parse(f"<Answer>{CALL}Perhaps {WHOLE}").kind == "tool", "nothing says that it is still the answer"
+    assert PAIRED.parse(f"<Answer>{CALL}Perhaps {WHOLE}").kind == "tool", (
+        "nothing says that it is still the answer"
+    )
 
 
 def test_reasoning_inside_a_call_is_left_out() -> None:

@@ -14,8 +14,31 @@ from vrthinker_core.dialects.reading.tags import PROTOCOL
 from vrthinker_core.dialects.sanitize import check_prompt
 from vrthinker_core.errors import BadInput
 
-TAGS = ["<|im_end|>", "<|x y|>", "<tool_call>", "</ Tool-Call >", "<final\u00a0answer x=1>", "<Think>", "<tool_response>"]
-PIECES = ["<|", "|>", "<", ">", "＜", "｜", "＞", "‹", "›", "/", " ", "think", "answer", "synthesis"]
+TAGS = [
+    "<|im_end|>",
+    "<|x y|>",
+    "<tool_call>",
+    "</ Tool-Call >",
+    "<final\u00a0answer x=1>",
+    "<Think>",
+    "<tool_response>",
+]
+PIECES = [
+    "<|",
+    "|>",
+    "<",
+    ">",
+    "＜",
+    "｜",
+    "＞",
+    "‹",
+    "›",
+    "/",
+    " ",
+    "think",
+    "answer",
+    "synthesis",
+]
 UNSEEN = ["\u200b", "\ufeff", "\x00", "\r\n", "\r", "\ud800", "\u202a", "\u2066", "\ufe0f"]
 DANGEROUS = st.sampled_from([*TAGS, *PIECES, *UNSEEN])
 TEXTS = st.lists(DANGEROUS | st.text(max_size=4), max_size=25).map("".join)
@@ -69,7 +92,16 @@ def test_ordinary_text_is_unchanged_or_still_readable(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["A cat runs.", "a < b and c > d", "<b>bold</b>", "👨‍👩‍👧 می‌خواهم", "tool_call", "|x|", "answer: 2"]
+    "text",
+    [
+        "A cat runs.",
+        "a < b and c > d",
+        "<b>bold</b>",
+        "👨‍👩‍👧 می‌خواهم",
+        "tool_call",
+        "|x|",
+        "answer: 2",
+    ],
 )
 def test_ordinary_text_is_not_reported_as_changed(text: str) -> None:
     assert sanitize_prompt(text) == (text, False, False)
@@ -88,7 +120,9 @@ def test_dangerous_text_stays_readable_and_is_reported_as_quoted(text: str, safe
     assert sanitize_prompt(text) == (safe, True, False)
 
 
-@pytest.mark.parametrize(("text", "safe"), [("\ufeffa\x00b\x1bc", "abc"), ("half \ud83d", "half \ufffd")])
+@pytest.mark.parametrize(
+    ("text", "safe"), [("\ufeffa\x00b\x1bc", "abc"), ("half \ud83d", "half \ufffd")]
+)
 def test_characters_that_are_no_text_are_reported_as_removed(text: str, safe: str) -> None:
     assert sanitize_prompt(text) == (safe, False, True)
 

@@ -20,7 +20,9 @@ PROMPTS = {
 DIALECTS: dict[str, Dialect] = {"concat": Concat(), "paired": Paired()}
 MANGLED_DASH, DASH = "\u0e42", "—"
 
-with_seeds = pytest.mark.skipif(not SEEDS.is_dir(), reason="the cards are not part of the repository")
+with_seeds = pytest.mark.skipif(
+    not SEEDS.is_dir(), reason="the cards are not part of the repository"
+)
 
 
 def golden(name: str) -> str:
@@ -51,7 +53,9 @@ def concat_card() -> tuple[str, str]:
     wanted = ("prompt_for_videos", "dim_name", "dim_explain", "N", "prompt_text", "sys_prompt")
     names: dict[str, object] = {}
     for statement in module.body:
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]).strip("(").startswith(wanted):
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]).strip(
+            "("
+        ).startswith(wanted):
             exec(compile(ast.Module([statement], []), "<card>", "exec"), {}, names)
     return str(names["sys_prompt"]), str(names["prompt_text"])
 
@@ -65,7 +69,10 @@ def paired_card() -> tuple[str, str]:
 
 @pytest.mark.parametrize("protocol", ["concat", "paired"])
 def test_prompts_are_the_golden_ones(protocol: str) -> None:
-    assert sent(protocol, PROMPTS[protocol]) == (golden(f"{protocol}_system"), golden(f"{protocol}_user"))
+    assert sent(protocol, PROMPTS[protocol]) == (
+        golden(f"{protocol}_system"),
+        golden(f"{protocol}_user"),
+    )
 
 
 @with_seeds
@@ -76,8 +83,14 @@ def test_golden_prompts_are_those_of_the_cards() -> None:
 
 def test_the_clean_preset_corrects_four_faults_and_nothing_else() -> None:
     refs = frames(Concat().opening_refs)
-    card, clean = (Concat(preset).opening_messages("p", refs)[1].text for preset in ("card", "clean"))
-    changed = [pair for pair in zip(card.splitlines(), clean.splitlines(), strict=True) if pair[0] != pair[1]]
+    card, clean = (
+        Concat(preset).opening_messages("p", refs)[1].text for preset in ("card", "clean")
+    )
+    changed = [
+        pair
+        for pair in zip(card.splitlines(), clean.splitlines(), strict=True)
+        if pair[0] != pair[1]
+    ]
     assert len(changed) == 3, "the two faults of the numbers stand in one line"
     assert "48.0" in card
     assert "48.0" not in clean
@@ -100,7 +113,9 @@ def test_a_placeholder_without_a_value_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["concat", "paired"])
-@pytest.mark.parametrize("prompt", ["{{prompt}}", "{{total}} {N/2} {0} %s \\1 \\g<0>", "{", "日本語 — ‹x›", ""])
+@pytest.mark.parametrize(
+    "prompt", ["{{prompt}}", "{{total}} {N/2} {0} %s \\1 \\g<0>", "{", "日本語 — ‹x›", ""]
+)
 def test_a_placeholder_in_a_typed_prompt_is_never_replaced(protocol: str, prompt: str) -> None:
     before, after = golden(f"{protocol}_user").split(PROMPTS[protocol])
     assert sent(protocol, prompt)[1] == before + prompt + after

@@ -92,7 +92,18 @@ def test_slips_are_repaired_and_named(body: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["", "null", "42", "frames 10 and 30", "select_frames([10, 30])", "{10, 30}", '{"a": "b', '{"a": [1, 2', "[1, 12"]
+    "body",
+    [
+        "",
+        "null",
+        "42",
+        "frames 10 and 30",
+        "select_frames([10, 30])",
+        "{10, 30}",
+        '{"a": "b',
+        '{"a": [1, 2',
+        "[1, 12",
+    ],
 )
 def test_what_is_no_call_is_bad_json(body: str) -> None:
     reply = read(body)
@@ -100,7 +111,9 @@ def test_what_is_no_call_is_bad_json(body: str) -> None:
     assert [problem.kind for problem in reply.problems] == [ProblemKind.BAD_JSON]
 
 
-@pytest.mark.parametrize("name", ["crop_image", "select_frame", "SELECT", ["select_frames"], {"a": 1}, 3])
+@pytest.mark.parametrize(
+    "name", ["crop_image", "select_frame", "SELECT", ["select_frames"], {"a": 1}, 3]
+)
 def test_an_unknown_tool_is_refused_by_name(name: object) -> None:
     reply = read(json.dumps({"name": name, "arguments": {"frame_indices": [5]}}))
     assert reply.wants is None
@@ -128,12 +141,20 @@ def test_only_one_bracket_is_ever_supplied() -> None:
         ("[−1、10、5%]", (10,), ("−1", "5%")),
     ],
 )
-def test_a_repair_changes_no_number_and_loses_none(body: str, indices: tuple[int, ...], dropped: tuple[str, ...]) -> None:
+def test_a_repair_changes_no_number_and_loses_none(
+    body: str, indices: tuple[int, ...], dropped: tuple[str, ...]
+) -> None:
     assert (wanted(body).indices, wanted(body).dropped) == (indices, dropped)
 
 
 @pytest.mark.parametrize(
-    "body", ["{'frame_indices': 1, 2, 3}", "{'frame_indices': [1, 2] 3, 4]}", "[10:30]", "{'frame_indices': [1, 12"]
+    "body",
+    [
+        "{'frame_indices': 1, 2, 3}",
+        "{'frame_indices': [1, 2] 3, 4]}",
+        "[10:30]",
+        "{'frame_indices': [1, 12",
+    ],
 )
 def test_where_a_repair_would_have_to_guess_there_is_no_call(body: str) -> None:
     reply = read(body)
@@ -229,15 +250,24 @@ CALL = '<tool_call>{"frame_indices": [5]}</tool_call>'
         (f"<tool_call>{json.dumps([{'frame_indices': [5]}] * 201)}</tool_call>", (5,)),
         (CALL * 200 + CALL.replace("5", "6"), (5,)),
     ],
-    ids=["200,000 numbers", "the 1001st number alone is a frame", "201 calls in a list", "201 calls"],
+    ids=[
+        "200,000 numbers",
+        "the 1001st number alone is a frame",
+        "201 calls in a list",
+        "201 calls",
+    ],
 )
 def test_a_reply_that_asks_for_more_than_is_read_says_so(text: str, found: tuple[int, ...]) -> None:
     reply = Paired().parse(text)
     assert reply.wants is not None
     assert (reply.wants.indices, reply.wants.truncated) == (found, True)
-    (told,) = (problem.detail for problem in reply.problems if problem.kind is ProblemKind.TRUNCATED)
+    (told,) = (
+        problem.detail for problem in reply.problems if problem.kind is ProblemKind.TRUNCATED
+    )
     assert "1,000 frame numbers and 200 calls" in told
-    assert all("None of the frames" not in problem.detail for problem in reply.problems), "it was not looked at every one"
+    assert all("None of the frames" not in problem.detail for problem in reply.problems), (
+        "it was not looked at every one"
+    )
 
 
 def test_the_most_that_is_read_is_not_called_too_much() -> None:
@@ -248,13 +278,19 @@ def test_the_most_that_is_read_is_not_called_too_much() -> None:
 
 
 def test_calls_merge_in_order() -> None:
-    first, second = ('<tool_call>{"frame_indices": [9, 1]}</tool_call>', '<tool_call>{"frame_indices": [1, 4]}</tool_call>')
+    first, second = (
+        '<tool_call>{"frame_indices": [9, 1]}</tool_call>',
+        '<tool_call>{"frame_indices": [1, 4]}</tool_call>',
+    )
     wants = Paired().parse(first + second).wants
     assert wants is not None
     assert wants.indices == (9, 1, 4)
 
 
-@pytest.mark.parametrize("broken", ["<tool_call>{bad</tool_call>", '<tool_call>{"name": "zoom"}</tool_call>', "<tool_call>"])
+@pytest.mark.parametrize(
+    "broken",
+    ["<tool_call>{bad</tool_call>", '<tool_call>{"name": "zoom"}</tool_call>', "<tool_call>"],
+)
 def test_a_bad_call_does_not_spoil_a_good_one(broken: str) -> None:
     for text in (
         f'{broken}<tool_call>{{"frame_indices": [3]}}</tool_call>',
@@ -264,7 +300,14 @@ def test_a_bad_call_does_not_spoil_a_good_one(broken: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["{}", '{"frames": [3]}', '{"name": "select_frames"}', '{"frame_indices": [500]}', '{"frame_indices": []}']
+    "body",
+    [
+        "{}",
+        '{"frames": [3]}',
+        '{"name": "select_frames"}',
+        '{"frame_indices": [500]}',
+        '{"frame_indices": []}',
+    ],
 )
 def test_a_readable_call_without_frames_has_no_valid_frames(body: str) -> None:
     reply = read(body)
@@ -281,7 +324,9 @@ def test_each_protocol_reads_both_argument_names_with_its_own_numbers() -> None:
         assert (paired.indices, concat.indices) == ((0, 96, 97), (96,))
 
 
-@pytest.mark.parametrize("tag", ["tool_call", "TOOL_CALL", "tool call", "tool-call", "ToolCall", 'tool_call id="1"'])
+@pytest.mark.parametrize(
+    "tag", ["tool_call", "TOOL_CALL", "tool call", "tool-call", "ToolCall", 'tool_call id="1"']
+)
 def test_tag_names_are_read_in_any_notation(tag: str) -> None:
     for text in (
         f'<{tag}>{{"frame_indices": [3]}}</{tag}>',

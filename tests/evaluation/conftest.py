@@ -13,5 +13,8 @@ from vrthinker_core.video import DecoderPool
 @pytest.fixture(autouse=True, scope="session")
 def shared_pool_of_engines(shared_decoder_pool: DecoderPool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vrthinker_core.evaluation.engines.local.DecoderPool", lambda: nullcontext(shared_decoder_pool))
+        patch.setattr(
+            "vrthinker_core.evaluation.engines.local.DecoderPool",
+            lambda: nullcontext(shared_decoder_pool),
+        )
         yield

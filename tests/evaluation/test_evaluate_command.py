@@ -33,14 +33,23 @@ ROOT = Path(__file__).resolve().parents[2]
 class Evaluate:
     """Calls the command in this process."""
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, folder: Path, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch
+    ) -> None:
         self.script, self.out = folder / "script.jsonl", folder / "out"
         self.script.write_text(json.dumps({"reply": answer("whatever")}))
         self._capsys, self._patch = capsys, patch
 
     def __call__(self, *arguments: object, judge: str = "") -> tuple[int, str, str]:
         """Exit status, standard output, standard error."""
-        chosen = ["evaluate", *map(str, arguments), "--judge", judge or f"scripted:{self.script}", "--out", str(self.out)]
+        chosen = [
+            "evaluate",
+            *map(str, arguments),
+            "--judge",
+            judge or f"scripted:{self.script}",
+            "--out",
+            str(self.out),
+        ]
         self._patch.setattr(sys, "argv", ["vrthinker", *chosen])
         with pytest.raises(SystemExit) as ended:
             main()
@@ -49,7 +58,9 @@ class Evaluate:
 
 
 @pytest.fixture
-def evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Evaluate:
+def evaluate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Evaluate:
     return Evaluate(tmp_path, capsys, monkeypatch)
 
 
@@ -69,7 +80,9 @@ def test_the_built_in_judge_is_evaluated_on_drawn_pairs(evaluate: Evaluate, tmp_
         assert min(result.prompt_tokens, result.new_tokens, result.frames) > 0
 
 
-def test_what_the_built_in_judge_cannot_judge_is_a_failure_that_stays(evaluate: Evaluate, tmp_path: Path) -> None:
+def test_what_the_built_in_judge_cannot_judge_is_a_failure_that_stays(
+    evaluate: Evaluate, tmp_path: Path
+) -> None:
     """Beside a pair that this project drew stands one of other clips: it has no label, and is never judged again."""
     table = write_pairs(1, 1, tmp_path / "drawn", 112)
     for name, hue in (("real_a.mp4", 0), ("real_b.mp4", 80)):
@@ -97,7 +110,9 @@ def test_what_the_built_in_judge_cannot_judge_is_a_failure_that_stays(evaluate: 
     assert (status, printed.partition(",")[0]) == (3, "0 pairs with a verdict")
 
 
-def test_each_row_has_its_end_and_a_second_call_asks_for_resume(evaluate: Evaluate, tmp_path: Path) -> None:
+def test_each_row_has_its_end_and_a_second_call_asks_for_resume(
+    evaluate: Evaluate, tmp_path: Path
+) -> None:
     table = write_table(tmp_path / "set", 4, broken=[2])
     status, printed, told = evaluate("csv", table, "--max-turns", 2)
     assert (status, told.strip()) == (0, "Row 2: There is no file gone.mp4.")
@@ -124,7 +139,10 @@ def test_a_judge_in_a_file_is_the_same_from_every_folder_and_its_name_in_another
     assert evaluate("csv", table, judge="scripted:script.jsonl")[0] == 0
     monkeypatch.chdir(tmp_path / "other")
     status, _, told = evaluate("csv", table, "--resume", judge="scripted:script.jsonl")
-    assert (status, f"holds another evaluation, with the judge scripted:{evaluate.script}: " in told) == (2, True)
+    assert (
+        status,
+        f"holds another evaluation, with the judge scripted:{evaluate.script}: " in told,
+    ) == (2, True)
     assert evaluate("csv", table, "--resume", judge="scripted:../script.jsonl")[0] == 0
 
 
@@ -138,7 +156,9 @@ def test_a_folder_in_which_the_judges_path_was_kept_relative_goes_on(
     assert evaluate("csv", table, "--resume", judge="scripted:script.jsonl")[0] == 0
 
 
-def test_pairs_without_a_verdict_are_told_from_those_with_one(evaluate: Evaluate, tmp_path: Path) -> None:
+def test_pairs_without_a_verdict_are_told_from_those_with_one(
+    evaluate: Evaluate, tmp_path: Path
+) -> None:
     table = write_table(tmp_path / "set", 2)
     evaluate.script.write_text(json.dumps({"reply": "I cannot say."}))
     status, printed, _ = evaluate("csv", table)
@@ -146,7 +166,9 @@ def test_pairs_without_a_verdict_are_told_from_those_with_one(evaluate: Evaluate
     assert printed.startswith("0 pairs with a verdict, 2 without, 0 failed, 0 left out. Results: ")
 
 
-def test_a_row_whose_label_was_mended_is_judged_and_no_other_row_may_change(evaluate: Evaluate, tmp_path: Path) -> None:
+def test_a_row_whose_label_was_mended_is_judged_and_no_other_row_may_change(
+    evaluate: Evaluate, tmp_path: Path
+) -> None:
     table = write_table(tmp_path / "set", 3)
     good = table.read_text()
     table.write_text(good.replace("Prompt 2,2,0", "Prompt 2,2,huh"))
@@ -184,18 +206,25 @@ def test_an_estimate_counts_for_the_run(evaluate: Evaluate, tmp_path: Path) -> N
     status, printed, _ = evaluate("csv", table, "--estimate", "--sample", 3)
     assert status == 0
     assert printed.startswith("3 pairs judged in ")
-    assert re.search(r"\n  pairs +7\n  turns +7 \(7 to 7\)\n  tokens read +[\d,]+ \([\d,]+ to [\d,]+\)\n", printed)
+    assert re.search(
+        r"\n  pairs +7\n  turns +7 \(7 to 7\)\n  tokens read +[\d,]+ \([\d,]+ to [\d,]+\)\n",
+        printed,
+    )
     assert re.search(r"\n  hours +\d+\.\d\d \(\d+\.\d\d to \d+\.\d\d\)\n", printed)
     kept = {result.pair.id for result in final_results(evaluate.out / RESULTS)}
     assert len(kept) == 3
-    assert evaluate("csv", table, "--estimate", "--sample", 3, "--resume")[0] == 0, "of what has been judged already"
+    assert evaluate("csv", table, "--estimate", "--sample", 3, "--resume")[0] == 0, (
+        "of what has been judged already"
+    )
     assert {result.pair.id for result in final_results(evaluate.out / RESULTS)} == kept
     assert evaluate("csv", table, "--resume")[0] == 0
     lines = (evaluate.out / RESULTS).read_bytes().splitlines()
     assert len(lines) == 8, "no pair of the sample was judged again"
 
 
-def test_what_people_could_not_say_is_counted_as_left_out(evaluate: Evaluate, tmp_path: Path) -> None:
+def test_what_people_could_not_say_is_counted_as_left_out(
+    evaluate: Evaluate, tmp_path: Path
+) -> None:
     write_mj(tmp_path / "mj", [mj_row(1, "Hard to judge"), mj_row(2, "Same")])
     status, printed, told = evaluate("mj-bench-video", tmp_path / "mj")
     assert status == 3, "the files are no videos: no pair was judged"
@@ -210,26 +239,50 @@ def test_what_people_could_not_say_is_counted_as_left_out(evaluate: Evaluate, tm
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("another", "."), "There is no data set 'another'. Choose one of videogen-reward, genai-bench, mj-bench-video, csv."),
+        (
+            ("another", "."),
+            "There is no data set 'another'. Choose one of videogen-reward, genai-bench, mj-bench-video, csv.",
+        ),
         (("csv", "nowhere.csv"), "There is no file or folder nowhere.csv."),
         (("csv", "TABLE", "--limit", "0"), "--limit 0 takes no pair: give a number from 1 up."),
-        (("csv", "TABLE", "--concurrency", "0"), "--concurrency 0 judges nothing: give a number from 1 up."),
-        (("csv", "TABLE", "--estimate", "--sample", "-1"), "--sample -1 judges nothing: give a number from 1 up."),
-        (("csv", "TABLE", "--sample", "3"), "--sample 3 goes with --estimate alone: add that, or take so many pairs with --limit."),
-        (("csv", "TABLE", "--engine", "slurm"), "There is no engine 'slurm'. Choose local, ray or ray:ADDRESS."),
-        (("videogen-reward", "TABLE"), f"pairs.csv has no column path_A. It needs {', '.join((*VIDEOGEN_COLUMNS[:5], 'TA'))}"),
+        (
+            ("csv", "TABLE", "--concurrency", "0"),
+            "--concurrency 0 judges nothing: give a number from 1 up.",
+        ),
+        (
+            ("csv", "TABLE", "--estimate", "--sample", "-1"),
+            "--sample -1 judges nothing: give a number from 1 up.",
+        ),
+        (
+            ("csv", "TABLE", "--sample", "3"),
+            "--sample 3 goes with --estimate alone: add that, or take so many pairs with --limit.",
+        ),
+        (
+            ("csv", "TABLE", "--engine", "slurm"),
+            "There is no engine 'slurm'. Choose local, ray or ray:ADDRESS.",
+        ),
+        (
+            ("videogen-reward", "TABLE"),
+            f"pairs.csv has no column path_A. It needs {', '.join((*VIDEOGEN_COLUMNS[:5], 'TA'))}",
+        ),
     ],
 )
-def test_bad_input_is_one_sentence(evaluate: Evaluate, tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
+def test_bad_input_is_one_sentence(
+    evaluate: Evaluate, tmp_path: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
     table = write_table(tmp_path / "set", 1)
-    status, printed, told = evaluate(*[str(table) if argument == "TABLE" else argument for argument in arguments])
+    status, printed, told = evaluate(
+        *[str(table) if argument == "TABLE" else argument for argument in arguments]
+    )
     assert (status, printed) == (2, "")
     assert told.startswith(sentence)
     assert told.count("\n") == 1
     assert not evaluate.out.exists()
 
 
-def test_a_judge_that_cannot_be_opened_leaves_a_run_that_can_begin(evaluate: Evaluate, tmp_path: Path) -> None:
+def test_a_judge_that_cannot_be_opened_leaves_a_run_that_can_begin(
+    evaluate: Evaluate, tmp_path: Path
+) -> None:
     table = write_table(tmp_path / "set", 2)
     evaluate.script.write_text("")
     assert evaluate("csv", table)[0] == 2
@@ -243,7 +296,17 @@ def test_ctrl_c_ends_it_with_all_that_was_judged(evaluate: Evaluate, tmp_path: P
     table = write_table(tmp_path / "set", 12)
     reply = {"reply": answer("slow"), "pause": 0.02}
     evaluate.script.write_text(json.dumps(reply))
-    command = ["evaluate", "csv", table, "--judge", f"scripted:{evaluate.script}", "--out", evaluate.out, "--concurrency", 2]
+    command = [
+        "evaluate",
+        "csv",
+        table,
+        "--judge",
+        f"scripted:{evaluate.script}",
+        "--out",
+        evaluate.out,
+        "--concurrency",
+        2,
+    ]
     with subprocess.Popen(
         [sys.executable, "-m", "vrthinker_core", *map(str, command)],
         cwd=ROOT,
@@ -282,13 +345,22 @@ def test_progress_counts_rate_time_left_and_failures(capsys: pytest.CaptureFixtu
             add(made_result(pair))
         add(broken_row(replace(pairs[4], fault="There is no file."), "judge"))
         add(broken_row(replace(pairs[5], left_out="Hard to judge."), "judge"))
-        add(replace(made_result(pairs[6]), stop=StopReason.FAILED, error="The server is gone.", fault="BackendFailed"))
+        add(
+            replace(
+                made_result(pairs[6]),
+                stop=StopReason.FAILED,
+                error="The server is gone.",
+                fault="BackendFailed",
+            )
+        )
     assert (counts.done, counts.judged, counts.failed) == (9, 5, 2)
     assert re.fullmatch(r"9 of 10 pairs, 1\.\d s each, \d s left, 2 failed", counts.line)
     assert capsys.readouterr().err == "Row 5: There is no file.\nRow 7: The server is gone.\n"
 
 
-def test_many_failures_are_counted_and_the_first_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_failures_are_counted_and_the_first_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     counts = ProgressCounts(total=50)
     with pair_progress(counts) as add:
         for pair in made_pairs(50):
@@ -299,6 +371,9 @@ def test_many_failures_are_counted_and_the_first_are_named(capsys: pytest.Captur
     assert lines[-1] == "Further failures are only counted; the table names each."
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(7, "7 s"), (75, "1 min"), (8400, "2 h 20 min"), (4_000_000, "1,111 h 6 min")])
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(7, "7 s"), (75, "1 min"), (8400, "2 h 20 min"), (4_000_000, "1,111 h 6 min")],
+)
 def test_time_left_in_words(seconds: float, words: str) -> None:
     assert time_left(seconds) == words

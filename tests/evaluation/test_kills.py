@@ -32,17 +32,28 @@ def table_of(out: Path) -> list[dict[str, Any]]:
 def test_killed_twenty_times_the_table_is_that_of_a_run_without_a_break(tmp_path: Path) -> None:
     table = write_table(tmp_path, ROWS, broken=[7, 31])
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    command = [sys.executable, "-m", "tests.evaluation.support.killed_runs", *map(str, (table, whole, killed))]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.evaluation.support.killed_runs",
+        *map(str, (table, whole, killed)),
+    ]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
     assert done.returncode == 0, done.stderr
     lines = json.loads(done.stdout)
     assert len(lines) == 20
-    assert len({count for count in lines if 2 < count < ROWS}) >= 5, "it was killed in the middle of its work"
+    assert len({count for count in lines if 2 < count < ROWS}) >= 5, (
+        "it was killed in the middle of its work"
+    )
     assert table_of(killed) == table_of(whole)
     assert len(table_of(killed)) == ROWS
     assert sum(row["judged"] for row in table_of(killed)) == ROWS - 2
     results = list(read_results(killed / RESULTS))
-    assert len({result.pair.id for result in results}) == len(results) == ROWS, "nothing was judged twice"
+    assert len({result.pair.id for result in results}) == len(results) == ROWS, (
+        "nothing was judged twice"
+    )
     assert all(load(killed / result.trace).finished for result in results if result.judged)
     assert len(list((killed / TRACES).glob("*.json"))) == ROWS - 2

@@ -18,5 +18,7 @@ def test_two_thousand_rows_take_their_share_of_a_minute(tmp_path: Path) -> None:
     results = evaluate_many(table, tmp_path / "out")
     taken = time.process_time() - began
     assert len(results) == ROWS
-    assert sum(result.judged for result in results) == ROWS - ROWS // 100, "one row in a hundred is broken"
+    assert sum(result.judged for result in results) == ROWS - ROWS // 100, (
+        "one row in a hundred is broken"
+    )
     assert taken < SECONDS_A_ROW * ROWS

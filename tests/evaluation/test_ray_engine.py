@@ -63,12 +63,23 @@ def cluster(token: None, node_files: Path) -> Iterator[str]:
         address = f"{LOOPBACK}:{free.getsockname()[1]}"
     words = f"start --head --block --node-ip-address={LOOPBACK} --port={address.partition(':')[2]} --num-cpus=2 --num-gpus=0"
     more = f"--object-store-memory={STORE} --include-dashboard=false --disable-usage-stats --include-log-monitor=false"
-    command = [sys.executable, "-m", "ray.scripts.scripts", *words.split(), *more.split(), f"--temp-dir={node_files}"]
+    command = [
+        sys.executable,
+        "-m",
+        "ray.scripts.scripts",
+        *words.split(),
+        *more.split(),
+        f"--temp-dir={node_files}",
+    ]
     environment = {**os.environ, "TMPDIR": str(node_files)}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as head:
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as head:
         try:
             assert head.stdout is not None
-            assert any("Ray runtime started" in line for line in head.stdout), f"Ray ended with {head.wait(10)}"
+            assert any("Ray runtime started" in line for line in head.stdout), (
+                f"Ray ended with {head.wait(10)}"
+            )
             with connected(address):
                 yield address
         finally:
@@ -89,10 +100,19 @@ def _kill_tree(head: subprocess.Popen[str]) -> None:
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[EvaluationPair]:
     """Small clips; the same two in each pair, the other way round in every second one."""
     folder = tmp_path_factory.mktemp("pairs")
-    clips = [str(write_clip(folder / name, frames=8, hue=hue)) for name, hue in (("a.mp4", 0), ("b.mp4", 80))]
+    clips = [
+        str(write_clip(folder / name, frames=8, hue=hue))
+        for name, hue in (("a.mp4", 0), ("b.mp4", 80))
+    ]
     prompts = [f"Block {row} glides." for row in range(1, PAIRS + 1)]
-    named = [(row, prompt, *clips[:: 1 if row % 2 else -1]) for row, prompt in enumerate(prompts, start=1)]
-    return [EvaluationPair(pair_id(prompt, first, second), row, prompt, first, second) for row, prompt, first, second in named]
+    named = [
+        (row, prompt, *clips[:: 1 if row % 2 else -1])
+        for row, prompt in enumerate(prompts, start=1)
+    ]
+    return [
+        EvaluationPair(pair_id(prompt, first, second), row, prompt, first, second)
+        for row, prompt, first, second in named
+    ]
 
 
 @pytest.fixture
@@ -117,7 +137,9 @@ def untimed(results: list[PairResult]) -> dict[str, PairResult]:
 def workers(address: str) -> list[psutil.Process]:
     """The processes of the judges on the cluster of these tests."""
     judges = (process for process in psutil.process_iter() if "ClusterJudge" in _command(process))
-    return [process for process in judges if address.partition(":")[2] in _command(process.parent())]
+    return [
+        process for process in judges if address.partition(":")[2] in _command(process.parent())
+    ]
 
 
 def _command(process: psutil.Process | None) -> str:
@@ -131,8 +153,14 @@ def test_where_no_cluster_answers_is_one_sentence(pairs: list[EvaluationPair], o
     with socket.socket() as bound:  # and nobody listens
         bound.bind((LOOPBACK, 0))
         address = f"{LOOPBACK}:{bound.getsockname()[1]}"
-        with pytest.raises(BadInput, match=f"Ray cannot be reached at {address}: start it with ray start --head"):
-            list(judge_on_ray(pairs, judge="nano", settings=SETTINGS, out=out, concurrency=1, address=address))
+        with pytest.raises(
+            BadInput, match=f"Ray cannot be reached at {address}: start it with ray start --head"
+        ):
+            list(
+                judge_on_ray(
+                    pairs, judge="nano", settings=SETTINGS, out=out, concurrency=1, address=address
+                )
+            )
 
 
 def test_a_cluster_gives_the_table_of_one_process_though_a_judge_is_killed(
@@ -143,15 +171,23 @@ def test_a_cluster_gives_the_table_of_one_process_though_a_judge_is_killed(
     local = list(judge_locally(pairs, open_backend(script(here, CALL, ANSWER)), SETTINGS, here, 4))
     missing = replace(pairs[0], id="absent", second=str(tmp_path / "absent.mp4"))
     judge = script(out, CALL, ANSWER, pause=0.02)
-    running = judge_on_ray([missing, *pairs], judge=judge, settings=SETTINGS, out=out, concurrency=2, address=cluster)
+    running = judge_on_ray(
+        [missing, *pairs], judge=judge, settings=SETTINGS, out=out, concurrency=2, address=cluster
+    )
     before = [next(running), next(running)]
     judges, folders = workers(cluster), set(node_files.glob("vr-thinker-*"))
     assert len(judges) == len(folders) == 2
     judges[0].kill()
     results = untimed([*before, *running])
     until(lambda: not workers(cluster))
-    list(judge_on_ray(pairs[:1], judge=judge, settings=SETTINGS, out=out, concurrency=1, address=cluster))
-    assert not folders & set(node_files.iterdir()), "the next judge on the node removes what a killed one has left"
+    list(
+        judge_on_ray(
+            pairs[:1], judge=judge, settings=SETTINGS, out=out, concurrency=1, address=cluster
+        )
+    )
+    assert not folders & set(node_files.iterdir()), (
+        "the next judge on the node removes what a killed one has left"
+    )
 
     failed = results.pop("absent")
     assert results == untimed(local)
@@ -170,18 +206,31 @@ def test_a_pair_outside_the_judges_scope_has_failed_there_as_it_does_here(
     (tmp_path / "here" / TRACES).mkdir(parents=True)
     settings = Settings(max_turns=1)
     here = judge_locally(pairs[:1], open_backend("nano"), settings, tmp_path / "here", 1)
-    there = judge_on_ray(pairs[:1], judge="nano", settings=settings, out=out, concurrency=1, address=cluster)
+    there = judge_on_ray(
+        pairs[:1], judge="nano", settings=settings, out=out, concurrency=1, address=cluster
+    )
     results = untimed(list(there))
     assert results == untimed(list(here))
     (result,) = results.values()
-    assert (result.outside_scope, result.judged, result.verdict, bool(result.error)) == (True, False, None, True)
+    assert (result.outside_scope, result.judged, result.verdict, bool(result.error)) == (
+        True,
+        False,
+        None,
+        True,
+    )
 
 
-def test_a_judge_that_cannot_be_opened_is_one_sentence(cluster: str, pairs: list[EvaluationPair], out: Path) -> None:
+def test_a_judge_that_cannot_be_opened_is_one_sentence(
+    cluster: str, pairs: list[EvaluationPair], out: Path
+) -> None:
     (out / "empty.jsonl").write_text("")
     judge = f"scripted:{out / 'empty.jsonl'}"
     with pytest.raises(JudgeError, match=r"The script empty\.jsonl holds no replies\.") as told:
-        list(judge_on_ray(pairs[:1], judge=judge, settings=SETTINGS, out=out, concurrency=1, address=cluster))
+        list(
+            judge_on_ray(
+                pairs[:1], judge=judge, settings=SETTINGS, out=out, concurrency=1, address=cluster
+            )
+        )
     assert "\n" not in str(told.value)
 
 
@@ -206,7 +255,11 @@ except BadInput as error:
 
 
 def test_no_pairs_need_no_cluster(out: Path) -> None:
-    assert not list(judge_on_ray([], judge="nano", settings=SETTINGS, out=out, concurrency=1, address="nobody:1"))
+    assert not list(
+        judge_on_ray(
+            [], judge="nano", settings=SETTINGS, out=out, concurrency=1, address="nobody:1"
+        )
+    )
 
 
 TWO_NODES = [{"CPU": 16.0, "GPU": 2.0, "memory": 1e9}, {"CPU": 16.0, "GPU": 1.0, "memory": 1e9}]

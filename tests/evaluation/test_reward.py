@@ -15,7 +15,17 @@ import pytest
 from tests.support.file_limit import open_file_limit
 from tests.support.small_clips import write_clip
 from tests.support.threads import run_in_thread, threads_started
-from vrthinker_core import BadInput, Dimension, Reward, ScriptedBackend, Settings, StopReason, areward, reward, reward_many
+from vrthinker_core import (
+    BadInput,
+    Dimension,
+    Reward,
+    ScriptedBackend,
+    Settings,
+    StopReason,
+    areward,
+    reward,
+    reward_many,
+)
 from vrthinker_core.traces import load
 from vrthinker_core.types import Side
 from vrthinker_core.types.messages import Message
@@ -29,35 +39,56 @@ BEST_FIRST = (2, 0, 3, 1)
 @pytest.fixture(scope="module")
 def videos(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("videos")
-    return [write_clip(folder / f"{number}.mp4", frames=10, hue=hue) for number, hue in enumerate(HUES)]
+    return [
+        write_clip(folder / f"{number}.mp4", frames=10, hue=hue) for number, hue in enumerate(HUES)
+    ]
 
 
 def redness(messages: Sequence[Message], side: Side) -> float:
-    frame = next(frame for message in messages for frame in message.frames if frame.ref.side == side)
-    return float(np.frombuffer(frame.rgb, np.uint8).reshape(frame.height, frame.width, 3)[-1, :, 0].mean())
+    frame = next(
+        frame for message in messages for frame in message.frames if frame.ref.side == side
+    )
+    return float(
+        np.frombuffer(frame.rgb, np.uint8).reshape(frame.height, frame.width, 3)[-1, :, 0].mean()
+    )
 
 
 def redder(messages: Sequence[Message]) -> str:
     first, second = (redness(messages, side) for side in Side)
-    return ANSWER.format(f"TA=0, MQ=1, VQ={1 if first > second else 2}, OA={1 if first > second else 2}")
+    return ANSWER.format(
+        f"TA=0, MQ=1, VQ={1 if first > second else 2}, OA={1 if first > second else 2}"
+    )
 
 
 TRUTH = ScriptedBackend(redder, protocol="paired")
 
 
-def test_the_win_rate_is_the_share_of_the_others_that_a_video_beats(videos: list[Path], tmp_path: Path) -> None:
+def test_the_win_rate_is_the_share_of_the_others_that_a_video_beats(
+    videos: list[Path], tmp_path: Path
+) -> None:
     found = reward("A block.", videos, TRUTH, traces=tmp_path)
     assert found.overall == found.rates[Dimension.VQ] == (2 / 3, 0.0, 1.0, 1 / 3)
     assert found.best == BEST_FIRST[0]
     assert found.rates[Dimension.TA] == (0.5,) * 4, "a tie is half a win"
-    assert sorted(found.rates[Dimension.MQ]) == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3]), "a favourite side favours nobody"
-    assert {frozenset((pair.first, pair.second)) for pair in found.pairs} == {frozenset((i, j)) for i in range(4) for j in range(i)}
+    assert sorted(found.rates[Dimension.MQ]) == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3]), (
+        "a favourite side favours nobody"
+    )
+    assert {frozenset((pair.first, pair.second)) for pair in found.pairs} == {
+        frozenset((i, j)) for i in range(4) for j in range(i)
+    }
     assert found.errors == ()
-    assert {load(path).finished for path in tmp_path.iterdir()} == {pair.trace.finished for pair in found.pairs}
+    assert {load(path).finished for path in tmp_path.iterdir()} == {
+        pair.trace.finished for pair in found.pairs
+    }
 
 
-def test_the_order_of_videos_changes_nothing_of_a_judge_without_a_favourite_side(videos: list[Path]) -> None:
-    assert reward("A block.", videos[::-1], TRUTH).overall == reward("A block.", videos, TRUTH).overall[::-1]
+def test_the_order_of_videos_changes_nothing_of_a_judge_without_a_favourite_side(
+    videos: list[Path],
+) -> None:
+    assert (
+        reward("A block.", videos[::-1], TRUTH).overall
+        == reward("A block.", videos, TRUTH).overall[::-1]
+    )
 
 
 def test_both_orders_take_away_what_the_side_decides(videos: list[Path]) -> None:
@@ -73,18 +104,24 @@ def test_what_was_not_said_is_none_and_never_zero(videos: list[Path], tmp_path: 
     assert found.overall == (1.0, None, 0.0)
     assert found.best == 0
     assert len(found.errors) == 2
-    silent = reward("A block.", videos[:2], ScriptedBackend([ANSWER.format("TA=1")], protocol="paired"))
+    silent = reward(
+        "A block.", videos[:2], ScriptedBackend([ANSWER.format("TA=1")], protocol="paired")
+    )
     assert (silent.overall, silent.best) == ((None, None), None)
     assert silent.rates[Dimension.TA] == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("swap", ["off", "on"])
-def test_a_judge_outside_its_scope_says_so_and_rewards_nothing(videos: list[Path], swap: Any) -> None:
+def test_a_judge_outside_its_scope_says_so_and_rewards_nothing(
+    videos: list[Path], swap: Any
+) -> None:
     judge, settings = ScriptedBackend(redder, protocol="paired", scope="drawn"), Settings(swap=swap)
     awaited = run_in_thread(areward("A block.", videos[:3], judge, settings))
     for found in (reward("A block.", videos[:3], judge, settings), awaited):
         assert len(found.errors) == 3
-        assert all(error.startswith(OUTSIDE_SCOPE) and "another judge" in error for error in found.errors)
+        assert all(
+            error.startswith(OUTSIDE_SCOPE) and "another judge" in error for error in found.errors
+        )
         assert (set(found.rates.values()), found.best) == ({(None, None, None)}, None)
 
 
@@ -92,19 +129,25 @@ def test_prompts_share_batches_and_keep_their_places(videos: list[Path]) -> None
     groups = [("One.", videos[:2]), ("Two.", videos[1:]), ("Three.", videos[::-1])]
     found = reward_many(groups, TRUTH, concurrency=3)
     assert [each.prompt for each in found] == ["One.", "Two.", "Three."]
-    assert [each.overall for each in found] == [reward(prompt, some, TRUTH).overall for prompt, some in groups]
+    assert [each.overall for each in found] == [
+        reward(prompt, some, TRUTH).overall for prompt, some in groups
+    ]
 
 
 def test_a_prompt_that_is_no_text_costs_its_own_videos_alone(videos: list[Path]) -> None:
     groups: list[tuple[Any, list[Path]]] = [(float("nan"), videos[:2]), ("Two.", videos[:2])]
     broken, whole = reward_many(groups, TRUTH)
     assert broken.overall == (None, None)
-    assert broken.errors == ("The prompt is empty. Write the text that both videos were made from.",)
+    assert broken.errors == (
+        "The prompt is empty. Write the text that both videos were made from.",
+    )
     assert whole.overall == reward("Two.", videos[:2], TRUTH).overall
 
 
 def test_a_run_that_was_stopped_says_so(videos: list[Path]) -> None:
-    assert reward("A block.", videos[:2], TRUTH, cancelled=lambda: True).errors == ("The run was stopped.",)
+    assert reward("A block.", videos[:2], TRUTH, cancelled=lambda: True).errors == (
+        "The run was stopped.",
+    )
 
 
 @pytest.mark.parametrize("count", [0, 1])
@@ -128,8 +171,13 @@ def test_a_folder_for_traces_may_be_named_by_its_text(videos: list[Path], tmp_pa
 
 
 def test_a_judge_may_be_named_by_its_word(videos: list[Path], tmp_path: Path) -> None:
-    (tmp_path / "script.jsonl").write_text('{"reply": "<Answer>TA=1, MQ=1, VQ=1, OA=1</Answer>"}', "utf-8")
-    assert reward("A block.", videos[:2], f"scripted:{tmp_path / 'script.jsonl'}").overall == (1.0, 0.0)
+    (tmp_path / "script.jsonl").write_text(
+        '{"reply": "<Answer>TA=1, MQ=1, VQ=1, OA=1</Answer>"}', "utf-8"
+    )
+    assert reward("A block.", videos[:2], f"scripted:{tmp_path / 'script.jsonl'}").overall == (
+        1.0,
+        0.0,
+    )
     with pytest.raises(BadInput, match="There is no judge"):
         reward("A block.", videos[:2], "nobody")
 
@@ -142,7 +190,9 @@ def test_it_may_have_the_files_open_that_its_pairs_take() -> None:
 
 def test_it_can_be_awaited(videos: list[Path]) -> None:
     async def both() -> list[Reward]:
-        return await asyncio.gather(areward("One.", videos, TRUTH), areward("Two.", videos[:2], TRUTH))
+        return await asyncio.gather(
+            areward("One.", videos, TRUTH), areward("Two.", videos[:2], TRUTH)
+        )
 
     one, two = run_in_thread(both())
     assert (one.best, two.best) == (2, 0)
@@ -156,7 +206,11 @@ def test_a_task_that_is_cancelled_ends_its_runs(videos: list[Path], tmp_path: Pa
         return ANSWER.format("TA=1") + "x" * 100_000
 
     async def cancelled() -> None:
-        task = asyncio.create_task(areward("A block.", videos[:2], ScriptedBackend(slow, "paired", pause=0.01), traces=tmp_path))
+        task = asyncio.create_task(
+            areward(
+                "A block.", videos[:2], ScriptedBackend(slow, "paired", pause=0.01), traces=tmp_path
+            )
+        )
         await asyncio.to_thread(started.wait, 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -34,12 +34,19 @@ from vrthinker_core.types import Settings, Side, StopReason
 PAIRS = made_pairs(6)
 
 
-def run(pairs: list[EvaluationPair], engine: Engine, out: Path, stopped: Callable[[], bool] = lambda: False) -> list[PairResult]:
+def run(
+    pairs: list[EvaluationPair],
+    engine: Engine,
+    out: Path,
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[PairResult]:
     return list(evaluate(pairs, engine, "scripted", out, results_so_far(pairs, out), stopped))
 
 
 def failing(fault: str) -> Engine:
-    return lambda pairs: (PairResult(pair, "scripted", error="It failed.", fault=fault) for pair in pairs)
+    return lambda pairs: (
+        PairResult(pair, "scripted", error="It failed.", fault=fault) for pair in pairs
+    )
 
 
 def never(pairs: Iterable[EvaluationPair]) -> Iterator[PairResult]:
@@ -66,10 +73,20 @@ def test_a_second_start_judges_what_is_left(tmp_path: Path) -> None:
     assert write_final_table(tmp_path, PAIRS[2:]) == [made_result(pair) for pair in PAIRS[2:]]
 
 
-def test_a_broken_row_and_one_left_out_have_their_results_and_are_not_judged(tmp_path: Path) -> None:
-    pairs = [replace(PAIRS[0], fault="There is no file a.mp4."), replace(PAIRS[1], left_out="Hard."), *PAIRS[2:]]
+def test_a_broken_row_and_one_left_out_have_their_results_and_are_not_judged(
+    tmp_path: Path,
+) -> None:
+    pairs = [
+        replace(PAIRS[0], fault="There is no file a.mp4."),
+        replace(PAIRS[1], left_out="Hard."),
+        *PAIRS[2:],
+    ]
     results = {result.pair.row: result for result in run(pairs, made_results, tmp_path)}
-    assert (results[1].fault, results[1].error, results[1].verdict) == (ROW_FAULT, "There is no file a.mp4.", None)
+    assert (results[1].fault, results[1].error, results[1].verdict) == (
+        ROW_FAULT,
+        "There is no file a.mp4.",
+        None,
+    )
     assert (results[2].fault, results[2].left_out, results[2].judged) == (LEFT_OUT, True, False)
     assert all(results[row].judged for row in (3, 4, 5, 6))
     assert run(pairs, never, tmp_path) == []
@@ -83,12 +100,22 @@ def test_what_is_transient_is_judged_again_and_what_lasts_is_not(tmp_path: Path)
     run(PAIRS[2:3], failing("ServerUnavailable"), tmp_path)
     run(PAIRS[3:], failing("BackendRefused"), tmp_path)
     assert [result.pair for result in run(PAIRS, made_results, tmp_path)] == PAIRS[:3]
-    assert [result.judged for result in final_results(tmp_path / RESULTS)] == [True] * 3 + [False] * 3
+    assert [result.judged for result in final_results(tmp_path / RESULTS)] == [True] * 3 + [
+        False
+    ] * 3
 
 
-def test_an_unreadable_video_of_an_earlier_version_is_opened_again_to_know_whose_it_is(tmp_path: Path) -> None:
+def test_an_unreadable_video_of_an_earlier_version_is_opened_again_to_know_whose_it_is(
+    tmp_path: Path,
+) -> None:
     run(PAIRS[:1], failing("VideoError"), tmp_path)
-    run(PAIRS[1:2], lambda pairs: (replace(each, unreadable=(Side.SECOND,)) for each in failing("VideoError")(pairs)), tmp_path)
+    run(
+        PAIRS[1:2],
+        lambda pairs: (
+            replace(each, unreadable=(Side.SECOND,)) for each in failing("VideoError")(pairs)
+        ),
+        tmp_path,
+    )
     kept = (tmp_path / RESULTS).read_text("utf-8").replace(',"unreadable":[]', "")
     (tmp_path / RESULTS).write_text(kept, "utf-8")
     assert [result.pair for result in run(PAIRS[:2], made_results, tmp_path)] == PAIRS[:1]
@@ -101,8 +128,14 @@ def test_once_stopped_no_pair_is_begun_and_no_failure_of_the_end_is_kept(tmp_pat
     def engine(pairs: Iterable[EvaluationPair]) -> Iterator[PairResult]:
         for pair in pairs:
             seen.append(pair)
-            ended = {2: StopReason.CANCELLED, 3: StopReason.FAILED}.get(len(seen), StopReason.ANSWERED)
-            yield replace(made_result(pair), stop=ended, fault="DecoderDied" if ended is StopReason.FAILED else "")
+            ended = {2: StopReason.CANCELLED, 3: StopReason.FAILED}.get(
+                len(seen), StopReason.ANSWERED
+            )
+            yield replace(
+                made_result(pair),
+                stop=ended,
+                fault="DecoderDied" if ended is StopReason.FAILED else "",
+            )
 
     results = run(PAIRS, engine, tmp_path, lambda: len(seen) >= 3)
     assert seen == PAIRS[:3]
@@ -113,7 +146,9 @@ def test_once_stopped_no_pair_is_begun_and_no_failure_of_the_end_is_kept(tmp_pat
 # -- the folder ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_folder_of_another_run_is_refused_and_the_same_run_asks_for_resume(tmp_path: Path) -> None:
+def test_a_folder_of_another_run_is_refused_and_the_same_run_asks_for_resume(
+    tmp_path: Path,
+) -> None:
     out, mine = tmp_path / "out", run_description(PAIRS)
     with open_out(out, run_description(PAIRS, "refused"), resume=False):
         pass  # and nothing was judged
@@ -122,13 +157,21 @@ def test_a_folder_of_another_run_is_refused_and_the_same_run_asks_for_resume(tmp
     others = {
         "the data set": run_description(PAIRS[1:]),
         "the judge scripted": run_description(PAIRS, "nano"),
-        "the settings max_turns left to the protocol": run_description(PAIRS, settings=Settings(max_turns=2)),
+        "the settings max_turns left to the protocol": run_description(
+            PAIRS, settings=Settings(max_turns=2)
+        ),
     }
     for resume in (False, True):
         for difference, other in others.items():
-            with pytest.raises(BadInput, match=f"holds another evaluation, with {difference}"), open_out(out, other, resume=resume):
+            with (
+                pytest.raises(BadInput, match=f"holds another evaluation, with {difference}"),
+                open_out(out, other, resume=resume),
+            ):
                 raise AssertionError
-    with pytest.raises(BadInput, match="holds this evaluation already: go on with --resume"), open_out(out, mine, resume=False):
+    with (
+        pytest.raises(BadInput, match="holds this evaluation already: go on with --resume"),
+        open_out(out, mine, resume=False),
+    ):
         raise AssertionError
     with open_out(out, mine, resume=True):
         assert (out / TRACES).is_dir()
@@ -137,15 +180,26 @@ def test_a_folder_of_another_run_is_refused_and_the_same_run_asks_for_resume(tmp
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     for resume in (False, True):
-        with pytest.raises(BadInput, match="holds other files"), open_out(tmp_path, run_description(PAIRS), resume=resume):
+        with (
+            pytest.raises(BadInput, match="holds other files"),
+            open_out(tmp_path, run_description(PAIRS), resume=resume),
+        ):
             raise AssertionError
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-    with pytest.raises(BadInput, match="Cannot write to"), open_out(tmp_path / "thesis.txt", run_description(PAIRS), resume=False):
+    with (
+        pytest.raises(BadInput, match="Cannot write to"),
+        open_out(tmp_path / "thesis.txt", run_description(PAIRS), resume=False),
+    ):
         raise AssertionError
 
 
-def test_a_reader_of_the_output_who_has_left_is_no_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(BrokenPipeError), open_out(tmp_path / "out", run_description(PAIRS), resume=False):
+def test_a_reader_of_the_output_who_has_left_is_no_folder_that_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    with (
+        pytest.raises(BrokenPipeError),
+        open_out(tmp_path / "out", run_description(PAIRS), resume=False),
+    ):
         raise BrokenPipeError
 
 
@@ -154,13 +208,19 @@ def test_an_error_of_the_judging_is_none_of_the_folder(tmp_path: Path) -> None:
         yield made_result(next(iter(pairs)))
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    with pytest.raises(OSError, match="Too many open files"), open_out(tmp_path, run_description(PAIRS), resume=False):
+    with (
+        pytest.raises(OSError, match="Too many open files"),
+        open_out(tmp_path, run_description(PAIRS), resume=False),
+    ):
         run(PAIRS, engine, tmp_path)
     assert [result.pair for result in read_results(tmp_path / RESULTS)] == PAIRS[:1]
 
 
 def test_results_that_cannot_be_written_are_an_error_of_the_folder(tmp_path: Path) -> None:
-    with file_limit(100), pytest.raises(BadInput, match=f"^Cannot write to {tmp_path}: File too large"):
+    with (
+        file_limit(100),
+        pytest.raises(BadInput, match=f"^Cannot write to {tmp_path}: File too large"),
+    ):
         run(PAIRS, made_results, tmp_path)
     (tmp_path / TABLE).mkdir()
     with pytest.raises(BadInput, match=f"^Cannot write to {tmp_path}: "):
@@ -171,7 +231,10 @@ def test_two_runs_never_write_one_folder(tmp_path: Path) -> None:
     mine = run_description(PAIRS)
     with open_out(tmp_path / "out", mine, resume=False):
         for resume in (False, True):
-            with pytest.raises(BadInput, match="Another process is writing"), open_out(tmp_path / "out", mine, resume=resume):
+            with (
+                pytest.raises(BadInput, match="Another process is writing"),
+                open_out(tmp_path / "out", mine, resume=resume),
+            ):
                 raise AssertionError
     with open_out(tmp_path / "out", mine, resume=True):
         pass
@@ -184,7 +247,9 @@ def test_each_start_is_kept_beside_what_the_run_is(tmp_path: Path) -> None:
             pass
     kept = read_run(job.out)
     assert (kept.dataset, kept.judge, kept.settings.seed, kept.pairs) == ("csv", "scripted", 3, 6)
-    assert [(start.engine, start.concurrency, start.limit) for start in kept.starts] == [("local", 4, 5)] * 2
+    assert [(start.engine, start.concurrency, start.limit) for start in kept.starts] == [
+        ("local", 4, 5)
+    ] * 2
     assert {"python", "torch"} <= kept.starts[0].versions.keys()
     assert kept.starts[0].versions["vrthinker"] == __version__
 
@@ -214,11 +279,16 @@ def test_a_sample_is_drawn_from_what_can_be_judged_and_is_always_the_same() -> N
 
 
 def test_an_estimate_scales_the_sample_and_its_spread_holds_the_truth() -> None:
-    results = [replace(made_result(pair), turns=1 + pair.row % 3, seconds=float(1 + pair.row % 3)) for pair in made_pairs(30)]
+    results = [
+        replace(made_result(pair), turns=1 + pair.row % 3, seconds=float(1 + pair.row % 3))
+        for pair in made_pairs(30)
+    ]
     found = estimate(results, 3000, seconds=15.0)
     assert found.turns[0] < 6000 < found.turns[2]
     assert found.turns[0] < found.turns[1] < found.turns[2]
-    assert found.prompt_tokens == pytest.approx((12_000_000,) * 3), "what is the same in every pair has no spread"
+    assert found.prompt_tokens == pytest.approx((12_000_000,) * 3), (
+        "what is the same in every pair has no spread"
+    )
     assert found.hours[1] == pytest.approx(3000 * 15 / 30 / 3600, rel=0.1)
     assert (found.sample, found.failed, found.pairs) == (30, 0, 3000)
     assert any("3,000" in line for line in found.lines())

@@ -11,18 +11,29 @@ from pathlib import Path
 
 import pytest
 
-from vrthinker_core.files.atomic_file import atomic_path, owned_folder, remove_parts, write_atomically
+from vrthinker_core.files.atomic_file import (
+    atomic_path,
+    owned_folder,
+    remove_parts,
+    write_atomically,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL and locks")
 
-KILL_WRITERS = "import json, sys; from pathlib import Path; from tests.benchmarks.kills import kill_writers; " + (
-    "print(json.dumps(kill_writers(Path(sys.argv[1]), 60)))"
+KILL_WRITERS = (
+    "import json, sys; from pathlib import Path; from tests.benchmarks.kills import kill_writers; "
+    + ("print(json.dumps(kill_writers(Path(sys.argv[1]), 60)))")
 )
 DIE = "import os, signal, sys; from pathlib import Path; from vrthinker_core.files.atomic_file import atomic_path, owned_folder; "
 
 
 def test_killed_writers_tear_nothing_and_leave_nothing_after_the_next_start(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", KILL_WRITERS, str(tmp_path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", KILL_WRITERS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     figures = json.loads(done.stdout)
     assert (figures["torn"], figures["left"]) == (0, 0)
     assert figures["traces"] > 2
@@ -31,12 +42,19 @@ def test_killed_writers_tear_nothing_and_leave_nothing_after_the_next_start(tmp_
 
 def die(code: str, folder: Path) -> None:
     """Run code that ends by SIGKILL, with the folder as the place for temporary files."""
-    done = subprocess.run([sys.executable, "-c", DIE + code, str(folder)], env={**os.environ, "TMPDIR": str(folder)}, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", DIE + code, str(folder)],
+        env={**os.environ, "TMPDIR": str(folder)},
+        check=False,
+    )
     assert done.returncode == -9
 
 
 def test_only_what_nobody_writes_any_more_is_removed(tmp_path: Path) -> None:
-    die("c = atomic_path(Path(sys.argv[1]) / 'a.json'); c.__enter__().write_text('half'); os.kill(os.getpid(), 9)", tmp_path)
+    die(
+        "c = atomic_path(Path(sys.argv[1]) / 'a.json'); c.__enter__().write_text('half'); os.kill(os.getpid(), 9)",
+        tmp_path,
+    )
     assert len(list(tmp_path.iterdir())) == 1
     (tmp_path / ".somebody-elses.part").write_text("x")
     with atomic_path(tmp_path / "b.json") as part:
@@ -48,7 +66,9 @@ def test_only_what_nobody_writes_any_more_is_removed(tmp_path: Path) -> None:
     assert (tmp_path / "b.json").read_text() == "whole"
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_half_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_file_and_no_half_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "run.json"
     write_atomically(path, b"old")
 
@@ -73,7 +93,11 @@ def test_a_file_has_the_permissions_of_any_new_file(mask: int, mode: int, tmp_pa
     assert (tmp_path / "a.json").stat().st_mode & 0o777 == mode
 
 
-@pytest.mark.parametrize("name", ["\N{VIDEO CAMERA}" * 60 + ".json", "a" * 255, "é" * 127], ids=["four bytes", "one", "two"])
+@pytest.mark.parametrize(
+    "name",
+    ["\N{VIDEO CAMERA}" * 60 + ".json", "a" * 255, "é" * 127],
+    ids=["four bytes", "one", "two"],
+)
 def test_every_name_that_a_file_may_have_can_be_written(name: str, tmp_path: Path) -> None:
     with atomic_path(tmp_path / name) as part:
         part.write_text("x")
@@ -81,7 +105,9 @@ def test_every_name_that_a_file_may_have_can_be_written(name: str, tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_the_next_start_removes_the_folder_of_a_server_that_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_start_removes_the_folder_of_a_server_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with owned_folder("ours-") as alive:
         (alive / "video.mp4").write_text("a visitor's")
@@ -92,6 +118,10 @@ def test_the_next_start_removes_the_folder_of_a_server_that_was_killed(tmp_path:
         (tmp_path / "ours-link").symlink_to(alive)
         assert len(list(tmp_path.iterdir())) == 3
         with owned_folder("ours-") as second:
-            assert {path.name for path in tmp_path.iterdir()} == {alive.name, second.name, "ours-link"}
+            assert {path.name for path in tmp_path.iterdir()} == {
+                alive.name,
+                second.name,
+                "ours-link",
+            }
             assert (alive / "video.mp4").read_text() == "a visitor's"
     assert [path.name for path in tmp_path.iterdir()] == ["ours-link"]

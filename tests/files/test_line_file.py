@@ -11,7 +11,9 @@ from vrthinker_core.files.line_file import BLOCK, LineFile, whole_lines
 
 
 @pytest.mark.parametrize("rest", [b"", b"{", b"x" * (2 * BLOCK), b"x" * BLOCK])
-def test_what_a_killed_process_left_of_a_line_is_no_line_and_is_cut_off(tmp_path: Path, rest: bytes) -> None:
+def test_what_a_killed_process_left_of_a_line_is_no_line_and_is_cut_off(
+    tmp_path: Path, rest: bytes
+) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"one\n\ntwo\n" + rest)
     assert whole_lines(path) == [b"one", b"", b"two"]
@@ -40,7 +42,9 @@ def test_of_a_line_that_a_full_disk_refuses_nothing_is_left(tmp_path: Path) -> N
     assert whole_lines(path) == [b"one", b"two"]
 
 
-def test_of_a_line_that_does_not_reach_the_disk_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_line_that_does_not_reach_the_disk_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "lines"
 
     def refused(_: int) -> None:

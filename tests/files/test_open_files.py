@@ -21,7 +21,9 @@ def test_the_limit_is_raised_as_far_as_this_process_may() -> None:
         assert allow_open_files() == most
 
 
-def test_more_pairs_than_there_may_be_files_for_are_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_pairs_than_there_may_be_files_for_are_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
     allow_pairs(20)
     with pytest.raises(BadInput) as refused:
@@ -37,7 +39,9 @@ def test_one_pair_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     allow_pairs(1)
 
 
-def test_a_limit_that_cannot_be_raised_is_the_one_that_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_cannot_be_raised_is_the_one_that_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(*_: object) -> None:
         raise ValueError("current limit exceeds maximum limit")
 

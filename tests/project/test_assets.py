@@ -26,7 +26,11 @@ NEEDED_FOR: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("what", NEEDED_FOR.values(), ids=NEEDED_FOR)
-def test_what_a_wheel_lacks_is_named(what: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_wheel_lacks_is_named(
+    what: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(__about__, "ASSETS", tmp_path / "assets")
-    with pytest.raises(BadInput, match=r"assets is missing, and with it .*: use a checkout .* pip install -e"):
+    with pytest.raises(
+        BadInput, match=r"assets is missing, and with it .*: use a checkout .* pip install -e"
+    ):
         what()

@@ -20,29 +20,48 @@ from vrthinker_core.types.events import RunEvent
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.S | re.M)
-COMMANDS = [line for kind, body in BLOCKS if kind == "sh" for line in body.splitlines() if line.startswith("python -m ")]
+COMMANDS = [
+    line
+    for kind, body in BLOCKS
+    if kind == "sh"
+    for line in body.splitlines()
+    if line.startswith("python -m ")
+]
 
 
-@pytest.mark.parametrize("code", [body for kind, body in BLOCKS if kind == "python" and "vrthinker_core" in body])
+@pytest.mark.parametrize(
+    "code", [body for kind, body in BLOCKS if kind == "python" and "vrthinker_core" in body]
+)
 def test_the_python_example_runs_as_written(
-    code: str, clips: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    code: str,
+    clips: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     shutil.copy(clips[0], tmp_path / "first.mp4")
     shutil.copy(clips[1], tmp_path / "second.mp4")
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
-    assert re.search(r"answered|no answer|turn limit|^best: good.mp4$", capsys.readouterr().out, re.M)
+    assert re.search(
+        r"answered|no answer|turn limit|^best: good.mp4$", capsys.readouterr().out, re.M
+    )
 
 
 def test_the_commands_run_as_written(
-    clips: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    clips: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """In this process, which has imported already what they need; `test_cli.py` starts a process for each command."""
     shutil.copy(clips[0], tmp_path / "one.mp4")
     shutil.copy(clips[1], tmp_path / "two.mp4")
     (tmp_path / "assets").symlink_to(ROOT / "assets")
     monkeypatch.chdir(tmp_path)
-    commands = [shlex.split(line) for line in COMMANDS if line.startswith("python -m vrthinker_core")]
+    commands = [
+        shlex.split(line) for line in COMMANDS if line.startswith("python -m vrthinker_core")
+    ]
     assert commands
     for command in commands:
         monkeypatch.setattr(sys, "argv", command[2:])
@@ -57,11 +76,23 @@ def test_the_first_commands_run_in_a_new_terminal(tmp_path: Path) -> None:
     """Nothing but the system's own programs is on its path, as after the line that installs."""
     if not (Path(sys.prefix) / "bin" / "activate").is_file():
         pytest.skip("these tests run in no virtual environment")
-    for name, there in ((".venv", Path(sys.prefix)), ("vrthinker_core", ROOT / "vrthinker_core"), ("assets", ROOT / "assets")):
+    for name, there in (
+        (".venv", Path(sys.prefix)),
+        ("vrthinker_core", ROOT / "vrthinker_core"),
+        ("assets", ROOT / "assets"),
+    ):
         (tmp_path / name).symlink_to(there)
     (commands,) = (body for kind, body in BLOCKS if kind == "sh" and "activate" in body)
     shell = ["/bin/sh", "-ec", commands]
-    done = subprocess.run(shell, cwd=tmp_path, env={"PATH": os.defpath}, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        shell,
+        cwd=tmp_path,
+        env={"PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "\nVerdict\n" in done.stdout
 

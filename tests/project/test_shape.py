@@ -40,8 +40,8 @@ def test_one_name_for_one_type() -> None:
 
 def test_nothing_happens_at_import() -> None:
     """The public names come when they are used: a decoding process, or `--help`, loads neither torch nor Gradio."""
-    code = (
-        "import sys, vrthinker_core; print(sorted({'torch', 'transformers', 'gradio', 'pydantic', 'cv2', 'av'} & set(sys.modules)))"
+    code = "import sys, vrthinker_core; print(sorted({'torch', 'transformers', 'gradio', 'pydantic', 'cv2', 'av'} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -25,19 +25,28 @@ from vrthinker_core.ui.api import mcp
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 FRONT: dict[str, Any] = yaml.safe_load(README.split("---\n")[1])
-REQUIREMENTS = {Requirement(line).name: Requirement(line) for line in (ROOT / "requirements.txt").read_text().splitlines()}
+REQUIREMENTS = {
+    Requirement(line).name: Requirement(line)
+    for line in (ROOT / "requirements.txt").read_text().splitlines()
+}
 BUILDER = ("torch<=2.13.0", f"gradio[oauth,mcp]=={FRONT['sdk_version']}", "spaces==0.51.3")
 """What the builder of a Space adds to requirements.txt, in one call of pip."""
 
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
-(UPLOAD,) = (line for line in README.splitlines() if " upload " in line and "--repo-type space" in line)
+(UPLOAD,) = (
+    line for line in README.splitlines() if " upload " in line and "--repo-type space" in line
+)
 
 
 # -- the front matter ----------------------------------------------------------------------------------------------------
 
 
 def test_the_front_matter_says_what_a_space_needs() -> None:
-    assert (FRONT["sdk"], FRONT["python_version"], FRONT["suggested_hardware"]) == ("gradio", "3.12", "zero-a10g")
+    assert (FRONT["sdk"], FRONT["python_version"], FRONT["suggested_hardware"]) == (
+        "gradio",
+        "3.12",
+        "zero-a10g",
+    )
     assert FRONT["title"]
     assert FRONT["emoji"]
     assert {FRONT["colorFrom"], FRONT["colorTo"]} <= COLOURS
@@ -54,7 +63,10 @@ def test_it_names_the_licence_and_the_model_of_the_project() -> None:
 
 def test_the_python_and_the_gradio_of_the_space_are_among_ours() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert f"{FRONT['python_version']}.0" in Requirement(f"python{project['requires-python']}").specifier
+    assert (
+        f"{FRONT['python_version']}.0"
+        in Requirement(f"python{project['requires-python']}").specifier
+    )
     assert FRONT["sdk_version"] in REQUIREMENTS["gradio"].specifier
 
 
@@ -75,18 +87,48 @@ def test_the_system_packages_that_opencv_needs_are_named() -> None:
 
 def resolved(python: str, *more: str) -> dict[str, Version]:
     """What requirements.txt and `more` become on a Linux with that Python. Reads the index, downloads no package."""
-    options = ["--python-version", python, "--python-platform", "x86_64-manylinux_2_28", "--only-binary", ":all:"]
-    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-config", "--no-python-downloads", *options]
+    options = [
+        "--python-version",
+        python,
+        "--python-platform",
+        "x86_64-manylinux_2_28",
+        "--only-binary",
+        ":all:",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "compile",
+        "--quiet",
+        "--no-config",
+        "--no-python-downloads",
+        *options,
+    ]
     command += ["--no-annotate", "--no-header", "requirements.txt", "-"]
-    done = subprocess.run(command, cwd=ROOT, input="\n".join(more), capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        input="\n".join(more),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     if "error sending request" in done.stderr:
         pytest.skip("no package index can be reached")
     assert done.returncode == 0, done.stderr
-    return {name: Version(version) for name, version in (line.split("==") for line in done.stdout.splitlines())}
+    return {
+        name: Version(version)
+        for name, version in (line.split("==") for line in done.stdout.splitlines())
+    }
 
 
 def dev() -> list[str]:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
     return list(extras["dev"])
 
 
@@ -98,7 +140,9 @@ def built() -> dict[str, Version]:
 
 def test_a_space_can_be_built(built: dict[str, Version]) -> None:
     assert set(REQUIREMENTS) <= set(built)
-    assert [name for name, wanted in REQUIREMENTS.items() if built[name] not in wanted.specifier] == []
+    assert [
+        name for name, wanted in REQUIREMENTS.items() if built[name] not in wanted.specifier
+    ] == []
     assert (str(built["gradio"]), str(built["spaces"])) == (FRONT["sdk_version"], "0.51.3")
     assert built["torch"] <= Version("2.13.0")
 
@@ -132,7 +176,11 @@ class Hub(LoopbackServer):
         if "/preupload/" in path:
             names = [file["path"] for file in body["files"]]
             self.files += names
-            return {"files": [{"path": name, "uploadMode": "regular", "shouldIgnore": True} for name in names]}
+            return {
+                "files": [
+                    {"path": name, "uploadMode": "regular", "shouldIgnore": True} for name in names
+                ]
+            }
         return {"id": "you/vr-thinker", "sha": "0" * 40}
 
 
@@ -187,17 +235,40 @@ def checkout(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_upload_line_makes_a_space_of_all_that_it_needs_and_of_nothing_else(hub: Hub, checkout: Path, tmp_path: Path) -> None:
+def test_the_upload_line_makes_a_space_of_all_that_it_needs_and_of_nothing_else(
+    hub: Hub, checkout: Path, tmp_path: Path
+) -> None:
     program, *arguments = shlex.split(UPLOAD)
     assert program == "hf"
     own = {"HF_ENDPOINT": hub.address, "HF_TOKEN": "hf_none", "HF_HOME": str(tmp_path / "home")}
-    environment = {**os.environ, **own, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_UPDATE_CHECK": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    environment = {
+        **os.environ,
+        **own,
+        "HF_HUB_OFFLINE": "0",
+        "HF_HUB_DISABLE_UPDATE_CHECK": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }
     command = [str(Path(sys.executable).with_name("hf")), *arguments]
-    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command,
+        cwd=checkout,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     (created,) = hub.created
     assert (created["type"], created["sdk"]) == ("space", "gradio")
     here = {path.relative_to(checkout).as_posix() for path in checkout.rglob("*") if path.is_file()}
-    below = {path for path in here if re.match("(assets|vrthinker_core)/", path) and "__pycache__" not in path}
-    assert set(hub.files) == {"app.py", "README.md", "LICENSE", "requirements.txt", "packages.txt"} | below
+    below = {
+        path
+        for path in here
+        if re.match("(assets|vrthinker_core)/", path) and "__pycache__" not in path
+    }
+    assert (
+        set(hub.files)
+        == {"app.py", "README.md", "LICENSE", "requirements.txt", "packages.txt"} | below
+    )
     assert {"assets/nano/config.json", "vrthinker_core/dialects/prompts/paired_system.txt"} <= below

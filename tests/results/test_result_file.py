@@ -29,7 +29,12 @@ def write(path: Path, results: list[PairResult]) -> None:
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     told = dict.fromkeys(Dimension, (0.25, 0.5, 0.125))
-    results = [*RESULTS, replace(RESULTS[0], probabilities=told, swapped=Verdict(OA=Preference.TIE), confidence=None)]
+    results = [
+        *RESULTS,
+        replace(
+            RESULTS[0], probabilities=told, swapped=Verdict(OA=Preference.TIE), confidence=None
+        ),
+    ]
     write(path, results)
     assert list(read_results(path)) == results
 
@@ -63,7 +68,9 @@ def test_of_several_lines_the_last_one_counts(tmp_path: Path) -> None:
 def test_what_is_no_result_is_named_with_its_line(tmp_path: Path, line: bytes) -> None:
     path = tmp_path / "results.jsonl"
     path.write_bytes(to_line(RESULTS[0]) + line)
-    with pytest.raises(BadInput, match=r"^Line 2 of results\.jsonl is no result of an evaluation: "):
+    with pytest.raises(
+        BadInput, match=r"^Line 2 of results\.jsonl is no result of an evaluation: "
+    ):
         list(read_results(path))
 
 
@@ -104,14 +111,24 @@ def test_the_table_is_flat_and_holds_every_result(tmp_path: Path) -> None:
 
     broken = broken_row(replace(PAIRS[3], fault="The prompt is empty."), "judge")
     left_out = broken_row(replace(PAIRS[4], left_out='People found it "Hard to judge".'), "judge")
-    told = replace(RESULTS[0], probabilities={Dimension.OA: (0.1, 0.7, 0.2)}, swapped=Verdict(OA=Preference.TIE))
+    told = replace(
+        RESULTS[0],
+        probabilities={Dimension.OA: (0.1, 0.7, 0.2)},
+        swapped=Verdict(OA=Preference.TIE),
+    )
     write_table(results := [told, *RESULTS[1:3], broken, left_out], tmp_path / TABLE)
     rows = parquet.read_table(tmp_path / TABLE).to_pylist()
-    assert [{name: row[name] for name in table_row(result)} for row, result in zip(rows, results, strict=True)] == [
-        table_row(result) for result in results
-    ]
+    assert [
+        {name: row[name] for name in table_row(result)}
+        for row, result in zip(rows, results, strict=True)
+    ] == [table_row(result) for result in results]
     assert all(not isinstance(value, list | dict) for row in rows for value in row.values())
-    assert (rows[0]["label_OA"], rows[0]["swapped_OA"], rows[0]["p_OA_1"], rows[0]["p_TA_1"]) == (1, 0, 0.7, None)
+    assert (rows[0]["label_OA"], rows[0]["swapped_OA"], rows[0]["p_OA_1"], rows[0]["p_TA_1"]) == (
+        1,
+        0,
+        0.7,
+        None,
+    )
     assert [(row["judged"], row["left_out"], row["fault"]) for row in rows[3:]] == [
         (False, False, ROW_FAULT),
         (False, True, LEFT_OUT),
@@ -131,7 +148,10 @@ def test_a_run_is_the_same_whatever_the_order_and_place_of_its_pairs(tmp_path: P
     run = run_description(PAIRS)
     write_run(tmp_path, run)
     assert read_run(tmp_path) == run
-    moved = [replace(pair, first=f"/elsewhere/{pair.first}", row=9, fault="gone") for pair in reversed(PAIRS)]
+    moved = [
+        replace(pair, first=f"/elsewhere/{pair.first}", row=9, fault="gone")
+        for pair in reversed(PAIRS)
+    ]
     assert not run.difference(run_description(moved))
     assert pairs_digest(PAIRS[1:]) != run.digest != pairs_digest([relabelled(PAIRS[0]), *PAIRS[1:]])
 
@@ -142,7 +162,10 @@ def relabelled(pair: EvaluationPair) -> EvaluationPair:
 
 def test_what_differs_between_two_runs_is_said() -> None:
     run = run_description(PAIRS)
-    assert run.difference(run_description(PAIRS[1:])) == "the data set pairs.csv (csv, 5 rows) as it was before its rows changed"
+    assert (
+        run.difference(run_description(PAIRS[1:]))
+        == "the data set pairs.csv (csv, 5 rows) as it was before its rows changed"
+    )
     elsewhere = replace(run_description(PAIRS[1:]), path="other.csv")
     assert run.difference(elsewhere) == "the data set pairs.csv (csv, 5 rows)"
     assert run.difference(run_description(PAIRS, "nano")) == "the judge scripted"

@@ -23,14 +23,18 @@ def start_app(options: Sequence[str], environment: Mapping[str, str], log: Path)
     """Start `python app.py` with these options; what it prints goes to `log`, and runs are kept beside that."""
     command = [sys.executable, str(APP), *_with_own_runs(options, log)]
     with log.open("w") as output:
-        return psutil.Popen(command, cwd=APP.parent, env=dict(environment), stdout=output, stderr=subprocess.STDOUT)
+        return psutil.Popen(
+            command, cwd=APP.parent, env=dict(environment), stdout=output, stderr=subprocess.STDOUT
+        )
 
 
 def fork_app(options: Sequence[str], environment: Mapping[str, str], log: Path) -> psutil.Process:
     """The same, forked from a process that has imported the page: the imports are paid for once a run of tests."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["spaces", "vrthinker_core.ui.page.app"])
-    process = context.Process(target=_run_app, args=(_with_own_runs(options, log), dict(environment), log))
+    process = context.Process(
+        target=_run_app, args=(_with_own_runs(options, log), dict(environment), log)
+    )
     process.start()
     return psutil.Process(process.pid)
 
@@ -44,7 +48,11 @@ def is_alive(process: psutil.Process) -> bool:
 
 def _with_own_runs(options: Sequence[str], log: Path) -> list[str]:
     """No server of a test keeps runs in the cache folder of whoever runs it."""
-    return [*options] if "--runs-folder" in options else [*options, "--runs-folder", str(runs_folder(log))]
+    return (
+        [*options]
+        if "--runs-folder" in options
+        else [*options, "--runs-folder", str(runs_folder(log))]
+    )
 
 
 def runs_folder(log: Path) -> Path:
@@ -56,7 +64,9 @@ def _run_app(options: list[str], environment: dict[str, str], log: Path) -> None
     with log.open("w") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (USUAL_OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (USUAL_OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    )
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None  # found again, in this environment

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 # The headless shell first: a page costs it much less processor time than in a whole browser.
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(
+        None,
+        map(
+            shutil.which,
+            ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"),
+        ),
+    ),
+    None,
+)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 LOADER = re.compile(r"[^\n]*error while loading shared libraries[^\n]*")
 LOGGED = re.compile(r"\[err\] ([^\n]+)")

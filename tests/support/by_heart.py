@@ -14,7 +14,11 @@ STEPS = 600
 
 
 def learn_by_heart(
-    model: Any, batch: dict[str, torch.Tensor], learning_rate: float, slack: float, layers: int | None = None
+    model: Any,
+    batch: dict[str, torch.Tensor],
+    learning_rate: float,
+    slack: float,
+    layers: int | None = None,
 ) -> int:
     """Train the last `layers` layers (None: all) and the head on a batch of image features; gives the steps it took.
 
@@ -26,8 +30,12 @@ def learn_by_heart(
     text, dtype = model.model.language_model, model.dtype
     last = text.layers[-(layers or len(text.layers)) :]
     states, given = _inputs(model, batch, last[0])
-    learning = torch.nn.ModuleList([*last, text.norm, model.lm_head]).float()  # bfloat16 would lose small steps
-    optimizer = torch.optim.AdamW(learning.requires_grad_().parameters(), lr=learning_rate, weight_decay=0.0)
+    learning = torch.nn.ModuleList(
+        [*last, text.norm, model.lm_head]
+    ).float()  # bfloat16 would lose small steps
+    optimizer = torch.optim.AdamW(
+        learning.requires_grad_().parameters(), lr=learning_rate, weight_decay=0.0
+    )
     learnt = labels != IGNORED
     enough = (math.log(len(labels)) + slack) * len(labels) / int(learnt.sum())
     for taken in range(STEPS):
@@ -35,18 +43,24 @@ def learn_by_heart(
             hidden = states
             for layer in last:
                 hidden = layer(hidden, **given)
-            loss = torch.nn.functional.cross_entropy(model.lm_head(text.norm(hidden[:, :-1][learnt])).float(), labels[learnt])
+            loss = torch.nn.functional.cross_entropy(
+                model.lm_head(text.norm(hidden[:, :-1][learnt])).float(), labels[learnt]
+            )
         if float(loss.detach()) < enough:
             learning.requires_grad_(False).to(dtype)
             return taken
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    raise AssertionError(f"not learnt by heart: {float(loss.detach()):.4f} a token, wanted {enough:.4f}")
+    raise AssertionError(
+        f"not learnt by heart: {float(loss.detach()):.4f} a token, wanted {enough:.4f}"
+    )
 
 
 @torch.no_grad()
-def _inputs(model: Any, batch: dict[str, torch.Tensor], layer: torch.nn.Module) -> tuple[torch.Tensor, dict[str, Any]]:
+def _inputs(
+    model: Any, batch: dict[str, torch.Tensor], layer: torch.nn.Module
+) -> tuple[torch.Tensor, dict[str, Any]]:
     """What a layer is given for the batch: hidden states, and all else."""
     kept: list[tuple[torch.Tensor, dict[str, Any]]] = []
 

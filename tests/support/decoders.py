@@ -13,7 +13,9 @@ def decoders() -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):  # it has ended meanwhile
-            found += [process] if "vrthinker_core.video.processes" in " ".join(process.cmdline()) else []
+            found += (
+                [process] if "vrthinker_core.video.processes" in " ".join(process.cmdline()) else []
+            )
     return found
 
 

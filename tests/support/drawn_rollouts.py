@@ -34,11 +34,16 @@ def look(*indices: int, field: str = "frame_indices") -> str:
 def answer(verdict: Verdict) -> str:
     """A reply that answers."""
     labels = dict(verdict)
-    said = ", ".join(f"{each}={labels[each].value if hasattr(labels[each], 'value') else labels[each]}" for each in Dimension)
+    said = ", ".join(
+        f"{each}={labels[each].value if hasattr(labels[each], 'value') else labels[each]}"
+        for each in Dimension
+    )
     return f"<Snapshot>a</Snapshot>\n<Think>b</Think>\n<Answer>{said}</Answer>"
 
 
-def right_and_wrong(pair: LabelledPair, *calls: str, settings: Settings = Settings()) -> list[Rollout]:
+def right_and_wrong(
+    pair: LabelledPair, *calls: str, settings: Settings = Settings()
+) -> list[Rollout]:
     """After the same looks the true labels, or a wrong overall one: the rewards differ."""
     wrong = Preference.FIRST if pair.truth.OA is Preference.SECOND else Preference.SECOND
     answers = [answer(labels) for labels in (pair.truth, replace(pair.truth, OA=wrong))]
@@ -46,7 +51,10 @@ def right_and_wrong(pair: LabelledPair, *calls: str, settings: Settings = Settin
 
 
 def scripted_rollout(
-    pair: LabelledPair, *replies: str, protocol: ProtocolName = "paired", settings: Settings = Settings()
+    pair: LabelledPair,
+    *replies: str,
+    protocol: ProtocolName = "paired",
+    settings: Settings = Settings(),
 ) -> Rollout:
     """What `play` makes of these replies."""
     (rollout,) = play([pair], ScriptedBackend(replies, protocol=protocol), settings)

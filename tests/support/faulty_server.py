@@ -44,7 +44,9 @@ class Handler(QuietHandler):
         if callable(cards):
             return cards(self)
         if isinstance(cards, int):
-            return self.send_json(cards, {"error": {"message": f"no, {self.headers.get('Authorization')}"}})
+            return self.send_json(
+                cards, {"error": {"message": f"no, {self.headers.get('Authorization')}"}}
+            )
         if isinstance(cards, bytes):
             return self.send_bytes(200, cards, "text/html")
         return self.send_json(200, {"object": "list", "data": cards})
@@ -62,9 +64,15 @@ class Handler(QuietHandler):
     def send_json(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
         self.send_bytes(status, json.dumps(body).encode(), "application/json", headers)
 
-    def send_bytes(self, status: int, data: bytes, kind: str, headers: dict[str, str] | None = None) -> None:
+    def send_bytes(
+        self, status: int, data: bytes, kind: str, headers: dict[str, str] | None = None
+    ) -> None:
         self.send_response(status)
-        for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **(headers or {})}.items():
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(data)),
+            **(headers or {}),
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
@@ -76,7 +84,11 @@ class Handler(QuietHandler):
         self.end_headers()  # HTTP/1.0: the end of the connection is the end of the answer
 
     def send_event(self, event: Any) -> None:
-        self.wfile.write(b"data: " + (event if isinstance(event, bytes) else json.dumps(event).encode()) + b"\n\n")
+        self.wfile.write(
+            b"data: "
+            + (event if isinstance(event, bytes) else json.dumps(event).encode())
+            + b"\n\n"
+        )
         self.wfile.flush()
 
     def keep_alive(self, most: float = 20.0) -> None:
@@ -98,11 +110,25 @@ class Handler(QuietHandler):
 
 
 def delta(
-    content: str | list[dict[str, Any]] | None = None, finish: str | None = None, logprobs: Any = None, **more: Any
+    content: str | list[dict[str, Any]] | None = None,
+    finish: str | None = None,
+    logprobs: Any = None,
+    **more: Any,
 ) -> dict[str, Any]:
     """One chunk of a stream."""
-    choice = {"index": 0, "delta": {"content": content, **more}, "finish_reason": finish, "logprobs": logprobs}
-    return {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m", "choices": [choice]}
+    choice = {
+        "index": 0,
+        "delta": {"content": content, **more},
+        "finish_reason": finish,
+        "logprobs": logprobs,
+    }
+    return {
+        "id": "x",
+        "object": "chat.completion.chunk",
+        "created": 0,
+        "model": "m",
+        "choices": [choice],
+    }
 
 
 def usage(prompt: int, new: int) -> dict[str, Any]:
@@ -111,7 +137,9 @@ def usage(prompt: int, new: int) -> dict[str, Any]:
     return {**delta(), "choices": [], "usage": counts}
 
 
-def says(text: str = ANSWER, *events: dict[str, Any], finish: str = "stop", size: int = 7) -> Answer:
+def says(
+    text: str = ANSWER, *events: dict[str, Any], finish: str = "stop", size: int = 7
+) -> Answer:
     """A whole reply, in pieces; `events` come first."""
 
     def answer(handler: Handler, _: dict[str, Any]) -> None:
@@ -123,7 +151,9 @@ def says(text: str = ANSWER, *events: dict[str, Any], finish: str = "stop", size
     return answer
 
 
-def refuses(status: int, message: str = "no", headers: dict[str, str] | None = None, **more: Any) -> Answer:
+def refuses(
+    status: int, message: str = "no", headers: dict[str, str] | None = None, **more: Any
+) -> Answer:
     """An error in the form that vLLM and OpenAI use. `{key}` in the message becomes what the client sent as its key."""
 
     def answer(handler: Handler, _: dict[str, Any]) -> None:
@@ -152,7 +182,9 @@ def sends(data: bytes, kind: str = "text/event-stream") -> Answer:
 
 
 @contextmanager
-def serving(*answers: Answer, cards: Any = ({"id": "general", "owned_by": "someone"},)) -> Iterator[FaultyServer]:
+def serving(
+    *answers: Answer, cards: Any = ({"id": "general", "owned_by": "someone"},)
+) -> Iterator[FaultyServer]:
     """A running server. `cards`: its list of models, a status that it refuses the list with, bytes, or what answers."""
     server = FaultyServer(answers or (says(),), list(cards) if isinstance(cards, tuple) else cards)
     with loopback_server.serving(server):

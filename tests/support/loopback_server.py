@@ -34,7 +34,9 @@ Server = TypeVar("Server", bound=LoopbackServer)
 @contextmanager
 def serving(server: Server) -> Iterator[Server]:
     """The server, as long as the block lasts."""
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield server

@@ -23,7 +23,12 @@ def main(core: str, out: str, when: str, program: str, *arguments: str) -> None:
     def count(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         named = code.co_flags & OPTIMIZED and not code.co_name.startswith("<")
-        if event == "call" and counting.is_set() and named and code.co_filename.startswith(f"{core}/"):
+        if (
+            event == "call"
+            and counting.is_set()
+            and named
+            and code.co_filename.startswith(f"{core}/")
+        ):
             seen.add(code.co_filename)
 
     signal.signal(signal.SIGUSR1, lambda *_: counting.set())
@@ -34,7 +39,9 @@ def main(core: str, out: str, when: str, program: str, *arguments: str) -> None:
     sys.setprofile(count)
     sys.argv = [program, *arguments]
     try:
-        run_path(program, run_name="__main__") if program.endswith(".py") else run_module(program, run_name="__main__")
+        run_path(program, run_name="__main__") if program.endswith(".py") else run_module(
+            program, run_name="__main__"
+        )
     finally:
         Path(out).write_text(json.dumps(sorted(seen)))
 

@@ -44,7 +44,17 @@ def vllm_program(folder: str | None = None) -> Path | None:
 def vllm_serving(program: Path, log: Path, options: Sequence[str] = ()) -> Iterator[str]:
     """vLLM with the built-in judge; gives the address."""
     port = _free_port()
-    command = [str(program), "serve", str(NANO), "--host", "127.0.0.1", "--port", str(port), *VLLM_OPTIONS, *options]
+    command = [
+        str(program),
+        "serve",
+        str(NANO),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        *VLLM_OPTIONS,
+        *options,
+    ]
     with _running(command, {**os.environ, **ENVIRONMENT}, log, f"http://127.0.0.1:{port}"):
         yield f"http://127.0.0.1:{port}/v1"
 
@@ -55,21 +65,46 @@ def transformers_serving(folder: Path) -> Iterator[str]:
     copy = folder / "nano"
     shutil.copytree(NANO, copy)
     shutil.copy(Path(__file__).with_name("picture_processor.py"), copy)
-    classes = {"processor_class": "PictureProcessor", "auto_map": {"AutoProcessor": "picture_processor.PictureProcessor"}}
+    classes = {
+        "processor_class": "PictureProcessor",
+        "auto_map": {"AutoProcessor": "picture_processor.PictureProcessor"},
+    }
     (copy / "processor_config.json").write_text(json.dumps(classes))
     port = _free_port()
-    command = [sys.executable, "-W", "ignore", "-m", "transformers.cli.transformers", "serve", str(copy), "--trust-remote-code"]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "transformers.cli.transformers",
+        "serve",
+        str(copy),
+        "--trust-remote-code",
+    ]
     command += ["--device", "cpu", "--dtype", "float32", "--host", "127.0.0.1", "--port", str(port)]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(folder / "cache"),
+        "OMP_NUM_THREADS": "1",
+    }
     with _running(command, environment, folder / "log.txt", f"http://127.0.0.1:{port}"):
         yield f"http://127.0.0.1:{port}/v1#{copy}"
 
 
 @contextmanager
-def _running(command: Sequence[str], environment: dict[str, str], log: Path, address: str) -> Iterator[None]:
+def _running(
+    command: Sequence[str], environment: dict[str, str], log: Path, address: str
+) -> Iterator[None]:
     """A server in a process group of its own, which ends as a whole."""
     with log.open("w") as output:
-        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     try:
         _wait_until_ready(process, address, log)
         yield
@@ -86,7 +121,9 @@ def _wait_until_ready(process: subprocess.Popen[bytes], address: str, log: Path)
     end = time.monotonic() + STARTING_SECONDS
     while time.monotonic() < end:
         if process.poll() is not None:
-            raise RuntimeError(f"The server ended before it was ready: {log.read_text('utf-8', 'replace')[-600:]}")
+            raise RuntimeError(
+                f"The server ended before it was ready: {log.read_text('utf-8', 'replace')[-600:]}"
+            )
         try:
             if httpx.get(f"{address}/health", timeout=5).status_code == 200:
                 return

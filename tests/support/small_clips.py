@@ -9,10 +9,14 @@ import av
 import numpy as np
 
 
-def write_clip(path: Path, frames: int = 48, width: int = 96, height: int = 64, hue: int = 0, fps: int = 24) -> Path:
+def write_clip(
+    path: Path, frames: int = 48, width: int = 96, height: int = 64, hue: int = 0, fps: int = 24
+) -> Path:
     """An H.264 clip with B-frames in which a bright block moves over a field of one colour."""
     with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=Fraction(fps), options={"preset": "veryfast", "crf": "20"})
+        stream = container.add_stream(
+            "libx264", rate=Fraction(fps), options={"preset": "veryfast", "crf": "20"}
+        )
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         for index in range(frames):
             picture = np.full((height, width, 3), (40 + hue, 90, 160 - hue), np.uint8)

@@ -56,7 +56,10 @@ class _Forward(QuietHandler):
     def _forward(self, body: bytes | None) -> None:
         target = self.server.target
         connection = http.client.HTTPConnection(target.hostname or "", target.port, timeout=300)
-        headers = {"Content-Type": "application/json", "Authorization": self.headers.get("Authorization", "")}
+        headers = {
+            "Content-Type": "application/json",
+            "Authorization": self.headers.get("Authorization", ""),
+        }
         try:
             connection.request(self.command, self.path, body, headers)
             answer = connection.getresponse()

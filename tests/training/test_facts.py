@@ -9,20 +9,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vrthinker_core.training.drawn_world.facts import COLOURS, DIRECTIONS, SceneFacts, Thing, in_order
+from vrthinker_core.training.drawn_world.facts import (
+    COLOURS,
+    DIRECTIONS,
+    SceneFacts,
+    Thing,
+    in_order,
+)
 from vrthinker_core.training.drawn_world.prompts import COUNT_WORDS, write_prompt
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES
 from vrthinker_core.training.drawn_world.scenes import FULL, SIMPLE, World
 from vrthinker_core.training.drawn_world.world import draw_facts, with_wrong
 
-things = st.builds(Thing, st.sampled_from(list(COLOURS)), st.sampled_from(SHAPES), st.integers(1, 4))
-some_things = st.lists(things, max_size=2, unique_by=lambda thing: thing.colour).map(lambda found: in_order(*found))
+things = st.builds(
+    Thing, st.sampled_from(list(COLOURS)), st.sampled_from(SHAPES), st.integers(1, 4)
+)
+some_things = st.lists(things, max_size=2, unique_by=lambda thing: thing.colour).map(
+    lambda found: in_order(*found)
+)
 some_facts = st.builds(SceneFacts, some_things, st.sampled_from(list(DIRECTIONS)), st.just("sand"))
 
 
 @settings(max_examples=150, deadline=None)
 @given(some_facts, some_facts)
-def test_wrong_facts_are_counted_the_same_from_both_sides(one: SceneFacts, other: SceneFacts) -> None:
+def test_wrong_facts_are_counted_the_same_from_both_sides(
+    one: SceneFacts, other: SceneFacts
+) -> None:
     assert one.count_wrong(one) == 0
     assert one.count_wrong(other) == other.count_wrong(one) <= 8
     assert one == other or one.count_wrong(other) > 0
@@ -55,12 +67,20 @@ def test_things_of_one_colour_or_in_another_order_are_refused() -> None:
 def read_things(prompt: str) -> tuple[Thing, ...]:
     """The things that a prompt asks for, in the order in which it names them."""
     counts, shapes = "|".join(("an?", *COUNT_WORDS[1:])), "|".join(SHAPES)
-    found = re.findall(rf"\b({counts}) ({'|'.join(COLOURS)}) ({shapes})(s?)\b", prompt, re.IGNORECASE)
+    found = re.findall(
+        rf"\b({counts}) ({'|'.join(COLOURS)}) ({shapes})(s?)\b", prompt, re.IGNORECASE
+    )
     for count, colour, _, plural in found:
         assert (count.lower() in ("a", "an")) == (plural == "")
-        assert count.lower() not in ("a", "an") or count.lower() == ("an" if colour == "orange" else "a")
+        assert count.lower() not in ("a", "an") or count.lower() == (
+            "an" if colour == "orange" else "a"
+        )
     return tuple(
-        Thing(colour, shape, COUNT_WORDS.index(count.lower()) + 1 if count.lower() in COUNT_WORDS else 1)
+        Thing(
+            colour,
+            shape,
+            COUNT_WORDS.index(count.lower()) + 1 if count.lower() in COUNT_WORDS else 1,
+        )
         for count, colour, shape, _ in found
     )
 
@@ -70,8 +90,15 @@ def read_things(prompt: str) -> tuple[Thing, ...]:
 def test_a_prompt_says_what_is_wanted_and_no_more(wanted: SceneFacts, seed: int) -> None:
     prompt = write_prompt(np.random.default_rng(seed), wanted)
     assert read_things(prompt) == wanted.things
-    sides = {"right": "right", "left": "left", "away": "away", "closer": r"closer|towards the camera"}
-    assert [name for name, words in sides.items() if re.search(rf"\b({words})\b", prompt)] == [wanted.direction]
+    sides = {
+        "right": "right",
+        "left": "left",
+        "away": "away",
+        "closer": r"closer|towards the camera",
+    }
+    assert [name for name, words in sides.items() if re.search(rf"\b({words})\b", prompt)] == [
+        wanted.direction
+    ]
     assert "sand" in prompt.lower()
     alone = sum(thing.count for thing in wanted.things) == 1
     verb = re.search(r"\b(roll|move|slide|drift|travel)(s?)\b", prompt)

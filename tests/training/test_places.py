@@ -26,7 +26,10 @@ def test_a_place_has_no_thing_and_is_the_same_in_both_videos_at_times() -> None:
     assert all(pair.verdict.TA is Preference.TIE for pair in drawn)
     assert 0.3 < np.mean([pair.first.view == pair.second.view for pair in drawn]) < 0.7
     same = next(pair for pair in drawn if pair.first.view == pair.second.view)
-    first, second = (SceneRenderer(replace(s, picture_fault=None, motion_fault=None), SIZE) for s in same.scenes.values())
+    first, second = (
+        SceneRenderer(replace(s, picture_fault=None, motion_fault=None), SIZE)
+        for s in same.scenes.values()
+    )
     assert np.array_equal(first.frame(40), second.frame(40))
     assert not np.array_equal(first.frame(40), first.frame(80))
     assert same.first.thing_positions(40) == ()
@@ -48,19 +51,28 @@ def test_photographs_of_a_folder_are_grounds_and_places(photos: Path) -> None:
     frames = {}
     for pair in (draw_pair(seed, options) for seed in range(8)):
         shown, clouds = (
-            SceneRenderer(draw_pair(pair.seed, o).first, SIZE).frame(5) for o in (options, replace(options, photos=None))
+            SceneRenderer(draw_pair(pair.seed, o).first, SIZE).frame(5)
+            for o in (options, replace(options, photos=None))
         )
         frames[pair.seed] = shown
         assert pair.first.view is not None or "a photo" in pair.prompt.lower()
-        assert not np.array_equal(shown, clouds) or (pair.first.view is not None and pair.first.view.picture != "photo")
+        assert not np.array_equal(shown, clouds) or (
+            pair.first.view is not None and pair.first.view.picture != "photo"
+        )
     assert len({frame.tobytes() for frame in frames.values()}) == 8
 
 
 def test_some_cameras_hardly_move_and_none_that_does_not_move_far_freezes() -> None:
     scenes = [scene for seed in range(300) for scene in draw_pair(seed, PLACES).scenes.values()]
-    moving = [float(np.linalg.norm(scene.view.travel)) for scene in scenes if scene.view and any(scene.view.travel)]
+    moving = [
+        float(np.linalg.norm(scene.view.travel))
+        for scene in scenes
+        if scene.view and any(scene.view.travel)
+    ]
     assert 0.1 < np.mean(np.array(moving) < 0.12) < 0.3
-    frozen = [scene for scene in scenes if scene.motion_fault and scene.motion_fault.kind == "frozen"]
+    frozen = [
+        scene for scene in scenes if scene.motion_fault and scene.motion_fault.kind == "frozen"
+    ]
     assert frozen
     assert all(np.linalg.norm(scene.pace) >= FREEZES for scene in frozen)
 
@@ -71,13 +83,22 @@ def test_a_folder_without_photographs_is_refused(tmp_path: Path) -> None:
         [draw_pair(seed, options) for seed in range(5)]
     (tmp_path / "torn.jpg").write_bytes(b"torn")
     with pytest.raises(BadInput, match=r"no picture|torn\.jpg"):
-        [SceneRenderer(draw_pair(seed, replace(options, photos=tmp_path / ".")).first, SIZE) for seed in range(5)]
+        [
+            SceneRenderer(draw_pair(seed, replace(options, photos=tmp_path / ".")).first, SIZE)
+            for seed in range(5)
+        ]
 
 
 def test_a_still_camera_sees_something_pass_and_stops_with_a_freeze() -> None:
     scenes = [draw_pair(seed, PLACES).first for seed in range(80)]
-    still = next(scene for scene in scenes if scene.view and not any(scene.view.travel) and scene.view.picture == "photo")
-    plain = replace(still, picture_fault=None, motion_fault=None, view=replace(still.view, sway=0.0))
+    still = next(
+        scene
+        for scene in scenes
+        if scene.view and not any(scene.view.travel) and scene.view.picture == "photo"
+    )
+    plain = replace(
+        still, picture_fault=None, motion_fault=None, view=replace(still.view, sway=0.0)
+    )
     frozen = replace(plain, motion_fault=MotionFault("frozen", range(40, 100), 0.2, 3))
     moving, stopped = SceneRenderer(plain, SIZE), SceneRenderer(frozen, SIZE)
     assert not np.array_equal(moving.frame(40), moving.frame(99))

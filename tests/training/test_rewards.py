@@ -18,7 +18,17 @@ from vrthinker_core.training.rewards import (
     group_rewards,
     malformation,
 )
-from vrthinker_core.types import FrameRef, Preference, Run, Settings, Side, StopReason, Thumbnail, Turn, Verdict
+from vrthinker_core.types import (
+    FrameRef,
+    Preference,
+    Run,
+    Settings,
+    Side,
+    StopReason,
+    Thumbnail,
+    Turn,
+    Verdict,
+)
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.messages import Completion
 
@@ -32,7 +42,9 @@ verdicts = st.builds(Verdict, *[st.none() | st.sampled_from(Preference)] * 4)
 
 
 def look(labels: str) -> str:
-    call = '<tool_call>{"name": "select_frames", "arguments": {"target_frames": [2, 50]}}</tool_call>'
+    call = (
+        '<tool_call>{"name": "select_frames", "arguments": {"target_frames": [2, 50]}}</tool_call>'
+    )
     return f"<snapshot>a</snapshot><think>b</think><recommend answer>{labels}, CF=2</recommend answer>{call}"
 
 
@@ -46,7 +58,8 @@ def frame(slot: int) -> Thumbnail:
 
 def run_of(*texts: str, stop: StopReason = StopReason.ANSWERED) -> Run:
     turns = tuple(
-        Turn(number, "", (frame(number),), Completion(text), DIALECT.parse(text)) for number, text in enumerate(texts, start=1)
+        Turn(number, "", (frame(number),), Completion(text), DIALECT.parse(text))
+        for number, text in enumerate(texts, start=1)
     )
     started = Started("a ball", "scripted", "concat", Settings(), (None, None))
     return Run(started, turns, Finished(stop, turns[-1].reply.verdict))
@@ -54,24 +67,35 @@ def run_of(*texts: str, stop: StopReason = StopReason.ANSWERED) -> Run:
 
 def test_a_right_rollout_that_looked_has_the_parts_of_the_paper() -> None:
     reward = group_rewards([run_of(look(ALL_WRONG), answer(RIGHT))], TRUTH)[0]
-    assert (reward.format, reward.accuracy, reward.gain, reward.exploration) == (1.0, 1.0, pytest.approx(0.2), 0.0)
+    assert (reward.format, reward.accuracy, reward.gain, reward.exploration) == (
+        1.0,
+        1.0,
+        pytest.approx(0.2),
+        0.0,
+    )
     assert reward.total == pytest.approx(2.2)
 
 
 def test_half_the_accuracy_is_the_overall_label() -> None:
     assert accuracy(DIALECT.parse(answer(ONLY_OVERALL_WRONG)).verdict, TRUTH) == 0.5
-    assert accuracy(DIALECT.parse(answer("TA=2, MQ=0, VQ=2, OA=2")).verdict, TRUTH) == pytest.approx(0.5 + 0.5 * 2 / 3)
+    assert accuracy(
+        DIALECT.parse(answer("TA=2, MQ=0, VQ=2, OA=2")).verdict, TRUTH
+    ) == pytest.approx(0.5 + 0.5 * 2 / 3)
 
 
 @given(verdicts, verdicts)
-def test_accuracy_is_a_share_and_one_only_where_every_known_label_is_right(given_labels: Verdict, truth: Verdict) -> None:
+def test_accuracy_is_a_share_and_one_only_where_every_known_label_is_right(
+    given_labels: Verdict, truth: Verdict
+) -> None:
     value = accuracy(given_labels, truth)
     if not truth.labels:
         assert value is None
         return
     assert value is not None
     assert 0 <= value <= 1
-    assert (value == pytest.approx(1)) == all(dict(given_labels)[each] is label for each, label in truth if label is not None)
+    assert (value == pytest.approx(1)) == all(
+        dict(given_labels)[each] is label for each, label in truth if label is not None
+    )
 
 
 def test_no_answer_is_wrong_and_an_unknown_pair_has_no_accuracy() -> None:
@@ -93,7 +117,9 @@ def test_a_gain_that_cannot_be_known_is_none() -> None:
     silent = '<snapshot>a</snapshot><think>b</think><tool_call>{"target_frames": [2]}</tool_call>'
     assert cot_gain(run_of(silent, answer(RIGHT)), TRUTH, WEIGHTS) is None
     assert cot_gain(run_of(answer(RIGHT)), TRUTH, WEIGHTS) == 0.0
-    assert group_rewards([run_of(silent, answer(RIGHT))], TRUTH)[0].total == pytest.approx(1.0)  # its accuracy alone
+    assert group_rewards([run_of(silent, answer(RIGHT))], TRUTH)[0].total == pytest.approx(
+        1.0
+    )  # its accuracy alone
 
 
 def test_one_turn_out_of_format_costs_the_format() -> None:
@@ -113,7 +139,9 @@ def test_one_turn_out_of_format_costs_the_format() -> None:
         ("</recommend answer>", "", "no closed recommended answer"),
     ],
 )
-def test_what_the_reader_forgives_is_still_not_well_formed(broken: str, whole: str, what: str) -> None:
+def test_what_the_reader_forgives_is_still_not_well_formed(
+    broken: str, whole: str, what: str
+) -> None:
     run = run_of(look(RIGHT).replace(broken, whole), answer(RIGHT))
     assert what in malformation(run.turns[0], "concat")
     assert format_reward(run) == 0.0
@@ -124,7 +152,9 @@ def test_an_answer_has_to_be_closed() -> None:
     assert malformation(run.turns[1], "concat") == "it has no closed answer"
 
 
-@pytest.mark.parametrize(("looking", "bonus"), [(0, 0.0), (1, 0.5 * (0.2 - 0.1)), (2, 0.0), (5, 0.0)])
+@pytest.mark.parametrize(
+    ("looking", "bonus"), [(0, 0.0), (1, 0.5 * (0.2 - 0.1)), (2, 0.0), (5, 0.0)]
+)
 def test_looking_earns_only_where_the_group_looks_too_seldom(looking: int, bonus: float) -> None:
     runs = [run_of(look(RIGHT), answer(RIGHT))] * looking + [run_of(answer(RIGHT))] * (10 - looking)
     rewards = group_rewards(runs, TRUTH)

@@ -53,7 +53,11 @@ SIZE = 112
 THINGS = replace(FULL, no_thing=0.0, worn=0.0)
 PLACES = replace(FULL, no_thing=1.0, worn=0.0)
 SEEDS = st.integers(0, 2**63)
-OTHER = {Preference.TIE: Preference.TIE, Preference.FIRST: Preference.SECOND, Preference.SECOND: Preference.FIRST}
+OTHER = {
+    Preference.TIE: Preference.TIE,
+    Preference.FIRST: Preference.SECOND,
+    Preference.SECOND: Preference.FIRST,
+}
 every_world = pytest.mark.parametrize("world", [SIMPLE, FULL], ids=["simple", "full"])
 
 
@@ -62,7 +66,11 @@ def scenes_of(world: World, pairs: int) -> list[Scene]:
 
 
 def scene_of(*of: Thing, direction: str = "right", ground: str = "sand", seed: int = 1) -> Scene:
-    return draw_scene(np.random.default_rng(seed), SceneFacts(in_order(*(of or (Thing("red", "ball"),))), direction, ground), FULL)
+    return draw_scene(
+        np.random.default_rng(seed),
+        SceneFacts(in_order(*(of or (Thing("red", "ball"),))), direction, ground),
+        FULL,
+    )
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------
@@ -81,23 +89,37 @@ def test_labels_swap_when_the_scenes_swap(world: World, seed: int) -> None:
 def flaws(pair: DrawnPair, scene: Scene) -> tuple[int, bool, bool]:
     """(number of wrong facts, a frame is damaged, the motion is damaged) as the 128 frames show them."""
     (wanted,), (shown,) = pair.wanted.things, scene.facts.things
-    facts = (wanted.colour, wanted.shape, pair.wanted.direction), (shown.colour, shown.shape, scene.facts.direction)
+    facts = (
+        (wanted.colour, wanted.shape, pair.wanted.direction),
+        (shown.colour, shown.shape, scene.facts.direction),
+    )
     wrong = sum(one != other for one, other in zip(*facts, strict=True))
-    damaged = scene.picture_fault is not None and any(scene.picture_fault.state(index) != CLEAR for index in range(FRAMES))
+    damaged = scene.picture_fault is not None and any(
+        scene.picture_fault.state(index) != CLEAR for index in range(FRAMES)
+    )
     faultless = replace(scene, motion_fault=None)
-    return wrong, damaged, any(scene.position(index) != faultless.position(index) for index in range(FRAMES))
+    return (
+        wrong,
+        damaged,
+        any(scene.position(index) != faultless.position(index) for index in range(FRAMES)),
+    )
 
 
 def is_hidden(window: range) -> bool:
     """Whether the window lies strictly between two neighbouring opening frames."""
-    return any(before < window.start and window.stop <= after for before, after in pairwise(OPENING_FRAMES))
+    return any(
+        before < window.start and window.stop <= after for before, after in pairwise(OPENING_FRAMES)
+    )
 
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
 def test_labels_agree_with_what_the_frames_show(seed: int) -> None:
     pair = draw_pair(seed)
-    lead = [np.sign(second - first) for first, second in zip(flaws(pair, pair.first), flaws(pair, pair.second), strict=True)]
+    lead = [
+        np.sign(second - first)
+        for first, second in zip(flaws(pair, pair.first), flaws(pair, pair.second), strict=True)
+    ]
     overall = np.sign(1.5 * lead[0] + lead[1] + lead[2])
     expected = [{0: 0, 1: 1, -1: 2}[int(sign)] for sign in (*lead, overall)]
     assert [pair.verdict.labels[name] for name in ("TA", "VQ", "MQ", "OA")] == expected
@@ -129,13 +151,21 @@ def test_every_label_both_kinds_of_tie_and_every_wrong_fact_are_drawn(
 ) -> None:
     pairs = [draw_pair(seed, world) for seed in range(300)]
     for name in ("TA", "VQ", "MQ"):
-        shares = np.bincount([pair.verdict.labels[name] for pair in pairs], minlength=3) / len(pairs)
+        shares = np.bincount([pair.verdict.labels[name] for pair in pairs], minlength=3) / len(
+            pairs
+        )
         assert shares.min() > 0.2
-    ties = [pair.first.picture_fault is not None for pair in pairs if pair.verdict.VQ is Preference.TIE]
+    ties = [
+        pair.first.picture_fault is not None for pair in pairs if pair.verdict.VQ is Preference.TIE
+    ]
     assert 0.1 < np.mean(ties) < 0.4
     facts = [(pair.wanted, scene.facts) for pair in pairs for scene in pair.scenes.values()]
     assert all(wanted.ground == shown.ground for wanted, shown in facts)
-    assert all(thing.colour in pair.prompt and thing.shape in pair.prompt for pair in pairs for thing in pair.wanted.things)
+    assert all(
+        thing.colour in pair.prompt and thing.shape in pair.prompt
+        for pair in pairs
+        for thing in pair.wanted.things
+    )
     assert {wanted.count_wrong(shown) for wanted, shown in facts} == set(range(most_wrong + 1))
     assert {len(wanted.things) - len(shown.things) for wanted, shown in facts} == missing
     assert {thing.count for wanted, _ in facts for thing in wanted.things} == counts
@@ -149,7 +179,10 @@ def covered_by(scene: Scene, number: int, index: int) -> np.ndarray:
     alone = replace(scene, groups=(scene.groups[number],), still_solids=())
     assert scene.background is not None
     empty = Renderer(scene.background, SIZE).render(())
-    painted = replace(alone.groups[0], solids=tuple(replace(solid, rgb=(255, 0, 255)) for solid in alone.groups[0].solids))
+    painted = replace(
+        alone.groups[0],
+        solids=tuple(replace(solid, rgb=(255, 0, 255)) for solid in alone.groups[0].solids),
+    )
     drawn = SceneRenderer(replace(alone, groups=(painted,)), SIZE).frame(index).astype(int) - empty
     return (drawn[..., 0] - drawn[..., 1] > 40) & (drawn[..., 2] - drawn[..., 1] > 40)
 
@@ -158,7 +191,9 @@ def covered_by(scene: Scene, number: int, index: int) -> np.ndarray:
 @pytest.mark.parametrize("direction", list(DIRECTIONS))
 def test_the_solid_moves_in_the_direction_of_its_facts(direction: str, shape: str) -> None:
     scene = scene_of(Thing("red", shape), direction=direction, ground="marble", seed=3)
-    before, after = (np.mean(np.nonzero(covered_by(scene, 0, index)), axis=1)[::-1] / SIZE for index in (4, 123))
+    before, after = (
+        np.mean(np.nonzero(covered_by(scene, 0, index)), axis=1)[::-1] / SIZE for index in (4, 123)
+    )
     assert (after - before) @ DIRECTIONS[direction] > 0.2
 
 
@@ -169,12 +204,16 @@ def test_a_position_is_the_middle_of_what_is_drawn(shape: str, count: int) -> No
     for index in (20, 64, 110):
         (position,) = scene.thing_positions(index)
         y, x = np.nonzero(covered_by(scene, 0, index))
-        assert position == pytest.approx(((x.mean() + 0.5) / SIZE, (y.mean() + 0.5) / SIZE), abs=0.035)
+        assert position == pytest.approx(
+            ((x.mean() + 0.5) / SIZE, (y.mean() + 0.5) / SIZE), abs=0.035
+        )
 
 
 def test_two_things_move_together_one_in_front_of_the_other_and_both_mostly_to_be_seen() -> None:
     scenes = [scene for scene in scenes_of(THINGS, 60) if len(scene.groups) == 2]
-    shares = np.array([scene.visible_shares(index) for scene in scenes for index in (8, 36, 64, 92, 120)])
+    shares = np.array(
+        [scene.visible_shares(index) for scene in scenes for index in (8, 36, 64, 92, 120)]
+    )
     assert (shares.min(1) >= 0.4).mean() > 0.9
     assert (shares.min(1) < 0.95).mean() > 0.3
     for scene in scenes:
@@ -205,11 +244,20 @@ def test_what_is_hidden_has_no_position() -> None:
 
 
 def test_a_shift_of_the_picture_moves_positions_with_it() -> None:
-    scene = replace(scene_of(Thing("red", "ball")), motion_fault=MotionFault("jumpy", range(60, 70), 0.1, 3, turn=0.0))
-    plain, shifted = (replace(scene, motion_fault=fault).thing_positions(64)[0] for fault in (None, scene.motion_fault))
+    scene = replace(
+        scene_of(Thing("red", "ball")),
+        motion_fault=MotionFault("jumpy", range(60, 70), 0.1, 3, turn=0.0),
+    )
+    plain, shifted = (
+        replace(scene, motion_fault=fault).thing_positions(64)[0]
+        for fault in (None, scene.motion_fault)
+    )
     assert plain is not None
     assert shifted == pytest.approx((plain[0] + 0.1, plain[1]))
-    before, after = SceneRenderer(replace(scene, motion_fault=None), SIZE).frame(64), SceneRenderer(scene, SIZE).frame(64)
+    before, after = (
+        SceneRenderer(replace(scene, motion_fault=None), SIZE).frame(64),
+        SceneRenderer(scene, SIZE).frame(64),
+    )
     assert np.abs(before[:, :90].astype(int) - after[:, 11:101]).mean() < 3
 
 
@@ -217,7 +265,9 @@ def test_a_shift_of_the_picture_moves_positions_with_it() -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(SEEDS, st.lists(st.integers(0, FRAMES - 1), min_size=2, max_size=12, unique=True).map(sorted))
+@given(
+    SEEDS, st.lists(st.integers(0, FRAMES - 1), min_size=2, max_size=12, unique=True).map(sorted)
+)
 def test_without_a_fault_every_step_goes(seed: int, indices: list[int]) -> None:
     for scene in draw_pair(seed, FULL).scenes.values():
         words = replace(scene, motion_fault=None).motion_words(indices)
@@ -239,8 +289,15 @@ def test_faults_of_the_motion_have_their_words(direction: str, turn: float | Non
 @pytest.mark.parametrize("world", [THINGS, PLACES], ids=["things", "places"])
 def test_every_fault_of_the_motion_shows_to_who_looks_closely(world: World) -> None:
     scenes = [scene for scene in scenes_of(world, 150) if scene.motion_fault]
-    looks = {"opening": OPENING_FRAMES, "coarse": range(16, 113, COARSE), "close": range(16, 113, 4)}
-    shares = {name: np.mean([set(scene.motion_words(look)) != {GO} for scene in scenes]) for name, look in looks.items()}
+    looks = {
+        "opening": OPENING_FRAMES,
+        "coarse": range(16, 113, COARSE),
+        "close": range(16, 113, 4),
+    }
+    shares = {
+        name: np.mean([set(scene.motion_words(look)) != {GO} for scene in scenes])
+        for name, look in looks.items()
+    }
     assert shares["opening"] < 0.65
     assert shares["opening"] + 0.1 < shares["coarse"] < shares["close"]
     assert shares["close"] > 0.97
@@ -251,19 +308,30 @@ def test_every_fault_of_the_motion_shows_to_who_looks_closely(world: World) -> N
 
 @every_world
 def test_half_of_the_faults_lie_between_the_opening_frames(world: World) -> None:
-    faults = [fault for scene in scenes_of(world, 300) for fault in (scene.picture_fault, scene.motion_fault) if fault]
+    faults = [
+        fault
+        for scene in scenes_of(world, 300)
+        for fault in (scene.picture_fault, scene.motion_fault)
+        if fault
+    ]
     hidden = [fault for fault in faults if is_hidden(fault.window)]
     assert 0.4 < len(hidden) / len(faults) < 0.6
     for fault in faults:
         assert 0 <= fault.window.start < fault.window.stop <= FRAMES
         assert any(index in fault.window for index in OPENING_FRAMES) == (fault not in hidden)
     for fault in hidden:  # A coarse look shows a hint of each
-        assert any(index % COARSE == 0 for index in fault.window[HINT if fault.kind == "frozen" else 0 :])
+        assert any(
+            index % COARSE == 0 for index in fault.window[HINT if fault.kind == "frozen" else 0 :]
+        )
 
 
 def test_windows_lie_in_many_places_and_are_short_and_long() -> None:
     rng = np.random.default_rng(2)
-    faults = [draw(rng, FULL.faults) for draw in (draw_picture_fault, draw_motion_fault) for _ in range(400)]
+    faults = [
+        draw(rng, FULL.faults)
+        for draw in (draw_picture_fault, draw_motion_fault)
+        for _ in range(400)
+    ]
     hidden = [fault.window for fault in faults if is_hidden(fault.window)]
     assert min(map(len, hidden)) < 10 < 25 < max(map(len, hidden))
     assert len({window.start for window in hidden}) > 40
@@ -276,7 +344,10 @@ def difference(one: Pixels, other: Pixels) -> float:
 @pytest.mark.parametrize("kind", PICTURE_FAULTS)
 def test_a_picture_fault_changes_only_the_frames_in_its_window(kind: str) -> None:
     fault = PictureFault(kind, range(50, 60), 0.1, 8)
-    clean, damaged = SceneRenderer(scene_of(), SIZE), SceneRenderer(replace(scene_of(), picture_fault=fault), SIZE)
+    clean, damaged = (
+        SceneRenderer(scene_of(), SIZE),
+        SceneRenderer(replace(scene_of(), picture_fault=fault), SIZE),
+    )
     for index in (0, 49, 60, 127):
         assert np.array_equal(clean.frame(index), damaged.frame(index))
         assert fault.state(index) == CLEAR
@@ -290,13 +361,19 @@ def test_a_picture_fault_changes_only_the_frames_in_its_window(kind: str) -> Non
 def test_a_motion_fault_changes_only_the_frames_in_its_window(kind: str, direction: str) -> None:
     faultless = scene_of(direction=direction)
     damaged = replace(faultless, motion_fault=MotionFault(kind, range(50, 60), 0.3, 8))
-    changed = [index for index in range(FRAMES) if damaged.position(index) != faultless.position(index)]
+    changed = [
+        index for index in range(FRAMES) if damaged.position(index) != faultless.position(index)
+    ]
     assert changed == [index for index in range(50, 60) if (kind, index) != ("frozen", 50)]
 
 
 def test_a_frozen_solid_neither_moves_nor_rotates() -> None:
     renderer = SceneRenderer(
-        replace(scene_of(Thing("red", "cube")), motion_fault=MotionFault("frozen", range(50, 60), 0.3, 8)), SIZE
+        replace(
+            scene_of(Thing("red", "cube")),
+            motion_fault=MotionFault("frozen", range(50, 60), 0.3, 8),
+        ),
+        SIZE,
     )
     assert np.array_equal(renderer.frame(50), renderer.frame(59))
     assert not np.array_equal(renderer.frame(59), renderer.frame(60))
@@ -308,9 +385,12 @@ def test_damage_is_as_coarse_in_a_large_picture(kind: str) -> None:
     drawn, fault = scene_of(), PictureFault(kind, range(0, FRAMES), 0.5, 8)
     small, large = SceneRenderer(drawn, SIZE).frame(5), SceneRenderer(drawn, 4 * SIZE).frame(5)
     shrunk, shrunk_damaged = (
-        cv2.resize(picture, (SIZE, SIZE), interpolation=cv2.INTER_AREA) for picture in (large, fault.apply(large, 5))
+        cv2.resize(picture, (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+        for picture in (large, fault.apply(large, 5))
     )
-    assert difference(shrunk, shrunk_damaged) == pytest.approx(difference(small, fault.apply(small, 5)), rel=0.2)
+    assert difference(shrunk, shrunk_damaged) == pytest.approx(
+        difference(small, fault.apply(small, 5)), rel=0.2
+    )
 
 
 def test_damage_that_fades_in_is_fainter_at_the_ends_of_its_window() -> None:
@@ -324,18 +404,26 @@ def test_damage_that_fades_in_is_fainter_at_the_ends_of_its_window() -> None:
 # -- frames ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("world", [SIMPLE, replace(FULL, worn=1.0, h264=0.5, no_thing=0.4)], ids=["simple", "full"])
+@pytest.mark.parametrize(
+    "world", [SIMPLE, replace(FULL, worn=1.0, h264=0.5, no_thing=0.4)], ids=["simple", "full"]
+)
 @pytest.mark.parametrize("supersample", [1, 2])
-def test_a_frame_does_not_depend_on_the_frames_drawn_before_it(world: World, supersample: int) -> None:
+def test_a_frame_does_not_depend_on_the_frames_drawn_before_it(
+    world: World, supersample: int
+) -> None:
     for pair in (draw_pair(seed, world) for seed in range(4)):
         for scene in pair.scenes.values():
-            forwards, backwards = (SceneRenderer(scene, SIZE, supersample, wear=pair.wear) for _ in range(2))
+            forwards, backwards = (
+                SceneRenderer(scene, SIZE, supersample, wear=pair.wear) for _ in range(2)
+            )
             frames = {index: forwards.frame(index).tobytes() for index in (0, 64, 127)}
             assert {index: backwards.frame(index).tobytes() for index in (127, 64, 0)} == frames
 
 
 def test_a_judge_is_shown_the_worn_frames_of_its_pair() -> None:
-    pair = next(pair for seed in range(5) if (pair := draw_pair(seed, replace(THINGS, worn=1.0))).wear)
+    pair = next(
+        pair for seed in range(5) if (pair := draw_pair(seed, replace(THINGS, worn=1.0))).wear
+    )
     refs = (FrameRef(16, Side.FIRST), FrameRef(16, Side.SECOND), FrameRef(16, Side.FIRST))
     frames = DrawnFrames(pair)(refs)
     worn = SceneRenderer(pair.first, SIZE, wear=pair.wear).frame(16)
@@ -349,7 +437,11 @@ def name_of(colour: NDArray[np.floating]) -> str:
     """The name in COLOURS that comes closest."""
     if np.ptp(colour) < 40:
         return "white" if colour.min() > 128 else "black"
-    tints = {name: np.array(rgb) / np.linalg.norm(rgb) for name, rgb in COLOURS.items() if name not in ("white", "black")}
+    tints = {
+        name: np.array(rgb) / np.linalg.norm(rgb)
+        for name, rgb in COLOURS.items()
+        if name not in ("white", "black")
+    }
     return max(tints, key=lambda name: float(tints[name] @ colour))
 
 
@@ -358,8 +450,13 @@ def test_the_solid_has_the_colour_of_its_facts(colour: str) -> None:
     drawn = scene_of(Thing(colour, "cylinder"), ground="tiles")
     (group,) = drawn.groups
     (solid,) = group.solids
-    inverted = replace(group, solids=(replace(solid, rgb=tuple(255 - level for level in solid.rgb)),))
-    picture, other = SceneRenderer(drawn, SIZE).frame(64), SceneRenderer(replace(drawn, groups=(inverted,)), SIZE).frame(64)
+    inverted = replace(
+        group, solids=(replace(solid, rgb=tuple(255 - level for level in solid.rgb)),)
+    )
+    picture, other = (
+        SceneRenderer(drawn, SIZE).frame(64),
+        SceneRenderer(replace(drawn, groups=(inverted,)), SIZE).frame(64),
+    )
     pixels = picture[(picture != other).any(-1)]
     assert len(pixels) > 400
     assert name_of(np.median(pixels, axis=0)) == colour
@@ -367,8 +464,13 @@ def test_the_solid_has_the_colour_of_its_facts(colour: str) -> None:
 
 def test_supersampling_comes_close_to_a_much_larger_picture() -> None:
     drawn = scene_of(Thing("red", "cube"), ground="tiles")
-    true = cv2.resize(SceneRenderer(drawn, 8 * SIZE).frame(64), (SIZE, SIZE), interpolation=cv2.INTER_AREA)
-    supersampled, plain = SceneRenderer(drawn, SIZE, supersample=4).frame(64), SceneRenderer(drawn, SIZE).frame(64)
+    true = cv2.resize(
+        SceneRenderer(drawn, 8 * SIZE).frame(64), (SIZE, SIZE), interpolation=cv2.INTER_AREA
+    )
+    supersampled, plain = (
+        SceneRenderer(drawn, SIZE, supersample=4).frame(64),
+        SceneRenderer(drawn, SIZE).frame(64),
+    )
     assert difference(supersampled, true) < 0.5 * difference(plain, true)
 
 
@@ -393,6 +495,8 @@ def test_rays_hit_solids_where_they_stand(shape: str) -> None:
 def test_grounds_fill_the_picture_and_differ(ground: str) -> None:
     rng = np.random.default_rng(6)
     pictures = [Renderer(draw_background(rng, ground), SIZE).render(()) for _ in range(2)]
-    assert all(picture.shape == (SIZE, SIZE, 3) and picture.dtype == np.uint8 for picture in pictures)
+    assert all(
+        picture.shape == (SIZE, SIZE, 3) and picture.dtype == np.uint8 for picture in pictures
+    )
     assert difference(*pictures) > 1
     assert not texture(ground, 0).flags.writeable

@@ -64,7 +64,9 @@ def test_a_teacher_that_knows_the_truth_is_kept_whole(tmp_path: Path) -> None:
         assert trace.finished is not None
         assert trace.finished.verdict == PAIRS.drawn(outcome.pair).verdict
         assert [len(turn.frames) for turn in trace.turns] == [8, 2]
-        assert {jpeg_size(frame.jpeg) for turn in trace.turns for frame in turn.frames} == {(112, 112)}
+        assert {jpeg_size(frame.jpeg) for turn in trace.turns for frame in turn.frames} == {
+            (112, 112)
+        }
 
 
 def test_a_stopped_teacher_goes_on_without_making_anything_twice(tmp_path: Path) -> None:
@@ -89,17 +91,30 @@ def test_a_stopped_teacher_goes_on_without_making_anything_twice(tmp_path: Path)
     assert not asked
 
 
-def test_once_it_is_stopped_nothing_is_begun_and_all_that_was_played_is_kept(tmp_path: Path) -> None:
-    judge, made = ScriptedBackend([answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1})], protocol="paired"), list[Outcome]()
-    for outcome in run_teacher(PAIRS, range(9), judge, replace(JOB, samples=2, live=6), tmp_path, lambda: bool(made)):
+def test_once_it_is_stopped_nothing_is_begun_and_all_that_was_played_is_kept(
+    tmp_path: Path,
+) -> None:
+    judge, made = (
+        ScriptedBackend([answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1})], protocol="paired"),
+        list[Outcome](),
+    )
+    for outcome in run_teacher(
+        PAIRS, range(9), judge, replace(JOB, samples=2, live=6), tmp_path, lambda: bool(made)
+    ):
         made.append(outcome)
-    assert [(outcome.pair, outcome.sample) for outcome in made] == [(pair, sample) for pair in range(3) for sample in range(2)]
+    assert [(outcome.pair, outcome.sample) for outcome in made] == [
+        (pair, sample) for pair in range(3) for sample in range(2)
+    ]
     assert read_outcomes(tmp_path) == made
 
 
 def test_a_judge_that_breaks_off_leaves_what_was_made(tmp_path: Path) -> None:
     def judge(number: int) -> ScriptedBackend:
-        replies = [BackendRefused("The server is gone.")] if number == 2 else write_replies(PAIRS.drawn(number), "paired")
+        replies = (
+            [BackendRefused("The server is gone.")]
+            if number == 2
+            else write_replies(PAIRS.drawn(number), "paired")
+        )
         return ScriptedBackend(replies, protocol="paired")
 
     with pytest.raises(BackendRefused):
@@ -132,11 +147,16 @@ def test_at_a_server_no_pair_waits_for_the_slowest(tmp_path: Path) -> None:
     assert last in (0, 1), "one of the first two, whichever thread was quicker"
     assert sorted(order) == [(pair, sample) for pair in range(6) for sample in range(2)]
     alone = ScriptedBackend(replies, protocol="paired")
-    expected = list(run_teacher(PAIRS, range(6), alone, replace(JOB, samples=2), tmp_path / "alone"))
+    expected = list(
+        run_teacher(PAIRS, range(6), alone, replace(JOB, samples=2), tmp_path / "alone")
+    )
     assert read_outcomes(tmp_path) == expected
 
 
-@pytest.mark.parametrize("other", [replace(JOB, judge="x"), replace(JOB, settings=Settings(seed=1)), replace(JOB, samples=2)])
+@pytest.mark.parametrize(
+    "other",
+    [replace(JOB, judge="x"), replace(JOB, settings=Settings(seed=1)), replace(JOB, samples=2)],
+)
 def test_runs_of_another_job_are_never_mixed(other: TeacherJob, tmp_path: Path) -> None:
     list(run_teacher(PAIRS, range(1), SCRIPTED, JOB, tmp_path))
     with pytest.raises(BadInput, match="runs with another value of"):
@@ -153,7 +173,9 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_video_that_cannot_be_read_costs_its_own_pair_alone(tmp_path: Path) -> None:
-    table = write_table(tmp_path, [(f"{n}a.mp4", f"{n}b.mp4", f"Prompt {n}", "1", "0", "2", "1") for n in range(3)])
+    table = write_table(
+        tmp_path, [(f"{n}a.mp4", f"{n}b.mp4", f"Prompt {n}", "1", "0", "2", "1") for n in range(3)]
+    )
     (tmp_path / "1b.mp4").write_bytes((tmp_path / "1b.mp4").read_bytes()[:400])
     judge = ScriptedBackend([answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1})], protocol="paired")
     with VideoPairSet(read_dataset("csv", table), PAIRED) as pairs:
@@ -167,13 +189,20 @@ def test_a_video_that_cannot_be_read_costs_its_own_pair_alone(tmp_path: Path) ->
     assert [(outcome.pair, outcome.reason) for outcome in again] == [(1, "")]
 
 
-def test_outside_its_scope_a_teacher_is_learnt_from_and_its_traces_have_no_verdict(tmp_path: Path) -> None:
+def test_outside_its_scope_a_teacher_is_learnt_from_and_its_traces_have_no_verdict(
+    tmp_path: Path,
+) -> None:
     """Training compares the labels of its replies with the known ones. Nothing else may take them for a verdict."""
-    table = write_table(tmp_path, [(f"{n}a.mp4", f"{n}b.mp4", "p", str(n), "", "", "") for n in (1, 2)])
+    table = write_table(
+        tmp_path, [(f"{n}a.mp4", f"{n}b.mp4", "p", str(n), "", "", "") for n in (1, 2)]
+    )
     judge = ScriptedBackend([answer({"TA": 1, "VQ": 2, "MQ": 2, "OA": 1})], "paired", scope="drawn")
     with VideoPairSet(read_dataset("csv", table), PAIRED) as pairs:
         made = list(run_teacher(pairs, range(2), judge, JOB, tmp_path / "out"))
-        assert [(outcome.reason, outcome.given["OA"]) for outcome in made] == [("", 1), (Reason.LABELS, 1)]
+        assert [(outcome.reason, outcome.given["OA"]) for outcome in made] == [
+            ("", 1),
+            (Reason.LABELS, 1),
+        ]
         (kept,) = kept_rollouts(tmp_path / "out", pairs, keep_tokens=True)
     assert (kept.rollout.correct, kept.rollout.run.whole_answer is not None) == (True, True)
     for outcome in made:
@@ -183,12 +212,21 @@ def test_outside_its_scope_a_teacher_is_learnt_from_and_its_traces_have_no_verdi
         assert trace.last_labels == Verdict(*map(Preference, (1, 2, 2, 1)))
     export_rows([tmp_path / "out"], "preferences", tmp_path / "rows.jsonl", RowFilter())
     rows = list(map(json.loads, (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()))
-    assert [(row["dimension"], row["source"]) for row in rows] == [("TA", "person")] * 2, "those of the table, and no other"
+    assert [(row["dimension"], row["source"]) for row in rows] == [("TA", "person")] * 2, (
+        "those of the table, and no other"
+    )
 
 
-def test_a_pair_too_long_for_the_judge_costs_itself_alone_and_is_not_tried_again(tmp_path: Path) -> None:
-    rows = [(f"{n}a.mp4", f"{n}b.mp4", "word " * (9000 if n == 1 else 1), "1", "0", "2", "1") for n in range(3)]
-    judge = ScriptedBackend([answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1})], protocol="paired", context_length=8000)
+def test_a_pair_too_long_for_the_judge_costs_itself_alone_and_is_not_tried_again(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        (f"{n}a.mp4", f"{n}b.mp4", "word " * (9000 if n == 1 else 1), "1", "0", "2", "1")
+        for n in range(3)
+    ]
+    judge = ScriptedBackend(
+        [answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1})], protocol="paired", context_length=8000
+    )
     with VideoPairSet(read_dataset("csv", write_table(tmp_path, rows)), PAIRED) as pairs:
         made = list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out"))
         assert [outcome.reason for outcome in made] == ["", Reason.CONTEXT, ""]
@@ -221,16 +259,24 @@ def rollout(nano: TransformersBackend) -> Rollout:
 def test_what_the_judge_itself_wrote_comes_back_token_for_token(
     nano: TransformersBackend, rollout: Rollout, tmp_path: Path
 ) -> None:
-    (outcome,) = run_teacher(PAIRS, range(1), nano, TeacherJob("nano", "drawn:3", keep_all=False), tmp_path)
+    (outcome,) = run_teacher(
+        PAIRS, range(1), nano, TeacherJob("nano", "drawn:3", keep_all=False), tmp_path
+    )
     assert outcome.kept
     end = load(tmp_path / outcome.file).finished
     assert end is not None
-    assert (end.outside_scope, end.verdict) == (False, PAIRS.drawn(0).verdict), "what is drawn in memory is drawn, too"
+    assert (end.outside_scope, end.verdict) == (False, PAIRS.drawn(0).verdict), (
+        "what is drawn in memory is drawn, too"
+    )
     (kept,) = kept_rollouts(tmp_path, PAIRS, keep_tokens=True)
     stored = kept.rollout
     assert list(token_rows(stored, nano.loaded)) == list(token_rows(rollout, nano.loaded))
-    sent = [[frame.rgb for message in prompt for frame in message.frames] for prompt in rollout.prompts]
-    assert [[frame.rgb for message in prompt for frame in message.frames] for prompt in stored.prompts] == sent
+    sent = [
+        [frame.rgb for message in prompt for frame in message.frames] for prompt in rollout.prompts
+    ]
+    assert [
+        [frame.rgb for message in prompt for frame in message.frames] for prompt in stored.prompts
+    ] == sent
     told = [[message.text for message in prompt] for prompt in rollout.prompts]
     assert [[message.text for message in prompt] for prompt in stored.prompts] == told
 
@@ -238,7 +284,11 @@ def test_what_the_judge_itself_wrote_comes_back_token_for_token(
 def test_a_strangers_tokens_are_never_learnt(nano: TransformersBackend, rollout: Rollout) -> None:
     trace = to_trace(rollout)
     strange = replace(
-        trace, turns=tuple(replace(turn, completion=replace(turn.completion, tokens=(5, 6, 7))) for turn in trace.turns)
+        trace,
+        turns=tuple(
+            replace(turn, completion=replace(turn.completion, tokens=(5, 6, 7)))
+            for turn in trace.turns
+        ),
     )
     (row,) = token_rows(to_rollout(strange, rollout.pair, keep_tokens=False), nano.loaded)
     (own,) = token_rows(rollout, nano.loaded)
@@ -248,7 +298,9 @@ def test_a_strangers_tokens_are_never_learnt(nano: TransformersBackend, rollout:
 
 
 def test_outcomes_are_read_back_whatever_they_say(tmp_path: Path) -> None:
-    (tmp_path / OUTCOMES).write_text('{"format": "vr-thinker-outcomes/1"}\n' + json.dumps({"pair": 1}) + "\n")
+    (tmp_path / OUTCOMES).write_text(
+        '{"format": "vr-thinker-outcomes/1"}\n' + json.dumps({"pair": 1}) + "\n"
+    )
     with pytest.raises(BadInput, match="Line 2"):
         read_outcomes(tmp_path)
     with pytest.raises(BadInput, match="no runs of a teacher"):
@@ -258,8 +310,12 @@ def test_outcomes_are_read_back_whatever_they_say(tmp_path: Path) -> None:
 
 def test_the_command_says_what_can_be_learnt_from(tmp_path: Path) -> None:
     script = tmp_path / "script.jsonl"
-    script.write_text(json.dumps({"reply": answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1}), "protocol": "paired"}))
-    table = write_table(tmp_path, [(f"{n}a.mp4", f"{n}b.mp4", "p", "1", "0", str(n), "1") for n in (1, 2)])
+    script.write_text(
+        json.dumps({"reply": answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1}), "protocol": "paired"})
+    )
+    table = write_table(
+        tmp_path, [(f"{n}a.mp4", f"{n}b.mp4", "p", "1", "0", str(n), "1") for n in (1, 2)]
+    )
     asked = ("teacher", "--judge", f"scripted:{script}", "--data", table, "--out", tmp_path / "out")
     done = run_command(*asked)
     assert done.returncode == 0, done.stderr
@@ -267,14 +323,25 @@ def test_the_command_says_what_can_be_learnt_from(tmp_path: Path) -> None:
     assert "MQ: 1 of 2 well-formed runs are right (50 %)." in done.stdout
     assert len(list((tmp_path / "out" / "traces").glob("*.json"))) == 2
     assert run_command(*asked).stdout == done.stdout
-    refused = run_command("teacher", "--judge", f"scripted:{script}", "--data", "drawn:1", "--out", tmp_path / "other")
-    assert (refused.returncode, refused.stderr.strip()) == (2, "Drawn pairs never end: say how many with --pairs.")
+    refused = run_command(
+        "teacher", "--judge", f"scripted:{script}", "--data", "drawn:1", "--out", tmp_path / "other"
+    )
+    assert (refused.returncode, refused.stderr.strip()) == (
+        2,
+        "Drawn pairs never end: say how many with --pairs.",
+    )
 
 
-def test_a_teachers_folder_is_learnt_from_wherever_it_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_teachers_folder_is_learnt_from_wherever_it_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script, out = tmp_path / "script.jsonl", tmp_path / "out"
-    script.write_text(json.dumps({"reply": answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1}), "protocol": "paired"}))
-    table = os.path.relpath(write_table(tmp_path, [("a.mp4", "b.mp4", "p", "1", "0", "2", "1")]), ROOT)
+    script.write_text(
+        json.dumps({"reply": answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1}), "protocol": "paired"})
+    )
+    table = os.path.relpath(
+        write_table(tmp_path, [("a.mp4", "b.mp4", "p", "1", "0", "2", "1")]), ROOT
+    )
     asked = ("teacher", "--judge", f"scripted:{script}", "--data", table, "--out", out)
     assert run_command(*asked).returncode == 0
     deep = tmp_path.joinpath(*ROOT.parts[1:])  # From where that path leads nowhere
@@ -286,20 +353,37 @@ def test_a_teachers_folder_is_learnt_from_wherever_it_was_made(tmp_path: Path, m
     (out / OUTCOMES).write_text(f"{earlier}\n{rest}", "utf-8")
     assert run_command(*asked).returncode == 0
     with pytest.raises(
-        BadInput, match=f"The runs in {out} are of the pairs in {table}, and .* start where the teacher was started"
+        BadInput,
+        match=f"The runs in {out} are of the pairs in {table}, and .* start where the teacher was started",
     ):
         taught_pairs(str(out))
 
 
-def test_rows_of_a_teachers_folder_have_the_labels_and_the_videos_of_its_pairs(tmp_path: Path) -> None:
+def test_rows_of_a_teachers_folder_have_the_labels_and_the_videos_of_its_pairs(
+    tmp_path: Path,
+) -> None:
     script, out, rows = tmp_path / "script.jsonl", tmp_path / "out", tmp_path / "rows.jsonl"
-    script.write_text(json.dumps({"reply": answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1}), "protocol": "paired"}))
-    table = write_table(tmp_path, [(f"{n}a.mp4", f"{n}b.mp4", "p", "1", "0", str(n), "1") for n in (1, 2)])
-    assert run_command("teacher", "--judge", f"scripted:{script}", "--data", table, "--out", out).returncode == 0
-    assert export_rows([out], "sft", rows, RowFilter()).rows == 1, "a run with a wrong label teaches nothing"
+    script.write_text(
+        json.dumps({"reply": answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1}), "protocol": "paired"})
+    )
+    table = write_table(
+        tmp_path, [(f"{n}a.mp4", f"{n}b.mp4", "p", "1", "0", str(n), "1") for n in (1, 2)]
+    )
+    assert (
+        run_command(
+            "teacher", "--judge", f"scripted:{script}", "--data", table, "--out", out
+        ).returncode
+        == 0
+    )
+    assert export_rows([out], "sft", rows, RowFilter()).rows == 1, (
+        "a run with a wrong label teaches nothing"
+    )
     assert export_rows([out], "rl", rows, RowFilter()).rows == 2
     written = [json.loads(line) for line in rows.read_text("utf-8").splitlines()]
-    assert [row["answer"] for row in written] == ["TA=1, VQ=0, MQ=1, OA=1", "TA=1, VQ=0, MQ=2, OA=1"]
+    assert [row["answer"] for row in written] == [
+        "TA=1, VQ=0, MQ=1, OA=1",
+        "TA=1, VQ=0, MQ=2, OA=1",
+    ]
     assert all(Path(path).is_file() for row in written for path in row["image"])
     told: list[str] = []
     for data in (out, f"traces:{out / 'traces'}"):
@@ -313,7 +397,12 @@ def test_rows_of_a_teachers_folder_have_the_labels_and_the_videos_of_its_pairs(t
 def test_the_command_knows_the_scripted_teacher_of_drawn_pairs(tmp_path: Path) -> None:
     asked = ("teacher", "--judge", "scripted", "--pairs", "2", "--out", tmp_path / "out")
     done = run_command(*asked, "--data", "drawn:1", "--protocol", "concat")
-    assert (done.returncode, done.stdout.splitlines()[:1]) == (0, ["2 of 2 runs kept, of 2 of 2 pairs."]), done.stderr
-    assert {load(path).started.dialect for path in (tmp_path / "out" / "traces").glob("*.json")} == {"concat"}
+    assert (done.returncode, done.stdout.splitlines()[:1]) == (
+        0,
+        ["2 of 2 runs kept, of 2 of 2 pairs."],
+    ), done.stderr
+    assert {
+        load(path).started.dialect for path in (tmp_path / "out" / "traces").glob("*.json")
+    } == {"concat"}
     table = write_table(tmp_path, [("a.mp4", "b.mp4", "p", "1", "0", "1", "1")])
     assert "knows drawn pairs alone" in run_command(*asked, "--data", table).stderr

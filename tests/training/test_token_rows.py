@@ -50,36 +50,58 @@ def test_the_built_in_judge_is_right_on_its_own_world(rollouts: list[Rollout]) -
     assert all(len(rollout.prompts) == len(rollout.run.turns) > 1 for rollout in rollouts)
 
 
-def test_exactly_the_tokens_that_were_sampled_are_learnt(rollouts: list[Rollout], nano: TransformersBackend) -> None:
+def test_exactly_the_tokens_that_were_sampled_are_learnt(
+    rollouts: list[Rollout], nano: TransformersBackend
+) -> None:
     end = nano.loaded.tokenizer.control.im_end
     for rollout in rollouts:
         (row,) = rows_of(rollout, nano)
-        assert learnt(row) == [token for turn in rollout.run.turns for token in (*turn.completion.tokens, end)]
+        assert learnt(row) == [
+            token for turn in rollout.run.turns for token in (*turn.completion.tokens, end)
+        ]
         assert row.turns == tuple(turn.number for turn in rollout.run.turns)
 
 
 def test_what_a_redirect_put_there_is_not_learnt(nano: TransformersBackend) -> None:
     rollout = next(
         rollout
-        for rollout in play(map(labelled, range(2_000_000_000, 2_000_000_020)), nano, Settings(max_turns=1))
+        for rollout in play(
+            map(labelled, range(2_000_000_000, 2_000_000_020)), nano, Settings(max_turns=1)
+        )
         if rollout.run.turns[0].completion.redirected
     )
     completion = rollout.run.turns[0].completion
     start, end = completion.redirected or (0, 0)
     assert "<Answer>" in nano.loaded.tokenizer.decode(list(completion.tokens[start:end]))
     (row,) = rows_of(rollout, nano)
-    assert learnt(row) == [*completion.tokens[:start], *completion.tokens[end:], nano.loaded.tokenizer.control.im_end]
+    assert learnt(row) == [
+        *completion.tokens[:start],
+        *completion.tokens[end:],
+        nano.loaded.tokenizer.control.im_end,
+    ]
 
 
-def test_where_another_model_wrote_a_run_its_redirect_is_learnt_as_text(nano: TransformersBackend) -> None:
+def test_where_another_model_wrote_a_run_its_redirect_is_learnt_as_text(
+    nano: TransformersBackend,
+) -> None:
     """It counts tokens of a vocabulary that means nothing here."""
     end = nano.loaded.tokenizer.control.im_end
-    (rollout,) = play([labelled(7)], ScriptedBackend([look(1), ANSWER], protocol="paired"), Settings())
+    (rollout,) = play(
+        [labelled(7)], ScriptedBackend([look(1), ANSWER], protocol="paired"), Settings()
+    )
     *before, last = rollout.run.turns
-    foreign = replace(last, completion=replace(last.completion, tokens=tuple(range(20)), redirected=(12, 16)))
-    stored = to_rollout(replace(rollout.run, turns=(*before, foreign)), rollout.pair, keep_tokens=False)
+    foreign = replace(
+        last, completion=replace(last.completion, tokens=tuple(range(20)), redirected=(12, 16))
+    )
+    stored = to_rollout(
+        replace(rollout.run, turns=(*before, foreign)), rollout.pair, keep_tokens=False
+    )
     (row,) = rows_of(stored, nano)
-    said = [token for turn in rollout.run.turns for token in (*nano.loaded.tokenizer.encode(turn.completion.text), end)]
+    said = [
+        token
+        for turn in rollout.run.turns
+        for token in (*nano.loaded.tokenizer.encode(turn.completion.text), end)
+    ]
     assert learnt(row) == said
 
 
@@ -88,7 +110,9 @@ def test_rows_need_no_weights(rollouts: list[Rollout], nano: TransformersBackend
     assert {weight.device.type for weight in shape.loaded.model.parameters()} == {"meta"}
     rows = rows_of(rollouts[0], nano)
     assert rows_of(rollouts[0], shape) == rows
-    assert torch.equal(collate(rows, shape.loaded)["pixel_values"], collate(rows, nano.loaded)["pixel_values"])
+    assert torch.equal(
+        collate(rows, shape.loaded)["pixel_values"], collate(rows, nano.loaded)["pixel_values"]
+    )
 
 
 def look(*indices: int) -> str:
@@ -99,8 +123,13 @@ def look(*indices: int) -> str:
 ANSWER = "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=0, VQ=0, MQ=0, OA=0</Answer>"
 
 
-@pytest.mark.parametrize(("window", "turns"), [(None, [(1, 2, 3, 4)]), (1, [(1, 2), (3,), (4,)]), (0, [(1, 2), (3,), (4,)])])
-def test_a_window_makes_rows_of_their_own(window: int | None, turns: list[tuple[int, ...]], nano: TransformersBackend) -> None:
+@pytest.mark.parametrize(
+    ("window", "turns"),
+    [(None, [(1, 2, 3, 4)]), (1, [(1, 2), (3,), (4,)]), (0, [(1, 2), (3,), (4,)])],
+)
+def test_a_window_makes_rows_of_their_own(
+    window: int | None, turns: list[tuple[int, ...]], nano: TransformersBackend
+) -> None:
     judge = ScriptedBackend([look(1), look(2), look(3), ANSWER], protocol="paired")
     (rollout,) = play([labelled(7)], judge, Settings(window=window))
     rows = rows_of(rollout, nano)
@@ -109,10 +138,14 @@ def test_a_window_makes_rows_of_their_own(window: int | None, turns: list[tuple[
     written = [turn.completion.text for turn in rollout.run.turns]
     assert [token for row in rows for token in learnt(row)].count(end) == 4
     decoded = [nano.loaded.tokenizer.decode(learnt(row)) for row in rows]
-    assert decoded == ["".join(written[turn - 1] + "<|im_end|>" for turn in row.turns) for row in rows]
+    assert decoded == [
+        "".join(written[turn - 1] + "<|im_end|>" for turn in row.turns) for row in rows
+    ]
 
 
-def test_greedy_tokens_are_the_argmax_of_the_row(rollouts: list[Rollout], nano: TransformersBackend) -> None:
+def test_greedy_tokens_are_the_argmax_of_the_row(
+    rollouts: list[Rollout], nano: TransformersBackend
+) -> None:
     (row,) = rows_of(rollouts[0], nano)
     batch = collate([row], nano.loaded)
     labels = batch.pop("labels")

@@ -45,7 +45,11 @@ def test_the_table_holds_prompts_and_true_labels(folder: Path) -> None:
     pair = pair_of(5, 0)
     read = Verdict(**{name: Preference(int(row[name])) for name in ("TA", "VQ", "MQ", "OA")})
     assert (row["prompt"], read) == (pair.prompt, pair.verdict)
-    assert sorted(path.name for path in folder.iterdir()) == ["pair_0000_a.mp4", "pair_0000_b.mp4", "pairs.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "pair_0000_a.mp4",
+        "pair_0000_b.mp4",
+        "pairs.csv",
+    ]
 
 
 def test_every_seed_and_every_number_gives_another_pair() -> None:
@@ -57,7 +61,11 @@ def test_every_seed_and_every_number_gives_another_pair() -> None:
 def test_a_video_shows_its_scene(folder: Path) -> None:
     with av.open(str(folder / "pair_0000_b.mp4")) as video:
         stream = video.streams.video[0]
-        assert (stream.codec_context.name, stream.pix_fmt, stream.average_rate) == ("h264", "yuv420p", 24)
+        assert (stream.codec_context.name, stream.pix_fmt, stream.average_rate) == (
+            "h264",
+            "yuv420p",
+            24,
+        )
     frames = decoded(folder / "pair_0000_b.mp4")
     assert [frame.shape for frame in frames] == [(SIZE, SIZE, 3)] * FRAMES
     renderer = SceneRenderer(pair_of(5, 0).scenes[Side.SECOND], SIZE, supersample=4)
@@ -98,7 +106,9 @@ def test_a_second_run_keeps_the_videos_that_are_there_and_writes_the_others(fold
         ({"size": 1082}, "112 to 1080"),
     ],
 )
-def test_numbers_out_of_range_are_refused(tmp_path: Path, numbers: dict[str, int], message: str) -> None:
+def test_numbers_out_of_range_are_refused(
+    tmp_path: Path, numbers: dict[str, int], message: str
+) -> None:
     out = tmp_path / "new"
     with pytest.raises(BadInput, match=f"(?i){message}"):
         write_pairs(**{"count": 1, "seed": 0, "size": SIZE, "out": out} | numbers)
@@ -132,7 +142,9 @@ def test_a_pairs_csv_without_videos_is_not_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "pairs.csv").read_text() == "other"
 
 
-def test_an_interrupted_video_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_video_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(self: SceneRenderer, index: int) -> Pixels:
         raise KeyboardInterrupt
 

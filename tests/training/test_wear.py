@@ -11,7 +11,13 @@ from PIL import Image
 
 from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
-from vrthinker_core.training.drawn_world.rendering.wear import Wear, as_the_judge_sees, code_h264, code_jpeg, draw_wear
+from vrthinker_core.training.drawn_world.rendering.wear import (
+    Wear,
+    as_the_judge_sees,
+    code_h264,
+    code_jpeg,
+    draw_wear,
+)
 from vrthinker_core.training.drawn_world.scenes import FULL, SceneRenderer, draw_pair
 
 SIZE = 112
@@ -19,7 +25,10 @@ OPTIONS = replace(FULL, worn=0.0)
 
 
 def pictures(count: int, size: int = SIZE) -> list[Pixels]:
-    scenes = [replace(draw_pair(seed, OPTIONS).first, picture_fault=None, motion_fault=None) for seed in range(count)]
+    scenes = [
+        replace(draw_pair(seed, OPTIONS).first, picture_fault=None, motion_fault=None)
+        for seed in range(count)
+    ]
     return [SceneRenderer(scene, size).frame(30) for scene in scenes]
 
 
@@ -30,18 +39,29 @@ def difference(one: Pixels, other: Pixels) -> float:
 def test_wear_is_smaller_than_the_faintest_damage() -> None:
     """On average: a judge can tell worn pictures from damaged ones."""
     clean, rng = pictures(12), np.random.default_rng(0)
-    worn = np.mean([difference(one, draw_wear(rng, 0.1).apply(lambda _, one=one: one, 30, SIZE)) for one in clean])
+    worn = np.mean(
+        [
+            difference(one, draw_wear(rng, 0.1).apply(lambda _, one=one: one, 30, SIZE))
+            for one in clean
+        ]
+    )
     for name, damage in DAMAGES.items():
         faintest = np.mean([difference(one, damage(one, -0.5, rng)) for one in clean])
-        if name != "blurry":  # Blur takes away what is fine, of which most drawn pictures have little
+        if (
+            name != "blurry"
+        ):  # Blur takes away what is fine, of which most drawn pictures have little
             assert faintest > 1.5 * worn, name
 
 
-@pytest.mark.parametrize("wear", [Wear(160, 120, 80), Wear(200, 200, 26, h264=True)], ids=["JPEG", "H.264"])
+@pytest.mark.parametrize(
+    "wear", [Wear(160, 120, 80), Wear(200, 200, 26, h264=True)], ids=["JPEG", "H.264"]
+)
 def test_a_worse_quality_wears_more(wear: Wear) -> None:
     (picture,) = pictures(1)
     worse = replace(wear, quality=wear.quality + 12 if wear.h264 else 30)
-    mild, strong = (difference(picture, each.apply(lambda _: picture, 3, SIZE)) for each in (wear, worse))
+    mild, strong = (
+        difference(picture, each.apply(lambda _: picture, 3, SIZE)) for each in (wear, worse)
+    )
     assert 0 < mild < strong < 25
 
 
@@ -65,6 +85,12 @@ def test_straight_resizing_is_nearly_what_the_product_does(size: tuple[int, int]
     for picture in pictures(3, 224):
         stored = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_CUBIC), np.uint8)
         area = stored.shape[0] > 448 and stored.shape[1] > 448
-        squashed = cv2.resize(stored, (448, 448), interpolation=cv2.INTER_AREA if area else cv2.INTER_CUBIC)
-        product = np.asarray(Image.fromarray(np.asarray(squashed, np.uint8)).resize((SIZE, SIZE), Image.Resampling.BICUBIC))
+        squashed = cv2.resize(
+            stored, (448, 448), interpolation=cv2.INTER_AREA if area else cv2.INTER_CUBIC
+        )
+        product = np.asarray(
+            Image.fromarray(np.asarray(squashed, np.uint8)).resize(
+                (SIZE, SIZE), Image.Resampling.BICUBIC
+            )
+        )
         assert difference(product, as_the_judge_sees(stored, SIZE)) < 2.5

@@ -34,7 +34,11 @@ def test_a_run_that_did_not_end_with_its_answer_has_no_whole_one(stop: StopReaso
     assert (run.final_verdict, run.whole_answer) == (WHOLE, None)
 
 
-@pytest.mark.parametrize("finished", [None, replace(ANSWERED, verdict=None), replace(ANSWERED, provisional=True)])
-def test_a_run_without_an_end_an_answer_or_a_final_one_has_neither(finished: Finished | None) -> None:
+@pytest.mark.parametrize(
+    "finished", [None, replace(ANSWERED, verdict=None), replace(ANSWERED, provisional=True)]
+)
+def test_a_run_without_an_end_an_answer_or_a_final_one_has_neither(
+    finished: Finished | None,
+) -> None:
     run = ended(finished)
     assert (run.final_verdict, run.whole_answer) == (None, None)

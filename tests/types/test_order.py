@@ -30,7 +30,9 @@ def test_a_tie_stays_a_tie_and_what_was_not_said_stays_unsaid(verdict: Verdict) 
 
 
 @given(VERDICTS, VERDICTS)
-def test_stable_is_said_exactly_where_both_runs_gave_the_same_label(first: Verdict, second: Verdict) -> None:
+def test_stable_is_said_exactly_where_both_runs_gave_the_same_label(
+    first: Verdict, second: Verdict
+) -> None:
     check = OrderCheck(first, second)
     for dimension in Dimension:
         one, two = dict(first)[dimension], dict(second)[dimension]
@@ -54,12 +56,19 @@ def test_each_pair_of_labels_has_its_word(first: Verdict, second: Verdict) -> No
         two = dict(second)[dimension]
         other = "stable" if one is two else "said in one order only"
         assert effects[dimension.value] == words.get((one, two), other)
-        assert (dimension in OrderCheck(first, second).flips) == (effects[dimension.value] == "flips")
+        assert (dimension in OrderCheck(first, second).flips) == (
+            effects[dimension.value] == "flips"
+        )
 
 
 @given(VERDICTS)
-def test_a_judge_that_always_names_the_same_number_flips_and_one_that_follows_the_video_is_stable(verdict: Verdict) -> None:
-    stubborn, faithful = check_order(ended(verdict), ended(verdict)), check_order(ended(verdict), ended(swap_verdict(verdict)))
+def test_a_judge_that_always_names_the_same_number_flips_and_one_that_follows_the_video_is_stable(
+    verdict: Verdict,
+) -> None:
+    stubborn, faithful = (
+        check_order(ended(verdict), ended(verdict)),
+        check_order(ended(verdict), ended(swap_verdict(verdict))),
+    )
     assert stubborn is not None
     assert faithful is not None
     for dimension, label in verdict:
@@ -70,7 +79,9 @@ def test_a_judge_that_always_names_the_same_number_flips_and_one_that_follows_th
 
 
 @given(VERDICTS, st.sampled_from(list(StopReason)))
-def test_without_a_second_verdict_nothing_is_said_but_the_reason(verdict: Verdict, stop: StopReason) -> None:
+def test_without_a_second_verdict_nothing_is_said_but_the_reason(
+    verdict: Verdict, stop: StopReason
+) -> None:
     for second in (None, ended(None, stop)):
         assert check_order(ended(verdict), second) is None
         assert check_order(second, ended(verdict)) is None

@@ -42,26 +42,38 @@ def test_a_judge_that_writes_evenly_has_its_speed() -> None:
     text = [(2 + step / 20, TextArrived(1, "word ")) for step in range(101)]
     pace = paced((1, shown(1)), *text)
     assert pace.tokens_a_second(7) == pytest.approx(20)
-    assert paced((1, shown(1)), *text, (7, shown(2))).tokens_a_second(8) is None, "each turn has its own"
+    assert paced((1, shown(1)), *text, (7, shown(2))).tokens_a_second(8) is None, (
+        "each turn has its own"
+    )
     again = paced((1, shown(1)), *text, (7, shown(1, "tried once more")))
     assert (again.turns, again.pieces) == ((1,), 0)
 
 
 @given(st.floats(0.1, 500), st.integers(1, 9), st.integers(1, 12), st.floats(0, 1))
-def test_the_seconds_left_are_those_of_the_turns_that_ended(each: float, ended: int, turns: int, part: float) -> None:
+def test_the_seconds_left_are_those_of_the_turns_that_ended(
+    each: float, ended: int, turns: int, part: float
+) -> None:
     pace = paced(*((2 + each * turn, shown(turn + 1)) for turn in range(ended + 1)))
     now = 2 + each * (ended + part)
     left = pace.seconds_left(now, turns)
-    assert left == pytest.approx(max(0, turns - ended - 1) * each + each * (1 - part), rel=1e-6, abs=1e-6)
-    assert pace.seconds_left(now + 100 * each, turns) == pytest.approx(max(0, turns - ended - 1) * each), "never below zero"
+    assert left == pytest.approx(
+        max(0, turns - ended - 1) * each + each * (1 - part), rel=1e-6, abs=1e-6
+    )
+    assert pace.seconds_left(now + 100 * each, turns) == pytest.approx(
+        max(0, turns - ended - 1) * each
+    ), "never below zero"
 
 
 def test_the_totals_are_those_of_all_turns() -> None:
     turns = handmade_runs.three_turns().turns
     assert totals(turns) == "28 frames · 936 tokens read, 25 written"
-    half_kept = [replace(turn, completion=replace(turn.completion, reused_tokens=300)) for turn in turns]
+    half_kept = [
+        replace(turn, completion=replace(turn.completion, reused_tokens=300)) for turn in turns
+    ]
     assert totals(half_kept) == "28 frames · 36 tokens read, 25 written"
-    assert totals(replace(turn, completion=Completion("x")) for turn in turns) == "28 frames", "what is not known is left out"
+    assert totals(replace(turn, completion=Completion("x")) for turn in turns) == "28 frames", (
+        "what is not known is left out"
+    )
     assert totals(()) == ""
 
 
@@ -71,9 +83,13 @@ def test_the_figures_of_a_turn_are_its_tokens_and_its_time_on_the_page_and_in_a_
     turn = replace(trace.turns[0], completion=measured)
     figures = "1,312 in (1,000 reused) · 92 out · 2.0 s · 46 tokens a second"
     assert turn_figures(turn) == figures
-    assert turn_figures(replace(turn, completion=Completion("x"))) == "", "what is not known is left out"
+    assert turn_figures(replace(turn, completion=Completion("x"))) == "", (
+        "what is not known is left out"
+    )
     terminal = io.StringIO()
-    ConsoleRenderer(Console(width=120, file=terminal)).render(replace(trace, turns=(turn,)).events())
+    ConsoleRenderer(Console(width=120, file=terminal)).render(
+        replace(trace, turns=(turn,)).events()
+    )
     assert figures in terminal.getvalue()
 
 
@@ -82,6 +98,9 @@ def test_what_is_being_read_stands_in_words() -> None:
     assert reading((0, 0.5)) == "Reading video 1 · 0 %, video 2 · 50 %"
 
 
-@pytest.mark.parametrize(("seconds", "written"), [(3 / 24, "0.13 s"), (16 / 24, "0.67 s"), (0, "0.00 s"), (1.375, "1.38 s")])
+@pytest.mark.parametrize(
+    ("seconds", "written"),
+    [(3 / 24, "0.13 s"), (16 / 24, "0.67 s"), (0, "0.00 s"), (1.375, "1.38 s")],
+)
 def test_half_a_hundredth_is_rounded_up_as_browsers_do(seconds: float, written: str) -> None:
     assert frame_time(seconds) == written

@@ -45,7 +45,16 @@ def test_what_is_left_out_is_the_default(row: Setting, left_out: object) -> None
 
 
 @every_row
-@given(value=st.one_of(st.text(max_size=40), st.integers(), st.floats(), st.booleans(), st.lists(st.integers()), st.just({})))
+@given(
+    value=st.one_of(
+        st.text(max_size=40),
+        st.integers(),
+        st.floats(),
+        st.booleans(),
+        st.lists(st.integers()),
+        st.just({}),
+    )
+)
 def test_anything_else_is_a_value_or_one_sentence(row: Setting, value: object) -> None:
     sentence = ""
     try:
@@ -62,25 +71,64 @@ def test_anything_else_is_a_value_or_one_sentence(row: Setting, value: object) -
     [
         ("max_turns", 33, 'The setting "Turns" must lie between 1 and 32; it is 33.'),
         ("max_turns", "1.5", 'The setting "Turns" must be a whole number from 1 to 32; it is 1.5.'),
-        ("window", -1, 'The setting "Memory window" must be all, or a whole number from 0 up; it is -1.'),
-        ("total", 97, 'The setting "Frames in the list" must be an even number from 16 to 1024; it is 97.'),
-        ("protocol", "french", 'The setting "Protocol" must be one of auto, paired, concat; it is french.'),
-        ("temperature", "nan", 'The setting "Temperature" must be a number from 0 to 2; it is nan.'),
+        (
+            "window",
+            -1,
+            'The setting "Memory window" must be all, or a whole number from 0 up; it is -1.',
+        ),
+        (
+            "total",
+            97,
+            'The setting "Frames in the list" must be an even number from 16 to 1024; it is 97.',
+        ),
+        (
+            "protocol",
+            "french",
+            'The setting "Protocol" must be one of auto, paired, concat; it is french.',
+        ),
+        (
+            "temperature",
+            "nan",
+            'The setting "Temperature" must be a number from 0 to 2; it is nan.',
+        ),
         ("temperature", 2.5, 'The setting "Temperature" must lie between 0 and 2; it is 2.5.'),
-        ("temperature", 10**400, f'The setting "Temperature" must lie between 0 and 2; it is 1{"0" * 39}.'),
-        ("seed", -(10**400), f'The setting "Seed" must lie between 0 and 2147483647; it is -1{"0" * 38}.'),
-        ("window", 10**17, 'The setting "Memory window" must lie between 0 and 9007199254740991; it is 100000000000000000.'),
-        ("seed", True, 'The setting "Seed" must be a whole number from 0 to 2147483647; it is True.'),
+        (
+            "temperature",
+            10**400,
+            f'The setting "Temperature" must lie between 0 and 2; it is 1{"0" * 39}.',
+        ),
+        (
+            "seed",
+            -(10**400),
+            f'The setting "Seed" must lie between 0 and 2147483647; it is -1{"0" * 38}.',
+        ),
+        (
+            "window",
+            10**17,
+            'The setting "Memory window" must lie between 0 and 9007199254740991; it is 100000000000000000.',
+        ),
+        (
+            "seed",
+            True,
+            'The setting "Seed" must be a whole number from 0 to 2147483647; it is True.',
+        ),
     ],
 )
-def test_the_sentence_names_the_setting_and_its_range(name: str, value: object, sentence: str) -> None:
+def test_the_sentence_names_the_setting_and_its_range(
+    name: str, value: object, sentence: str
+) -> None:
     with pytest.raises(BadInput) as bad:
         setting(name).parse(value)
     assert str(bad.value) == sentence
 
 
-@pytest.mark.parametrize(("name", "value", "whole"), [("max_turns", 3.0, 3), ("window", 0.0, 0), ("seed", 2.0**31 - 1, 2**31 - 1)])
-def test_a_whole_number_is_whole_however_json_writes_it(name: str, value: float, whole: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "whole"),
+    [("max_turns", 3.0, 3), ("window", 0.0, 0), ("seed", 2.0**31 - 1, 2**31 - 1)],
+)
+def test_a_whole_number_is_whole_however_json_writes_it(
+    name: str, value: float, whole: int
+) -> None:
     found = setting(name).parse(value)
     assert (found, type(found)) == (whole, int)
     assert getattr(parse_settings(json.loads(f'{{"{name}": {value}}}')), name) == whole
@@ -93,7 +141,9 @@ def test_no_other_number_of_turns_is_whole(value: object) -> None:
 
 
 def test_a_number_too_long_to_be_written_is_refused_in_a_sentence() -> None:
-    with pytest.raises(BadInput, match=r"between 0 and 2147483647; it is a number of more than 4,300 digits\.$"):
+    with pytest.raises(
+        BadInput, match=r"between 0 and 2147483647; it is a number of more than 4,300 digits\.$"
+    ):
         setting("seed").parse(10**5000)
 
 
@@ -110,7 +160,12 @@ def test_settings_by_name() -> None:
 @every_row
 def test_every_value_a_form_offers_makes_a_dialect(row: Setting, protocol: ProtocolName) -> None:
     for value in (*row.words, *row.offered):
-        if row.name == "frames_per_call" and protocol == "concat" and isinstance(value, int) and value > 8:
+        if (
+            row.name == "frames_per_call"
+            and protocol == "concat"
+            and isinstance(value, int)
+            and value > 8
+        ):
             continue
         chosen = parse_settings({row.name: value})
         assert getattr(with_defaults(chosen, make_dialect(chosen, protocol)), row.name) is not None

@@ -26,7 +26,9 @@ def test_only_what_both_have_said_is_compared(own: Verdict, judges: Verdict) -> 
 
 
 @given(VERDICTS, VERDICTS, st.sampled_from([None, True, False]))
-def test_nobody_agrees_with_a_verdict_they_contradict(own: Verdict, judges: Verdict, said: bool | None) -> None:
+def test_nobody_agrees_with_a_verdict_they_contradict(
+    own: Verdict, judges: Verdict, said: bool | None
+) -> None:
     agreed = Vote(AT, own, said).agrees_with(judges)
     differs = not all(Vote(AT, own).compare(judges).values())
     assert (agreed is False) is (differs or said is False)
@@ -41,7 +43,9 @@ def test_a_vote_agrees_with_its_own_labels_and_says_nothing_of_no_verdict() -> N
         assert Vote(AT, own).agrees_with(own) is (True if own.labels else None)
         assert Vote(AT, own).agrees_with(None) is None
         assert Vote(AT, own).empty is (own.labels == {})
-    assert Vote(AT, Verdict(TA=Preference.TIE)).compare(Verdict(TA=Preference.TIE)) == {Dimension.TA: True}
+    assert Vote(AT, Verdict(TA=Preference.TIE)).compare(Verdict(TA=Preference.TIE)) == {
+        Dimension.TA: True
+    }
 
 
 @pytest.mark.parametrize(

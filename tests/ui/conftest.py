@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 DESKTOP = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
-PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
+PHONE = {
+    "viewport": {"width": 390, "height": 844},
+    "device_scale_factor": 2,
+    "is_mobile": True,
+    "has_touch": True,
+}
 
 
 def free_port() -> int:
@@ -35,14 +40,32 @@ class Server:
     """`app.py` in a process of its own: a new interpreter, or, much sooner, forked from one that has imported everything."""
 
     def __init__(
-        self, folder: Path, judge: str, *options: str, variables: Mapping[str, str] | None = None, forked: bool = False
+        self,
+        folder: Path,
+        judge: str,
+        *options: str,
+        variables: Mapping[str, str] | None = None,
+        forked: bool = False,
     ) -> None:
         self.url = f"http://127.0.0.1:{(port := free_port())}/"
         self.log = folder / "server.log"
         self.folder = folder
-        environment = {**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1", **(variables or {})}
+        environment = {
+            **os.environ,
+            "TMPDIR": str(folder),
+            "PYTHONUNBUFFERED": "1",
+            **(variables or {}),
+        }
         start = fork_app if forked else start_app
-        told = ["--judge", judge, "--port", str(port), "--after-leaving", "0", *options]  # no test waits for the run of another
+        told = [
+            "--judge",
+            judge,
+            "--port",
+            str(port),
+            "--after-leaving",
+            "0",
+            *options,
+        ]  # no test waits for the run of another
         self.process = start(told, environment, self.log)
         self._wait()
 
@@ -78,7 +101,14 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
 
     def start(replies: Sequence[str], *chosen: str, **options: object) -> Server:
         folder = tmp_path_factory.mktemp("server")
-        running.append(Server(folder, write_script(folder / "script.jsonl", replies, **options), *chosen, forked=True))
+        running.append(
+            Server(
+                folder,
+                write_script(folder / "script.jsonl", replies, **options),
+                *chosen,
+                forked=True,
+            )
+        )
         return running[-1]
 
     yield start
@@ -141,7 +171,12 @@ def new_page(contexts: Callable[..., BrowserContext]) -> Iterator[Callable[..., 
         pages.append(page)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: errors.append(f"a script ran: {dialog.message}"))
-        page.on("request", lambda request: None if is_local(request.url) else errors.append(f"a request left: {request.url}"))
+        page.on(
+            "request",
+            lambda request: (
+                None if is_local(request.url) else errors.append(f"a request left: {request.url}")
+            ),
+        )
         return page
 
     yield start

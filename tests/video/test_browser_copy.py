@@ -52,7 +52,9 @@ ENCODED = [
     "size changes",
 ]
 REAL_CLIPS = (
-    sorted(path for path in Path(os.environ["VRT_CLIPS"]).iterdir() if path.suffix != ".json") if "VRT_CLIPS" in os.environ else []
+    sorted(path for path in Path(os.environ["VRT_CLIPS"]).iterdir() if path.suffix != ".json")
+    if "VRT_CLIPS" in os.environ
+    else []
 )
 
 
@@ -76,7 +78,9 @@ def packets(path: Path) -> list[bytes]:
 def frame_times(path: Path) -> list[tuple[int, float, float]]:
     """Index and interval of every slot's frame, as the judge and the page get them."""
     with opened(path, opening=Sizing("square", 28)) as clip:
-        return [(frame.index, frame.seconds, frame.until) for frame in clip.frames(range(PAIRED.slots))]
+        return [
+            (frame.index, frame.seconds, frame.until) for frame in clip.frames(range(PAIRED.slots))
+        ]
 
 
 def assert_same_frame_times(source: Path, copy: Path) -> None:
@@ -87,20 +91,26 @@ def assert_same_frame_times(source: Path, copy: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PLAYABLE)
-def test_a_clip_that_browsers_play_is_not_copied(name: str, make_clip: MakeClip, tmp_path: Path) -> None:
+def test_a_clip_that_browsers_play_is_not_copied(
+    name: str, make_clip: MakeClip, tmp_path: Path
+) -> None:
     assert playable_copy(make_clip(name), tmp_path) is None
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", REMUXED)
-def test_where_only_the_container_is_wrong_the_packets_are_copied(name: str, make_clip: MakeClip, tmp_path: Path) -> None:
+def test_where_only_the_container_is_wrong_the_packets_are_copied(
+    name: str, make_clip: MakeClip, tmp_path: Path
+) -> None:
     copy = make_copy(make_clip(name), tmp_path)
     assert_same_frame_times(make_clip(name), copy)
     assert packets(copy) == packets(make_clip(name))
 
 
 def test_h264_in_matroska_is_remuxed(tmp_path: Path) -> None:
-    source = write(tmp_path / "film.mkv", 40, pts=[index * 60 + index % 5 * 11 for index in range(40)])
+    source = write(
+        tmp_path / "film.mkv", 40, pts=[index * 60 + index % 5 * 11 for index in range(40)]
+    )
     copy = make_copy(source, tmp_path / "copies")
     assert_same_frame_times(source, copy)
     assert packets(copy) == packets(source)
@@ -117,16 +127,24 @@ def test_everything_else_is_encoded_anew(name: str, make_clip: MakeClip, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["HEVC", "MPEG-4 in AVI", "10 bit", "transport stream", "4:4:4"])
-def test_encoded_frames_look_like_the_original(name: str, make_clip: MakeClip, tmp_path: Path) -> None:
+def test_encoded_frames_look_like_the_original(
+    name: str, make_clip: MakeClip, tmp_path: Path
+) -> None:
     copy = make_copy(make_clip(name), tmp_path)
     with opened(make_clip(name)) as original, opened(copy) as copied:
-        for before, after in zip(original.frames([0, 60, 127]), copied.frames([0, 60, 127]), strict=True):
+        for before, after in zip(
+            original.frames([0, 60, 127]), copied.frames([0, 60, 127]), strict=True
+        ):
             assert np.abs(pixels(before).astype(int) - pixels(after)).mean() < 8
 
 
 @pytest.mark.parametrize("place", [55, 99])
-def test_a_copy_of_a_clip_with_a_wrong_timestamp_has_the_times_that_the_judge_is_told(place: int, tmp_path: Path) -> None:
-    clip = stamped(tmp_path / "clip.webm", write(tmp_path / "even.webm", 100, **EVEN["webm"]), place, 1e5)
+def test_a_copy_of_a_clip_with_a_wrong_timestamp_has_the_times_that_the_judge_is_told(
+    place: int, tmp_path: Path
+) -> None:
+    clip = stamped(
+        tmp_path / "clip.webm", write(tmp_path / "even.webm", 100, **EVEN["webm"]), place, 1e5
+    )
     assert_same_frame_times(clip, make_copy(clip, tmp_path / "copies"))
 
 
@@ -143,7 +161,11 @@ def test_variable_timestamps_are_kept_exactly(tmp_path: Path) -> None:
     source = write(tmp_path / "uneven.mkv", 40, pts=pts, codec="mpeg4", options={})
     copy = make_copy(source, tmp_path / "copies")
     with av.open(str(copy)) as container:
-        found = [frame.pts * frame.time_base for frame in container.decode(video=0) if frame.pts is not None and frame.time_base]
+        found = [
+            frame.pts * frame.time_base
+            for frame in container.decode(video=0)
+            if frame.pts is not None and frame.time_base
+        ]
     assert found == [Fraction(stamp, 1000) for stamp in pts]
     assert_same_frame_times(source, copy)
 
@@ -161,9 +183,17 @@ def test_rotation_is_kept(codec: str, options: dict[str, str] | None, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("size", "copy_size"), [((2000, 1000), (1280, 640)), ((600, 1600), (480, 1280)), ((97, 63), (98, 64)), ((2, 2), (2, 2))]
+    ("size", "copy_size"),
+    [
+        ((2000, 1000), (1280, 640)),
+        ((600, 1600), (480, 1280)),
+        ((97, 63), (98, 64)),
+        ((2, 2), (2, 2)),
+    ],
 )
-def test_encoded_sizes_are_even_and_limited(size: tuple[int, int], copy_size: tuple[int, int], tmp_path: Path) -> None:
+def test_encoded_sizes_are_even_and_limited(
+    size: tuple[int, int], copy_size: tuple[int, int], tmp_path: Path
+) -> None:
     source = write(tmp_path / "film.mkv", 2, size=size, codec="ffv1", options={})
     assert stream(make_copy(source, tmp_path))[2:] == copy_size
 
@@ -173,7 +203,9 @@ def test_pixels_that_are_not_square_are_made_square(tmp_path: Path) -> None:
     assert stream(make_copy(source, tmp_path))[2:] == (128, 64)
 
 
-def test_a_copy_is_made_once_and_does_not_contain_the_name_of_the_source(make_clip: MakeClip, tmp_path: Path) -> None:
+def test_a_copy_is_made_once_and_does_not_contain_the_name_of_the_source(
+    make_clip: MakeClip, tmp_path: Path
+) -> None:
     secret = tmp_path / "secret name.avi"
     secret.write_bytes(make_clip("MPEG-4 in AVI").read_bytes())
     copy = make_copy(secret, tmp_path / "copies")
@@ -189,7 +221,10 @@ def test_a_copy_is_made_once_and_does_not_contain_the_name_of_the_source(make_cl
 
 def test_several_threads_make_one_whole_copy(make_clip: MakeClip, tmp_path: Path) -> None:
     found: list[Path | None] = []
-    threads = [threading.Thread(target=lambda: found.append(playable_copy(make_clip("HEVC"), tmp_path))) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: found.append(playable_copy(make_clip("HEVC"), tmp_path)))
+        for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -239,13 +274,18 @@ def long_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("limits", "sentence"),
     [
-        (Limits(wall_seconds=1.5), r"^minutes\.ts: decoding took longer than 1\.5 s and was stopped\.$"),
+        (
+            Limits(wall_seconds=1.5),
+            r"^minutes\.ts: decoding took longer than 1\.5 s and was stopped\.$",
+        ),
         (Limits(cpu_seconds=0.5), r"^minutes\.ts needs more than 0\.5 s of processor time"),
         (Limits(memory_bytes=60_000_000), r"^minutes\.ts.*(memory|crashed).*\.$"),
     ],
     ids=["wall", "cpu", "memory"],
 )
-def test_a_copy_that_passes_a_limit_is_not_made(limits: Limits, sentence: str, long_clip: Path, tmp_path: Path) -> None:
+def test_a_copy_that_passes_a_limit_is_not_made(
+    limits: Limits, sentence: str, long_clip: Path, tmp_path: Path
+) -> None:
     with pytest.raises(NoCopy, match=sentence):
         playable_copy(long_clip, tmp_path / "copies", limits=limits)
     assert list((tmp_path / "copies").iterdir()) == []
@@ -279,7 +319,9 @@ def child_pids() -> set[int]:
     return {int(pid) for task in tasks for pid in task.read_text().split()}
 
 
-def test_in_a_folder_that_cannot_be_written_no_copy_is_kept(make_clip: MakeClip, tmp_path: Path) -> None:
+def test_in_a_folder_that_cannot_be_written_no_copy_is_kept(
+    make_clip: MakeClip, tmp_path: Path
+) -> None:
     (tmp_path / "copies").write_text("a file")
     with pytest.raises(NoCopy, match=r"^No playable copy of hevc\.mp4 could be kept: .*\.$"):
         playable_copy(make_clip("HEVC"), tmp_path / "copies")

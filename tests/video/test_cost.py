@@ -27,7 +27,9 @@ def children_cpu_seconds() -> float:
 def noisy(index: int, width: int, height: int) -> Picture:
     """A picture that is work for a decoder."""
     noise = np.random.default_rng(index).integers(-12, 13, (height // 4, width // 4, 3), np.int16)
-    return np.clip(numbered_picture(index, width, height) + noise.repeat(4, 0).repeat(4, 1), 0, 255).astype(np.uint8)
+    return np.clip(
+        numbered_picture(index, width, height) + noise.repeat(4, 0).repeat(4, 1), 0, 255
+    ).astype(np.uint8)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,15 @@ def minute(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """60 s of 1080p at 30 frames per second."""
     folder = tmp_path_factory.mktemp("long")
     pictures = [noisy(index, 1920, 1080) for index in range(10)]
-    part = write(folder / "part.mp4", 10, size=(1920, 1080), rate=30, gop=250, options={**H264, "crf": "28"}, pictures=pictures)
+    part = write(
+        folder / "part.mp4",
+        10,
+        size=(1920, 1080),
+        rate=30,
+        gop=250,
+        options={**H264, "crf": "28"},
+        pictures=pictures,
+    )
     return repeated(folder / "minute.mp4", part, 180)
 
 
@@ -65,7 +75,14 @@ def test_a_clip_of_ten_hours_is_bounded(tmp_path: Path) -> None:
 
 
 def test_a_clip_with_one_key_frame_in_5400_is_bounded(tmp_path: Path) -> None:
-    path = write(tmp_path / "lonely.mp4", 5400, size=(64, 48), rate=30, gop=100_000, options={**H264, "x264-params": "scenecut=0"})
+    path = write(
+        tmp_path / "lonely.mp4",
+        5400,
+        size=(64, 48),
+        rate=30,
+        gop=100_000,
+        options={**H264, "x264-params": "scenecut=0"},
+    )
     before = children_cpu_seconds()
     for read_mode in ("whole", "seek"):
         with opened(path, opening=SQUARE, read_mode=read_mode) as clip:
@@ -88,7 +105,14 @@ def test_opening_and_all_slots_cost_one_decode(tmp_path: Path) -> None:
 def test_frames_in_8k_are_held_one_at_a_time(tmp_path: Path) -> None:
     """A frame has 100 MB, and the decoder needs as much: a slot more costs no more memory."""
     grey = [np.full((4320, 7680, 3), level, np.uint8) for level in (40, 200)]
-    path = write(tmp_path / "8k.mp4", 6, size=(7680, 4320), gop=3, options={"preset": "ultrafast"}, pictures=grey * 3)
+    path = write(
+        tmp_path / "8k.mp4",
+        6,
+        size=(7680, 4320),
+        gop=3,
+        options={"preset": "ultrafast"},
+        pictures=grey * 3,
+    )
     with opened(path, first=[0], read_mode="seek") as clip:
         peaks = []
         for frame in clip.stream([0, 40, 80, 127]):
@@ -100,4 +124,7 @@ def test_frames_in_8k_are_held_one_at_a_time(tmp_path: Path) -> None:
 
 def cpu_ticks(pid: int) -> int:
     """Processor time of a process so far, in hundredths of a second."""
-    return sum(int(field) for field in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])
+    return sum(
+        int(field)
+        for field in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    )

@@ -46,11 +46,15 @@ def gone_within(pid: int, seconds: float) -> bool:
 @pytest.fixture
 def long_clip(tmp_path: Path) -> Path:
     """Ten minutes of 720p: more than can be decoded in a few seconds."""
-    return repeated(tmp_path / "minutes.ts", write(tmp_path / "second.mp4", 25, size=(1280, 720)), 600)
+    return repeated(
+        tmp_path / "minutes.ts", write(tmp_path / "second.mp4", 25, size=(1280, 720)), 600
+    )
 
 
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-def test_a_worker_that_dies_fails_its_own_clip_only(kill: signal.Signals, make_clip: Callable[[str], Path]) -> None:
+def test_a_worker_that_dies_fails_its_own_clip_only(
+    kill: signal.Signals, make_clip: Callable[[str], Path]
+) -> None:
     with opened(make_clip("B-frames")) as clip, opened(make_clip("HEVC")) as other:
         os.kill(clip.pid, kill)
         for _ in range(2):
@@ -64,7 +68,9 @@ def test_a_worker_that_hangs_is_killed(make_clip: Callable[[str], Path]) -> None
     with opened(make_clip("B-frames"), limits=Limits(wall_seconds=4)) as clip:
         os.kill(clip.pid, signal.SIGSTOP)
         started = time.monotonic()
-        with pytest.raises(DecoderDied, match=r"plain\.mp4: decoding took longer than 4 s and was stopped\."):
+        with pytest.raises(
+            DecoderDied, match=r"plain\.mp4: decoding took longer than 4 s and was stopped\."
+        ):
             clip.frames([3])
         assert time.monotonic() - started < 8
         assert not alive(clip.pid)
@@ -84,7 +90,9 @@ def test_memory_is_limited(tmp_path: Path) -> None:
 
 
 @linux
-def test_no_process_zombie_or_descriptor_is_left(make_clip: Callable[[str], Path], tmp_path: Path) -> None:
+def test_no_process_zombie_or_descriptor_is_left(
+    make_clip: Callable[[str], Path], tmp_path: Path
+) -> None:
     (tmp_path / "noise.mp4").write_bytes(b"\0\0\0\x20ftypisom" + bytes(99))
     gc.collect()
     before = {entry.name for entry in Path("/proc/self/fd").iterdir()}
@@ -108,7 +116,9 @@ def test_no_process_zombie_or_descriptor_is_left(make_clip: Callable[[str], Path
 
 
 @linux
-def test_closing_ends_a_request_in_another_thread(long_clip: Path, make_clip: Callable[[str], Path]) -> None:
+def test_closing_ends_a_request_in_another_thread(
+    long_clip: Path, make_clip: Callable[[str], Path]
+) -> None:
     with opened(make_clip("B-frames")) as clip:
         os.kill(clip.pid, signal.SIGSTOP)
         errors: list[Exception] = []
@@ -152,10 +162,14 @@ os.kill(os.getpid(), 9)
 
 @linux
 @pytest.mark.parametrize("busy", [True, False])
-def test_the_worker_ends_when_its_parent_is_killed(busy: bool, make_clip: Callable[[str], Path], long_clip: Path) -> None:
+def test_the_worker_ends_when_its_parent_is_killed(
+    busy: bool, make_clip: Callable[[str], Path], long_clip: Path
+) -> None:
     """While it decodes ten minutes of video, and while it waits for the next request."""
     command = [sys.executable, "-c", ORPHAN, str(long_clip if busy else make_clip("B-frames"))]
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], check=False)
+    run = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], check=False
+    )
     assert run.returncode == -9
     assert gone_within(int(run.stdout), 5)
 
@@ -165,7 +179,11 @@ def test_several_threads_may_read_one_clip(make_clip: Callable[[str], Path]) -> 
     with opened(make_clip("long"), read_mode="seek") as clip:
         found: dict[int, tuple[int, ...]] = {}
         threads = [
-            threading.Thread(target=lambda k=k: found.update({k: tuple(frame.index for frame in clip.frames(range(k, 128, 8)))}))
+            threading.Thread(
+                target=lambda k=k: found.update(
+                    {k: tuple(frame.index for frame in clip.frames(range(k, 128, 8)))}
+                )
+            )
             for k in range(8)
         ]
         for thread in threads:
@@ -181,7 +199,10 @@ def test_the_worker_has_no_secrets_and_loads_no_models(
     forked: bool, make_clip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    with DecoderPool() as decoders, opened(make_clip("B-frames"), decoders=decoders if forked else None) as clip:
+    with (
+        DecoderPool() as decoders,
+        opened(make_clip("B-frames"), decoders=decoders if forked else None) as clip,
+    ):
         assert b"hf_secret" not in (PROC / str(clip.pid) / "environ").read_bytes()
         maps = (PROC / str(clip.pid) / "maps").read_text()
     assert "libtorch" not in maps
@@ -246,13 +267,20 @@ def test_a_pickle_is_not_loaded(tmp_path: Path) -> None:
             receive_message(ours)
         theirs.send(Touch(tmp_path / "loaded"))
         ours.recv()
-    assert [path.name for path in tmp_path.iterdir()] == ["loaded"], "by the second one, which was loaded on purpose"
+    assert [path.name for path in tmp_path.iterdir()] == ["loaded"], (
+        "by the second one, which was loaded on purpose"
+    )
 
 
 @pytest.mark.parametrize("forked", [False, True])
-def test_the_parent_unpickles_nothing(forked: bool, make_clip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_parent_unpickles_nothing(
+    forked: bool, make_clip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("multiprocessing.connection._ForkingPickler", None)
-    with DecoderPool() as decoders, opened(make_clip("B-frames"), decoders=decoders if forked else None) as clip:
+    with (
+        DecoderPool() as decoders,
+        opened(make_clip("B-frames"), decoders=decoders if forked else None) as clip,
+    ):
         assert len(clip.frames([1, 2])) == 2
 
 

@@ -21,7 +21,9 @@ from vrthinker_core.types.geometry import Grid, Sizing
 
 KIND_NAMES = sorted(KINDS)
 REAL_CLIPS = (
-    sorted(path for path in Path(os.environ["VRT_CLIPS"]).iterdir() if path.suffix != ".json") if "VRT_CLIPS" in os.environ else []
+    sorted(path for path in Path(os.environ["VRT_CLIPS"]).iterdir() if path.suffix != ".json")
+    if "VRT_CLIPS" in os.environ
+    else []
 )
 SEEKABLE = {
     "B-frames",
@@ -45,7 +47,10 @@ def expected(reference: np.ndarray[Any, Any], info: ClipInfo) -> np.ndarray[Any,
 
 
 def check(
-    frames: tuple[Frame, ...], info: ClipInfo, reference_frames: list[tuple[int | None, np.ndarray[Any, Any]]], grid: Grid
+    frames: tuple[Frame, ...],
+    info: ClipInfo,
+    reference_frames: list[tuple[int | None, np.ndarray[Any, Any]]],
+    grid: Grid,
 ) -> None:
     assert info.frames == len(reference_frames)
     for frame in frames:
@@ -53,15 +58,21 @@ def check(
         assert not frame.note
         expected_pixels = expected(reference_frames[frame.index][1], info)
         if expected_pixels.shape[:2] == (frame.height, frame.width):
-            assert np.array_equal(pixels(frame), expected_pixels), f"slot {frame.ref.slot} shows another picture"
+            assert np.array_equal(pixels(frame), expected_pixels), (
+                f"slot {frame.ref.slot} shows another picture"
+            )
         else:
-            expected_pixels = cv2.resize(expected_pixels, (frame.width, frame.height), interpolation=cv2.INTER_CUBIC)
+            expected_pixels = cv2.resize(
+                expected_pixels, (frame.width, frame.height), interpolation=cv2.INTER_CUBIC
+            )
             assert np.abs(pixels(frame).astype(int) - expected_pixels).mean() < 4
 
 
 @pytest.mark.parametrize("read_mode", ["whole", "seek"])
 @pytest.mark.parametrize("name", KIND_NAMES)
-def test_every_slot_of_every_kind_of_clip(name: str, read_mode: str, make_clip: Callable[[str], Path]) -> None:
+def test_every_slot_of_every_kind_of_clip(
+    name: str, read_mode: str, make_clip: Callable[[str], Path]
+) -> None:
     path = make_clip(name)
     with opened(path, read_mode=read_mode) as clip:
         frames = clip.frames(SLOTS) + clip.frames(range(128))
@@ -83,19 +94,27 @@ def test_real_clips(path: Path, read_mode: str) -> None:
         check(clip.frames(SLOTS), clip.info, reference_frames, PAIRED)
 
 
-def test_an_even_grid_with_a_size_for_the_first_slots_and_one_for_the_others(make_clip: Callable[[str], Path]) -> None:
+def test_an_even_grid_with_a_size_for_the_first_slots_and_one_for_the_others(
+    make_clip: Callable[[str], Path],
+) -> None:
     opening, later = Sizing("area", area=64 * 28 * 28), Sizing("area", area=6 * 28 * 28)
     path = make_clip("one key frame")
     with opened(path, grid=CONCAT, opening=opening, later=later, first=[0, 12]) as clip:
         frames = clip.frames([0, 12, 47, 13])
     assert [frame.index for frame in frames] == [0, 51, 199, 55]
-    assert [(frame.width, frame.height) for frame in frames] == [opening.size(96, 64)] * 2 + [later.size(96, 64)] * 2
+    assert [(frame.width, frame.height) for frame in frames] == [opening.size(96, 64)] * 2 + [
+        later.size(96, 64)
+    ] * 2
 
 
-def test_a_long_clip_is_sought_in_and_a_short_one_decoded_whole(make_clip: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_long_clip_is_sought_in_and_a_short_one_decoded_whole(
+    make_clip: Callable[[str], Path], tmp_path: Path
+) -> None:
     with opened(make_clip("B-frames")) as clip:
         assert clip.read_mode == "whole"
-    minute = repeated(tmp_path / "minute.mp4", write(tmp_path / "second.mp4", 25, size=(1280, 720)), 40)
+    minute = repeated(
+        tmp_path / "minute.mp4", write(tmp_path / "second.mp4", 25, size=(1280, 720)), 40
+    )
     with opened(minute, opening=SQUARE) as clip:
         assert clip.read_mode == "seek"
         assert clip.info.frames == 1000
@@ -111,7 +130,9 @@ def test_a_clip_with_wrong_timestamps_is_decoded_whole(make_clip: Callable[[str]
 
 def test_wrong_timestamps_found_late_correct_the_frame_count(tmp_path: Path) -> None:
     """The end is read first; the damage at the start then shifts the indices at the end too, and a key still means one picture."""
-    path = damaged(tmp_path / "clip.mp4", repeated(tmp_path / "long.mp4", write(tmp_path / "part.mp4"), 12), 20)
+    path = damaged(
+        tmp_path / "clip.mp4", repeated(tmp_path / "long.mp4", write(tmp_path / "part.mp4"), 12), 20
+    )
     grid = Grid(600, "even")
     with opened(path, grid=grid, first=[550, 551], read_mode="seek") as clip:
         assert (clip.read_mode, clip.info.frames) == ("seek", 600)
@@ -121,8 +142,12 @@ def test_wrong_timestamps_found_late_correct_the_frame_count(tmp_path: Path) -> 
         after = clip.frames(range(540, 560))
         check(tuple(replace(frame, note="") for frame in after), clip.info, decode(path), grid)
     assert {frame.note for frame in before} == {""}
-    assert {frame.note for frame in after} == {"counted among the 599 frames that decode, earlier ones among 600"}
-    assert all((one.key == other.key) == (one.rgb == other.rgb) for one in before for other in after)
+    assert {frame.note for frame in after} == {
+        "counted among the 599 frames that decode, earlier ones among 600"
+    }
+    assert all(
+        (one.key == other.key) == (one.rgb == other.rgb) for one in before for other in after
+    )
 
 
 def test_frames_that_do_not_fit_into_the_cache_are_decoded_again(tmp_path: Path) -> None:

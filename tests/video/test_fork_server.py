@@ -32,8 +32,13 @@ def parent_pid(pid: int) -> int:
     return int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_every_clip_has_its_own_process(decoders: DecoderPool, make_clip: Callable[[str], Path]) -> None:
-    with opened(make_clip("B-frames"), decoders=decoders) as one, opened(make_clip("HEVC"), decoders=decoders) as two:
+def test_every_clip_has_its_own_process(
+    decoders: DecoderPool, make_clip: Callable[[str], Path]
+) -> None:
+    with (
+        opened(make_clip("B-frames"), decoders=decoders) as one,
+        opened(make_clip("HEVC"), decoders=decoders) as two,
+    ):
         assert one.pid != two.pid
         assert parent_pid(one.pid) == parent_pid(two.pid) != os.getpid()
         with opened(make_clip("B-frames"), decoders=None) as fresh:
@@ -45,7 +50,10 @@ def test_every_clip_has_its_own_process(decoders: DecoderPool, make_clip: Callab
 def test_a_forked_worker_that_dies_fails_its_own_clip_only(
     decoders: DecoderPool, kill: signal.Signals, make_clip: Callable[[str], Path]
 ) -> None:
-    with opened(make_clip("B-frames"), decoders=decoders) as clip, opened(make_clip("HEVC"), decoders=decoders) as other:
+    with (
+        opened(make_clip("B-frames"), decoders=decoders) as clip,
+        opened(make_clip("HEVC"), decoders=decoders) as other,
+    ):
         os.kill(clip.pid, kill)
         sentence = "was killed" if kill is signal.SIGKILL else f"crashed \\({kill.name}\\)"
         with pytest.raises(DecoderDied, match=rf"^plain\.mp4: .*{sentence}.*\.$"):
@@ -55,10 +63,14 @@ def test_a_forked_worker_that_dies_fails_its_own_clip_only(
             assert len(again.frames([3])) == 1
 
 
-def test_a_forked_worker_that_hangs_is_killed(decoders: DecoderPool, make_clip: Callable[[str], Path]) -> None:
+def test_a_forked_worker_that_hangs_is_killed(
+    decoders: DecoderPool, make_clip: Callable[[str], Path]
+) -> None:
     with opened(make_clip("B-frames"), limits=Limits(wall_seconds=4), decoders=decoders) as clip:
         os.kill(clip.pid, signal.SIGSTOP)
-        with pytest.raises(DecoderDied, match=r"plain\.mp4: decoding took longer than 4 s and was stopped\."):
+        with pytest.raises(
+            DecoderDied, match=r"plain\.mp4: decoding took longer than 4 s and was stopped\."
+        ):
             clip.frames([3])
         assert not alive(clip.pid)
 
@@ -69,13 +81,18 @@ def test_each_forked_worker_has_its_own_limits_and_descriptors(
     path = write(tmp_path / "large.mp4", 3, size=(3840, 2160), options={"preset": "ultrafast"})
     with pytest.raises(VideoError, match=r"^large\.mp4.* memory"):
         opened(path, opening=SQUARE, limits=Limits(memory_bytes=40_000_000), decoders=decoders)
-    with opened(path, opening=SQUARE, decoders=decoders) as clip, opened(make_clip("B-frames"), decoders=decoders) as small:
+    with (
+        opened(path, opening=SQUARE, decoders=decoders) as clip,
+        opened(make_clip("B-frames"), decoders=decoders) as small,
+    ):
         assert clip.info.frames == 3
         held = [(PROC / str(small.pid) / "fd" / str(number)).readlink() for number in range(5)]
         assert held[:3] == [Path("/dev/null")] * 3
         assert held[3].name.startswith("socket:")
         assert held[4] == make_clip("B-frames")
-        assert len(list((PROC / str(small.pid) / "fd").iterdir())) == 5, "nothing of the fork server, and no other clip"
+        assert len(list((PROC / str(small.pid) / "fd").iterdir())) == 5, (
+            "nothing of the fork server, and no other clip"
+        )
 
 
 def test_no_process_zombie_or_descriptor_is_left(make_clip: Callable[[str], Path]) -> None:
@@ -99,7 +116,9 @@ def test_no_process_zombie_or_descriptor_is_left(make_clip: Callable[[str], Path
     assert {entry.name for entry in Path("/proc/self/fd").iterdir()} == before
 
 
-def test_a_pool_that_is_not_closed_ends_its_server_when_collected(make_clip: Callable[[str], Path]) -> None:
+def test_a_pool_that_is_not_closed_ends_its_server_when_collected(
+    make_clip: Callable[[str], Path],
+) -> None:
     decoders = DecoderPool()
     clip = opened(make_clip("B-frames"), decoders=decoders)
     server = parent_pid(clip.pid)
@@ -109,7 +128,9 @@ def test_a_pool_that_is_not_closed_ends_its_server_when_collected(make_clip: Cal
     assert not alive(server)
 
 
-def test_no_descriptor_is_left_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_descriptor_is_left_where_no_process_can_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(11, "Resource temporarily unavailable")
 
@@ -121,7 +142,9 @@ def test_no_descriptor_is_left_where_no_process_can_be_started(monkeypatch: pyte
     assert {entry.name for entry in Path("/proc/self/fd").iterdir()} == before
 
 
-def test_a_fork_server_that_dies_is_replaced(decoders: DecoderPool, make_clip: Callable[[str], Path]) -> None:
+def test_a_fork_server_that_dies_is_replaced(
+    decoders: DecoderPool, make_clip: Callable[[str], Path]
+) -> None:
     with opened(make_clip("B-frames"), decoders=decoders) as clip:
         server = parent_pid(clip.pid)
         os.kill(server, signal.SIGKILL)
@@ -132,7 +155,9 @@ def test_a_fork_server_that_dies_is_replaced(decoders: DecoderPool, make_clip: C
     assert gone_within(clip.pid, 5)
 
 
-def test_many_threads_may_open_clips(decoders: DecoderPool, make_clip: Callable[[str], Path]) -> None:
+def test_many_threads_may_open_clips(
+    decoders: DecoderPool, make_clip: Callable[[str], Path]
+) -> None:
     found = []
 
     def read_frame() -> None:
@@ -160,9 +185,13 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_server_and_workers_end_when_their_owner_is_killed(make_clip: Callable[[str], Path]) -> None:
+def test_server_and_workers_end_when_their_owner_is_killed(
+    make_clip: Callable[[str], Path],
+) -> None:
     command = [sys.executable, "-c", KILLED, str(make_clip("B-frames"))]
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], check=False)
+    run = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], check=False
+    )
     worker, server = (int(pid) for pid in run.stdout.split())
     assert gone_within(worker, 5)
     assert gone_within(server, 5)
@@ -181,13 +210,29 @@ print(len(opened(Path(sys.argv[1]), decoders=decoders).frames([1, 2])))
 
 
 @pytest.mark.parametrize("how", ["script", "module", "-c", "standard input"])
-def test_the_main_module_is_not_run_again(how: str, make_clip: Callable[[str], Path], tmp_path: Path) -> None:
+def test_the_main_module_is_not_run_again(
+    how: str, make_clip: Callable[[str], Path], tmp_path: Path
+) -> None:
     """Also without `if __name__ == "__main__"`."""
     (tmp_path / "unguarded.py").write_text(UNGUARDED)
-    arguments = {"script": [str(tmp_path / "unguarded.py")], "module": ["-m", "unguarded"], "-c": ["-c", UNGUARDED]}
+    arguments = {
+        "script": [str(tmp_path / "unguarded.py")],
+        "module": ["-m", "unguarded"],
+        "-c": ["-c", UNGUARDED],
+    }
     command = [sys.executable, *arguments.get(how, ["-"]), str(make_clip("B-frames"))]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), str(tmp_path)])}
-    run = subprocess.run(command, input=UNGUARDED, stdout=subprocess.PIPE, text=True, env=environment, check=True, timeout=60)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), str(tmp_path)])
+    }
+    run = subprocess.run(
+        command,
+        input=UNGUARDED,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        check=True,
+        timeout=60,
+    )
     assert run.stdout.split() == ["once", "2"]
 
 
@@ -212,5 +257,12 @@ with DecoderPool() as decoders:
 def test_a_fork_of_the_owner_starts_fresh_workers(make_clip: Callable[[str], Path]) -> None:
     """As on ZeroGPU, where each request is served by a fork of the server."""
     command = [sys.executable, "-W", "ignore", "-c", FORKED, str(make_clip("B-frames"))]
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], check=True, timeout=60)
+    run = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        check=True,
+        timeout=60,
+    )
     assert run.stdout.split() == ["2", "3"]

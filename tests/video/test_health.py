@@ -12,14 +12,24 @@ import pytest
 
 from tests.video.support.open_clips import NATIVE, SQUARE, opened
 from tests.video.support.sequential_decode import decode
-from tests.video.support.write_clips import FAST_VP9, Picture, numbered_picture, repeated, truncated, with_sound, write
+from tests.video.support.write_clips import (
+    FAST_VP9,
+    Picture,
+    numbered_picture,
+    repeated,
+    truncated,
+    with_sound,
+    write,
+)
 from vrthinker_core.types.geometry import Grid, Sizing
 
 ONE_SLOT_PER_FRAME = Grid(50, "even")
 """As many slots as most of these clips have frames."""
 
 
-def notes(path: Path, grid: Grid = ONE_SLOT_PER_FRAME, opening: Sizing = NATIVE, **rest: Any) -> tuple[str, ...]:
+def notes(
+    path: Path, grid: Grid = ONE_SLOT_PER_FRAME, opening: Sizing = NATIVE, **rest: Any
+) -> tuple[str, ...]:
     with opened(path, grid=grid, opening=opening, first=[0], **rest) as clip:
         assert all(note.endswith(".") and "\n" not in note for note in clip.info.notes)
         return clip.info.notes
@@ -36,15 +46,23 @@ def test_a_clip_without_problems_has_no_notes(tmp_path: Path) -> None:
         ("three frames", "The clip has only 3 frames."),
         ("damaged", "1 of 50 frames cannot be decoded."),
         ("variable rate", "Variable frame rate: a frame stays from 0.016 s to 0.071 s."),
-        ("raw stream", "The file has no usable timestamps: seconds are counted at 25 frames per second."),
+        (
+            "raw stream",
+            "The file has no usable timestamps: seconds are counted at 25 frames per second.",
+        ),
         ("rotated", "Turned by 90° clockwise, as the file asks."),
         ("wide pixels", "Pixels are not square (4:3): shown as 128 x 64."),
         ("two streams", "The file holds 2 video streams; the main one (64 x 48) is used."),
-        ("size changes", "The picture size changes at frame 9; every frame is brought to the size of the first."),
+        (
+            "size changes",
+            "The picture size changes at frame 9; every frame is brought to the size of the first.",
+        ),
         ("edit list", "The header announces 50 frames, 33 are there to be shown."),
     ],
 )
-def test_each_kind_of_clip_has_its_note(name: str, note: str, make_clip: Callable[[str], Path]) -> None:
+def test_each_kind_of_clip_has_its_note(
+    name: str, note: str, make_clip: Callable[[str], Path]
+) -> None:
     assert note in notes(make_clip(name))
 
 
@@ -63,22 +81,35 @@ def test_each_kind_of_clip_has_its_note(name: str, note: str, make_clip: Callabl
         "odd size",
     ],
 )
-def test_a_clip_that_is_only_hard_to_decode_has_no_notes(name: str, make_clip: Callable[[str], Path]) -> None:
+def test_a_clip_that_is_only_hard_to_decode_has_no_notes(
+    name: str, make_clip: Callable[[str], Path]
+) -> None:
     with opened(make_clip(name)) as clip:
         frames = clip.info.frames
     assert notes(make_clip(name), grid=Grid(frames, "even")) == ()
 
 
-@pytest.mark.parametrize(("opening", "noted"), [(SQUARE, True), (Sizing("letterbox", 448), False), (NATIVE, False)])
-def test_a_changed_aspect_is_noted(opening: Sizing, noted: bool, make_clip: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize(
+    ("opening", "noted"), [(SQUARE, True), (Sizing("letterbox", 448), False), (NATIVE, False)]
+)
+def test_a_changed_aspect_is_noted(
+    opening: Sizing, noted: bool, make_clip: Callable[[str], Path]
+) -> None:
     note = "The picture is 3:2 (96 x 64) and is squashed into a square for the judge."
     assert (note in notes(make_clip("B-frames"), opening=opening)) == noted
-    assert not any("squashed" in each for each in notes(make_clip("B-frames"), opening=Sizing("area", area=90 * 784)))
+    assert not any(
+        "squashed" in each
+        for each in notes(make_clip("B-frames"), opening=Sizing("area", area=90 * 784))
+    )
 
 
-def test_slots_that_share_a_frame_and_frames_without_a_slot_are_noted(make_clip: Callable[[str], Path]) -> None:
+def test_slots_that_share_a_frame_and_frames_without_a_slot_are_noted(
+    make_clip: Callable[[str], Path],
+) -> None:
     path = make_clip("B-frames")
-    assert notes(path, grid=Grid(128, "floor")) == ("50 frames for 128 slots: up to 3 slots show the same frame.",)
+    assert notes(path, grid=Grid(128, "floor")) == (
+        "50 frames for 128 slots: up to 3 slots show the same frame.",
+    )
     assert notes(path, grid=Grid(20, "floor")) == (
         "50 frames for 20 slots: 30 frames lie between the slots and can never be asked for.",
     )
@@ -93,7 +124,9 @@ def write_numbered(order: Sequence[int], path: Path) -> Path:
     dot[30:36, 30:36] = (255, 0, 0)
     special: dict[int, Picture] = {-1: np.zeros((64, 64, 3), np.uint8), -2: dot}
     pictures = [
-        special.get(number, numbered_picture(number, 64, 64)) if number < 0 else numbered_picture(number, 64, 64)
+        special.get(number, numbered_picture(number, 64, 64))
+        if number < 0
+        else numbered_picture(number, 64, 64)
         for number in order
     ]
     return write(path, len(order), size=(64, 64), pictures=pictures)
@@ -105,12 +138,20 @@ def write_numbered(order: Sequence[int], path: Path) -> Path:
         ([*range(25), *[-1] * 25], ("The picture is black from 1.00 s to 2.00 s.",)),
         ([-1] * 50, ("The picture is black throughout.",)),
         ([-2] * 50, ("The picture stands still throughout.",)),
-        ([*range(20), *[20] * 20, *range(21, 31)], ("The picture stands still from 0.80 s to 1.60 s.",)),
-        ([7] * 15 + list(range(20)) + [9] * 15, ("The picture stands still from 0.00 s to 0.60 s, from 1.40 s to 2.00 s.",)),
+        (
+            [*range(20), *[20] * 20, *range(21, 31)],
+            ("The picture stands still from 0.80 s to 1.60 s.",),
+        ),
+        (
+            [7] * 15 + list(range(20)) + [9] * 15,
+            ("The picture stands still from 0.00 s to 0.60 s, from 1.40 s to 2.00 s.",),
+        ),
         ([number // 5 for number in range(50)], ()),
     ],
 )
-def test_black_and_still_stretches_are_noted(order: list[int], expected: tuple[str, ...], tmp_path: Path) -> None:
+def test_black_and_still_stretches_are_noted(
+    order: list[int], expected: tuple[str, ...], tmp_path: Path
+) -> None:
     assert notes(write_numbered(order, tmp_path / "clip.mp4")) == expected
 
 
@@ -122,21 +163,33 @@ def test_a_small_or_slow_movement_is_not_still(tmp_path: Path) -> None:
         small.append(picture)
         slow.append(np.roll(numbered_picture(3, 320, 240)[60:], index // 4, axis=1)[:180])
     assert notes(write(tmp_path / "small.mp4", 50, size=(320, 240), pictures=small)) == ()
-    assert not any("throughout" in note for note in notes(write(tmp_path / "slow.mp4", 50, size=(320, 180), pictures=slow)))
+    assert not any(
+        "throughout" in note
+        for note in notes(write(tmp_path / "slow.mp4", 50, size=(320, 180), pictures=slow))
+    )
 
 
-def test_a_clip_that_is_not_decoded_whole_notes_that_stretches_were_not_looked_for(make_clip: Callable[[str], Path]) -> None:
+def test_a_clip_that_is_not_decoded_whole_notes_that_stretches_were_not_looked_for(
+    make_clip: Callable[[str], Path],
+) -> None:
     assert any("were not looked for" in note for note in notes(make_clip("long"), read_mode="seek"))
-    assert not any("were not looked for" in note for note in notes(make_clip("long"), read_mode="whole"))
+    assert not any(
+        "were not looked for" in note for note in notes(make_clip("long"), read_mode="whole")
+    )
 
 
 def test_a_truncated_recording_is_noted(tmp_path: Path) -> None:
     """The index at the front announces all frames, but their data is missing."""
     whole = write(tmp_path / "whole.mp4", 50, size=(64, 64), container={"movflags": "faststart"})
-    found = notes(truncated(tmp_path / "cut.mp4", repeated(tmp_path / "long.mp4", whole, 1), 0.999), read_mode="whole")
+    found = notes(
+        truncated(tmp_path / "cut.mp4", repeated(tmp_path / "long.mp4", whole, 1), 0.999),
+        read_mode="whole",
+    )
     assert found == notes(tmp_path / "long.mp4")
     half = notes(truncated(tmp_path / "half.mp4", whole, 0.6))
-    assert any("The header announces 50 frames" in note or "cannot be decoded" in note for note in half)
+    assert any(
+        "The header announces 50 frames" in note or "cannot be decoded" in note for note in half
+    )
 
 
 CUT: dict[str, dict[str, Any]] = {
@@ -165,7 +218,9 @@ def broken(path: Path, **rest: Any) -> list[str]:
 
 @pytest.mark.parametrize("read_mode", ["whole", "seek"])
 @pytest.mark.parametrize("name", CUT)
-def test_a_file_that_is_cut_off_shows_its_frames_and_one_note(name: str, read_mode: str, tmp_path: Path) -> None:
+def test_a_file_that_is_cut_off_shows_its_frames_and_one_note(
+    name: str, read_mode: str, tmp_path: Path
+) -> None:
     whole = write(tmp_path / name, 50, **CUT[name])
     assert broken(whole, read_mode=read_mode) == []
     for part in (0.61, 0.83):
@@ -175,7 +230,9 @@ def test_a_file_that_is_cut_off_shows_its_frames_and_one_note(name: str, read_mo
             assert 0 < clip.info.frames == len(decode(cut)) < 50
 
 
-@pytest.mark.parametrize("name", ["clip.webm", "live.webm", "clip.mkv", "clip.ogv", "clip.apng", "clip.y4m"])
+@pytest.mark.parametrize(
+    "name", ["clip.webm", "live.webm", "clip.mkv", "clip.ogv", "clip.apng", "clip.y4m"]
+)
 def test_a_file_that_lost_bytes_in_its_middle_has_one_note(name: str, tmp_path: Path) -> None:
     whole = write(tmp_path / name, 50, **CUT[name])
     data = whole.read_bytes()
@@ -200,5 +257,7 @@ def test_a_last_frame_that_stays_for_long_is_no_damage(tmp_path: Path) -> None:
     announced = content.index(b"\x44\x89\x88") + 3
     assert 7000 < struct.unpack(">d", content[announced : announced + 8])[0] < 9000
     for extra, noted in ((2000.0, 0), (8000.0, 1)):
-        clip.write_bytes(content[:announced] + struct.pack(">d", 7500 + extra) + content[announced + 8 :])
+        clip.write_bytes(
+            content[:announced] + struct.pack(">d", 7500 + extra) + content[announced + 8 :]
+        )
         assert len(broken(clip)) == noted

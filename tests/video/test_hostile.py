@@ -31,7 +31,9 @@ def refusal(path: Path) -> str:
 
 @pytest.mark.parametrize("read_mode", ["whole", "seek"])
 @pytest.mark.parametrize("name", READ)
-def test_every_slot_shows_the_frame_of_a_full_decode(name: str, read_mode: str, make_clip: Callable[[str], Path]) -> None:
+def test_every_slot_shows_the_frame_of_a_full_decode(
+    name: str, read_mode: str, make_clip: Callable[[str], Path]
+) -> None:
     path = make_clip(name)
     reference_frames = decode(path)
     with opened(path, read_mode=read_mode) as clip:
@@ -54,7 +56,9 @@ def test_key_frames_out_of_order_are_not_sought(make_clip: Callable[[str], Path]
 
 def far_fragment(path: Path) -> Path:
     """A fragment of an MP4 says that its data stands far behind the end of the file."""
-    data = bytearray(write(path, 50, container={"movflags": "frag_keyframe+empty_moov"}).read_bytes())
+    data = bytearray(
+        write(path, 50, container={"movflags": "frag_keyframe+empty_moov"}).read_bytes()
+    )
     start = data.index(b"tfhd", data.index(b"tfhd", data.index(b"tfhd") + 1) + 1) + 12
     data[start : start + 8] = struct.pack(">Q", 0x7F43_0000_0000_0000)
     path.write_bytes(data)
@@ -62,12 +66,16 @@ def far_fragment(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("part", [0.3, 0.5, 0.6, 0.8, "fragments"])
-def test_a_seek_outside_the_file_is_an_error_of_the_container(part: float | str, tmp_path: Path) -> None:
+def test_a_seek_outside_the_file_is_an_error_of_the_container(
+    part: float | str, tmp_path: Path
+) -> None:
     """Such as a real file gives: an exception would end the run."""
     if isinstance(part, str):
         path = far_fragment(tmp_path / "far.mp4")
     else:
-        path = truncated(tmp_path / "cut.nut", write(tmp_path / "whole.nut", 50, codec="mpeg4", options={}), part)
+        path = truncated(
+            tmp_path / "cut.nut", write(tmp_path / "whole.nut", 50, codec="mpeg4", options={}), part
+        )
     with opened(path) as clip:
         assert 10 <= clip.info.frames == len(decode(path)) < 50
         assert any("ends early" in note for note in clip.info.notes)
@@ -76,28 +84,45 @@ def test_a_seek_outside_the_file_is_an_error_of_the_container(part: float | str,
 @pytest.mark.parametrize("name", ["encrypted MP4", "encrypted Matroska"])
 def test_an_encrypted_clip_is_called_encrypted(name: str, make_clip: Callable[[str], Path]) -> None:
     with opened(make_clip(name)) as clip:
-        assert "The clip is encrypted: its pictures are what can be decoded without its key." in clip.info.notes
+        assert (
+            "The clip is encrypted: its pictures are what can be decoded without its key."
+            in clip.info.notes
+        )
 
 
 def test_an_encrypted_clip_of_which_nothing_is_read_is_called_encrypted(tmp_path: Path) -> None:
-    large = write(tmp_path / "large.mp4", 3, size=(640, 480), options={"preset": "ultrafast", "qp": "5"})
+    large = write(
+        tmp_path / "large.mp4", 3, size=(640, 480), options={"preset": "ultrafast", "qp": "5"}
+    )
     fragments = {**ENCRYPTED, "movflags": "frag_keyframe+empty_moov"}
-    cut = truncated(tmp_path / "cut.mp4", copy_packets(tmp_path / "fragments.mp4", large, options=fragments), 0.0)
+    cut = truncated(
+        tmp_path / "cut.mp4",
+        copy_packets(tmp_path / "fragments.mp4", large, options=fragments),
+        0.0,
+    )
     content = (tmp_path / "fragments.mp4").read_bytes()
     cut.write_bytes(content[: content.index(b"senc") + 20])
     assert refusal(cut).startswith("cut.mp4 is encrypted")
 
 
-def test_animated_images_that_cannot_be_decoded_are_called_so(make_clip: Callable[[str], Path], tmp_path: Path) -> None:
-    sentence = "moving.webp is an animated WebP, which cannot be decoded here: convert it to MP4 first."
+def test_animated_images_that_cannot_be_decoded_are_called_so(
+    make_clip: Callable[[str], Path], tmp_path: Path
+) -> None:
+    sentence = (
+        "moving.webp is an animated WebP, which cannot be decoded here: convert it to MP4 first."
+    )
     assert refusal(make_clip("animated WebP")) == sentence
     (tmp_path / "cut.webp").write_bytes(make_clip("animated WebP").read_bytes()[:18])
     assert refusal(tmp_path / "cut.webp") == "cut.webp is an image (WebP), not a video."
 
 
-def test_still_images_of_the_same_containers_are_refused_as_images(tmp_path: Path, make_clip: Callable[[str], Path]) -> None:
+def test_still_images_of_the_same_containers_are_refused_as_images(
+    tmp_path: Path, make_clip: Callable[[str], Path]
+) -> None:
     jpeg_2000 = tmp_path / "still.mj2"
-    jpeg_2000.write_bytes(b"\0\0\0\x0cjP  \r\n\x87\n" + struct.pack(">I4s4sI", 16, b"ftyp", b"jp2 ", 0) + bytes(64))
+    jpeg_2000.write_bytes(
+        b"\0\0\0\x0cjP  \r\n\x87\n" + struct.pack(">I4s4sI", 16, b"ftyp", b"jp2 ", 0) + bytes(64)
+    )
     assert refusal(jpeg_2000) == "still.mj2 is an image (JPEG 2000), not a video."
     animated = make_clip("animated PNG").read_bytes()
     start = animated.index(b"acTL") - 4

@@ -12,17 +12,33 @@ import pytest
 @pytest.mark.parametrize(
     ("imported", "not_loaded"),
     [
-        ("vrthinker_core", ["vrthinker_core.judge", "vrthinker_core.types", "vrthinker_core.video"]),
+        (
+            "vrthinker_core",
+            ["vrthinker_core.judge", "vrthinker_core.types", "vrthinker_core.video"],
+        ),
         ("vrthinker_core.video", ["av", "cv2", "numpy"]),
-        ("vrthinker_core.video.processes.fork_server", ["torch", "transformers", "gradio", "pydantic", "vrthinker_core.judge"]),
-        ("vrthinker_core.video.browser_copy.worker", ["torch", "transformers", "gradio", "pydantic", "vrthinker_core.judge"]),
+        (
+            "vrthinker_core.video.processes.fork_server",
+            ["torch", "transformers", "gradio", "pydantic", "vrthinker_core.judge"],
+        ),
+        (
+            "vrthinker_core.video.browser_copy.worker",
+            ["torch", "transformers", "gradio", "pydantic", "vrthinker_core.judge"],
+        ),
     ],
 )
 def test_what_an_import_does_not_load(imported: str, not_loaded: list[str]) -> None:
-    assert run(f"import sys, {imported}; print([name for name in {not_loaded} if name in sys.modules])") == "[]"
+    assert (
+        run(
+            f"import sys, {imported}; print([name for name in {not_loaded} if name in sys.modules])"
+        )
+        == "[]"
+    )
 
 
-@pytest.mark.parametrize("first", ["vrthinker_core", "vrthinker_core.judge", "vrthinker_core.batch"])
+@pytest.mark.parametrize(
+    "first", ["vrthinker_core", "vrthinker_core.judge", "vrthinker_core.batch"]
+)
 def test_judge_is_the_function_whatever_was_imported_first(first: str) -> None:
     """The module of the same name is loaded with it."""
     assert run(
@@ -31,7 +47,10 @@ def test_judge_is_the_function_whatever_was_imported_first(first: str) -> None:
 
 
 def test_public_names_are_listed_before_they_are_loaded() -> None:
-    assert run("import vrthinker_core; print(set(vrthinker_core.__all__) <= set(dir(vrthinker_core)))") == "True"
+    assert (
+        run("import vrthinker_core; print(set(vrthinker_core.__all__) <= set(dir(vrthinker_core)))")
+        == "True"
+    )
     assert "no attribute 'nothing'" in run(
         "import vrthinker_core\ntry: vrthinker_core.nothing\nexcept AttributeError as e: print(e)"
     )
@@ -39,5 +58,11 @@ def test_public_names_are_listed_before_they_are_loaded() -> None:
 
 def run(code: str) -> str:
     """What a new process prints."""
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
     return found.stdout.strip()

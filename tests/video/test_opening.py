@@ -19,7 +19,11 @@ from vrthinker_core.errors import VideoError
 from vrthinker_core.types import Side
 from vrthinker_core.video import DecoderPool, FramePlan
 from vrthinker_core.video.clip import ClipOpening
-from vrthinker_core.video.frames.opening_progress import QUIET_CPU_SECONDS, REPORT_SECONDS, OpeningProgress
+from vrthinker_core.video.frames.opening_progress import (
+    QUIET_CPU_SECONDS,
+    REPORT_SECONDS,
+    OpeningProgress,
+)
 
 PLAN = FramePlan(PAIRED, SQUARE, SQUARE, frozenset(FIRST))
 
@@ -34,9 +38,14 @@ def minutes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write_noise(path: Path, frames: int) -> Path:
     """A clip with one key frame that takes long to decode for its size."""
     numbers = np.random.default_rng(0)
-    pictures = [av.VideoFrame.from_ndarray(numbers.integers(0, 255, (180, 160), np.uint8), format="yuv420p") for _ in range(4)]
+    pictures = [
+        av.VideoFrame.from_ndarray(numbers.integers(0, 255, (180, 160), np.uint8), format="yuv420p")
+        for _ in range(4)
+    ]
     with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=24, options={"preset": "ultrafast", "sc_threshold": "0"})
+        stream = container.add_stream(
+            "libx264", rate=24, options={"preset": "ultrafast", "sc_threshold": "0"}
+        )
         stream.width, stream.height, stream.pix_fmt, stream.gop_size = 160, 120, "yuv420p", frames
         for index in range(frames):
             pictures[index % 4].pts = index
@@ -63,7 +72,9 @@ def test_a_long_clip_tells_how_much_of_it_has_been_read(tmp_path: Path) -> None:
 
 def test_a_clip_that_is_found_by_its_timestamps_tells_it_too(tmp_path: Path) -> None:
     """It has one key frame: everything before the last frame that is asked for is decoded."""
-    opening = ClipOpening(write_noise(tmp_path / "noise.mp4", 4000), Side.FIRST, PLAN, read_mode="seek")
+    opening = ClipOpening(
+        write_noise(tmp_path / "noise.mp4", 4000), Side.FIRST, PLAN, read_mode="seek"
+    )
     opening.open().close()
     assert 0.1 < opening.share < 1, "frames were decoded when it was told last"
 
@@ -82,7 +93,9 @@ def test_the_share_never_falls_and_is_told_now_and_then(monkeypatch: pytest.Monk
     progress = OpeningProgress(told.append)
     for step in range(1000):
         clock[0] = step / 100
-        progress.update("frames", step % 700, 700)  # the second pass over a clip that announced too many frames
+        progress.update(
+            "frames", step % 700, 700
+        )  # the second pass over a clip that announced too many frames
     assert told == sorted(told)
     assert len(told) <= 10 / REPORT_SECONDS
     assert clock[0] > QUIET_CPU_SECONDS
@@ -105,7 +118,11 @@ def test_an_opening_that_is_broken_off_ends_its_process(minutes: Path) -> None:
 
 
 def test_an_opening_that_waits_for_room_can_be_broken_off(make_clip: Callable[[str], Path]) -> None:
-    with DecoderPool(max_opening=1) as decoders, decoders.opening_slot(), ThreadPoolExecutor(1) as executor:
+    with (
+        DecoderPool(max_opening=1) as decoders,
+        decoders.opening_slot(),
+        ThreadPoolExecutor(1) as executor,
+    ):
         opening = ClipOpening(make_clip("B-frames"), Side.FIRST, PLAN, decoders=decoders)
         future = executor.submit(opening.open)
         threading.Event().wait(0.2)

@@ -17,10 +17,18 @@ from vrthinker_core.errors import VideoError
 from vrthinker_core.video import DecoderPool
 
 
-def test_opening_waits_for_a_slot_and_an_open_clip_holds_none(make_clip: Callable[[str], Path]) -> None:
-    with DecoderPool(max_opening=1) as decoders, ThreadPoolExecutor(3) as pool, ExitStack() as clips:
+def test_opening_waits_for_a_slot_and_an_open_clip_holds_none(
+    make_clip: Callable[[str], Path],
+) -> None:
+    with (
+        DecoderPool(max_opening=1) as decoders,
+        ThreadPoolExecutor(3) as pool,
+        ExitStack() as clips,
+    ):
         with decoders.opening_slot():
-            opening = [pool.submit(opened, make_clip("B-frames"), decoders=decoders) for _ in range(3)]
+            opening = [
+                pool.submit(opened, make_clip("B-frames"), decoders=decoders) for _ in range(3)
+            ]
             assert not wait(opening, 0.5).done
         for clip in (clips.enter_context(future.result(30)) for future in opening):
             assert len(clip.frames([3, 60])) == 2
@@ -28,7 +36,9 @@ def test_opening_waits_for_a_slot_and_an_open_clip_holds_none(make_clip: Callabl
             assert len(clip.frames([16])) == 1, "an open clip needs no slot"
 
 
-def test_a_file_that_cannot_be_opened_frees_its_slot(make_clip: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_frees_its_slot(
+    make_clip: Callable[[str], Path], tmp_path: Path
+) -> None:
     broken = tmp_path / "broken.mp4"
     broken.write_bytes(make_clip("B-frames").read_bytes()[:200])
     with DecoderPool(max_opening=1) as decoders:
@@ -64,5 +74,12 @@ with decoders.opening_slot():
 def test_a_fork_does_not_wait_for_the_slots_of_its_parent() -> None:
     """As on ZeroGPU, where each request is served by a fork of the server."""
     command = [sys.executable, "-W", "ignore", "-c", FORKED]
-    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], check=True, timeout=20)
+    run = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        check=True,
+        timeout=20,
+    )
     assert run.stdout.split() == ["7"]

@@ -43,12 +43,16 @@ def test_paths_that_are_no_regular_file(tmp_path: Path) -> None:
     assert reason(tmp_path / "pipe.mp4") == "pipe.mp4 is no regular file."
     assert reason("/dev/zero") == "zero is no regular file."
     assert reason(tmp_path / "loop.mp4").startswith("loop.mp4 cannot be opened")
-    assert reason(tmp_path / "a\0b.mp4").startswith("a\N{REPLACEMENT CHARACTER}b.mp4 cannot be opened")
+    assert reason(tmp_path / "a\0b.mp4").startswith(
+        "a\N{REPLACEMENT CHARACTER}b.mp4 cannot be opened"
+    )
     assert reason(tmp_path / ("x" * 300)).endswith("name too long.")
     assert reason("") == "No video file was given: . is a folder."
 
 
-def test_a_file_without_read_permission(make_clip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_read_permission(
+    make_clip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*arguments: object) -> int:
         raise PermissionError(13, "Permission denied")
 
@@ -57,7 +61,9 @@ def test_a_file_without_read_permission(make_clip: Callable[[str], Path], monkey
     assert reason(path) == "plain.mp4 cannot be read: permission denied."
 
 
-@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize(
+    "code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE]
+)
 def test_what_says_nothing_about_the_file_may_pass(
     code: int, make_clip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,12 +72,18 @@ def test_what_says_nothing_about_the_file_may_pass(
 
     path = make_clip("B-frames")
     monkeypatch.setattr(os, "open", fail)
-    with pytest.raises(VideoUnavailable, match=r"^(Too many files are open: .*|plain\.mp4 cannot be opened now: .*)\.$"):
+    with pytest.raises(
+        VideoUnavailable,
+        match=r"^(Too many files are open: .*|plain\.mp4 cannot be opened now: .*)\.$",
+    ):
         opened(path)
 
 
 def test_names_are_printable_and_without_folders_in_errors(tmp_path: Path) -> None:
-    assert reason(tmp_path / "<b>\n\x1b[31m.mp4") == "<b>\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}[31m.mp4 does not exist."
+    assert (
+        reason(tmp_path / "<b>\n\x1b[31m.mp4")
+        == "<b>\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}[31m.mp4 does not exist."
+    )
     assert str(tmp_path) not in reason(tmp_path / "gone.mp4")
 
 
@@ -80,7 +92,9 @@ def test_a_relative_path_that_is_not_there_is_told_as_it_was_given() -> None:
 
 
 def test_an_address_is_told_as_it_was_given() -> None:
-    assert reason("https://example.com/a.mp4").startswith("https://example.com/a.mp4 is an address, not a file: ")
+    assert reason("https://example.com/a.mp4").startswith(
+        "https://example.com/a.mp4 is an address, not a file: "
+    )
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp", ".bmp", ".tiff"])
@@ -156,7 +170,9 @@ def test_playlists_are_refused_and_open_nothing(
     for target in (address, f"file:{make_clip('B-frames')}", str(make_clip("B-frames"))):
         for name, content in playlists(target).items():
             (tmp_path / name).write_bytes(content)
-            assert "playlist" in reason(tmp_path / name) or "is a text file" in reason(tmp_path / name)
+            assert "playlist" in reason(tmp_path / name) or "is a text file" in reason(
+                tmp_path / name
+            )
     assert not requested
 
 
@@ -198,7 +214,9 @@ def gif(width: int, height: int) -> bytes:
 
 
 @pytest.mark.parametrize(("width", "height"), [(65535, 65535), (9000, 10), (7000, 7000), (0, 10)])
-def test_declared_sizes_above_the_limits_are_refused(width: int, height: int, tmp_path: Path) -> None:
+def test_declared_sizes_above_the_limits_are_refused(
+    width: int, height: int, tmp_path: Path
+) -> None:
     bomb = tmp_path / "bomb.gif"
     bomb.write_bytes(gif(width, height))
     assert reason(bomb).startswith("bomb.gif ")
@@ -211,7 +229,9 @@ def test_a_stream_that_is_too_wide_is_refused(tmp_path: Path) -> None:
     assert reason(wide).startswith("wide.mp4 is too large: 8208 x 16 pixels")
 
 
-def test_damaged_and_random_files_are_refused(tmp_path: Path, make_clip: Callable[[str], Path]) -> None:
+def test_damaged_and_random_files_are_refused(
+    tmp_path: Path, make_clip: Callable[[str], Path]
+) -> None:
     rng = np.random.default_rng(1)
     plain = make_clip("B-frames").read_bytes()
     for name, content in {
@@ -219,7 +239,8 @@ def test_damaged_and_random_files_are_refused(tmp_path: Path, make_clip: Callabl
         "zeros.mp4": bytes(50_000),
         "head.mp4": plain[:40],
         "no index.mp4": plain[: plain.index(b"moov") - 4],
-        "text.mp4": "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich.\n".encode() * 90,
+        "text.mp4": "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich.\n".encode()
+        * 90,
         "page.mp4": b"<!doctype html><html><body>404</body></html>",
         "one byte.mp4": b"\0",
     }.items():
@@ -227,10 +248,15 @@ def test_damaged_and_random_files_are_refused(tmp_path: Path, make_clip: Callabl
         assert reason(tmp_path / name).startswith(name)
 
 
-def test_a_clip_without_a_decodable_frame_is_refused(tmp_path: Path, make_clip: Callable[[str], Path]) -> None:
+def test_a_clip_without_a_decodable_frame_is_refused(
+    tmp_path: Path, make_clip: Callable[[str], Path]
+) -> None:
     data = bytearray(make_clip("B-frames").read_bytes())
     start = data.index(b"mdat") + 4
     end = data.index(b"moov") - 4
     data[start:end] = bytes([0xFF]) * (end - start)
     (tmp_path / "hopeless.mp4").write_bytes(data)
-    assert reason(tmp_path / "hopeless.mp4") == "hopeless.mp4 is damaged: not one frame can be decoded, of 50 stored."
+    assert (
+        reason(tmp_path / "hopeless.mp4")
+        == "hopeless.mp4 is damaged: not one frame can be decoded, of 50 stored."
+    )

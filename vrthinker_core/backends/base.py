@@ -33,7 +33,11 @@ def redirect_start(text: str, unwanted: str, behind: int) -> int:
     start = text.find(unwanted, behind) if unwanted else -1
     if start < 0 or not behind:
         return start
-    closings = (tag.end for tag in find_tags(to_narrow(text[behind:])) if tag.kind == "think" and not tag.opens)
+    closings = (
+        tag.end
+        for tag in find_tags(to_narrow(text[behind:]))
+        if tag.kind == "think" and not tag.opens
+    )
     return text.find(unwanted, behind + next(closings, len(text)))
 
 
@@ -117,7 +121,9 @@ StreamItem = str | Completion | Exception
 class BatchBackend(Backend, typing.Protocol):
     """A backend that generates for several conversations at once in less time than one after another."""
 
-    def stream_batch(self, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+    def stream_batch(
+        self, requests: Sequence[GenerationRequest]
+    ) -> Iterator[tuple[int, StreamItem]]:
         """Yield (index of the request, what its `stream` would yield), in the order in which it is generated.
 
         Each request ends with exactly one `Completion` or one exception; an error of one request does not touch the others.

@@ -12,7 +12,9 @@ from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.text import filled_lines
 from vrthinker_core.types import ProtocolName
 
-DEFAULT_CHECKPOINT = "qunwang13/vrthinker"  # Hub id of the published 7B checkpoint: the default where there is a GPU
+DEFAULT_CHECKPOINT = (
+    "qunwang13/vrthinker"  # Hub id of the published 7B checkpoint: the default where there is a GPU
+)
 
 CHOICES = "nano, hf:ID_OR_PATH, server:URL#MODEL or scripted:FILE"
 
@@ -78,7 +80,9 @@ def _open_script(path: Path, name: str | None) -> ScriptedBackend:
     try:
         lines = list(map(json.loads, filled_lines(path.read_text(encoding="utf-8")).values()))
         replies = [str(line["reply"]) for line in lines if "reply" in line]
-        options: dict[str, Any] = {key: line[key] for line in lines for key in ("protocol", "pause", "name") if key in line}
+        options: dict[str, Any] = {
+            key: line[key] for line in lines for key in ("protocol", "pause", "name") if key in line
+        }
     except RecursionError:
         raise BadInput(f"Cannot read the script {path.name}: it is nested too deeply.") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -86,9 +90,13 @@ def _open_script(path: Path, name: str | None) -> ScriptedBackend:
     if not replies:
         raise BadInput(f"The script {path.name} holds no replies.")
     pause = options.get("pause", 0)
-    if options.get("protocol") not in (None, *get_args(ProtocolName)) or not isinstance(options.get("name", ""), str):
+    if options.get("protocol") not in (None, *get_args(ProtocolName)) or not isinstance(
+        options.get("name", ""), str
+    ):
         raise BadInput(f"The script {path.name} names a protocol or a judge that cannot be.")
     if not isinstance(pause, int | float) or not 0 <= pause <= MAX_PAUSE:
-        raise BadInput(f"The pause of the script {path.name} is no number of seconds from 0 to {MAX_PAUSE}.")
+        raise BadInput(
+            f"The pause of the script {path.name} is no number of seconds from 0 to {MAX_PAUSE}."
+        )
     options |= {"notes": ("A script replies, not a model.",)} | ({"name": name} if name else {})
     return ScriptedBackend(replies, **options)

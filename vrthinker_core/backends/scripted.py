@@ -11,7 +11,9 @@ from vrthinker_core.errors import BadInput, JudgeError
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion, Message, Sampling
 
-ScriptedReply = str | Completion | JudgeError  # One reply: its text, a whole completion, or the error to raise in its place
+ScriptedReply = (
+    str | Completion | JudgeError
+)  # One reply: its text, a whole completion, or the error to raise in its place
 
 Script = Sequence[ScriptedReply] | Callable[[Sequence[Message]], ScriptedReply]
 """The replies in order (the last one again when they run out), or a function of the messages."""
@@ -61,7 +63,10 @@ class ScriptedConversation:
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """One token a word and `tokens_per_frame` a frame."""
         frames = sum(len(message.frames) for message in messages)
-        return sum(len(message.text.split()) for message in messages) + frames * self._backend.tokens_per_frame
+        return (
+            sum(len(message.text.split()) for message in messages)
+            + frames * self._backend.tokens_per_frame
+        )
 
     def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
         """Nothing to do: `count_tokens` is exact."""
@@ -99,7 +104,9 @@ class ScriptedConversation:
             prompt_tokens=self.count_tokens(messages),
             new_tokens=len(written.split()),
             reasoning=completion.reasoning,
-            label_tokens=tuple(token for token in completion.label_tokens if token.offset < len(written)),
+            label_tokens=tuple(
+                token for token in completion.label_tokens if token.offset < len(written)
+            ),
         )
 
     def close(self) -> None:

@@ -16,7 +16,9 @@ TOLD = (
     "This judge was not trained for the task: it is told the protocol's rules in words. "
     "If it was, put ?protocol=paired or ?protocol=concat behind its name."
 )
-OWN_TEMPERATURE = "The server takes no temperature: it samples with its own, whatever the settings say."
+OWN_TEMPERATURE = (
+    "The server takes no temperature: it samples with its own, whatever the settings say."
+)
 
 
 class ServerBackend:
@@ -35,24 +37,33 @@ class ServerBackend:
         return describe_backend(self)
 
     @classmethod
-    def open(cls, text: str, *, name: str | None = None, patience: Patience | None = None) -> ServerBackend:
+    def open(
+        cls, text: str, *, name: str | None = None, patience: Patience | None = None
+    ) -> ServerBackend:
         """Ask the server at `URL#MODEL` what it has. The key comes from the environment.
 
         Raises BadInput for an address that cannot be, another JudgeError where the server has no such model or does not answer.
         """
-        server = find_server(parse_address(text), Secret(api_key(), key_variable()), patience or Patience())
+        server = find_server(
+            parse_address(text), Secret(api_key(), key_variable()), patience or Patience()
+        )
         notes = (NANO_NOTE,) if server.model.built_in else ()
         return cls(server, name or model_title(server.model.id), notes)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """See `JudgeDescription`; one more once the server has refused to be told a temperature."""
-        return (*self._notes, *(() if "temperature" in self.server.form.features else (OWN_TEMPERATURE,)))
+        return (
+            *self._notes,
+            *(() if "temperature" in self.server.form.features else (OWN_TEMPERATURE,)),
+        )
 
     def open_conversation(self) -> ServerConversation:
         """A new conversation; it connects with its first request."""
         return ServerConversation(self.server)
 
-    def stream_batch(self, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+    def stream_batch(
+        self, requests: Sequence[GenerationRequest]
+    ) -> Iterator[tuple[int, StreamItem]]:
         """See `BatchBackend`: all requests are in flight at once, and the server batches them."""
         return stream_replies(requests)

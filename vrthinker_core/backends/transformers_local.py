@@ -64,7 +64,9 @@ class TransformersBackend:
         """A new conversation; its KV cache is allocated with its first prompt."""
         return LocalConversation(self.loaded)
 
-    def stream_batch(self, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+    def stream_batch(
+        self, requests: Sequence[GenerationRequest]
+    ) -> Iterator[tuple[int, StreamItem]]:
         """See `BatchBackend`: all requests are decoded in one batch; each reply is, token for token, the one it is alone."""
         return stream_batch(self.loaded, requests)
 

@@ -13,8 +13,12 @@ from vrthinker_core.types.wording import branch_name
 MAX_FRAMES = 64  # numbers that are looked at; no protocol takes more in one call
 
 PROMPT_FROM_1 = "Another prompt can only begin at turn 1: the turns before were about the old one."
-JUDGE_FROM_1 = "A judge of another protocol can only begin at turn 1: it cannot read the turns before."
-OTHER_VIDEOS = "These are not the videos which that run compared: give the same two files, in the same order."
+JUDGE_FROM_1 = (
+    "A judge of another protocol can only begin at turn 1: it cannot read the turns before."
+)
+OTHER_VIDEOS = (
+    "These are not the videos which that run compared: give the same two files, in the same order."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,20 @@ class BranchPlan:
         if not protocols or self.started.dialect in protocols:
             return self.settings
         old = dict.fromkeys(("window", "max_turns", "frames_per_call"))
-        own = with_defaults(Settings(), make_dialect(Settings(), cast(ProtocolName, self.started.dialect)))
-        chosen = {name: getattr(self.settings, name) for name in old if getattr(self.settings, name) != getattr(own, name)}
+        own = with_defaults(
+            Settings(), make_dialect(Settings(), cast(ProtocolName, self.started.dialect))
+        )
+        chosen = {
+            name: getattr(self.settings, name)
+            for name in old
+            if getattr(self.settings, name) != getattr(own, name)
+        }
         most = {"max_turns": self.settings.max_turns} if self.branch.no_tool else {}
         return replace(self.settings, **{**old, **chosen, **most, "protocol": "auto"})
 
-    def refusal(self, prompt: str, protocol: str, clips: tuple[ClipInfo | None, ClipInfo | None]) -> BadInput | None:
+    def refusal(
+        self, prompt: str, protocol: str, clips: tuple[ClipInfo | None, ClipInfo | None]
+    ) -> BadInput | None:
         """Why this prompt, this judge's protocol or these videos cannot go on from the origin's turns; None where they can."""
         if self.branch.turn > 1 and prompt.strip() != self.started.prompt.strip():
             return BadInput(PROMPT_FROM_1)
@@ -62,7 +74,9 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
     """A branch of `origin` whose first own turn is `turn`, 1-based: those before it are taken over. Raises BadInput."""
     started = origin.started
     if started.dialect not in get_args(ProtocolName) or None in started.clips:
-        raise BadInput("That run never opened both of its videos, so there is nothing to go on from: compare them anew.")
+        raise BadInput(
+            "That run never opened both of its videos, so there is nothing to go on from: compare them anew."
+        )
     dialect = make_dialect(started.settings, cast(ProtocolName, started.dialect))
     _check_turn(origin, turn, changes)
     if frames := tuple(changes.frames):
@@ -70,14 +84,24 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
     settings = replace(started.settings, swap="off")
     if changes.window is not None:
         settings = replace(settings, window=changes.window)
-    if frames and _in_view(origin.turns[: turn - 1], settings).issuperset(dialect.frame_refs(frames)):
-        raise BadInput(f"In turn {turn} the judge sees {_listed(frames)} already: choose at least one other frame.")
+    if frames and _in_view(origin.turns[: turn - 1], settings).issuperset(
+        dialect.frame_refs(frames)
+    ):
+        raise BadInput(
+            f"In turn {turn} the judge sees {_listed(frames)} already: choose at least one other frame."
+        )
     if changes.no_tool:
         settings = replace(settings, max_turns=turn)
     make_dialect(settings, dialect.name)  # it checks every range
     facts = Origin(started.prompt, started.judge, started.settings, branch_name(started))
     prompt = started.prompt if changes.prompt is None else changes.prompt
-    plan = BranchPlan(Branch(facts, turn, frames, changes.no_tool), started, origin.turns[: turn - 1], settings, prompt)
+    plan = BranchPlan(
+        Branch(facts, turn, frames, changes.no_tool),
+        started,
+        origin.turns[: turn - 1],
+        settings,
+        prompt,
+    )
     if refusal := plan.refusal(prompt, started.dialect, started.clips):
         raise refusal
     return plan
@@ -91,9 +115,13 @@ def _check_turn(origin: Run, turn: int, changes: Changes) -> None:
         )
     for taken in origin.turns[: turn - 1]:
         if taken.completion.stop in ("cancelled", "failed"):
-            raise BadInput(f"Turn {taken.number} was cut short: a branch begins there at the latest.")
+            raise BadInput(
+                f"Turn {taken.number} was cut short: a branch begins there at the latest."
+            )
     if changes.frames and turn == 1:
-        raise BadInput("Turn 1 shows the protocol's first frames: choose other frames from turn 2 on.")
+        raise BadInput(
+            "Turn 1 shows the protocol's first frames: choose other frames from turn 2 on."
+        )
     if turn > max(count, 1) and not changes.frames:
         raise BadInput(
             f"The run ended with turn {count}: choose the frames that turn {turn} is to show, or begin at an earlier turn."
@@ -108,13 +136,19 @@ def _check_frames(frames: tuple[int, ...], dialect: Dialect) -> None:
             dialect.frame_number(FrameRef(0, Side.FIRST)),
             dialect.frame_number(FrameRef(dialect.grid.slots - 1, Side.SECOND)),
         )
-        raise BadInput(f"Choose 1 to {dialect.frames_per_call} frames, each once, of the numbers {first} to {last}.")
+        raise BadInput(
+            f"Choose 1 to {dialect.frames_per_call} frames, each once, of the numbers {first} to {last}."
+        )
 
 
 def _in_view(taken: Sequence[Turn], settings: Settings) -> set[FrameRef]:
     """What the judge sees after these turns, before another frame comes: what had left stays away, and more may leave."""
     rounds = [turn.frames for turn in taken[1:] if turn.frames]
-    kept = rounds[max(0, len(rounds) - settings.window) :] if isinstance(settings.window, int) else rounds
+    kept = (
+        rounds[max(0, len(rounds) - settings.window) :]
+        if isinstance(settings.window, int)
+        else rounds
+    )
     shown = {frame.ref for frames in (taken[0].frames, *kept) for frame in frames}
     return shown.intersection(taken[-1].in_view)
 

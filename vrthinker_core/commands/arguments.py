@@ -24,7 +24,9 @@ LINE_SECONDS = 5.0  # between two lines that say how far a command is
 
 JudgeOption = Annotated[
     str | None,
-    typer.Option(help="nano (built in), hf:ID_OR_PATH, server:URL#MODEL, or scripted:FILE. (default: the best one here)"),
+    typer.Option(
+        help="nano (built in), hf:ID_OR_PATH, server:URL#MODEL, or scripted:FILE. (default: the best one here)"
+    ),
 ]
 
 
@@ -39,7 +41,9 @@ def read_numbers(option: str, text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise BadInput(f"{option} {text} is no list of numbers. Write for example 0,16,127.") from None
+        raise BadInput(
+            f"{option} {text} is no list of numbers. Write for example 0,16,127."
+        ) from None
 
 
 def read_lines(file: str) -> dict[int, str]:
@@ -55,9 +59,19 @@ def read_reply(line: str, number: int) -> tuple[str, bool]:
     """A reply from one JSON line, and whether it was cut at the token limit. Raises BadInput."""
     try:
         record = json.loads(line)
-        text = "".join(unit * count for unit, count in record.get("reply_gen") or [[record["reply"], 1]])
+        text = "".join(
+            unit * count for unit, count in record.get("reply_gen") or [[record["reply"], 1]]
+        )
         return text, record.get("finish_reason") == "length"
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError, OverflowError):
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        MemoryError,
+        OverflowError,
+    ):
         raise BadInput(f"Line {number} is no JSON object with a reply.") from None
 
 
@@ -66,12 +80,16 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on standard error, a line now and then where that is no terminal; gives the function for (done, total)."""
     from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
-    with progress_line(what, (what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())) as update:
+    with progress_line(
+        what, (what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    ) as update:
         yield lambda done, total: update(done, total, f"{what}: {done} of {total}", done == total)
 
 
 @contextmanager
-def progress_line(first: str, columns: "Sequence[str | ProgressColumn]") -> Iterator[Callable[[int, int, str, bool], None]]:
+def progress_line(
+    first: str, columns: "Sequence[str | ProgressColumn]"
+) -> Iterator[Callable[[int, int, str, bool], None]]:
     """A bar of these columns in a terminal, where `{task.description}` is the line, `first` to begin with; a line elsewhere.
 
     Gives the function for (done, total, line, whether it is due): elsewhere one comes every few seconds, and each that is due.
@@ -80,7 +98,9 @@ def progress_line(first: str, columns: "Sequence[str | ProgressColumn]") -> Iter
     from rich.progress import Progress
 
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
         task, said = bar.add_task(first, total=None), time.monotonic()
 
         def update(done: int, total: int, line: str, due: bool) -> None:

@@ -9,7 +9,9 @@ from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.types.settings import setting
 
 
-def read_changes(frames: Sequence[int], no_tool: bool, window: str | None, prompt: str | None) -> Changes:
+def read_changes(
+    frames: Sequence[int], no_tool: bool, window: str | None, prompt: str | None
+) -> Changes:
     """What the options ask for. Raises BadInput."""
     try:
         chosen = setting("window").parse(window)
@@ -24,5 +26,7 @@ def read_plan(origin: Path, turn: int, changes: Changes, trace: Path | None) -> 
     if trace is not None:
         check_trace_option(trace)
         if trace.exists() and trace.samefile(origin):
-            raise BadInput(f"{trace} is the run that the branch goes on from, and would be lost: name another file with --trace.")
+            raise BadInput(
+                f"{trace} is the run that the branch goes on from, and would be lost: name another file with --trace."
+            )
     return plan

@@ -41,7 +41,10 @@ from vrthinker_core.types.wording import (
     percent,
 )
 
-LABEL_WIDTH, LABEL_WIDTH_ALONE = 18, 12  # Of a column of labels, with their probabilities and without
+LABEL_WIDTH, LABEL_WIDTH_ALONE = (
+    18,
+    12,
+)  # Of a column of labels, with their probabilities and without
 
 
 class ConsoleRenderer:
@@ -52,7 +55,9 @@ class ConsoleRenderer:
         self._open_line = False
         self._max_turns: int | None = None
         self._turns: list[Turn] = []
-        self._probabilities: list[dict[Dimension, str]] = []  # Of each verdict so far, as percentages
+        self._probabilities: list[
+            dict[Dimension, str]
+        ] = []  # Of each verdict so far, as percentages
 
     def render(self, events: Iterable[Event]) -> Finished | None:
         """Print all events; gives the end of the run, of the first one where the pair is judged in both orders."""
@@ -106,16 +111,26 @@ class ConsoleRenderer:
         swapped = dict(check.second)
         for dimension, label in check.first:
             both = zip((label, swapped[dimension]), self._probabilities, strict=True)
-            labels = "".join(f"{LABEL_NAMES[each]:<10}{known.get(dimension, '')}".ljust(width) for each, known in both)
+            labels = "".join(
+                f"{LABEL_NAMES[each]:<10}{known.get(dimension, '')}".ljust(width)
+                for each, known in both
+            )
             self._line(f"  {DIMENSION_NAMES[dimension]:<16}{labels}{check[dimension]}")
 
     def _vote(self, vote: Vote, verdict: Verdict | None) -> None:
         """What a person said, with a word for each dimension in which the judge has a label too."""
         self._line("")
-        self._line(f"Vote of a person{', before they saw the verdict' if vote.blind else ''}", "bold green")
-        agrees = {dimension: "agrees" if same else "differs" for dimension, same in vote.compare(verdict).items()}
+        self._line(
+            f"Vote of a person{', before they saw the verdict' if vote.blind else ''}", "bold green"
+        )
+        agrees = {
+            dimension: "agrees" if same else "differs"
+            for dimension, same in vote.compare(verdict).items()
+        }
         for dimension, label in vote.labels:
-            self._line(f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]:<12}{agrees.get(dimension, '')}".rstrip())
+            self._line(
+                f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]:<12}{agrees.get(dimension, '')}".rstrip()
+            )
         if vote.agrees is not None:
             self._line(f"  {'Verdict':<16}{'agrees' if vote.agrees else 'disagrees'}")
         if vote.note:
@@ -135,7 +150,9 @@ class ConsoleRenderer:
 
     def _clip(self, side: Side, clip: ClipInfo) -> None:
         rate = f"{clip.fps:.4g} fps{' (variable)' if clip.variable_rate else ''}"
-        self._line(f"Video {side:d}   {clip.name}: {clip.frames} frames, {rate}, {clip.width} x {clip.height}, {clip.codec}")
+        self._line(
+            f"Video {side:d}   {clip.name}: {clip.frames} frames, {rate}, {clip.width} x {clip.height}, {clip.codec}"
+        )
         for note in clip.notes:
             self._line(f"          {note}", "yellow")
 
@@ -145,7 +162,10 @@ class ConsoleRenderer:
             self._line(f"Note      {shown.note}", "yellow")
             return
         of = f" of {self._max_turns}" if self._max_turns else ""
-        self._line(f"Turn {shown.turn}{of}{' (asked for the answer now)' if shown.forced else ''}", "bold cyan")
+        self._line(
+            f"Turn {shown.turn}{of}{' (asked for the answer now)' if shown.forced else ''}",
+            "bold cyan",
+        )
         if shown.frames:
             self._line(f"frames    {_frame_list(shown.frames)}", "cyan")
         else:
@@ -155,7 +175,9 @@ class ConsoleRenderer:
         self._end_line()
         self._turns.append(turn)
         if reasoning := turn.completion.reasoning:
-            self._line(f"aside     {len(reasoning):,} characters of reasoning, kept in the trace", "dim")
+            self._line(
+                f"aside     {len(reasoning):,} characters of reasoning, kept in the trace", "dim"
+            )
         for problem in turn.problems:
             self._line(f"problem   {problem.kind}: {problem.detail}", "yellow")
         ending = filter(None, (turn.cut_short or turn.reply.kind, turn_figures(turn)))
@@ -164,16 +186,31 @@ class ConsoleRenderer:
     def _finished(self, end: Finished) -> None:
         self._line("")
         if end.verdict is not None:
-            kind = "Provisional verdict (recommended, never made final)" if end.provisional else "Verdict"
-            self._line(kind if end.verdict.whole else "Incomplete verdict", "bold green" if end.verdict.whole else "bold yellow")
+            kind = (
+                "Provisional verdict (recommended, never made final)"
+                if end.provisional
+                else "Verdict"
+            )
+            self._line(
+                kind if end.verdict.whole else "Incomplete verdict",
+                "bold green" if end.verdict.whole else "bold yellow",
+            )
             known = self._keep_probabilities(end.verdict)
             for dimension, label in end.verdict:
-                self._line(f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]:<10}{known.get(dimension, '')}".rstrip())
+                self._line(
+                    f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]:<10}{known.get(dimension, '')}".rstrip()
+                )
         if end.outside_scope:
             self._line(OUTSIDE_SCOPE, "bold yellow")
             self._line(OUTSIDE_ADVICE)
-        reason = "answered when asked for the answer" if end.forced and end.stop is StopReason.ANSWERED else end.stop.value
-        took = " · ".join(filter(None, [ended_after(len(self._turns), end.seconds), totals(self._turns)]))
+        reason = (
+            "answered when asked for the answer"
+            if end.forced and end.stop is StopReason.ANSWERED
+            else end.stop.value
+        )
+        took = " · ".join(
+            filter(None, [ended_after(len(self._turns), end.seconds), totals(self._turns)])
+        )
         self._line(f"Ended     {reason}, {took}", "bold" if end.verdict else "bold red")
         if end.error:
             self._line(f"          {end.error}", "red")
@@ -183,8 +220,13 @@ class ConsoleRenderer:
     def _keep_probabilities(self, verdict: Verdict) -> dict[Dimension, str]:
         """How likely the judge was to write each label that it wrote, where it was in doubt."""
         labels = dict(verdict)
-        told = {each: shares[labels[each] or 0] for each, shares in verdict_probabilities(self._turns, verdict).items()}
-        self._probabilities.append({each: percent(share) for each, share in told.items() if share < TELLING})
+        told = {
+            each: shares[labels[each] or 0]
+            for each, shares in verdict_probabilities(self._turns, verdict).items()
+        }
+        self._probabilities.append(
+            {each: percent(share) for each, share in told.items() if share < TELLING}
+        )
         return self._probabilities[-1]
 
     def _line(self, text: str, style: str = "") -> None:
@@ -202,11 +244,20 @@ class ConsoleRenderer:
 
 
 def _frame_list(frames: tuple[Thumbnail, ...]) -> str:
-    sides = {side: [f"{frame.number} ({frame_time(frame.seconds)})" for frame in frames if frame.ref.side is side] for side in Side}
+    sides = {
+        side: [
+            f"{frame.number} ({frame_time(frame.seconds)})"
+            for frame in frames
+            if frame.ref.side is side
+        ]
+        for side in Side
+    }
     return "; ".join(f"video {side:d}: {', '.join(mine)}" for side, mine in sides.items() if mine)
 
 
-def telling_openings(events: Iterable[Event], console: Console, line_seconds: float) -> Iterator[Event]:
+def telling_openings(
+    events: Iterable[Event], console: Console, line_seconds: float
+) -> Iterator[Event]:
     """All events but `Opening`: a terminal shows these as one status line, elsewhere a line is printed every `line_seconds`."""
     status, next_line = console.status(""), -math.inf
     try:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vrthinker_core.commands.arguments import CONCURRENCY, INTERRUPTED, NOTHING_JUDGED, JudgeOption, print_error, stop_on_signal
+from vrthinker_core.commands.arguments import (
+    CONCURRENCY,
+    INTERRUPTED,
+    NOTHING_JUDGED,
+    JudgeOption,
+    print_error,
+    stop_on_signal,
+)
 from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.errors import BadInput
@@ -26,19 +33,34 @@ SAMPLE = 24  # Pairs that an estimate judges, where nobody chose
 
 @with_setting_options
 def evaluate(
-    dataset: Annotated[str, typer.Argument(help="videogen-reward, genai-bench, mj-bench-video or csv.")],
+    dataset: Annotated[
+        str, typer.Argument(help="videogen-reward, genai-bench, mj-bench-video or csv.")
+    ],
     path: Annotated[Path, typer.Argument(help="The folder of the data set, or the table in it.")],
     *,
     judge: JudgeOption = None,
-    out: Annotated[Path, typer.Option(help="Folder of the results: a new one, or that of a run to --resume.")] = Path("evaluation"),
-    limit: Annotated[int | None, typer.Option(help="Take so many pairs: always the same, whatever the order of the rows.")] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder of the results: a new one, or that of a run to --resume.")
+    ] = Path("evaluation"),
+    limit: Annotated[
+        int | None,
+        typer.Option(help="Take so many pairs: always the same, whatever the order of the rows."),
+    ] = None,
     concurrency: Annotated[int, typer.Option(help="Pairs in hand at a time.")] = CONCURRENCY,
     engine: Annotated[str, typer.Option(help="local, or ray[:ADDRESS] for a cluster.")] = "local",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on; what failed and may pass is judged again.")] = False,
-    estimate: Annotated[
-        bool, typer.Option("--estimate", help="Judge only a random sample, which counts, and say what the whole takes.")
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on; what failed and may pass is judged again.")
     ] = False,
-    sample: Annotated[int | None, typer.Option(help=f"Pairs of that sample. (default: {SAMPLE})")] = None,
+    estimate: Annotated[
+        bool,
+        typer.Option(
+            "--estimate",
+            help="Judge only a random sample, which counts, and say what the whole takes.",
+        ),
+    ] = False,
+    sample: Annotated[
+        int | None, typer.Option(help=f"Pairs of that sample. (default: {SAMPLE})")
+    ] = None,
     settings: Settings,
 ) -> None:
     """Judge the pairs of a data set, and say how far the judge agrees with people.
@@ -50,14 +72,18 @@ def evaluate(
     from vrthinker_core.results.datasets import read_dataset, take_some
 
     if sample is not None and not estimate:
-        raise BadInput(f"--sample {sample} goes with --estimate alone: add that, or take so many pairs with --limit.")
+        raise BadInput(
+            f"--sample {sample} goes with --estimate alone: add that, or take so many pairs with --limit."
+        )
     size = SAMPLE if sample is None else sample
     if size < 1:
         raise BadInput(f"--sample {size} judges nothing: give a number from 1 up.")
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     pairs = read_dataset(dataset, path)
     run = job.describe(dataset, path, pairs, limit)
-    raise typer.Exit(_evaluate(job, run, pairs, take_some(pairs, limit), resume, size if estimate else None))
+    raise typer.Exit(
+        _evaluate(job, run, pairs, take_some(pairs, limit), resume, size if estimate else None)
+    )
 
 
 def _evaluate(
@@ -78,17 +104,26 @@ def _evaluate(
         counts = _judge(job, chosen, stopped)
         results = write_final_table(job.out, pairs)
     if stopped():
-        print_error(f"Stopped; {len(results):,} of {count(len(pairs), 'pair')} have a result. Go on with --resume.")
+        print_error(
+            f"Stopped; {len(results):,} of {count(len(pairs), 'pair')} have a result. Go on with --resume."
+        )
         return INTERRUPTED
     if sample is None:
         _print_summary(run, results, job.out)
     else:
         taken = {pair.id for pair in chosen}
-        _print_estimate([result for result in results if result.pair.id in taken], pairs, counts, job.concurrency)
+        _print_estimate(
+            [result for result in results if result.pair.id in taken],
+            pairs,
+            counts,
+            job.concurrency,
+        )
     return 0 if any(result.has_verdict for result in results) else NOTHING_JUDGED
 
 
-def _judge(job: "EvaluationJob", pairs: "Sequence[EvaluationPair]", stopped: Callable[[], bool]) -> ProgressCounts:
+def _judge(
+    job: "EvaluationJob", pairs: "Sequence[EvaluationPair]", stopped: Callable[[], bool]
+) -> ProgressCounts:
     """Judge the pairs that have no result yet; gives how many came of it."""
     from vrthinker_core.evaluation.run import evaluate as run_evaluation
     from vrthinker_core.evaluation.run import results_so_far
@@ -98,7 +133,9 @@ def _judge(job: "EvaluationJob", pairs: "Sequence[EvaluationPair]", stopped: Cal
     if len(before) == len(pairs):
         return ProgressCounts(len(pairs), len(pairs))
     name, engine = job.open_engine(stopped)
-    counts = ProgressCounts(len(pairs), len(before), sum(not (result.judged or result.left_out) for result in before))
+    counts = ProgressCounts(
+        len(pairs), len(before), sum(not (result.judged or result.left_out) for result in before)
+    )
     with pair_progress(counts) as add:
         for result in run_evaluation(pairs, engine, name, job.out, done, stopped):
             add(result)
@@ -107,14 +144,21 @@ def _judge(job: "EvaluationJob", pairs: "Sequence[EvaluationPair]", stopped: Cal
 
 
 def _print_estimate(
-    sample: "Sequence[PairResult]", pairs: "Sequence[EvaluationPair]", counts: ProgressCounts, concurrency: int
+    sample: "Sequence[PairResult]",
+    pairs: "Sequence[EvaluationPair]",
+    counts: ProgressCounts,
+    concurrency: int,
 ) -> None:
     from vrthinker_core.evaluation.estimate import estimate
 
     if not sample:
         raise BadInput("No row can be judged: there is nothing to estimate.")
     side_by_side = min(concurrency, len(sample))
-    took = counts.seconds / counts.judged * len(sample) if counts.judged else sum(r.seconds for r in sample) / side_by_side
+    took = (
+        counts.seconds / counts.judged * len(sample)
+        if counts.judged
+        else sum(r.seconds for r in sample) / side_by_side
+    )
     whole = sum(not (pair.fault or pair.left_out) for pair in pairs)
     print("\n".join(estimate(sample, whole, took).lines()))
     print("These results count: go on with --resume, without --estimate.")
@@ -122,7 +166,10 @@ def _print_estimate(
 
 def _print_summary(run: "EvaluationRun", results: "Sequence[PairResult]", out: Path) -> None:
     """How many there are of each kind, how far the judge agrees with people, and where the report is."""
-    left_out, judged = sum(result.left_out for result in results), sum(result.judged for result in results)
+    left_out, judged = (
+        sum(result.left_out for result in results),
+        sum(result.judged for result in results),
+    )
     told, failed = sum(result.has_verdict for result in results), len(results) - judged - left_out
     others = f"{judged - told:,} without, {failed:,} failed, {left_out:,} left out"
     print(f"{count(told, 'pair')} with a verdict, {others}. Results: {encodable(str(out))}")
@@ -132,7 +179,10 @@ def _print_summary(run: "EvaluationRun", results: "Sequence[PairResult]", out: P
 
 def report(
     folder: Annotated[Path, typer.Argument(help="Folder of an evaluation.")],
-    other: Annotated[Path | None, typer.Argument(help="Folder of another judge's evaluation of the same data set.")] = None,
+    other: Annotated[
+        Path | None,
+        typer.Argument(help="Folder of another judge's evaluation of the same data set."),
+    ] = None,
 ) -> None:
     """Sum up an evaluation, or compare two judges on the same pairs; the page and its JSON are written into the first folder."""
     from rich.console import Console

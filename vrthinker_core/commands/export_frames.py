@@ -13,7 +13,9 @@ from vrthinker_core.video import Clip, FramePlan, open_clip
 Advance = Callable[[int, int], None]
 
 
-def export_frames(video: Path, protocol: ProtocolName, slots: Sequence[int], out: Path, advance: Advance) -> dict[str, object]:
+def export_frames(
+    video: Path, protocol: ProtocolName, slots: Sequence[int], out: Path, advance: Advance
+) -> dict[str, object]:
     """Write one PNG per slot into `out`; gives what is in them as JSON values. `advance` is told how many of them are written.
 
     Raises BadInput for slots the protocol does not have or a folder that cannot be written, VideoError for an unreadable video.
@@ -21,16 +23,26 @@ def export_frames(video: Path, protocol: ProtocolName, slots: Sequence[int], out
     grid = make_dialect(Settings(), protocol).grid
     for slot in slots:
         if not 0 <= slot < grid.slots:
-            raise BadInput(f"{protocol} has the slots 0 to {grid.slots - 1} of each video; {slot} is none of them.")
+            raise BadInput(
+                f"{protocol} has the slots 0 to {grid.slots - 1} of each video; {slot} is none of them."
+            )
     native, total = Sizing("native"), len(set(slots))
     written: dict[int, dict[str, object]] = {}
-    with open_clip(video, Side.FIRST, FramePlan(grid, native, native, frozenset([min(slots)]))) as clip:
+    with open_clip(
+        video, Side.FIRST, FramePlan(grid, native, native, frozenset([min(slots)]))
+    ) as clip:
         for frame in _stream(clip, set(slots)):
             written[frame.ref.slot] = _write(frame, out)
             advance(len(written), total)
             del frame  # before the next one is received: one in 8K has 100 MB
         info, frames = clip.info, [written[slot] for slot in slots]
-        return {"video": info.name, "protocol": protocol, "total": info.frames, "frames": frames, "notes": info.notes}
+        return {
+            "video": info.name,
+            "protocol": protocol,
+            "total": info.frames,
+            "frames": frames,
+            "notes": info.notes,
+        }
 
 
 def _stream(clip: Clip, slots: set[int]) -> Iterator[Frame]:
@@ -52,4 +64,10 @@ def _write(frame: Frame, out: Path) -> dict[str, object]:
     except OSError as error:
         raise BadInput(f"Cannot write {path.name} into {out}: {error.strerror or error}.") from None
     notes = [frame.note] if frame.note else []
-    return {"slot": frame.ref.slot, "index": frame.index, "timestamp": round(frame.seconds, 6), "notes": notes, "file": str(path)}
+    return {
+        "slot": frame.ref.slot,
+        "index": frame.index,
+        "timestamp": round(frame.seconds, 6),
+        "notes": notes,
+        "file": str(path),
+    }

@@ -18,7 +18,10 @@ from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
 TABLE = "videogen-reward"  # the one kind that is a CSV file; all others are JSON lines
-BEGINNINGS = (f'{{"format": "{FORMAT} '.encode(), ",".join(CSV_COLUMNS).encode())  # of what this command writes
+BEGINNINGS = (
+    f'{{"format": "{FORMAT} '.encode(),
+    ",".join(CSV_COLUMNS).encode(),
+)  # of what this command writes
 
 
 @dataclass(slots=True)
@@ -34,11 +37,15 @@ class ExportReport:
     def line(self) -> str:
         """The whole in one sentence."""
         skipped = f"; {count(len(self.skipped), 'trace')} skipped" if self.skipped else ""
-        written = f", written to {encodable(str(self.out))}" if self.rows else "; nothing was written"
+        written = (
+            f", written to {encodable(str(self.out))}" if self.rows else "; nothing was written"
+        )
         return f"{count(self.rows, 'row')} from {count(self.used, 'trace')}{skipped}{written}."
 
 
-def export_rows(places: Sequence[Path], kind: RowKind, out: Path, chosen: RowFilter) -> ExportReport:
+def export_rows(
+    places: Sequence[Path], kind: RowKind, out: Path, chosen: RowFilter
+) -> ExportReport:
     """Write the rows of all traces; a folder stands for every JSON file below it. No row, no file.
 
     Raises BadInput where `out` must not be replaced or cannot be written. A trace that cannot be read, or that may not teach, is
@@ -71,10 +78,14 @@ def check_export_path(path: Path) -> None:
         raise BadInput("The name of the output holds a NUL character: name another file.") from None
     except OSError as error:
         raise BadInput(f"Cannot write {encodable(str(path))}: {error.strerror or error}.") from None
-    raise BadInput(f"{encodable(str(path))} is there already and is no earlier export: name a new file.")
+    raise BadInput(
+        f"{encodable(str(path))} is there already and is no earlier export: name a new file."
+    )
 
 
-def _all_rows(places: Sequence[Path], kind: RowKind, chosen: RowFilter, report: ExportReport) -> Iterator[Row]:
+def _all_rows(
+    places: Sequence[Path], kind: RowKind, chosen: RowFilter, report: ExportReport
+) -> Iterator[Row]:
     for path, file in read_traces(places, report.out):
         before = report.rows
         try:
@@ -84,7 +95,11 @@ def _all_rows(places: Sequence[Path], kind: RowKind, chosen: RowFilter, report: 
                 report.rows += 1
                 yield row
         except (TraceError, NotForTraining) as reason:
-            withheld = isinstance(file, TraceFile) and file.trace.finished is not None and file.trace.finished.outside_scope
+            withheld = (
+                isinstance(file, TraceFile)
+                and file.trace.finished is not None
+                and file.trace.finished.outside_scope
+            )
             told = f"{str(reason).rstrip('.')}.{f' {OUTSIDE_SCOPE}' if withheld else ''}"
             report.skipped.append(encodable(f"{path}: {told}"))
         report.used += report.rows > before

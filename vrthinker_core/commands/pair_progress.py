@@ -45,7 +45,10 @@ class ProgressCounts:
 
 def rate_parts(rate: float, left: float) -> list[str]:
     """How many come in a second, or how long each takes, and the seconds left in words."""
-    return [f"{rate:.1f} a second" if rate >= 1 else f"{1 / rate:.1f} s each", f"{time_left(left)} left"]
+    return [
+        f"{rate:.1f} a second" if rate >= 1 else f"{1 / rate:.1f} s each",
+        f"{time_left(left)} left",
+    ]
 
 
 def time_left(seconds: float) -> str:
@@ -70,7 +73,11 @@ def pair_progress(counts: ProgressCounts) -> Iterator[Callable[[PairResult], Non
             if failure := counts.add(result):
                 named += 1
                 print_error(failure if named <= NAMED else "")
-                print_error("Further failures are only counted; the table names each." if named == NAMED else "")
+                print_error(
+                    "Further failures are only counted; the table names each."
+                    if named == NAMED
+                    else ""
+                )
             update(counts.done, counts.total, counts.line, False)
 
         yield add

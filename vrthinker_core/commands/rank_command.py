@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vrthinker_core.commands.arguments import CONCURRENCY, INTERRUPTED, NOTHING_JUDGED, JudgeOption, print_error, stop_on_signal
+from vrthinker_core.commands.arguments import (
+    CONCURRENCY,
+    INTERRUPTED,
+    NOTHING_JUDGED,
+    JudgeOption,
+    print_error,
+    stop_on_signal,
+)
 from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.results.result import ROW_FAULT, MissingRule
@@ -24,13 +31,27 @@ SHOWN_CYCLES = 5
 
 @with_setting_options
 def rank(
-    videos: Annotated[Path, typer.Argument(help="Folder of generators with prompts.csv, or CSV with generator, prompt, video.")],
+    videos: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of generators with prompts.csv, or CSV with generator, prompt, video."
+        ),
+    ],
     *,
     judge: JudgeOption = None,
-    budget: Annotated[int | None, typer.Option(help="Judge at most so many pairs, the most telling ones. (default: all)")] = None,
-    missing: Annotated[MissingRule, typer.Option(help="What a video costs that is missing or cannot be decoded.")] = "loses",
-    out: Annotated[Path, typer.Option(help="Folder of the results: a new one, or that of a run to --resume.")] = Path("ranking"),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the results that the folder holds.")] = False,
+    budget: Annotated[
+        int | None,
+        typer.Option(help="Judge at most so many pairs, the most telling ones. (default: all)"),
+    ] = None,
+    missing: Annotated[
+        MissingRule, typer.Option(help="What a video costs that is missing or cannot be decoded.")
+    ] = "loses",
+    out: Annotated[
+        Path, typer.Option(help="Folder of the results: a new one, or that of a run to --resume.")
+    ] = Path("ranking"),
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the results that the folder holds.")
+    ] = False,
     concurrency: Annotated[int, typer.Option(help="Pairs in hand at a time.")] = CONCURRENCY,
     engine: Annotated[str, typer.Option(help="local, or ray[:ADDRESS] for a cluster.")] = "local",
     settings: Settings,
@@ -55,13 +76,17 @@ def rank(
         raise typer.Exit(INTERRUPTED if stopped() else _report(table, out, name))
 
 
-def _judge(job: "EvaluationJob", table: "VideoTable", budget: int | None, stopped: Callable[[], bool]) -> str:
+def _judge(
+    job: "EvaluationJob", table: "VideoTable", budget: int | None, stopped: Callable[[], bool]
+) -> str:
     """Judge the pairs that have no result yet; gives the name of the judge."""
     from vrthinker_core.evaluation.ranking.run import judge_pairs, planned_pairs
     from vrthinker_core.evaluation.ranking.schedule import all_pairs
     from vrthinker_core.evaluation.run import results_so_far
 
-    earlier = sum(result.fault != ROW_FAULT for result in results_so_far(all_pairs(table), job.out).values())
+    earlier = sum(
+        result.fault != ROW_FAULT for result in results_so_far(all_pairs(table), job.out).values()
+    )
     name, engine = job.open_engine(stopped)
     with pair_progress(ProgressCounts(max(planned_pairs(table, budget), earlier), earlier)) as add:
         for result in judge_pairs(table, engine, name, job.out, budget, stopped):
@@ -94,9 +119,16 @@ def _print(ranking: "Ranking", out: Path) -> None:
     console = Console(highlight=False)
     others = [each for each in Dimension if each is not Dimension.OA]
     table = Table("", "generator", "strength", "95 %", "win rate", "no video", *others, box=None)
-    places = {each: {row.generator: row.place for row in of.strengths} for each, of in ranking.dimensions.items()}
+    places = {
+        each: {row.generator: row.place for row in of.strengths}
+        for each, of in ranking.dimensions.items()
+    }
     for row in ranking.dimensions[Dimension.OA].strengths:
-        figures = (*_figures(row), str(row.without_video), *(_number(places[each][row.generator]) for each in others))
+        figures = (
+            *_figures(row),
+            str(row.without_video),
+            *(_number(places[each][row.generator]) for each in others),
+        )
         table.add_row(*map(Text, (_number(row.place), printable(row.generator), *figures)))
     console.print(table)
     for line in ranking.summary(SHOWN_CYCLES):
@@ -106,7 +138,9 @@ def _print(ranking: "Ranking", out: Path) -> None:
 
 def _figures(row: "GeneratorStrength") -> tuple[str, str, str]:
     strength = "–" if row.strength is None else f"{row.strength:+z.2f}"
-    interval = "–" if row.interval is None else f"{row.interval[0]:+z.2f} to {row.interval[1]:+z.2f}"
+    interval = (
+        "–" if row.interval is None else f"{row.interval[0]:+z.2f} to {row.interval[1]:+z.2f}"
+    )
     rate = row.all_pairs.rate
     return strength, interval, "–" if rate is None else f"{rate:.0%}"
 

@@ -116,12 +116,24 @@ EXAMPLES = (
     ExampleRecipe("think-3-equal-at-first-sight", 3_000_002_266),
     ExampleRecipe("think-4-picture-against-motion", 3_000_000_025),
     ExampleRecipe("protocol-1-told-to-answer-at-once", 3_000_000_166, Settings(max_turns=1)),
-    ExampleRecipe("protocol-2-more-frames-than-allowed", 3_000_000_449, Settings(protocol="paired", frames_per_call=4), TRUNCATED),
-    ExampleRecipe("protocol-3-frames-that-do-not-exist", 3_000_012_600, Settings(protocol="concat"), RECOMMENDED),
+    ExampleRecipe(
+        "protocol-2-more-frames-than-allowed",
+        3_000_000_449,
+        Settings(protocol="paired", frames_per_call=4),
+        TRUNCATED,
+    ),
+    ExampleRecipe(
+        "protocol-3-frames-that-do-not-exist",
+        3_000_012_600,
+        Settings(protocol="concat"),
+        RECOMMENDED,
+    ),
 )
 
 
-def record_examples(judge_backend: Backend, out: Path, progress: Callable[[int, int], None]) -> Iterator[str]:
+def record_examples(
+    judge_backend: Backend, out: Path, progress: Callable[[int, int], None]
+) -> Iterator[str]:
     """Write clips and traces of the examples into `out`; gives one line for each. Raises BadInput when `out` cannot be written."""
     for done, example in enumerate(EXAMPLES):
         progress(done, len(EXAMPLES))
@@ -132,7 +144,9 @@ def record_examples(judge_backend: Backend, out: Path, progress: Callable[[int, 
 def _record(judge_backend: Backend, folder: Path, example: ExampleRecipe) -> str:
     drawn = draw_pair(example.seed)
     pair = _write_videos(drawn, folder)
-    backend = ScriptedBackend(example.script, notes=(SCRIPTED_NOTE,)) if example.script else judge_backend
+    backend = (
+        ScriptedBackend(example.script, notes=(SCRIPTED_NOTE,)) if example.script else judge_backend
+    )
     *_, end = judge(pair, backend, example.settings, trace=folder / "trace.json")
     assert isinstance(end, Finished)
     labels = end.verdict.labels if end.verdict is not None else {}
@@ -146,5 +160,7 @@ def _write_videos(drawn: DrawnPair, folder: Path) -> VideoPair:
         write_video(drawn.first, first, SIZE)
         write_video(drawn.second, second, SIZE)
     except OSError as error:
-        raise BadInput(f"Cannot write the examples into {folder}: {error.strerror or error}.") from None
+        raise BadInput(
+            f"Cannot write the examples into {folder}: {error.strerror or error}."
+        ) from None
     return VideoPair(drawn.prompt, first, second)

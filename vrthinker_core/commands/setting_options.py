@@ -20,10 +20,16 @@ def with_setting_options(command: Callable[..., None]) -> Callable[..., None]:
         command(settings=_parse(chosen), **values)
 
     hints = get_type_hints(command, include_extras=True)
-    own = [p.replace(annotation=hints[p.name]) for p in inspect.signature(command).parameters.values() if p.name != "settings"]
+    own = [
+        p.replace(annotation=hints[p.name])
+        for p in inspect.signature(command).parameters.values()
+        if p.name != "settings"
+    ]
     parameters = [*own, *map(_option, SETTINGS)]
     with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    with_options.__annotations__ = {
+        parameter.name: parameter.annotation for parameter in parameters
+    }
     return with_options
 
 
@@ -40,12 +46,18 @@ def _parse(chosen: dict[str, str | bool | None]) -> Settings:
 def _option(row: Setting) -> inspect.Parameter:
     if row.is_switch:
         switch = Annotated[bool, typer.Option(_flag(row), help=row.help, show_default=False)]
-        return inspect.Parameter(row.name, inspect.Parameter.KEYWORD_ONLY, default=row.default == "on", annotation=switch)
+        return inspect.Parameter(
+            row.name, inspect.Parameter.KEYWORD_ONLY, default=row.default == "on", annotation=switch
+        )
     default = "the protocol's own" if row.default is None else row.default
     only = f" Only in {row.protocol}." if row.protocol else ""
-    option = typer.Option(_flag(row), help=f"{row.help}{only} ({row.range}; default: {default})", show_default=False)
+    option = typer.Option(
+        _flag(row), help=f"{row.help}{only} ({row.range}; default: {default})", show_default=False
+    )
     kind = Annotated[str | None, option]
-    return inspect.Parameter(row.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+    return inspect.Parameter(
+        row.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind
+    )
 
 
 def _flag(row: Setting) -> str:

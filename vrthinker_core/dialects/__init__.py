@@ -7,4 +7,12 @@ from vrthinker_core.dialects.paired import Paired
 from vrthinker_core.dialects.reading.reply import to_expected
 from vrthinker_core.dialects.sanitize import sanitize_prompt
 
-__all__ = ["Concat", "Dialect", "Paired", "make_dialect", "sanitize_prompt", "to_expected", "with_defaults"]
+__all__ = [
+    "Concat",
+    "Dialect",
+    "Paired",
+    "make_dialect",
+    "sanitize_prompt",
+    "to_expected",
+    "with_defaults",
+]

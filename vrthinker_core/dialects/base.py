@@ -16,7 +16,9 @@ class Dialect(Protocol):
 
     name: ClassVar[ProtocolName]
     max_turns: ClassVar[int]  # Replies at most, as the card says
-    window: ClassVar[int | None]  # Rounds of tool frames that stay in the conversation, as the card says; None keeps all
+    window: ClassVar[
+        int | None
+    ]  # Rounds of tool frames that stay in the conversation, as the card says; None keeps all
     redirect: ClassVar[tuple[str, str]]
     """(text that begins a call, text that begins an answer): a forced answer has the second in place of the first."""
 

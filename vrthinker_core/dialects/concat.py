@@ -15,7 +15,9 @@ from vrthinker_core.types.messages import Image, Message, Text, Video
 
 MAX_PER_CALL: Final = 8
 OPENING_COUNT: Final = 8
-OPENING_AREA: Final = 512 * IMAGE_FACTOR * IMAGE_FACTOR  # Pixels at most of a frame of the first user message
+OPENING_AREA: Final = (
+    512 * IMAGE_FACTOR * IMAGE_FACTOR
+)  # Pixels at most of a frame of the first user message
 TOOL_AREA: Final = 400 * IMAGE_FACTOR * IMAGE_FACTOR  # Pixels at most of a frame that a call brings
 
 
@@ -31,7 +33,9 @@ class Concat:
     preset: Literal["card", "clean"] = "card"
     frames_per_call: int = MAX_PER_CALL
     total: int = 96
-    opening_rule: Literal["training", "card"] = "training"  # How the first frames are chosen and packed
+    opening_rule: Literal["training", "card"] = (
+        "training"  # How the first frames are chosen and packed
+    )
 
     @property
     def grid(self) -> Grid:
@@ -43,10 +47,15 @@ class Concat:
         """What the card leaves open and how it was decided."""
         half = self.total // 2
         numbers = ", ".join(self.frame_number(ref) for ref in self.opening_refs)
-        chosen, packed = "the nearest in the list to four spread evenly over each video", "two video items of four frames"
+        chosen, packed = (
+            "the nearest in the list to four spread evenly over each video",
+            "two video items of four frames",
+        )
         if self.opening_rule == "training":
             chosen = f"every {self.total / OPENING_COUNT:g}th of the list"
-            packed = "one video item of eight frames; two items of four where the videos differ in shape"
+            packed = (
+                "one video item of eight frames; two items of four where the videos differ in shape"
+            )
         return (
             f"Frames 1 to {half} are spread evenly over video 1 and {half + 1} to {self.total} over video 2, both ends included; "
             "the card does not publish its rule.",
@@ -60,7 +69,9 @@ class Concat:
         """Four frames of video 1, then four of video 2."""
         half = self.total // 2
         if self.opening_rule == "training":
-            return self.frame_refs([k * self.total // OPENING_COUNT + 1 for k in range(OPENING_COUNT)])
+            return self.frame_refs(
+                [k * self.total // OPENING_COUNT + 1 for k in range(OPENING_COUNT)]
+            )
         return tuple(FrameRef(round(k * (half - 1) / 3), side) for side in Side for k in range(4))
 
     @property
@@ -78,13 +89,22 @@ class Concat:
         A video item holds frames of one size: where the two videos differ in shape, each gets an item of its own.
         """
         half = f"{self.total / 2}" if self.preset == "card" else f"{self.total // 2}"
-        question = prompt_text(f"concat_user_{self.preset}", prompt=prompt, total=f"{self.total}", half=half)
-        return Message("system", (Text(self.system),)), Message("user", (*self._video_items(frames), Text(question)))
+        question = prompt_text(
+            f"concat_user_{self.preset}", prompt=prompt, total=f"{self.total}", half=half
+        )
+        return Message("system", (Text(self.system),)), Message(
+            "user", (*self._video_items(frames), Text(question))
+        )
 
     def _video_items(self, frames: Sequence[Frame]) -> tuple[Video, ...]:
-        if self.opening_rule == "training" and len({(frame.width, frame.height) for frame in frames}) == 1:
+        if (
+            self.opening_rule == "training"
+            and len({(frame.width, frame.height) for frame in frames}) == 1
+        ):
             return (Video(tuple(frames)),)
-        return tuple(Video(tuple(group)) for _, group in groupby(frames, key=lambda frame: frame.ref.side))
+        return tuple(
+            Video(tuple(group)) for _, group in groupby(frames, key=lambda frame: frame.ref.side)
+        )
 
     def frame_number(self, ref: FrameRef) -> str:
         """The position in the one list, from 1."""
@@ -93,7 +113,10 @@ class Concat:
     def frame_refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
         """The frames in the order of the indices."""
         half = self.total // 2
-        return tuple(FrameRef((index - 1) % half, Side.FIRST if index <= half else Side.SECOND) for index in indices)
+        return tuple(
+            FrameRef((index - 1) % half, Side.FIRST if index <= half else Side.SECOND)
+            for index in indices
+        )
 
     def parse(self, text: str, *, cut: bool = False) -> Reply:
         """The best reading of a reply, with the problems met."""
@@ -107,7 +130,10 @@ class Concat:
         """The card's one sentence, then the frames as images. Raises ValueError where they are not one frame per index."""
         if len(frames) != len(indices):
             raise ValueError(f"{len(indices)} indices are {len(indices)} frames, not {len(frames)}")
-        return Message("user", (Text("\nAfter selecting frames: Here are the selected frames"), *map(Image, frames)))
+        return Message(
+            "user",
+            (Text("\nAfter selecting frames: Here are the selected frames"), *map(Image, frames)),
+        )
 
     def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:
         """The card's refusal of frames that do not exist; the bare reason where no call could be read.
@@ -117,11 +143,15 @@ class Concat:
         if request is None:
             return _tool_error_text(reason(problems, "The call names no frame."))
         total = self.total
-        return _tool_error_text(f"There are {total} frames numbered in range [1,{total}]. Your selection is out of range.")
+        return _tool_error_text(
+            f"There are {total} frames numbered in range [1,{total}]. Your selection is out of range."
+        )
 
     def already_shown(self, indices: Sequence[int]) -> Message:
         """Text only: the frames are in the conversation."""
-        return _tool_error_text(f"The frames {list(indices)} are already shown above. Select other frames, or give your answer.")
+        return _tool_error_text(
+            f"The frames {list(indices)} are already shown above. Select other frames, or give your answer."
+        )
 
     def retry_message(self, problems: Sequence[Problem]) -> Message:
         """The reason and all accepted forms."""

@@ -27,17 +27,23 @@ def chosen_protocol(settings: Settings, trained: Sequence[ProtocolName]) -> Prot
     return next(iter(trained), "paired") if settings.protocol == "auto" else settings.protocol
 
 
-def redirects(forced: Mapping[ProtocolName, tuple[str, str]]) -> dict[tuple[str, str], tuple[str, str]]:
+def redirects(
+    forced: Mapping[ProtocolName, tuple[str, str]],
+) -> dict[tuple[str, str], tuple[str, str]]:
     """By each dialect's own redirect, the one that a checkpoint needs instead, which is given by protocol."""
     return {make_dialect(Settings(), protocol).redirect: own for protocol, own in forced.items()}
 
 
 def frame_layout(dialect: Dialect) -> FrameLayout:
     """Which frames the dialect asks of two videos, and at what size."""
-    return FrameLayout(dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs)
+    return FrameLayout(
+        dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs
+    )
 
 
-def frame_layouts(settings: Settings, protocols: Sequence[ProtocolName]) -> dict[ProtocolName, FrameLayout]:
+def frame_layouts(
+    settings: Settings, protocols: Sequence[ProtocolName]
+) -> dict[ProtocolName, FrameLayout]:
     """Those of the protocols, in their order."""
     return {protocol: frame_layout(make_dialect(settings, protocol)) for protocol in protocols}
 

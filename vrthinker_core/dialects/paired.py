@@ -27,9 +27,13 @@ class Paired:
     max_turns: ClassVar[int] = 6
     window: ClassVar[int | None] = None  # None is published
     redirect: ClassVar[tuple[str, str]] = ("<tool_call>", "<Answer>")
-    opening_refs: ClassVar[tuple[FrameRef, ...]] = tuple(FrameRef(slot, side) for side in Side for slot in OPENING_SLOTS)
+    opening_refs: ClassVar[tuple[FrameRef, ...]] = tuple(
+        FrameRef(slot, side) for side in Side for slot in OPENING_SLOTS
+    )
 
-    preset: Literal["card", "clean"] = "card"  # Both are the same here: the card's wording has no faults
+    preset: Literal["card", "clean"] = (
+        "card"  # Both are the same here: the card's wording has no faults
+    )
     frames_per_call: int = MAX_PER_CALL
     fit: Literal["squash", "letterbox"] = "squash"
 
@@ -59,7 +63,9 @@ class Paired:
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
         """The system prompt; then the first frames as images, and the question."""
         question = Text(prompt_text("paired_user", prompt=prompt))
-        return Message("system", (Text(self.system),)), Message("user", (*map(Image, frames), question))
+        return Message("system", (Text(self.system),)), Message(
+            "user", (*map(Image, frames), question)
+        )
 
     def frame_number(self, ref: FrameRef) -> str:
         """The index, the same for both videos."""
@@ -80,14 +86,18 @@ class Paired:
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """The frames as images, then how many pairs they are. Raises ValueError where they are not two frames per index."""
         if len(frames) != 2 * len(indices):
-            raise ValueError(f"{len(indices)} indices are {2 * len(indices)} frames, not {len(frames)}")
+            raise ValueError(
+                f"{len(indices)} indices are {2 * len(indices)} frames, not {len(frames)}"
+            )
         text = f"Retrieved {len(indices)} frame pairs ({list(indices)}) symmetrically from both videos."
         return Message("user", (*map(Image, frames), _tool_response(text)))
 
     def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:  # noqa: ARG002 - the problems say it all
         """The reason, in the tags of a tool response."""
         why = reason(problems, "The call names no frame.")
-        return Message("user", (_tool_response(f"{why} No frames were retrieved: {self._accepted_calls}."),))
+        return Message(
+            "user", (_tool_response(f"{why} No frames were retrieved: {self._accepted_calls}."),)
+        )
 
     def already_shown(self, indices: Sequence[int]) -> Message:
         """Text only: the frames are in the conversation."""
@@ -98,14 +108,14 @@ class Paired:
         """The reason and both accepted forms."""
         call = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [...]}}</tool_call>'
         answer = "<Answer>TA=..., VQ=..., MQ=..., OA=...</Answer>"
-        forms = f"either a tool call, {call} ({self._accepted_calls}), or the final judgment, {answer}"
+        forms = (
+            f"either a tool call, {call} ({self._accepted_calls}), or the final judgment, {answer}"
+        )
         return Message("user", (Text(retry_text(problems, forms)),))
 
     def force_answer(self) -> str:
         """Asks for the answer now."""
-        return (
-            "\nThis is the last turn: no more frames can be selected. Give your final judgment now, within <Answer></Answer> tags."
-        )
+        return "\nThis is the last turn: no more frames can be selected. Give your final judgment now, within <Answer></Answer> tags."
 
     @property
     def _accepted_calls(self) -> str:

@@ -34,8 +34,14 @@ class SanitizedPrompt(NamedTuple):
     def notes(self) -> tuple[str, ...]:
         """What became of it, one sentence each."""
         told = (
-            (self.quoted, "The prompt holds control tokens or protocol tags; they were sent as plain text."),
-            (self.removed, "The prompt holds control characters or byte order marks, which cannot be seen; they were left out."),
+            (
+                self.quoted,
+                "The prompt holds control tokens or protocol tags; they were sent as plain text.",
+            ),
+            (
+                self.removed,
+                "The prompt holds control characters or byte order marks, which cannot be seen; they were left out.",
+            ),
         )
         return tuple(sentence for holds, sentence in told if holds)
 
@@ -64,7 +70,9 @@ def check_prompt(text: str) -> None:
 def check_length(text: str) -> None:
     """Raises BadInput for a prompt of more than MAX_PROMPT characters."""
     if len(text) > MAX_PROMPT:
-        raise BadInput(f"The prompt has {len(text):,} characters; at most {MAX_PROMPT:,} are read. Shorten it.")
+        raise BadInput(
+            f"The prompt has {len(text):,} characters; at most {MAX_PROMPT:,} are read. Shorten it."
+        )
 
 
 def _without_tag(match: re.Match[str]) -> str:

@@ -15,4 +15,9 @@ def prompt_text(name: str, **values: str) -> str:
 
 @functools.cache  # read once: a run that begins while no file can be opened has its prompts all the same
 def _template(name: str) -> str:
-    return files("vrthinker_core.dialects").joinpath("prompts", f"{name}.txt").read_bytes().decode("utf-8")
+    return (
+        files("vrthinker_core.dialects")
+        .joinpath("prompts", f"{name}.txt")
+        .read_bytes()
+        .decode("utf-8")
+    )

@@ -42,7 +42,9 @@ class Estimate:
 
 def take_sample(pairs: Sequence[EvaluationPair], size: int) -> list[EvaluationPair]:
     """That many of the pairs that can be judged, drawn at random and always the same."""
-    fit = sorted((pair for pair in pairs if not (pair.fault or pair.left_out)), key=lambda pair: pair.id)
+    fit = sorted(
+        (pair for pair in pairs if not (pair.fault or pair.left_out)), key=lambda pair: pair.id
+    )
     return random.Random(SEED).sample(fit, min(size, len(fit)))
 
 
@@ -53,12 +55,16 @@ def estimate(sample: Sequence[PairResult], pairs: int, seconds: float) -> Estima
     """
     import numpy as np
 
-    values = np.array([[r.turns, r.prompt_tokens, r.new_tokens, r.seconds] for r in sample], dtype=float).T
+    values = np.array(
+        [[r.turns, r.prompt_tokens, r.new_tokens, r.seconds] for r in sample], dtype=float
+    ).T
     drawn = np.random.default_rng(SEED).integers(0, len(sample), (RESAMPLES, len(sample)))
     totals = values[:, drawn].mean(axis=2) * pairs
     own = values[3].sum()
     totals[3] *= (seconds / own if own else 0.0) / 3600
-    turns, prompt_tokens, new_tokens, hours = (_interval(np.quantile(row, SHARES).tolist()) for row in totals)
+    turns, prompt_tokens, new_tokens, hours = (
+        _interval(np.quantile(row, SHARES).tolist()) for row in totals
+    )
     failed = sum(not result.judged for result in sample)
     return Estimate(len(sample), failed, seconds, pairs, turns, prompt_tokens, new_tokens, hours)
 

@@ -14,7 +14,13 @@ from vrthinker_core.files.open_files import allow_pairs
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.results.result_table import check_pyarrow
-from vrthinker_core.results.run_file import EvaluationRun, RunStart, installed_versions, pairs_digest, resolved_judge
+from vrthinker_core.results.run_file import (
+    EvaluationRun,
+    RunStart,
+    installed_versions,
+    pairs_digest,
+    resolved_judge,
+)
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Settings
 
@@ -31,19 +37,25 @@ class EvaluationJob:
 
     def __post_init__(self) -> None:
         if self.concurrency < 1:
-            raise BadInput(f"--concurrency {self.concurrency} judges nothing: give a number from 1 up.")
+            raise BadInput(
+                f"--concurrency {self.concurrency} judges nothing: give a number from 1 up."
+            )
         if self.engine != "local" and self.engine.partition(":")[0] != "ray":
             raise BadInput(f"There is no engine {self.engine!r}. Choose local, ray or ray:ADDRESS.")
         check_pyarrow()
         if self.engine == "local":
             allow_pairs(self.concurrency)
 
-    def describe(self, dataset: str, path: Path, pairs: Sequence[EvaluationPair], limit: int | None) -> EvaluationRun:
+    def describe(
+        self, dataset: str, path: Path, pairs: Sequence[EvaluationPair], limit: int | None
+    ) -> EvaluationRun:
         """The run as its folder tells it; `pairs` are those of the whole data set."""
         at = datetime.now(UTC).isoformat(timespec="seconds")
         start = RunStart(at, self.engine, self.concurrency, limit, installed_versions())
         where, judge = encodable(str(path)), resolved_judge(self.judge)
-        return EvaluationRun(dataset, where, len(pairs), pairs_digest(pairs), judge, self.settings, (start,))
+        return EvaluationRun(
+            dataset, where, len(pairs), pairs_digest(pairs), judge, self.settings, (start,)
+        )
 
     def open_engine(self, stopped: Callable[[], bool]) -> tuple[str, Engine]:
         """The judge's name and the engine that asks it. Raises BadInput, and CheckpointError for a judge that cannot be opened."""
@@ -73,7 +85,9 @@ class EvaluationJob:
         return self.judge, lambda pairs: _until(stopped, spread(pairs))
 
 
-def _until(stopped: Callable[[], bool], results: Generator[PairResult, None, None]) -> Iterator[PairResult]:
+def _until(
+    stopped: Callable[[], bool], results: Generator[PairResult, None, None]
+) -> Iterator[PairResult]:
     """The results up to the next one after `stopped`: what a cluster has in hand then is left."""
     with closing(results):
         for result in results:

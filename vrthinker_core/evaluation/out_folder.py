@@ -14,7 +14,9 @@ from vrthinker_core.results.run_file import RUN, EvaluationRun, pairs_digest, re
 
 
 @contextmanager
-def open_out(out: Path, run: EvaluationRun, *, resume: bool, pairs: Iterable[EvaluationPair] = ()) -> Iterator[Path]:
+def open_out(
+    out: Path, run: EvaluationRun, *, resume: bool, pairs: Iterable[EvaluationPair] = ()
+) -> Iterator[Path]:
     """The folder `out`, made ready for the run and held until the block ends, or the process dies.
 
     `resume` goes on with the same run where it was left, and begins it where nothing is there yet. It is the same one, too, where
@@ -38,10 +40,14 @@ def writing_to(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BadInput(out_of_files(error) or f"Cannot write to {out}: {error.strerror or error}.") from None
+        raise BadInput(
+            out_of_files(error) or f"Cannot write to {out}: {error.strerror or error}."
+        ) from None
 
 
-def _run_there(out: Path, run: EvaluationRun, resume: bool, pairs: Iterable[EvaluationPair]) -> EvaluationRun | None:
+def _run_there(
+    out: Path, run: EvaluationRun, resume: bool, pairs: Iterable[EvaluationPair]
+) -> EvaluationRun | None:
     """The run that is in the folder; None for an empty one, and where nothing was judged. Raises BadInput."""
     if not any(out.iterdir()):
         return None
@@ -54,9 +60,13 @@ def _run_there(out: Path, run: EvaluationRun, resume: bool, pairs: Iterable[Eval
     if (difference or not resume) and not (out / RESULTS).exists():
         return None  # a start that was refused before its first pair
     if difference:
-        raise BadInput(f"{out} holds another evaluation, with {difference}: name a new folder with --out.")
+        raise BadInput(
+            f"{out} holds another evaluation, with {difference}: name a new folder with --out."
+        )
     if not resume:
-        raise BadInput(f"{out} holds this evaluation already: go on with --resume, or name a new folder with --out.")
+        raise BadInput(
+            f"{out} holds this evaluation already: go on with --resume, or name a new folder with --out."
+        )
     return before
 
 

@@ -42,13 +42,20 @@ class ComparedVideos:
             return "" if end else "The run did not end."
         if end.outside_scope:
             return OUTSIDE_REASON
-        return end.error or ("The run was stopped." if end.stop is StopReason.CANCELLED else "The judge gave no verdict.")
+        return end.error or (
+            "The run was stopped."
+            if end.stop is StopReason.CANCELLED
+            else "The judge gave no verdict."
+        )
 
     def score(self, dimension: Dimension) -> float | None:
         """How the first of them did: 1, 0.5 for a tie, 0; with both orders the mean; None where nothing was said."""
         end = self.trace.finished
         check = check_order(end, self.trace.swapped.finished if self.trace.swapped else None)
-        verdicts: list[Verdict | None] = [end.verdict if end else None, check.second if check else None]
+        verdicts: list[Verdict | None] = [
+            end.verdict if end else None,
+            check.second if check else None,
+        ]
         return pair_score(labels_said(dimension, *verdicts))
 
 
@@ -123,23 +130,35 @@ def reward_many(
     if any(len(videos) < 2 for _, videos in asked):
         raise BadInput("A reward needs at least two videos of each prompt.")
     allow_pairs(concurrency)
-    ends = [(group, *pair) for group, (_, videos) in enumerate(asked) for pair in _pairs(len(videos))]
-    pairs = [VideoPair(asked[group][0], asked[group][1][first], asked[group][1][second]) for group, first, second in ends]
+    ends = [
+        (group, *pair) for group, (_, videos) in enumerate(asked) for pair in _pairs(len(videos))
+    ]
+    pairs = [
+        VideoPair(asked[group][0], asked[group][1][first], asked[group][1][second])
+        for group, first, second in ends
+    ]
 
     def trace_of(position: int) -> Path | None:
-        return folder and folder / "group-{}-videos-{}-{}.json".format(*(place + 1 for place in ends[position]))
+        return folder and folder / "group-{}-videos-{}-{}.json".format(
+            *(place + 1 for place in ends[position])
+        )
 
     if folder is not None:
         _make_folder(folder)
     backend = open_backend(judge) if judge is None or isinstance(judge, str) else judge
     found: dict[int, Trace] = {}
-    for position, event in judge_many(pairs, backend, settings, live=concurrency, cancelled=cancelled, trace_of=trace_of):
+    for position, event in judge_many(
+        pairs, backend, settings, live=concurrency, cancelled=cancelled, trace_of=trace_of
+    ):
         if trace := add_event(found.get(position), event):
             found[position] = trace
     compared: list[list[ComparedVideos]] = [[] for _ in asked]
     for position, (group, first, second) in enumerate(ends):
         compared[group].append(ComparedVideos(first, second, found[position]))
-    return [_reward(prompt, videos, tuple(own)) for (prompt, videos), own in zip(asked, compared, strict=True)]
+    return [
+        _reward(prompt, videos, tuple(own))
+        for (prompt, videos), own in zip(asked, compared, strict=True)
+    ]
 
 
 async def areward(
@@ -163,7 +182,9 @@ async def areward_many(
     concurrency: int = 8,
 ) -> list[Reward]:
     """`reward_many` in a thread, cancelled as `areward` is."""
-    return await _in_thread(partial(reward_many, groups, judge, settings, traces=traces, concurrency=concurrency))
+    return await _in_thread(
+        partial(reward_many, groups, judge, settings, traces=traces, concurrency=concurrency)
+    )
 
 
 async def _in_thread(call: Callable[..., T]) -> T:
@@ -183,7 +204,12 @@ def _pairs(videos: int) -> list[tuple[int, int]]:
 
 
 def _reward(prompt: str, videos: tuple[str, ...], pairs: tuple[ComparedVideos, ...]) -> Reward:
-    rates = {each: win_rates(len(videos), {(pair.first, pair.second): pair.score(each) for pair in pairs}) for each in Dimension}
+    rates = {
+        each: win_rates(
+            len(videos), {(pair.first, pair.second): pair.score(each) for pair in pairs}
+        )
+        for each in Dimension
+    }
     return Reward(prompt, videos, rates, pairs)
 
 

@@ -79,13 +79,19 @@ def _result_file(out: Path) -> Iterator[Callable[[PairResult], PairResult]]:
 def write_final_table(out: Path, pairs: Iterable[EvaluationPair]) -> list[PairResult]:
     """Write the table of these pairs' results, and give them, in the order of the rows. Raises BadInput."""
     chosen = {pair.id for pair in pairs}
-    results = [result for result in final_results(out / RESULTS) if result.pair.id in chosen] if (out / RESULTS).exists() else []
+    results = (
+        [result for result in final_results(out / RESULTS) if result.pair.id in chosen]
+        if (out / RESULTS).exists()
+        else []
+    )
     with writing_to(out):
         write_table(results, out / TABLE)
     return results
 
 
-def _until(stopped: Callable[[], bool], pairs: Iterable[EvaluationPair]) -> Iterator[EvaluationPair]:
+def _until(
+    stopped: Callable[[], bool], pairs: Iterable[EvaluationPair]
+) -> Iterator[EvaluationPair]:
     for pair in pairs:
         if stopped():
             return

@@ -60,13 +60,17 @@ def hold_folder(out: Path) -> Iterator[None]:
 
     Raises BadInput where another process holds it.
     """
-    handle = os.open(out, os.O_RDONLY) if sys.platform != "win32" else os.open(os.devnull, os.O_RDONLY)
+    handle = (
+        os.open(out, os.O_RDONLY) if sys.platform != "win32" else os.open(os.devnull, os.O_RDONLY)
+    )
     try:
         if sys.platform != "win32":
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
-        raise BadInput(f"Another process is writing to {out}: wait for it, or name another folder with --out.") from None
+        raise BadInput(
+            f"Another process is writing to {out}: wait for it, or name another folder with --out."
+        ) from None
     except OSError:
         pass
     try:
@@ -106,7 +110,9 @@ def _owned(make: Callable[[], Path]) -> tuple[Path, int]:
         path = make()
         with suppress(FileNotFoundError):
             lock = os.open(path, os.O_RDONLY)
-            with suppress(OSError):  # where a file system has no locks, nothing on it is ever taken for abandoned
+            with suppress(
+                OSError
+            ):  # where a file system has no locks, nothing on it is ever taken for abandoned
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if path.exists():
                 return path, lock

@@ -17,11 +17,16 @@ def allow_open_files() -> int:
     """Raise the limit of this process, which is often 1,024, as far as it may do so itself; gives the limit."""
     if sys.platform == "win32":
         return WANTED  # there is no such limit
-    limit, most = (WANTED if found == resource.RLIM_INFINITY else found for found in resource.getrlimit(resource.RLIMIT_NOFILE))
+    limit, most = (
+        WANTED if found == resource.RLIM_INFINITY else found
+        for found in resource.getrlimit(resource.RLIMIT_NOFILE)
+    )
     wanted = min(WANTED, most)
     with suppress(OSError, ValueError):  # macOS allows less than it says
         if limit < wanted:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+            )
             limit = wanted
     return limit
 

@@ -29,4 +29,6 @@ class EvaluationPair:
 
 def pair_id(prompt: str, first: str, second: str) -> str:
     """The id of a pair: from its prompt and its videos as the data set names them, not from the folder it lies in."""
-    return hashlib.sha256("\n".join((prompt, first, second)).encode("utf-8", "replace")).hexdigest()[:16]
+    return hashlib.sha256(
+        "\n".join((prompt, first, second)).encode("utf-8", "replace")
+    ).hexdigest()[:16]

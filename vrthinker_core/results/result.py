@@ -14,10 +14,14 @@ from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
 ROW_FAULT = "BrokenRow"  # The fault of a pair that was never judged
 LEFT_OUT = "LeftOut"  # Stands in place of a fault where people could not say themselves
-OUTSIDE_FAULT = "OutsideScope"  # The fault of a pair that its judge cannot judge, however often it is asked
+OUTSIDE_FAULT = (
+    "OutsideScope"  # The fault of a pair that its judge cannot judge, however often it is asked
+)
 OUTSIDE_REASON = f"{OUTSIDE_SCOPE} Choose another judge."
 
-MissingRule = Literal["loses", "leave-out"]  # What a ranking makes of a pair of which one video alone cannot be read
+MissingRule = Literal[
+    "loses", "leave-out"
+]  # What a ranking makes of a pair of which one video alone cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +35,14 @@ class PairResult:
     provisional: bool = False  # No final answer came: the verdict is the last recommended one
     forced: bool = False
     outside_scope: bool = False  # The judge cannot judge such videos: there is no verdict, and the pair counts as failed
-    confidence: int | None = None  # CF of the reply that gave the verdict, 1 to 5; None where it gave none
+    confidence: int | None = (
+        None  # CF of the reply that gave the verdict, 1 to 5; None where it gave none
+    )
     probabilities: dict[Dimension, LabelProbabilities] | None = None
     """Of a tie, of 1 and of 2, for each label of the verdict, where the judge tells them; they add up to at most 1."""
-    swapped: Verdict | None = None  # The verdict of the second order, mapped back; None where it was not judged or said nothing
+    swapped: Verdict | None = (
+        None  # The verdict of the second order, mapped back; None where it was not judged or said nothing
+    )
     turns: int = 0
     frames: int = 0  # Pictures shown to the judge, in both videos and all turns
     prompt_tokens: int = 0  # Of all turns, each as it was sent
@@ -44,7 +52,9 @@ class PairResult:
     error: str = ""  # What went wrong and what to do
     fault: str = ""  # Name of the error, ROW_FAULT for a broken row; "" when nothing failed
     trace: str = ""  # File of the whole run, relative to the folder of the results
-    unreadable: tuple[Side, ...] = ()  # Videos that are missing or cannot be decoded, if that is why it failed
+    unreadable: tuple[
+        Side, ...
+    ] = ()  # Videos that are missing or cannot be decoded, if that is why it failed
     format: Literal["vr-thinker-result/1"] = "vr-thinker-result/1"
 
     @property
@@ -62,7 +72,11 @@ class PairResult:
         """Whose video alone cannot be read; "" if both can be, or neither."""
         if len(self.unreadable) != 1:
             return ""
-        return self.pair.first_generator if self.unreadable[0] is Side.FIRST else self.pair.second_generator
+        return (
+            self.pair.first_generator
+            if self.unreadable[0] is Side.FIRST
+            else self.pair.second_generator
+        )
 
     @property
     def left_out(self) -> bool:
@@ -72,12 +86,22 @@ class PairResult:
     @property
     def is_transient(self) -> bool:
         """It failed in a way that may not come again: the judge or its server stopped, a process died. It is judged once more."""
-        return self.stop is StopReason.CANCELLED or self.fault not in ("", ROW_FAULT, LEFT_OUT, OUTSIDE_FAULT, *LASTING_FAULTS)
+        return self.stop is StopReason.CANCELLED or self.fault not in (
+            "",
+            ROW_FAULT,
+            LEFT_OUT,
+            OUTSIDE_FAULT,
+            *LASTING_FAULTS,
+        )
 
     @property
     def order(self) -> OrderCheck | None:
         """Both orders compared; None unless both gave a verdict."""
-        return None if self.verdict is None or self.swapped is None else OrderCheck(self.verdict, self.swapped)
+        return (
+            None
+            if self.verdict is None or self.swapped is None
+            else OrderCheck(self.verdict, self.swapped)
+        )
 
     @property
     def flips(self) -> tuple[Dimension, ...]:
@@ -87,7 +111,9 @@ class PairResult:
 
 def broken_row(pair: EvaluationPair, judge: str) -> PairResult:
     """The result of a row that cannot be judged, or is left out."""
-    gone = tuple(side for side, path in zip(Side, (pair.first, pair.second), strict=True) if not path)
+    gone = tuple(
+        side for side, path in zip(Side, (pair.first, pair.second), strict=True) if not path
+    )
     fault = ROW_FAULT if pair.fault else LEFT_OUT
     return PairResult(pair, judge, error=pair.fault or pair.left_out, fault=fault, unreadable=gone)
 
@@ -128,5 +154,9 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
 
 def _confidence(run: Run, end: Finished) -> int | None:
     """Of the last reply that gave the labels of the verdict."""
-    given = [turn.reply.confidence for turn in run.turns if end.verdict and turn.reply.verdict == end.verdict]
+    given = [
+        turn.reply.confidence
+        for turn in run.turns
+        if end.verdict and turn.reply.verdict == end.verdict
+    ]
     return given[-1] if given else None

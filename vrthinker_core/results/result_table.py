@@ -16,14 +16,20 @@ PAIR_TEXTS = ("id", "prompt", "first", "second", "first_generator", "second_gene
 TEXTS = ("judge", "stop", "error", "fault", "trace")
 FLAGS = ("judged", "left_out", "provisional", "forced", "outside_scope")
 COUNTS = ("confidence", "turns", "frames", "prompt_tokens", "new_tokens")
-VERDICTS = ("label", "verdict", "swapped")  # People's, the judge's, and the judge's in the second order: a column a dimension
+VERDICTS = (
+    "label",
+    "verdict",
+    "swapped",
+)  # People's, the judge's, and the judge's in the second order: a column a dimension
 OUTCOMES = ("tie", "1", "2")  # Of which the judge tells a probability
 
 
 def check_pyarrow() -> None:
     """Raises BadInput where the table could not be written at the end."""
     if find_spec("pyarrow") is None:
-        raise BadInput("An evaluation writes its table with pyarrow: run pip install -e '.[evaluate]'.")
+        raise BadInput(
+            "An evaluation writes its table with pyarrow: run pip install -e '.[evaluate]'."
+        )
 
 
 def write_table(results: Iterable[PairResult], path: Path) -> None:
@@ -35,7 +41,10 @@ def write_table(results: Iterable[PairResult], path: Path) -> None:
     rows = [table_row(result) for result in results]
     schema = pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in columns.items()])
     arrays = {name: [row[name] for row in rows] for name in columns}
-    with atomic_path(path) as part, part.open("wb") as file:  # pyarrow itself opens no name that is not UTF-8
+    with (
+        atomic_path(path) as part,
+        part.open("wb") as file,
+    ):  # pyarrow itself opens no name that is not UTF-8
         parquet.write_table(pyarrow.table(arrays, schema=schema), file)
 
 
@@ -43,15 +52,26 @@ def table_row(result: PairResult) -> dict[str, Any]:
     """One row of the table. Labels are 1, 2, 0 for a tie, and None where none was given."""
     pair, (first, second) = result.pair, result.clip_seconds or (None, None)
     verdicts = zip(VERDICTS, (pair.labels, result.verdict, result.swapped), strict=True)
-    row: dict[str, Any] = {"row": pair.row, "seconds": result.seconds, "first_seconds": first, "second_seconds": second}
+    row: dict[str, Any] = {
+        "row": pair.row,
+        "seconds": result.seconds,
+        "first_seconds": first,
+        "second_seconds": second,
+    }
     row |= {name: getattr(pair, name) for name in PAIR_TEXTS}
     row |= {name: str(getattr(result, name)) for name in TEXTS}
     row |= {name: getattr(result, name) for name in (*FLAGS, *COUNTS)}
     for name, verdict in verdicts:
-        row |= {f"{name}_{dimension.value}": label and int(label) for dimension, label in verdict or Verdict()}
+        row |= {
+            f"{name}_{dimension.value}": label and int(label)
+            for dimension, label in verdict or Verdict()
+        }
     for dimension in Dimension:
         told = (result.probabilities or {}).get(dimension, (None, None, None))
-        row |= {f"p_{dimension.value}_{outcome}": value for outcome, value in zip(OUTCOMES, told, strict=True)}
+        row |= {
+            f"p_{dimension.value}_{outcome}": value
+            for outcome, value in zip(OUTCOMES, told, strict=True)
+        }
     return row
 
 

@@ -15,7 +15,13 @@ from vrthinker_core.text import encodable
 from vrthinker_core.types import Settings
 
 RUN = "run.json"  # Beside the results
-PACKAGES = ("torch", "transformers", "av", "openai", "ray")  # Whose versions are kept, where they are installed
+PACKAGES = (
+    "torch",
+    "transformers",
+    "av",
+    "openai",
+    "ray",
+)  # Whose versions are kept, where they are installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +53,15 @@ class EvaluationRun:
         if self.dataset != other.dataset or self.digest != other.digest:
             changed = (self.dataset, self.path) == (other.dataset, other.path)
             return f"the data set {self.path} ({self.dataset}, {self.pairs:,} rows){' as it was before its rows changed' * changed}"
-        if resolved_judge(self.judge) != resolved_judge(other.judge):  # earlier versions kept a relative path
+        if resolved_judge(self.judge) != resolved_judge(
+            other.judge
+        ):  # earlier versions kept a relative path
             return f"the judge {self.judge}"
         mine, its = asdict(self.settings), asdict(other.settings)
         others = [
-            f"{name} {'left to the protocol' if value is None else value}" for name, value in mine.items() if value != its[name]
+            f"{name} {'left to the protocol' if value is None else value}"
+            for name, value in mine.items()
+            if value != its[name]
         ]
         return f"the settings {', '.join(others)}" if others else ""
 
@@ -60,7 +70,11 @@ def resolved_judge(choice: str) -> str:
     """The same for the same judge, whichever folder it is named from: a path behind `hf:` or `scripted:` becomes absolute."""
     kind, _, rest = choice.partition(":")
     path = Path(rest)
-    return f"{kind}:{encodable(str(path.resolve()))}" if kind in ("hf", "scripted") and rest and path.exists() else choice
+    return (
+        f"{kind}:{encodable(str(path.resolve()))}"
+        if kind in ("hf", "scripted") and rest and path.exists()
+        else choice
+    )
 
 
 def read_run(folder: Path) -> EvaluationRun:

@@ -28,9 +28,21 @@ Block = dict[str, Any]  # {"type": "text", "text": …} or {"type": "image", "im
 class FrameEnvironment:
     """One pair and one deliberation at a time. TRL takes every public method but `reset` for a tool."""
 
-    def __init__(self, pairs: PairSet, judge: JudgeDescription, settings: Settings, *, video_items: bool = True) -> None:
+    def __init__(
+        self,
+        pairs: PairSet,
+        judge: JudgeDescription,
+        settings: Settings,
+        *,
+        video_items: bool = True,
+    ) -> None:
         """`video_items`: see `Marker`; without them a video is sent frame by frame."""
-        self._pairs, self._judge, self._settings, self._video_items = pairs, judge, settings, video_items
+        self._pairs, self._judge, self._settings, self._video_items = (
+            pairs,
+            judge,
+            settings,
+            video_items,
+        )
         self._pair: LabelledPair | None = None
         self._open: OpenRollout | None = None
 
@@ -42,7 +54,10 @@ class FrameEnvironment:
         return content_blocks((opening if self._video_items else videos_as_images(opening))[-1])
 
     def select_frames(
-        self, frame_indices: list[int] | None = None, target_frames: list[int] | None = None, reply: str | None = None
+        self,
+        frame_indices: list[int] | None = None,
+        target_frames: list[int] | None = None,
+        reply: str | None = None,
     ) -> list[Block]:
         """Show more frames of both videos.
 
@@ -56,8 +71,14 @@ class FrameEnvironment:
         if self._open.over:
             return content_blocks(dialect.retry_message(()))
         try:
-            self._open.take(Completion(dialect.call(frame_indices or target_frames or ()) if reply is None else reply))
-        except VideoError:  # the rollout has failed and will have no reward; the protocol holds to its end
+            self._open.take(
+                Completion(
+                    dialect.call(frame_indices or target_frames or ()) if reply is None else reply
+                )
+            )
+        except (
+            VideoError
+        ):  # the rollout has failed and will have no reward; the protocol holds to its end
             return content_blocks(dialect.tool_error(None, ()))
         return content_blocks(self._open.ask()[-1])
 
@@ -68,7 +89,9 @@ class FrameEnvironment:
         return self._pair
 
 
-def replay(pair: LabelledPair, judge: JudgeDescription, settings: Settings, replies: Sequence[Completion]) -> Rollout:
+def replay(
+    pair: LabelledPair, judge: JudgeDescription, settings: Settings, replies: Sequence[Completion]
+) -> Rollout:
     """The rollout of a pair whose replies are known, up to the one that ends it.
 
     Where none does, the tokens were used up. One of which a frame cannot be had has failed.
@@ -89,7 +112,10 @@ def prompt_row(number: int, system: str) -> Mapping[str, Any]:
     """A row of a data set for TRL: which pair, and its prompt but for the first user message, which `reset` gives."""
     return {
         "number": number,
-        "prompt": [{"role": "system", "content": [{"type": "text", "text": system}]}, {"role": "user", "content": []}],
+        "prompt": [
+            {"role": "system", "content": [{"type": "text", "text": system}]},
+            {"role": "user", "content": []},
+        ],
     }
 
 

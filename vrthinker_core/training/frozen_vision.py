@@ -21,7 +21,9 @@ def freeze_vision(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForCon
     """
     inner: Any = model.model
     inner.visual.requires_grad_(False)
-    inner.get_image_features = inner.get_video_features = _GivenFeatures(int(inner.visual.spatial_merge_size) ** 2)
+    inner.get_image_features = inner.get_video_features = _GivenFeatures(
+        int(inner.visual.spatial_merge_size) ** 2
+    )
     return model
 
 
@@ -47,7 +49,9 @@ class KeptFeatures:
         return [self._features[item] for item in items]
 
 
-def collate_features(rows: Sequence[TokenRow], loaded: LoadedModel, encode: Encode) -> dict[str, torch.Tensor]:
+def collate_features(
+    rows: Sequence[TokenRow], loaded: LoadedModel, encode: Encode
+) -> dict[str, torch.Tensor]:
     """The batch of `collate` for a model whose tower is frozen: image features in place of patches."""
     batch = collate(rows, loaded, pixels=False)
     for kind, name in PIXELS.items():
@@ -62,6 +66,8 @@ class _GivenFeatures:
     def __init__(self, patches: int) -> None:
         self._patches = patches  # Of one token
 
-    def __call__(self, pixel_values: torch.Tensor, grid_thw: torch.Tensor, **_: object) -> BaseModelOutputWithPooling:
+    def __call__(
+        self, pixel_values: torch.Tensor, grid_thw: torch.Tensor, **_: object
+    ) -> BaseModelOutputWithPooling:
         parts: Any = torch.split(pixel_values, (grid_thw.prod(-1) // self._patches).tolist())
         return BaseModelOutputWithPooling(pooler_output=parts)

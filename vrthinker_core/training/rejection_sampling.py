@@ -10,7 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from vrthinker_core.training.rows.filters import FilterReport, Outcome, Shares, label_shares, report_outcomes, share_lines
+from vrthinker_core.training.rows.filters import (
+    FilterReport,
+    Outcome,
+    Shares,
+    label_shares,
+    report_outcomes,
+    share_lines,
+)
 from vrthinker_core.types.progress import count
 
 
@@ -20,7 +27,9 @@ class ChoiceOptions:
 
     each: int = 1  # Runs of one pair at most; equal ones count once
     most: int | None = None  # Runs in all at most (paper: up to about 20,000 help)
-    tolerance: float = 0.03  # A label's share among the chosen runs may be so much above its share among the pairs
+    tolerance: float = (
+        0.03  # A label's share among the chosen runs may be so much above its share among the pairs
+    )
     least: float = 0.5  # Share of the surviving runs that balancing leaves at least
     easy: float = 1.0  # Runs of pairs that were right every time, at most, for each run of a pair that was sometimes wrong
 
@@ -41,10 +50,14 @@ class ChosenRuns:
         return [*self.report.lines, chosen, *share_lines(self.report.labels_before, self.shares)]
 
 
-def choose_runs(outcomes: Sequence[Outcome], options: ChoiceOptions = ChoiceOptions()) -> ChosenRuns:
+def choose_runs(
+    outcomes: Sequence[Outcome], options: ChoiceOptions = ChoiceOptions()
+) -> ChosenRuns:
     """Choose among the runs that passed the filters. The same outcomes give the same choice, whatever their order."""
     report = report_outcomes(outcomes)
-    survivors = list(_some_of_each(sorted(outcomes, key=lambda each: (each.pair, each.sample)), options.each))
+    survivors = list(
+        _some_of_each(sorted(outcomes, key=lambda each: (each.pair, each.sample)), options.each)
+    )
     chosen = _Selection(survivors, report.labels_before)
     chosen.drop_easy(options.easy)
     chosen.balance(options.tolerance, round(options.least * len(survivors)))
@@ -62,7 +75,9 @@ class _Survivor:
 
 
 _LabelItems = tuple[tuple[str, int], ...]
-_Kind = tuple[_LabelItems, float]  # Runs of equal labels and equally easy pairs: none is better than another
+_Kind = tuple[
+    _LabelItems, float
+]  # Runs of equal labels and equally easy pairs: none is better than another
 
 
 def _some_of_each(outcomes: Sequence[Outcome], most: int) -> Iterator[_Survivor]:
@@ -118,11 +133,20 @@ class _Selection:
         return self._labels[name, label] / self._named[name] - self._wanted[name][label]
 
     def _worst(self) -> float:
-        return max((self._excess(name, label) for name, label in self._labels if self._labels[name, label]), default=0.0)
+        return max(
+            (
+                self._excess(name, label)
+                for name, label in self._labels
+                if self._labels[name, label]
+            ),
+            default=0.0,
+        )
 
     def _take_out(self, *, only_easy: bool = False) -> None:
         """Take out a run of the kind whose labels are the most frequent above what is wanted; of the easiest pairs first."""
-        kinds = [kind for kind, runs in self._kinds.items() if runs and (kind[1] == 1 or not only_easy)]
+        kinds = [
+            kind for kind, runs in self._kinds.items() if runs and (kind[1] == 1 or not only_easy)
+        ]
         kind = max(kinds, key=lambda each: (round(self._kind_excess(each[0]), 9), each[1], each[0]))
         run = self._kinds[kind].pop()
         self._size -= 1

@@ -22,7 +22,9 @@ _CLOSED = {
     "think": re.compile(r"<think>.*?</think>", re.I | re.S),
     "tool_call": re.compile(r"<tool_call>.*?</tool_call>", re.I | re.S),
     "answer": re.compile(r"<(final )?answer>.*?</(final )?answer>", re.I | re.S),
-    "recommended answer": re.compile(r"<recommend(ed)? answer>.*?</recommend(ed)? answer>", re.I | re.S),
+    "recommended answer": re.compile(
+        r"<recommend(ed)? answer>.*?</recommend(ed)? answer>", re.I | re.S
+    ),
 }
 
 
@@ -31,27 +33,43 @@ class RewardWeights:
     """The constants of the reward, with the paper's values."""
 
     overall: Annotated[float, Ge(0), Le(1)] = OVERALL_SHARE
-    gain: Annotated[float, Ge(0)] = 0.2  # k: what a step of accuracy from the first stated labels to the last is worth
-    looking: Annotated[float, Ge(0)] = 0.5  # η: what looking is worth in a group that looks too seldom
-    looking_share: Annotated[float, Ge(0), Le(1)] = 0.2  # ω: the share of rollouts that look, from which on it earns nothing
+    gain: Annotated[float, Ge(0)] = (
+        0.2  # k: what a step of accuracy from the first stated labels to the last is worth
+    )
+    looking: Annotated[float, Ge(0)] = (
+        0.5  # η: what looking is worth in a group that looks too seldom
+    )
+    looking_share: Annotated[float, Ge(0), Le(1)] = (
+        0.2  # ω: the share of rollouts that look, from which on it earns nothing
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutReward:
     """The parts of one rollout's reward."""
 
-    format: float  # 1 when every turn is well formed (`malformation`) and the run was answered, else 0
+    format: (
+        float  # 1 when every turn is well formed (`malformation`) and the run was answered, else 0
+    )
     accuracy: float | None  # 0 to 1; None where no label of the pair is known
-    gain: float | None  # k times (accuracy of the last stated labels − accuracy of the first); None where no labels are stated
+    gain: (
+        float | None
+    )  # k times (accuracy of the last stated labels − accuracy of the first); None where no labels are stated
     exploration: float  # η times what the group lacks of ω, for a rollout that looked
 
     @property
     def total(self) -> float | None:
         """The sum of what could be computed; None without an accuracy."""
-        return None if self.accuracy is None else self.format + self.accuracy + (self.gain or 0.0) + self.exploration
+        return (
+            None
+            if self.accuracy is None
+            else self.format + self.accuracy + (self.gain or 0.0) + self.exploration
+        )
 
 
-def group_rewards(runs: Sequence[Run], truth: Verdict, weights: RewardWeights = RewardWeights()) -> list[RolloutReward]:
+def group_rewards(
+    runs: Sequence[Run], truth: Verdict, weights: RewardWeights = RewardWeights()
+) -> list[RolloutReward]:
     """The rewards of the rollouts of one pair, whose true labels are `truth`, in order."""
     looked = [looks(run) for run in runs]
     bonus = weights.looking * max(weights.looking_share - fmean(looked), 0.0) if runs else 0.0
@@ -70,7 +88,9 @@ def format_reward(run: Run) -> float:
     """1 when the run ended with a whole answer and every turn is well formed, else 0."""
     end = run.finished
     answered = end is not None and end.stop is StopReason.ANSWERED and not end.provisional
-    return float(answered and not any(malformation(turn, run.started.dialect) for turn in run.turns))
+    return float(
+        answered and not any(malformation(turn, run.started.dialect) for turn in run.turns)
+    )
 
 
 def malformation(turn: Turn, dialect: str) -> str:
@@ -93,12 +113,16 @@ def malformation(turn: Turn, dialect: str) -> str:
     return "" if recommends else "it recommends no labels with a confidence"
 
 
-def accuracy(verdict: Verdict | None, truth: Verdict, overall: float = OVERALL_SHARE) -> float | None:
+def accuracy(
+    verdict: Verdict | None, truth: Verdict, overall: float = OVERALL_SHARE
+) -> float | None:
     """α·[OA right] + (1 − α)·mean of [right] over TA, VQ and MQ, over the labels that are known. A label not given is wrong.
 
     Where only one of the two halves is known it counts whole; None where neither is.
     """
-    right = {each: label is dict(verdict or ()).get(each) for each, label in truth if label is not None}
+    right = {
+        each: label is dict(verdict or ()).get(each) for each, label in truth if label is not None
+    }
     parts = [right[each] for each in SUB_SCORES if each in right]
     halves = [(overall, float(right[Dimension.OA]))] if Dimension.OA in right else []
     halves += [(1 - overall, fmean(parts))] if parts else []
@@ -121,7 +145,9 @@ def cot_gain(run: Run, truth: Verdict, weights: RewardWeights) -> float | None:
 
 def first_accuracy(run: Run, truth: Verdict, weights: RewardWeights) -> float | None:
     """The accuracy of the first labels that the run states: when it falls while the CoT gain rises, the gain is being gamed."""
-    return next((value for value in _stated_accuracies(run, truth, weights) if value is not None), None)
+    return next(
+        (value for value in _stated_accuracies(run, truth, weights) if value is not None), None
+    )
 
 
 def looks(run: Run) -> bool:
@@ -132,4 +158,8 @@ def looks(run: Run) -> bool:
 def _stated_accuracies(run: Run, truth: Verdict, weights: RewardWeights) -> Iterator[float | None]:
     for turn in run.turns:
         verdict = turn.reply.verdict
-        yield None if verdict is None or not verdict.labels else accuracy(verdict, truth, weights.overall)
+        yield (
+            None
+            if verdict is None or not verdict.labels
+            else accuracy(verdict, truth, weights.overall)
+        )

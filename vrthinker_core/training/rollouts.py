@@ -8,14 +8,30 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol, TypeVar, runtime_checkable
 
-from vrthinker_core.backends.base import Backend, BatchBackend, Conversation, GenerationRequest, JudgeDescription
+from vrthinker_core.backends.base import (
+    Backend,
+    BatchBackend,
+    Conversation,
+    GenerationRequest,
+    JudgeDescription,
+)
 from vrthinker_core.batch import stream_one_by_one
 from vrthinker_core.comparison import outside_scope
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol
 from vrthinker_core.errors import ContextFull, VideoError
-from vrthinker_core.types import ClipInfo, Frame, FrameRef, ProtocolName, Run, Settings, Thumbnail, Turn, Verdict
+from vrthinker_core.types import (
+    ClipInfo,
+    Frame,
+    FrameRef,
+    ProtocolName,
+    Run,
+    Settings,
+    Thumbnail,
+    Turn,
+    Verdict,
+)
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Message
@@ -55,7 +71,9 @@ class LabelledPair:
     truth: Verdict
     source: FrameSource = field(repr=False)
     seed: int = 0  # Tells pairs apart where replies are sampled
-    protocol: ProtocolName | None = None  # That its frames are of, and its rollouts speak where the settings leave it open
+    protocol: ProtocolName | None = (
+        None  # That its frames are of, and its rollouts speak where the settings leave it open
+    )
     row: int | None = None  # Of the data that it was read from
 
 
@@ -75,7 +93,11 @@ class Rollout:
 
 
 def play(
-    pairs: Iterable[LabelledPair], backend: Backend, settings: Settings, samples: int = 1, live: int = LIVE
+    pairs: Iterable[LabelledPair],
+    backend: Backend,
+    settings: Settings,
+    samples: int = 1,
+    live: int = LIVE,
 ) -> Iterator[Rollout]:
     """`samples` rollouts of each pair, in order, `live` at a time and turn by turn. Raises VideoError and what the judge raises."""
     for played in play_each(pairs, backend, settings, samples, live):
@@ -85,7 +107,11 @@ def play(
 
 
 def play_each(
-    pairs: Iterable[LabelledPair], backend: Backend, settings: Settings, samples: int = 1, live: int = LIVE
+    pairs: Iterable[LabelledPair],
+    backend: Backend,
+    settings: Settings,
+    samples: int = 1,
+    live: int = LIVE,
 ) -> Iterator[Rollout | Unplayable]:
     """The same rollouts; in the place of one that cannot be played stands why not. Raises what else the judge raises."""
     waiting = (player for pair in pairs for player in _players(pair, backend, settings, samples))
@@ -104,7 +130,9 @@ def by_pair(played: Sequence[T], samples: int) -> list[Sequence[T]]:
     return [played[start : start + samples] for start in range(0, len(played), samples)]
 
 
-def _players(pair: LabelledPair, backend: Backend, settings: Settings, samples: int) -> "Sequence[_Player] | Sequence[Unplayable]":
+def _players(
+    pair: LabelledPair, backend: Backend, settings: Settings, samples: int
+) -> "Sequence[_Player] | Sequence[Unplayable]":
     """One for each sample; where not even the first frames can be had, the error in the place of each."""
     try:
         return [_Player(pair, backend, settings, number) for number in range(samples)]
@@ -115,7 +143,9 @@ def _players(pair: LabelledPair, backend: Backend, settings: Settings, samples: 
 def _play_batch(batch: Sequence["_Player"], backend: Backend) -> None:
     stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else stream_one_by_one
     while running := [player for player in batch if not player.over]:
-        asked = [(player, request) for player in running if (request := player.request()) is not None]
+        asked = [
+            (player, request) for player in running if (request := player.request()) is not None
+        ]
         for position, item in stream_batch([request for _, request in asked]):
             if isinstance(item, Completion | Exception):
                 asked[position][0].take(item)
@@ -140,7 +170,9 @@ class OpenRollout:
         dialect = make_dialect(settings, chosen_protocol(settings, own))
         self._settings = with_defaults(settings, dialect)
         follows = judge.follows_instructions
-        self.deliberation = Deliberation(pair.prompt, dialect, self._settings, pair.source, follows_instructions=follows)
+        self.deliberation = Deliberation(
+            pair.prompt, dialect, self._settings, pair.source, follows_instructions=follows
+        )
         self._prompts: list[tuple[Message, ...]] = []
         self._turns: list[Turn] = []
 
@@ -162,7 +194,11 @@ class OpenRollout:
         try:
             deliberation.take(completion)
         finally:  # a reply whose frames cannot be had counts as taken
-            self._turns.append(Turn(number, new.text, frames, completion, deliberation.replies[-1], forced, in_view))
+            self._turns.append(
+                Turn(
+                    number, new.text, frames, completion, deliberation.replies[-1], forced, in_view
+                )
+            )
 
     def rollout(self) -> Rollout:
         """The finished run. Training counts its labels also outside the judge's scope, where a stored trace has no verdict."""
@@ -182,16 +218,23 @@ class OpenRollout:
         )
         seconds = sum(turn.completion.seconds for turn in self._turns)
         outside = outside_scope(self._judge, deliberation, clips)
-        finished = Finished(deliberation.stop_reason, verdict, provisional, outside_scope=outside, seconds=seconds)
+        finished = Finished(
+            deliberation.stop_reason, verdict, provisional, outside_scope=outside, seconds=seconds
+        )
         return Rollout(self._pair, Run(started, tuple(self._turns), finished), tuple(self._prompts))
 
 
 class _Player:
     """One rollout and the conversation that generates its replies."""
 
-    def __init__(self, pair: LabelledPair, backend: Backend, settings: Settings, number: int) -> None:
+    def __init__(
+        self, pair: LabelledPair, backend: Backend, settings: Settings, number: int
+    ) -> None:
         seed = (settings.seed + pair.seed * 31 + number * SEED_STEP) % 2**31
-        self._open, self._backend = OpenRollout(pair, backend, replace(settings, seed=seed)), backend
+        self._open, self._backend = (
+            OpenRollout(pair, backend, replace(settings, seed=seed)),
+            backend,
+        )
         self._pair = pair
         self._error: Unplayable | None = None
         self._conversation: Conversation | None = None
@@ -232,4 +275,12 @@ class _Player:
 
 def _shown(frame: Frame, dialect: Dialect) -> Thumbnail:
     """Which frame it was; a rollout keeps no picture of it."""
-    return Thumbnail(frame.ref, dialect.frame_number(frame.ref), frame.index, frame.seconds, frame.until, b"", frame.note)
+    return Thumbnail(
+        frame.ref,
+        dialect.frame_number(frame.ref),
+        frame.index,
+        frame.seconds,
+        frame.until,
+        b"",
+        frame.note,
+    )

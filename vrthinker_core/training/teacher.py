@@ -52,7 +52,12 @@ class TeacherJob:
     @property
     def identity(self) -> dict[str, Any]:
         """What must be the same for a folder to be gone on with."""
-        return {"judge": self.judge, "data": self.data, "settings": asdict(self.settings), "samples": self.samples}
+        return {
+            "judge": self.judge,
+            "data": self.data,
+            "settings": asdict(self.settings),
+            "samples": self.samples,
+        }
 
 
 def run_teacher(
@@ -74,7 +79,11 @@ def run_teacher(
     """
     with OutcomeFile(out, job.identity, TRACES) as file:
         done = {(each.pair, each.sample) for each in file.outcomes if each.reason != Reason.VIDEO}
-        missing = (number for number in numbers if any((number, sample) not in done for sample in range(job.samples)))
+        missing = (
+            number
+            for number in numbers
+            if any((number, sample) not in done for sample in range(job.samples))
+        )
         begun = chain(islice(missing, 1), takewhile(lambda _: not stopped(), missing))
         for number, sample, played in _play_pairs(pairs, begun, judge, job):
             if (number, sample) not in done:
@@ -96,12 +105,16 @@ def scripted_teacher(pairs: DrawnPairSet, write: WriteReplies) -> BackendOfPair:
 Played = tuple[int, int, Rollout | Unplayable]  # Pair, sample, and what came of it
 
 
-def _play_pairs(pairs: PairSet, numbers: Iterator[int], judge: Backend | BackendOfPair, job: TeacherJob) -> Iterator[Played]:
+def _play_pairs(
+    pairs: PairSet, numbers: Iterator[int], judge: Backend | BackendOfPair, job: TeacherJob
+) -> Iterator[Played]:
     """As many side by side as the job says. At a server each goes at its own pace, and comes as it ends."""
     many = max(1, job.live // job.samples)
     if isinstance(judge, RemoteBackend):
         with ThreadPoolExecutor(many, "pair") as executor:
-            for played in as_they_end(lambda number: executor.submit(_play, pairs, [number], judge, job), numbers, many):
+            for played in as_they_end(
+                lambda number: executor.submit(_play, pairs, [number], judge, job), numbers, many
+            ):
                 yield from played
     elif callable(judge):
         for number in numbers:
@@ -112,12 +125,21 @@ def _play_pairs(pairs: PairSet, numbers: Iterator[int], judge: Backend | Backend
 
 
 def _play(pairs: PairSet, numbers: Sequence[int], judge: Backend, job: TeacherJob) -> list[Played]:
-    played = play_each([pairs.pair(number) for number in numbers], judge, job.settings, job.samples, job.live)
+    played = play_each(
+        [pairs.pair(number) for number in numbers], judge, job.settings, job.samples, job.live
+    )
     order = [(number, sample) for number in numbers for sample in range(job.samples)]
     return [(number, sample, each) for (number, sample), each in zip(order, played, strict=True)]
 
 
-def _store(number: int, sample: int, played: Rollout | Unplayable, pair: LabelledPair, job: TeacherJob, out: Path) -> Outcome:
+def _store(
+    number: int,
+    sample: int,
+    played: Rollout | Unplayable,
+    pair: LabelledPair,
+    job: TeacherJob,
+    out: Path,
+) -> Outcome:
     """Pass the run through the filters and keep its trace. Raises BadInput where the disk is full."""
     videos = pair.source.videos if isinstance(pair.source, ClipFrames) else None
     first, second = (str(videos.first), str(videos.second)) if videos else ("", "")
@@ -132,13 +154,17 @@ def _store(number: int, sample: int, played: Rollout | Unplayable, pair: Labelle
     try:
         write_atomically(out / outcome.file, to_json(to_trace(played)))
     except OSError as error:
-        raise BadInput(f"Cannot write to {out}: {error.strerror or error}. What is there already is kept.") from None
+        raise BadInput(
+            f"Cannot write to {out}: {error.strerror or error}. What is there already is kept."
+        ) from None
     return outcome
 
 
 def judged(outcome: Outcome, run: Run, refused: FilterRefusal | None) -> Outcome:
     """The outcome with what its run says, and whether it is kept."""
     given = run.final_verdict.labels if run.final_verdict else {}
-    digest = hashlib.sha256("\0".join(turn.completion.text for turn in run.turns).encode("utf-8", "replace")).hexdigest()[:16]
+    digest = hashlib.sha256(
+        "\0".join(turn.completion.text for turn in run.turns).encode("utf-8", "replace")
+    ).hexdigest()[:16]
     why = (str(refused.reason), refused.sentence) if refused else ("", "")
     return replace(outcome, given=given, reason=why[0], sentence=why[1], replies=digest)

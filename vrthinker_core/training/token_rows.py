@@ -10,7 +10,10 @@ from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionI
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.types import Turn
 
-PIXELS = {"image": "pixel_values", "video": "pixel_values_videos"}  # What `forward` calls the patches of each kind
+PIXELS = {
+    "image": "pixel_values",
+    "video": "pixel_values_videos",
+}  # What `forward` calls the patches of each kind
 IGNORED = -100  # The label of a token that is not learnt, as torch's cross entropy has it
 
 
@@ -19,7 +22,9 @@ class TokenRow:
     """One training example: a conversation up to the end of a reply."""
 
     input_ids: tuple[int, ...]
-    labels: tuple[int, ...]  # The token itself where it is learnt, IGNORED elsewhere; as long as `input_ids`
+    labels: tuple[
+        int, ...
+    ]  # The token itself where it is learnt, IGNORED elsewhere; as long as `input_ids`
     items: tuple[VisionItem, ...]  # The pictures, in the order of their placeholders
     turns: tuple[int, ...]  # Numbers of the turns whose replies are learnt here, 1-based
 
@@ -46,7 +51,9 @@ def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
         first = k + 1
 
 
-def collate(rows: Sequence[TokenRow], loaded: LoadedModel, multiple: int = 16, *, pixels: bool = True) -> dict[str, torch.Tensor]:
+def collate(
+    rows: Sequence[TokenRow], loaded: LoadedModel, multiple: int = 16, *, pixels: bool = True
+) -> dict[str, torch.Tensor]:
     """A batch for `forward`, padded on the right to a multiple of `multiple` tokens.
 
     `input_ids`, `labels`, `attention_mask`, `mm_token_type_ids`: (rows, tokens); `image_grid_thw`: (pictures, 3); `pixel_values`:
@@ -62,7 +69,12 @@ def collate(rows: Sequence[TokenRow], loaded: LoadedModel, multiple: int = 16, *
         labels[number, : len(row.labels)] = torch.tensor(row.labels)
     control = loaded.tokenizer.control
     kinds = (ids == control.image_pad).long() + 2 * (ids == control.video_pad).long()
-    batch = {"input_ids": ids, "labels": labels, "attention_mask": torch.ones_like(ids), "mm_token_type_ids": kinds}
+    batch = {
+        "input_ids": ids,
+        "labels": labels,
+        "attention_mask": torch.ones_like(ids),
+        "mm_token_type_ids": kinds,
+    }
     for kind, name in PIXELS.items():
         if items := pictures(rows, kind):
             batch[f"{kind}_grid_thw"] = torch.tensor([item.grid_thw for item in items])
@@ -88,12 +100,20 @@ def _written(turn: Turn, length: int) -> list[tuple[int, int]]:
     return [(0, length)] if redirected is None else [(0, redirected[0]), (redirected[1], length)]
 
 
-def _row(items: Sequence[PromptItem], spans: Sequence[tuple[int, int]], turns: tuple[int, ...], loaded: LoadedModel) -> TokenRow:
+def _row(
+    items: Sequence[PromptItem],
+    spans: Sequence[tuple[int, int]],
+    turns: tuple[int, ...],
+    loaded: LoadedModel,
+) -> TokenRow:
     """Placeholders in the place of pictures; `spans` are what the judge wrote in `items`."""
     taught = {position for start, end in spans for position in range(start, end)}
     ids: list[int] = []
     labels: list[int] = []
-    pads = {"image": loaded.tokenizer.control.image_pad, "video": loaded.tokenizer.control.video_pad}
+    pads = {
+        "image": loaded.tokenizer.control.image_pad,
+        "video": loaded.tokenizer.control.video_pad,
+    }
     for position, item in enumerate(items):
         new = [item] if isinstance(item, int) else [pads[item.kind]] * item.num_tokens
         ids += new

@@ -95,7 +95,11 @@ class Vote:
     def __post_init__(self) -> None:
         if self.at.tzinfo is None or not 2000 <= self.at.year < 3000:
             raise ValueError("the time of a vote has a time zone and a year of this millennium")
-        if len(self.slots) > MAX_DECIDING or len(set(self.slots)) < len(self.slots) or min(self.slots, default=0) < 0:
+        if (
+            len(self.slots) > MAX_DECIDING
+            or len(set(self.slots)) < len(self.slots)
+            or min(self.slots, default=0) < 0
+        ):
             raise ValueError(f"a vote marks at most {MAX_DECIDING} pairs, each once")
         if len(self.note) > MAX_NOTE:
             raise ValueError(f"the note of a vote has at most {MAX_NOTE:,} characters")
@@ -103,13 +107,22 @@ class Vote:
     @property
     def empty(self) -> bool:
         """The person has said nothing."""
-        return not self.labels.labels and self.agrees is None and not self.slots and not self.note.strip()
+        return (
+            not self.labels.labels
+            and self.agrees is None
+            and not self.slots
+            and not self.note.strip()
+        )
 
     def compare(self, verdict: Verdict | None) -> dict[Dimension, bool]:
         """Whether the person's label is that of the verdict, for each dimension in which both have one."""
         others = dict(verdict or ())
         both = [(dimension, label, others.get(dimension)) for dimension, label in self.labels]
-        return {dimension: label is other for dimension, label, other in both if label is not None and other is not None}
+        return {
+            dimension: label is other
+            for dimension, label, other in both
+            if label is not None and other is not None
+        }
 
     def agrees_with(self, verdict: Verdict | None) -> bool | None:
         """Whether the person agrees with the verdict, in words and in every label; None where neither says so."""

@@ -39,7 +39,9 @@ class Turn:
     forced: bool = False  # The engine had asked for the answer now
     in_view: Few[FrameRef] = ()  # Every frame the judge could see while it wrote this reply
     note: str = ""  # Why the judge was asked for this reply twice
-    abandoned: PerToken[str] = ()  # The pieces of text that came the first time; they count for nothing
+    abandoned: PerToken[
+        str
+    ] = ()  # The pieces of text that came the first time; they count for nothing
 
     @property
     def cut_short(self) -> Literal["", "stopped", "broken off"]:
@@ -51,7 +53,11 @@ class Turn:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The problems of the reply. One that was stopped, or broken off, is not blamed for being half a reply."""
-        return tuple(problem for problem in self.reply.problems if not (self._was_cut and problem.kind in CUT_PROBLEMS))
+        return tuple(
+            problem
+            for problem in self.reply.problems
+            if not (self._was_cut and problem.kind in CUT_PROBLEMS)
+        )
 
     @property
     def _was_cut(self) -> bool:
@@ -82,7 +88,9 @@ class Branch:
     origin: Origin
     turn: Annotated[int, Interval(ge=1, le=MAX_TURNS + 1)]
     """The first that was generated anew, 1-based; those before it are the origin's, taken over as they were."""
-    frames: PerFrame[Natural] = ()  # Shown in that turn instead of those that the turn before asked for, as the protocol counts
+    frames: PerFrame[
+        Natural
+    ] = ()  # Shown in that turn instead of those that the turn before asked for, as the protocol counts
     no_tool: bool = False  # The answer is asked for in that turn
 
 
@@ -96,7 +104,9 @@ class Started:
     settings: Settings  # With every default filled in
     clips: tuple[ClipInfo | None, ClipInfo | None]
     system: str = ""  # The system prompt as sent
-    rules: Few[str] = ()  # Which of the card's open points was decided how: grid rule, first frames, packing
+    rules: Few[
+        str
+    ] = ()  # Which of the card's open points was decided how: grid rule, first frames, packing
     notes: Few[str] = ()
     branch: Branch | None = None  # Where this run leaves its origin; None for one that has none
 
@@ -144,7 +154,9 @@ class Finished:
     fault: str = ""  # Name of the error in `errors.py`, "" when nothing failed
     notes: Few[str] = ()
     seconds: Amount = 0.0
-    unreadable: Few[Side] = ()  # Videos that are missing or cannot be decoded, if that ended the run
+    unreadable: Few[
+        Side
+    ] = ()  # Videos that are missing or cannot be decoded, if that ended the run
 
 
 def second_run_follows(settings: Settings, finished: Finished) -> bool:
@@ -192,7 +204,9 @@ class Run:
 
     started: Started
     turns: Annotated[tuple[Turn, ...], AtMost(MAX_TURNS)] = ()
-    finished: Finished | None = None  # None when the run was killed before it could say how it ended
+    finished: Finished | None = (
+        None  # None when the run was killed before it could say how it ended
+    )
 
     @property
     def final_verdict(self) -> Verdict | None:
@@ -209,7 +223,11 @@ class Run:
     def whole_answer(self) -> Verdict | None:
         """The verdict of its final answer where that ended it and no label is missing."""
         answered = self.finished is not None and self.finished.stop is StopReason.ANSWERED
-        return self.final_verdict if answered and self.final_verdict and self.final_verdict.whole else None
+        return (
+            self.final_verdict
+            if answered and self.final_verdict and self.final_verdict.whole
+            else None
+        )
 
     def with_event(self, event: RunEvent) -> Self:
         """The run after one more event; the very same after one that is not kept by itself."""

@@ -62,7 +62,11 @@ class ClipInfo:
     rotation: int = 0
     variable_rate: bool = False
     notes: Few[str] = ()  # Health notes, one sentence each, for the person and never for the judge
-    drawn: bool = False  # The file carries the mark of a video that this project drew, and is unchanged since
+    drawn: bool = (
+        False  # The file carries the mark of a video that this project drew, and is unchanged since
+    )
 
 
-FrameSource = Callable[[Sequence[FrameRef]], tuple[Frame, ...]]  # Gives the frames of the refs, in their order
+FrameSource = Callable[
+    [Sequence[FrameRef]], tuple[Frame, ...]
+]  # Gives the frames of the refs, in their order

@@ -57,7 +57,11 @@ class Message:
     def frames(self) -> tuple[Frame, ...]:
         """Its frames in the order they are sent."""
         shown = (part for part in self.parts if isinstance(part, Image | Video))
-        return tuple(chain.from_iterable((part.frame,) if isinstance(part, Image) else part.frames for part in shown))
+        return tuple(
+            chain.from_iterable(
+                (part.frame,) if isinstance(part, Image) else part.frames for part in shown
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,11 @@ class LabelToken:
     probabilities: LabelProbabilities
 
     def __post_init__(self) -> None:
-        if self.offset < 0 or not all(0 <= share <= 1 for share in self.probabilities) or sum(self.probabilities) > MAX_SUM:
+        if (
+            self.offset < 0
+            or not all(0 <= share <= 1 for share in self.probabilities)
+            or sum(self.probabilities) > MAX_SUM
+        ):
             raise ValueError("a label's probabilities are from 0 to 1 and add up to at most 1")
 
 
@@ -100,15 +108,25 @@ class Completion:
 
     text: str
     stop: Literal["end", "length", "cancelled", "failed"] = "end"
-    tokens: PerToken[Natural] = ()  # The reply's own token ids, without the end-of-turn token; () where a server does not tell
-    pieces: PerToken[Natural] = ()  # Lengths of the text pieces as they arrived; they add up to len(text)
+    tokens: PerToken[
+        Natural
+    ] = ()  # The reply's own token ids, without the end-of-turn token; () where a server does not tell
+    pieces: PerToken[
+        Natural
+    ] = ()  # Lengths of the text pieces as they arrived; they add up to len(text)
     prompt_tokens: Natural | None = None
     reused_tokens: Natural | None = None  # Prompt tokens that were not computed again
     new_tokens: Natural | None = None
     seconds: Amount = 0.0
-    reasoning: str = ""  # What a hosted model thought aside, before its reply; it is never sent back
-    redirected: tuple[int, int] | None = None  # From where to where in `tokens` redirects stand, which the judge did not write
-    label_tokens: PerToken[LabelToken] = ()  # Every digit 0, 1 or 2 that may be a label, where the backend tells probabilities
+    reasoning: str = (
+        ""  # What a hosted model thought aside, before its reply; it is never sent back
+    )
+    redirected: tuple[int, int] | None = (
+        None  # From where to where in `tokens` redirects stand, which the judge did not write
+    )
+    label_tokens: PerToken[
+        LabelToken
+    ] = ()  # Every digit 0, 1 or 2 that may be a label, where the backend tells probabilities
 
     def split(self) -> Iterator[str]:
         """The text in the pieces in which it arrived."""

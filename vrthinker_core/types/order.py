@@ -9,7 +9,10 @@ from vrthinker_core.types.frames import FrameRef, Thumbnail
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.replies import Reply
 
-_OTHER_LABEL = {Preference.FIRST: Preference.SECOND, Preference.SECOND: Preference.FIRST}  # A tie and None stay
+_OTHER_LABEL = {
+    Preference.FIRST: Preference.SECOND,
+    Preference.SECOND: Preference.FIRST,
+}  # A tie and None stay
 
 
 class OrderEffect(StrEnum):
@@ -69,14 +72,21 @@ def check_order(first: Finished | None, second: Finished | None) -> OrderCheck |
 
 def swap_verdict(verdict: Verdict) -> Verdict:
     """The verdict with 1 and 2 exchanged; a tie stays one, and what was not said stays so."""
-    return Verdict(**{dimension.value: _OTHER_LABEL.get(label, label) if label else label for dimension, label in verdict})
+    return Verdict(
+        **{
+            dimension.value: _OTHER_LABEL.get(label, label) if label else label
+            for dimension, label in verdict
+        }
+    )
 
 
 def swap_turn(turn: Turn) -> Turn:
     """A turn in the other order's sides."""
     in_view = tuple(map(_swap_ref, turn.in_view))
     completion, reply = _swap_probabilities(turn.completion), _swap_reply(turn.reply)
-    return replace(turn, frames=swap_frames(turn.frames), in_view=in_view, completion=completion, reply=reply)
+    return replace(
+        turn, frames=swap_frames(turn.frames), in_view=in_view, completion=completion, reply=reply
+    )
 
 
 def swap_frames(frames: tuple[Thumbnail, ...]) -> tuple[Thumbnail, ...]:
@@ -100,7 +110,9 @@ def _swap_probabilities(completion: Completion) -> Completion:
     if not completion.label_tokens:
         return completion
     told = [(token, token.probabilities) for token in completion.label_tokens]
-    swapped = (replace(token, probabilities=(tie, second, first)) for token, (tie, first, second) in told)
+    swapped = (
+        replace(token, probabilities=(tie, second, first)) for token, (tie, first, second) in told
+    )
     return replace(completion, label_tokens=tuple(swapped))
 
 

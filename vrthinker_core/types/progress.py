@@ -8,8 +8,35 @@ from vrthinker_core.types.events import Event, FramesShown, Started, Swapped, Te
 
 LEAST_SECONDS = 1.0  # of writing, before a speed is told
 
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth")
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+ORDINALS = (
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+    "eleventh",
+    "twelfth",
+)
+NUMBERS = (
+    "no",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +45,12 @@ class Pace:
 
     turns: tuple[float, ...] = ()  # when each turn began
     writing_since: float = math.nan  # when the first text of the turn that goes on arrived
-    pieces: int = 0  # of that text: a judge sends one for each token, except where a character takes several
-    taken: int = 0  # turns that a branch takes over: they pass at once, and tell nothing of those to come
+    pieces: int = (
+        0  # of that text: a judge sends one for each token, except where a character takes several
+    )
+    taken: int = (
+        0  # turns that a branch takes over: they pass at once, and tell nothing of those to come
+    )
 
     def after(self, event: Event, seconds: float) -> "Pace":
         """The pace after one more event, which came at `seconds`; a second run has a pace of its own."""
@@ -70,13 +101,19 @@ def speed(tokens_a_second: float) -> str:
 
 def reading(shares: tuple[float, float]) -> str:
     """Which videos are still being read, and how much of each has been: `Reading video 1 · 43 %`."""
-    left = [f"video {number} · {int(share * 100)} %" for number, share in enumerate(shares, start=1) if share < 1]
+    left = [
+        f"video {number} · {int(share * 100)} %"
+        for number, share in enumerate(shares, start=1)
+        if share < 1
+    ]
     return f"Reading {', '.join(left)}" if left else "Reading the videos"
 
 
 def ended_after(turns: int, seconds: float) -> str:
     """`after 3 turns in 12 s`."""
-    return f"after {count(turns, 'turn')} in {duration(seconds)}" if turns else "before the first turn"
+    return (
+        f"after {count(turns, 'turn')} in {duration(seconds)}" if turns else "before the first turn"
+    )
 
 
 def turn_figures(turn: Turn) -> str:
@@ -102,7 +139,11 @@ def totals(turns: Iterable[Turn]) -> str:
     read = sum((each.prompt_tokens or 0) - (each.reused_tokens or 0) for each in done)
     written = sum(each.new_tokens or 0 for each in done)
     tokens = [f"{count(read, 'token')} read"] if read > 0 else []
-    tokens += [f"{written:,} written" if tokens else f"{count(written, 'token')} written"] if written else []
+    tokens += (
+        [f"{written:,} written" if tokens else f"{count(written, 'token')} written"]
+        if written
+        else []
+    )
     frames = sum(len(turn.frames) for turn in turns)
     return " · ".join(filter(None, [count(frames, "frame") if frames else "", ", ".join(tokens)]))
 

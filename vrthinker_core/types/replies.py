@@ -31,7 +31,13 @@ class ProblemKind(StrEnum):
 
 
 CUT_PROBLEMS = frozenset(
-    {ProblemKind.EMPTY, ProblemKind.NO_ACTION, ProblemKind.TRUNCATED, ProblemKind.BAD_JSON, ProblemKind.MISSING_DIMS}
+    {
+        ProblemKind.EMPTY,
+        ProblemKind.NO_ACTION,
+        ProblemKind.TRUNCATED,
+        ProblemKind.BAD_JSON,
+        ProblemKind.MISSING_DIMS,
+    }
 )
 """What every reply has that ends in the middle, whatever ended it."""
 
@@ -45,7 +51,10 @@ class Problem:
 
 
 MAX_DIGITS = 40  # An integer with more digits is kept as text: it is no index, and no number is too long to be read
-Written = Annotated[int, Interval(gt=-(10**MAX_DIGITS), lt=10**MAX_DIGITS)] | Annotated[float, Interval(gt=-inf, lt=inf)]
+Written = (
+    Annotated[int, Interval(gt=-(10**MAX_DIGITS), lt=10**MAX_DIGITS)]
+    | Annotated[float, Interval(gt=-inf, lt=inf)]
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,9 @@ from typing import Any, Literal, TypeGuard
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types.bounds import MAX_NUMBER, Amount
 
-ProtocolName = Literal["concat", "paired"]  # The two published prompt protocols; each checkpoint was trained for one
+ProtocolName = Literal[
+    "concat", "paired"
+]  # The two published prompt protocols; each checkpoint was trained for one
 
 SettingValue = str | int | float | None
 
@@ -40,12 +42,18 @@ class Setting:
     name: str  # The field of `Settings`
     label: str
     help: str
-    words: Mapping[str, str] = field(default_factory=dict)  # Words it may be, each with what a form calls it
-    number: type[int] | type[float] | None = None  # What else it may be; None where only words are allowed
+    words: Mapping[str, str] = field(
+        default_factory=dict
+    )  # Words it may be, each with what a form calls it
+    number: type[int] | type[float] | None = (
+        None  # What else it may be; None where only words are allowed
+    )
     minimum: int = 0
     maximum: int | None = None
     even: bool = False
-    offered: tuple[int | float, ...] = ()  # Numbers that a form offers; any other in the range may be typed
+    offered: tuple[
+        int | float, ...
+    ] = ()  # Numbers that a form offers; any other in the range may be typed
     names: Mapping[float, str] = field(default_factory=dict)
     """What a form calls an offered number, where the number alone says too little."""
     protocol: ProtocolName | None = None  # The only protocol in which it means something
@@ -67,8 +75,16 @@ class Setting:
         words = ", ".join(self.words)
         if self.number is None:
             return f"one of {words}"
-        kind = "an even number" if self.even else "a whole number" if self.number is int else "a number"
-        numbers = f"{kind} from {self.minimum} {'up' if self.maximum is None else f'to {self.maximum}'}"
+        kind = (
+            "an even number"
+            if self.even
+            else "a whole number"
+            if self.number is int
+            else "a number"
+        )
+        numbers = (
+            f"{kind} from {self.minimum} {'up' if self.maximum is None else f'to {self.maximum}'}"
+        )
         return f"{words}, or {numbers}" if words else numbers
 
     def parse(self, value: object) -> SettingValue:
@@ -77,7 +93,11 @@ class Setting:
             return self.default
         if isinstance(value, bool) and self.is_switch:
             return "on" if value else "off"
-        found = _as_number(value, self.number) if isinstance(value, str) and value not in self.words else value
+        found = (
+            _as_number(value, self.number)
+            if isinstance(value, str) and value not in self.words
+            else value
+        )
         if self.number is int and isinstance(found, float) and found.is_integer():
             found = int(found)  # JSON has one kind of number, and some programs write 3 as 3.0
         self.check(found)
@@ -85,7 +105,9 @@ class Setting:
 
     def check(self, value: object, maximum: int | None = None) -> None:
         """Raises BadInput for a value out of the range; `maximum` is a protocol's own, where it is smaller."""
-        if (value is None and self.default is None) or (isinstance(value, str) and value in self.words):
+        if (value is None and self.default is None) or (
+            isinstance(value, str) and value in self.words
+        ):
             return
         most, wanted = self.maximum if maximum is None else maximum, f"be {self.range}"
         if _is_number(value, self.number):
@@ -236,6 +258,8 @@ def parse_settings(chosen: Mapping[str, object]) -> Settings:
     """The settings that a person gave by name, as text or numbers; what is left out is the default. Raises BadInput."""
     unknown = chosen.keys() - {row.name for row in SETTINGS}
     if unknown:
-        raise BadInput(f"There is no setting {min(map(str, unknown))[:40]!r}. There are {', '.join(row.name for row in SETTINGS)}.")
+        raise BadInput(
+            f"There is no setting {min(map(str, unknown))[:40]!r}. There are {', '.join(row.name for row in SETTINGS)}."
+        )
     values: dict[str, Any] = {row.name: row.parse(chosen.get(row.name)) for row in SETTINGS}
     return Settings(**values)

@@ -6,9 +6,16 @@ from vrthinker_core.types.comparison import Dimension, Preference
 from vrthinker_core.types.events import Finished, Started, StopReason
 from vrthinker_core.types.settings import setting
 
-DIMENSION_NAMES = dict(zip(Dimension, ("Text alignment", "Motion quality", "Visual quality", "Overall"), strict=True))
+DIMENSION_NAMES = dict(
+    zip(Dimension, ("Text alignment", "Motion quality", "Visual quality", "Overall"), strict=True)
+)
 
-LABEL_NAMES = {Preference.TIE: "tie", Preference.FIRST: "video 1", Preference.SECOND: "video 2", None: "not said"}
+LABEL_NAMES = {
+    Preference.TIE: "tie",
+    Preference.FIRST: "video 1",
+    Preference.SECOND: "video 2",
+    None: "not said",
+}
 """As they stand within a sentence; None is a label that the judge did not give."""
 
 TAKEN_OVER = "taken over"  # A turn of a branch that is its origin's
@@ -70,7 +77,11 @@ def branch_name(started: Started) -> str:
         parts = [f"without the tool from turn {branch.turn}"]
     else:
         frames = f"with frames {', '.join(map(str, branch.frames))}" if branch.frames else ""
-        parts = [f"from turn {branch.turn}" if branch.turn > 1 else "", frames, "without the tool" if branch.no_tool else ""]
+        parts = [
+            f"from turn {branch.turn}" if branch.turn > 1 else "",
+            frames,
+            "without the tool" if branch.no_tool else "",
+        ]
     origin = branch.origin
     if started.settings.window != origin.settings.window:
         parts.append(f"{setting('window').label.lower()} {started.settings.window}")

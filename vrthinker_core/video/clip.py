@@ -35,7 +35,9 @@ def open_clip(
     wait until there is room to open a clip; without it a fresh process is started at once. Raises VideoError with one sentence
     about the file, DecoderDied when the worker crashed, hung or passed its limits.
     """
-    return ClipOpening(path, side, plan, limits=limits, read_mode=read_mode, decoders=decoders).open()
+    return ClipOpening(
+        path, side, plan, limits=limits, read_mode=read_mode, decoders=decoders
+    ).open()
 
 
 class ClipOpening:
@@ -66,10 +68,16 @@ class ClipOpening:
         """Open the clip. Raises as `open_clip` does; VideoError, too, when the opening was broken off."""
         open_local(self._path).close()
         sent_plan = asdict(self._plan) | {"first": list(self._plan.first)}
-        request = {"path": str(self._path.resolve()), "plan": sent_plan, "limits": asdict(self._limits)}
+        request = {
+            "path": str(self._path.resolve()),
+            "plan": sent_plan,
+            "limits": asdict(self._limits),
+        }
         decoders, broken_off = self._decoders, self._broken_off.is_set
         with decoders.opening_slot(broken_off) if decoders else contextlib.nullcontext():
-            clip = self._clip = Clip(self._path, self._side, self._plan.grid.slots, self._limits, decoders)
+            clip = self._clip = Clip(
+                self._path, self._side, self._plan.grid.slots, self._limits, decoders
+            )
             try:
                 if broken_off():
                     clip.close()
@@ -82,7 +90,9 @@ class ClipOpening:
     def break_off(self) -> None:
         """End the worker process in the middle of its work: `open` raises VideoError soon."""
         self._broken_off.set()
-        if self._clip is not None:  # else `open` sees the event: it looks after it has made the clip
+        if (
+            self._clip is not None
+        ):  # else `open` sees the event: it looks after it has made the clip
             self._clip.close()
 
 
@@ -92,7 +102,14 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
     info: ClipInfo  # what is known about the file, health notes included
     read_mode: ReadMode  # how frames are found: "whole" or "seek", never "auto"
 
-    def __init__(self, path: Path, side: Side, slots: int, limits: Limits, decoders: DecoderPool | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        side: Side,
+        slots: int,
+        limits: Limits,
+        decoders: DecoderPool | None = None,
+    ) -> None:
         self._name = shown_name(path)
         self._side = side
         self._slots = slots
@@ -148,7 +165,9 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
                 yield from self._responses(request)
             except (EOFError, OSError, ValueError, TypeError, KeyError):
                 raise self._death_error() from None
-            except GeneratorExit:  # what is still to come would be taken for the answer to the next request
+            except (
+                GeneratorExit
+            ):  # what is still to come would be taken for the answer to the next request
                 self.close()
                 raise
 
@@ -165,7 +184,9 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
                 slots = frame.pop("slots")
                 if len(payload) != frame["width"] * frame["height"] * 3:
                     raise ValueError("a frame of another size than announced")
-                yield from (Frame(FrameRef(slot, self._side), rgb=payload, **frame) for slot in slots)
+                yield from (
+                    Frame(FrameRef(slot, self._side), rgb=payload, **frame) for slot in slots
+                )
 
     def _death_error(self) -> VideoError:
         if not self._end.alive:

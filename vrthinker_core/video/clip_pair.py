@@ -27,10 +27,15 @@ def frame_plan(layout: FrameLayout, side: Side) -> FramePlan:
 class PairOpening:
     """Both clips while they are being opened, each in a thread. Whoever makes one closes it."""
 
-    def __init__(self, pair: VideoPair, layout: FrameLayout, decoders: DecoderPool, executor: Executor) -> None:
+    def __init__(
+        self, pair: VideoPair, layout: FrameLayout, decoders: DecoderPool, executor: Executor
+    ) -> None:
         """Begins to open the first clip and the second, in threads of `executor`."""
         sides = ((Side.FIRST, Path(pair.first)), (Side.SECOND, Path(pair.second)))
-        self._openings = [ClipOpening(path, side, frame_plan(layout, side), decoders=decoders) for side, path in sides]
+        self._openings = [
+            ClipOpening(path, side, frame_plan(layout, side), decoders=decoders)
+            for side, path in sides
+        ]
         self._futures = [executor.submit(opening.open) for opening in self._openings]
         self._shares = 0.0, 0.0  # As they were told last
         self._closed = False
@@ -50,14 +55,17 @@ class PairOpening:
             if cancelled():
                 self.close()
                 return None
-            if (shares := self._read_so_far()) != self._shares and any(0 < share < 1 for share in shares):
+            if (shares := self._read_so_far()) != self._shares and any(
+                0 < share < 1 for share in shares
+            ):
                 self._shares = shares
                 return shares
         return None
 
     def _read_so_far(self) -> tuple[float, float]:
         first, second = (
-            1.0 if future.done() else opening.share for opening, future in zip(self._openings, self._futures, strict=True)
+            1.0 if future.done() else opening.share
+            for opening, future in zip(self._openings, self._futures, strict=True)
         )
         return first, second
 
@@ -91,7 +99,9 @@ def _first_error(failed: Mapping[Side, VrThinkerError]) -> VrThinkerError | None
     first = next(iter(failed.values()), None)
     if isinstance(first, VideoError):
         unreadable = (side for side, error in failed.items() if isinstance(error, VideoError))
-        first.sides = tuple(side for side in unreadable if not isinstance(failed[side], VideoUnavailable))
+        first.sides = tuple(
+            side for side in unreadable if not isinstance(failed[side], VideoUnavailable)
+        )
     return first
 
 
@@ -105,17 +115,28 @@ def frame_source(clips: tuple[Clip, Clip], cancelled: Cancelled = lambda: False)
     def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
         slots_by_side = [[ref.slot for ref in refs if ref.side is side] for side in Side]
         executor = ThreadPoolExecutor(len(clips))
-        futures = [executor.submit(clip.frames, slots) for clip, slots in zip(clips, slots_by_side, strict=True)]
+        futures = [
+            executor.submit(clip.frames, slots)
+            for clip, slots in zip(clips, slots_by_side, strict=True)
+        ]
         executor.shutdown(wait=False)  # its threads end with what they do, or with the clips
         while wait(futures, POLL_SECONDS).not_done:
             if cancelled():
                 for clip in clips:
                     clip.close()
         by_side = dict(zip(Side, futures, strict=True))
-        if error := _first_error({side: e for side, future in by_side.items() if isinstance(e := future.exception(), VideoError)}):
+        if error := _first_error(
+            {
+                side: e
+                for side, future in by_side.items()
+                if isinstance(e := future.exception(), VideoError)
+            }
+        ):
             raise error
         found = {
-            (ref := FrameRef(frame.ref.slot, side)): frame if frame.ref == ref else replace(frame, ref=ref)
+            (ref := FrameRef(frame.ref.slot, side)): frame
+            if frame.ref == ref
+            else replace(frame, ref=ref)
             for side, future in by_side.items()
             for frame in future.result()
         }

@@ -36,7 +36,10 @@ def _shown_place(path: Path) -> str:
 
 
 def _shown(name: str) -> str:
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in encodable(name))
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+        for character in encodable(name)
+    )
 
 
 def open_local(path: Path) -> BufferedReader:
@@ -49,8 +52,12 @@ def open_local(path: Path) -> BufferedReader:
         raise VideoError(f"No video file was given: {path} is a folder.")
     name = shown_name(path)
     if _ADDRESS.match(os.fspath(path)):
-        address = re.sub(r"^([a-z][a-z0-9+.-]+:)/(?!/)", r"\1//", str(path), flags=re.IGNORECASE)  # a path has no two slashes
-        raise VideoError(f"{address} is an address, not a file: download the video first and give its path on this machine.")
+        address = re.sub(
+            r"^([a-z][a-z0-9+.-]+:)/(?!/)", r"\1//", str(path), flags=re.IGNORECASE
+        )  # a path has no two slashes
+        raise VideoError(
+            f"{address} is an address, not a file: download the video first and give its path on this machine."
+        )
     try:
         file = _open_regular(path.resolve(strict=True), name)
     except FileNotFoundError:
@@ -82,7 +89,9 @@ def _refusal(error: Exception, sentence: str) -> VideoError:
     """The error of a file that cannot be used; `sentence` is how it begins."""
     cause = getattr(error, "strerror", None) or "not a usable path"
     if isinstance(error, OSError) and error.errno in _PASSING:
-        return VideoUnavailable(out_of_files(error) or f"{sentence} now: {cause}. Compare again later.")
+        return VideoUnavailable(
+            out_of_files(error) or f"{sentence} now: {cause}. Compare again later."
+        )
     return VideoError(f"{sentence}: {cause}.")
 
 
@@ -90,7 +99,9 @@ def _open_regular(path: Path, name: str) -> BufferedReader:
     if path.is_dir():
         raise VideoError(f"{name} is a folder, not a video.")
     # Not blocking: opening a named pipe would wait for a writer for ever.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    descriptor = os.open(
+        path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    )
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise VideoError(f"{name} is no regular file.")

@@ -75,9 +75,16 @@ def near_memory_limit() -> bool:
     if sys.platform == "win32":
         return False
     with contextlib.suppress(OSError, StopIteration):
-        peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmPeak"))
+        peak = next(
+            line
+            for line in Path("/proc/self/status").read_text().splitlines()
+            if line.startswith("VmPeak")
+        )
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        return limit != resource.RLIM_INFINITY and int(peak.split()[1]) * 1024 + _MEMORY_MARGIN_BYTES > limit
+        return (
+            limit != resource.RLIM_INFINITY
+            and int(peak.split()[1]) * 1024 + _MEMORY_MARGIN_BYTES > limit
+        )
     return False
 
 

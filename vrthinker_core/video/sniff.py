@@ -26,7 +26,8 @@ IMAGE_BRANDS = (b"avif", b"heic", b"heix", b"heim", b"heis", b"mif1", b"mif2", *
 """Major brands of AVIF and HEIF files: still pictures, or sequences of them."""
 _WEBP_ANIMATION = 2  # a flag in the header of an extended WebP
 _PLAYLIST = re.compile(
-    rb"#EXT|ffconcat|v=0\s|\[playlist\]|\[reference\]|\[internetshortcut\]|RTSPtext|<\?xml|<mpd|<smil|<asx|<playlist", re.IGNORECASE
+    rb"#EXT|ffconcat|v=0\s|\[playlist\]|\[reference\]|\[internetshortcut\]|RTSPtext|<\?xml|<mpd|<smil|<asx|<playlist",
+    re.IGNORECASE,
 )
 
 
@@ -34,11 +35,19 @@ def why_not_a_video(head: bytes) -> str | None:
     """Why a file with these first HEAD_BYTES bytes is no video ("is an image …"); None where they do not tell."""
     if _is_animated(head):
         return None
-    if head.startswith(b"RIFF") and head[8:16] == b"WEBPVP8X" and any(flags & _WEBP_ANIMATION for flags in head[20:21]):
+    if (
+        head.startswith(b"RIFF")
+        and head[8:16] == b"WEBPVP8X"
+        and any(flags & _WEBP_ANIMATION for flags in head[20:21])
+    ):
         return "is an animated WebP, which cannot be decoded here: convert it to MP4 first"
     if image := _image_format(head):
         return f"is an image ({image}), not a video"
-    if head.startswith(_AUDIO_MAGIC) or head[8:12] in (b"WAVE", b"AIFF", b"AIFC") or _MP3.match(head):
+    if (
+        head.startswith(_AUDIO_MAGIC)
+        or head[8:12] in (b"WAVE", b"AIFF", b"AIFC")
+        or _MP3.match(head)
+    ):
         return "holds sound only, no video"
     if _PLAYLIST.match(head.removeprefix(b"\xef\xbb\xbf").lstrip()):
         return "is a playlist that points at other files, not a video"
@@ -54,8 +63,13 @@ def _is_animated(head: bytes) -> bool:
     if head.startswith(_IMAGE_MAGIC["PNG"]):
         return b"acTL" in head.partition(b"IDAT")[0]
     size, kind = int.from_bytes(head[:4], "big"), head[4:8]
-    brands = {head[8:12], *(head[start : start + 4] for start in range(16, min(size, len(head)), 4))}
-    return kind == b"ftyp" and head[8:12] in IMAGE_BRANDS and not brands.isdisjoint(_SEQUENCE_BRANDS)
+    brands = {
+        head[8:12],
+        *(head[start : start + 4] for start in range(16, min(size, len(head)), 4)),
+    }
+    return (
+        kind == b"ftyp" and head[8:12] in IMAGE_BRANDS and not brands.isdisjoint(_SEQUENCE_BRANDS)
+    )
 
 
 def _image_format(head: bytes) -> str | None:

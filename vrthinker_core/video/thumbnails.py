@@ -7,7 +7,11 @@ from vrthinker_core.types import Frame, Thumbnail
 THUMBNAIL_HEIGHT = 224
 MAX_SIDE = 8 * THUMBNAIL_HEIGHT  # in pixels
 MAX_JPEG_BYTES = 256 * 2**10
-QUALITIES = (82, 60, 30)  # Grey noise at the greatest size has 305 KiB at the first, 172 KiB at the last
+QUALITIES = (
+    82,
+    60,
+    30,
+)  # Grey noise at the greatest size has 305 KiB at the first, 172 KiB at the last
 
 
 def make_thumbnail(frame: Frame, number: str) -> Thumbnail:
@@ -25,7 +29,9 @@ def make_thumbnail(frame: Frame, number: str) -> Thumbnail:
         picture.save(buffer, "JPEG", quality=quality)
         if buffer.tell() <= MAX_JPEG_BYTES:
             break
-    return Thumbnail(frame.ref, number, frame.index, frame.seconds, frame.until, buffer.getvalue(), frame.note)
+    return Thumbnail(
+        frame.ref, number, frame.index, frame.seconds, frame.until, buffer.getvalue(), frame.note
+    )
 
 
 def is_thumbnail(frame: Thumbnail) -> bool:

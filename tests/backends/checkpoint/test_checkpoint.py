@@ -14,7 +14,12 @@ import torch
 from huggingface_hub import close_session
 from safetensors.torch import load_file, save_file
 
-from tests.backends.support.random_model import VOCABULARY_SIZE, generate, noise_frame, write_random_checkpoint
+from tests.backends.support.random_model import (
+    VOCABULARY_SIZE,
+    generate,
+    noise_frame,
+    write_random_checkpoint,
+)
 from tests.backends.support.sealed import write_marker
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import CheckpointError
@@ -47,7 +52,10 @@ def refused(source: Path | str) -> str:
 def test_undamaged_checkpoint_is_loaded(copy: Path, small: TransformersBackend) -> None:
     backend = TransformersBackend.load(str(copy))
     assert backend.name == "judge"
-    assert generate(backend.open_conversation(), ASK).tokens == generate(small.open_conversation(), ASK).tokens
+    assert (
+        generate(backend.open_conversation(), ASK).tokens
+        == generate(small.open_conversation(), ASK).tokens
+    )
 
 
 # -- files ---------------------------------------------------------------------------------------------------------------
@@ -72,7 +80,11 @@ def drop_a_shard(folder: Path) -> None:
 
 def point_a_shard_elsewhere(folder: Path) -> None:
     drop_a_shard(folder)
-    rewrite(folder, "model.safetensors.index.json", lambda index: index["weight_map"].update(b="../other.safetensors"))
+    rewrite(
+        folder,
+        "model.safetensors.index.json",
+        lambda index: index["weight_map"].update(b="../other.safetensors"),
+    )
 
 
 def replace_by_a_pickle(folder: Path) -> None:
@@ -88,35 +100,80 @@ def leave_an_adapter(folder: Path) -> None:
 
 
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no config": (lambda f: (f / "config.json").unlink(), "judge is no checkpoint: it has no config.json"),
-    "config not JSON": (lambda f: (f / "config.json").write_text("{"), "config.json of judge is damaged"),
-    "config a list": (lambda f: (f / "config.json").write_text("[]"), "config.json of judge is damaged"),
-    "another model": (lambda f: rewrite(f, "config.json", lambda c: c.update(model_type="llava")), "judge is a 'llava' model"),
+    "no config": (
+        lambda f: (f / "config.json").unlink(),
+        "judge is no checkpoint: it has no config.json",
+    ),
+    "config not JSON": (
+        lambda f: (f / "config.json").write_text("{"),
+        "config.json of judge is damaged",
+    ),
+    "config a list": (
+        lambda f: (f / "config.json").write_text("[]"),
+        "config.json of judge is damaged",
+    ),
+    "another model": (
+        lambda f: rewrite(f, "config.json", lambda c: c.update(model_type="llava")),
+        "judge is a 'llava' model",
+    ),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "judge has no weights"),
     "a pickle": (replace_by_a_pickle, "pytorch_model.bin is a pickle"),
     "a shard missing": (drop_a_shard, "the shard model-00002-of-00002.safetensors is missing"),
     "a shard elsewhere": (point_a_shard_elsewhere, r"names '../other.safetensors'"),
-    "empty index": (lambda f: (drop_a_shard(f), rewrite(f, "model.safetensors.index.json", dict.clear)), "maps no weights"),
-    "truncated": (lambda f: truncate(f / "model.safetensors", 100_000), "model.safetensors is damaged: it should be .* bytes long"),
+    "empty index": (
+        lambda f: (drop_a_shard(f), rewrite(f, "model.safetensors.index.json", dict.clear)),
+        "maps no weights",
+    ),
+    "truncated": (
+        lambda f: truncate(f / "model.safetensors", 100_000),
+        "model.safetensors is damaged: it should be .* bytes long",
+    ),
     "truncated in its header": (
         lambda f: truncate(f / "model.safetensors", 50),
         "model.safetensors is damaged: its safetensors header",
     ),
-    "empty": (lambda f: truncate(f / "model.safetensors", 0), "model.safetensors is damaged: its safetensors header"),
-    "quantised": (lambda f: rewrite(f, "config.json", lambda c: c.update(quantization_config={"bits": 4})), "judge is quantised"),
+    "empty": (
+        lambda f: truncate(f / "model.safetensors", 0),
+        "model.safetensors is damaged: its safetensors header",
+    ),
+    "quantised": (
+        lambda f: rewrite(f, "config.json", lambda c: c.update(quantization_config={"bits": 4})),
+        "judge is quantised",
+    ),
     "an adapter": (leave_an_adapter, "holds an adapter: merge it"),
-    "an adapter in it": (lambda f: (f / "adapter_config.json").write_text("{}"), "holds an adapter: merge it"),
+    "an adapter in it": (
+        lambda f: (f / "adapter_config.json").write_text("{}"),
+        "holds an adapter: merge it",
+    ),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json is missing"),
-    "tokenizer not JSON": (lambda f: truncate(f / "tokenizer.json", 900), "The tokenizer of judge cannot be used"),
+    "tokenizer not JSON": (
+        lambda f: truncate(f / "tokenizer.json", 900),
+        "The tokenizer of judge cannot be used",
+    ),
     "no processor": (
         lambda f: (f / "preprocessor_config.json").unlink(),
         "judge is incomplete: preprocessor_config.json is missing",
     ),
-    "other patches": (lambda f: rewrite(f, "preprocessor_config.json", lambda c: c.update(merge_size=4)), "cuts patches of"),
-    "unknown protocol": (lambda f: (f / "vrthinker.json").write_text('{"protocol": "both"}'), "its `protocol` is"),
-    "forced answer not a pair": (lambda f: (f / "vrthinker.json").write_text('{"forced": ["a"]}'), "its `forced` is"),
-    "marker not JSON": (lambda f: (f / "vrthinker.json").write_text("x"), "vrthinker.json of judge is damaged"),
-    "checksums not a table": (lambda f: (f / "vrthinker.json").write_text('{"sha256": "x"}'), "checksums are no table"),
+    "other patches": (
+        lambda f: rewrite(f, "preprocessor_config.json", lambda c: c.update(merge_size=4)),
+        "cuts patches of",
+    ),
+    "unknown protocol": (
+        lambda f: (f / "vrthinker.json").write_text('{"protocol": "both"}'),
+        "its `protocol` is",
+    ),
+    "forced answer not a pair": (
+        lambda f: (f / "vrthinker.json").write_text('{"forced": ["a"]}'),
+        "its `forced` is",
+    ),
+    "marker not JSON": (
+        lambda f: (f / "vrthinker.json").write_text("x"),
+        "vrthinker.json of judge is damaged",
+    ),
+    "checksums not a table": (
+        lambda f: (f / "vrthinker.json").write_text('{"sha256": "x"}'),
+        "checksums are no table",
+    ),
     "a string for a number in the config": (
         lambda f: rewrite(f, "config.json", lambda c: c["text_config"].update(hidden_size="big")),
         "config.json",
@@ -132,7 +189,9 @@ def test_damaged_file_is_named(copy: Path, damage: Callable[[Path], object], sen
     assert refused(copy)
 
 
-def test_source_that_is_no_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_that_is_no_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     (tmp_path / "weights.safetensors").write_bytes(b"")
     assert "There is no folder" in refused(tmp_path / "nowhere")
@@ -141,7 +200,9 @@ def test_source_that_is_no_folder_is_refused(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_download_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")  # the client lets errors of its transport through, here an ImportError
+    monkeypatch.setenv(
+        "ALL_PROXY", "socks5://127.0.0.1:1"
+    )  # the client lets errors of its transport through, here an ImportError
     close_session()
     assert "could be had from the Hugging Face hub" in refused("nobody-at-all/no-such-judge")
     close_session()
@@ -176,18 +237,35 @@ WEIGHTS: dict[str, tuple[Callable[[Weights], object], str]] = {
     "one tensor missing": (lambda w: w.pop(UP), f"{UP_IN_MODEL} is missing"),
     "a layer missing": (drop_layer, "model.language_model.layers.2."),
     "every key renamed": (rename_all, "None of the weights of judge fits"),
-    "another shape": (lambda w: w.update({UP: w[UP][:, :-1].contiguous()}), f"shape of {UP_IN_MODEL}"),
-    "a layer too many": (lambda w: w.update({UP.replace("1", "7"): w[UP].clone()}), "layers.7.mlp.up_proj.weight is left over"),
-    "not a number": (lambda w: w[UP].fill_(float("nan")), f"{UP_IN_MODEL} holds values that are no numbers"),
-    "infinite": (lambda w: w[UP].view(-1)[5:6].fill_(float("-inf")), f"{UP_IN_MODEL} holds values that are no numbers"),
+    "another shape": (
+        lambda w: w.update({UP: w[UP][:, :-1].contiguous()}),
+        f"shape of {UP_IN_MODEL}",
+    ),
+    "a layer too many": (
+        lambda w: w.update({UP.replace("1", "7"): w[UP].clone()}),
+        "layers.7.mlp.up_proj.weight is left over",
+    ),
+    "not a number": (
+        lambda w: w[UP].fill_(float("nan")),
+        f"{UP_IN_MODEL} holds values that are no numbers",
+    ),
+    "infinite": (
+        lambda w: w[UP].view(-1)[5:6].fill_(float("-inf")),
+        f"{UP_IN_MODEL} holds values that are no numbers",
+    ),
     "a flipped bit": (flip_bit, f"{UP_IN_MODEL} holds"),
-    "vision missing": (lambda w: w.pop("visual.merger.mlp.2.bias"), "model.visual.merger.mlp.2.bias is missing"),
+    "vision missing": (
+        lambda w: w.pop("visual.merger.mlp.2.bias"),
+        "model.visual.merger.mlp.2.bias is missing",
+    ),
     "no output rows": (lambda w: w.pop("lm_head.weight"), "lm_head.weight is missing"),
 }
 
 
 @pytest.mark.parametrize(("damage", "sentence"), WEIGHTS.values(), ids=WEIGHTS.keys())
-def test_damaged_tensor_is_named(copy: Path, damage: Callable[[Weights], object], sentence: str) -> None:
+def test_damaged_tensor_is_named(
+    copy: Path, damage: Callable[[Weights], object], sentence: str
+) -> None:
     assert sentence in refused_after(copy, damage)
 
 
@@ -197,10 +275,17 @@ def test_config_of_a_larger_model_is_refused_before_allocation(copy: Path) -> No
 
 
 def test_processor_does_not_shrink_frames_that_fit_the_protocol(copy: Path) -> None:
-    rewrite(copy, "preprocessor_config.json", lambda c: c.update(size={"shortest_edge": 784, "longest_edge": 64 * 784}))
+    rewrite(
+        copy,
+        "preprocessor_config.json",
+        lambda c: c.update(size={"shortest_edge": 784, "longest_edge": 64 * 784}),
+    )
     conversation = TransformersBackend.load(str(copy)).open_conversation()
     message = Message("user", (Image(noise_frame(1, 560, 700)),))
-    assert conversation.count_tokens([message]) - conversation.count_tokens([Message("user", ())]) == 20 * 25 + 2
+    assert (
+        conversation.count_tokens([message]) - conversation.count_tokens([Message("user", ())])
+        == 20 * 25 + 2
+    )
 
 
 # -- tokenizers ----------------------------------------------------------------------------------------------------------
@@ -230,20 +315,27 @@ def rename_control_token(tokenizer: dict[str, Any]) -> None:
 
 def add_tokens(tokenizer: dict[str, Any]) -> None:
     last = tokenizer["added_tokens"][-1]
-    tokenizer["added_tokens"] += [last | {"id": VOCABULARY_SIZE + n, "content": f"<new {n}>"} for n in range(3)]
+    tokenizer["added_tokens"] += [
+        last | {"id": VOCABULARY_SIZE + n, "content": f"<new {n}>"} for n in range(3)
+    ]
 
 
 ROWS = f"{VOCABULARY_SIZE:,}"
 TOKENIZERS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "too few tokens": (drop_tokens, f"has 700 tokens, but the model has {ROWS} rows"),
-    "too many tokens": (add_tokens, f"has {VOCABULARY_SIZE + 3:,} tokens, but the model has {ROWS} rows"),
+    "too many tokens": (
+        add_tokens,
+        f"has {VOCABULARY_SIZE + 3:,} tokens, but the model has {ROWS} rows",
+    ),
     "placeholders swapped": (swap_placeholders, "belongs to another model"),
     "a control token missing": (rename_control_token, "lacks the control token <|im_start|>"),
 }
 
 
 @pytest.mark.parametrize(("damage", "sentence"), TOKENIZERS.values(), ids=TOKENIZERS.keys())
-def test_tokenizer_of_another_model_is_refused(copy: Path, damage: Callable[[dict[str, Any]], object], sentence: str) -> None:
+def test_tokenizer_of_another_model_is_refused(
+    copy: Path, damage: Callable[[dict[str, Any]], object], sentence: str
+) -> None:
     rewrite(copy, "tokenizer.json", damage)
     assert sentence in refused(copy)
 
@@ -267,8 +359,12 @@ def test_missing_file_with_a_checksum_is_refused(copy: Path) -> None:
     assert "chat_template.jinja is missing" in refused(copy)
 
 
-def test_checkpoint_in_the_hub_s_cache_is_named_by_its_id(checkpoint_folder: Path, tmp_path: Path) -> None:
-    cached = shutil.copytree(checkpoint_folder, tmp_path / "models--qunwang13--vr-thinker" / "snapshots" / "0123abcd")
+def test_checkpoint_in_the_hub_s_cache_is_named_by_its_id(
+    checkpoint_folder: Path, tmp_path: Path
+) -> None:
+    cached = shutil.copytree(
+        checkpoint_folder, tmp_path / "models--qunwang13--vr-thinker" / "snapshots" / "0123abcd"
+    )
     backend = TransformersBackend.load(str(cached))
     assert (backend.name, backend.protocols) == ("qunwang13/vr-thinker", ("concat",))
 
@@ -276,7 +372,12 @@ def test_checkpoint_in_the_hub_s_cache_is_named_by_its_id(checkpoint_folder: Pat
 # -- a check of the comparisons above ---------------------------------------------------------------------------------
 
 
-def test_checkpoint_of_another_seed_replies_differently(tmp_path: Path, small: TransformersBackend) -> None:
+def test_checkpoint_of_another_seed_replies_differently(
+    tmp_path: Path, small: TransformersBackend
+) -> None:
     """Equal replies mean equal checkpoints."""
     other = TransformersBackend.load(str(write_random_checkpoint(tmp_path / "other", seed=1)))
-    assert generate(other.open_conversation(), ASK).tokens != generate(small.open_conversation(), ASK).tokens
+    assert (
+        generate(other.open_conversation(), ASK).tokens
+        != generate(small.open_conversation(), ASK).tokens
+    )

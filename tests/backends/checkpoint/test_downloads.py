@@ -11,10 +11,17 @@ import pytest
 from huggingface_hub.utils.sha import git_hash
 
 from vrthinker_core.backends import open_backend
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import HUB_METADATA, check_files, tensor_shapes
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import (
+    HUB_METADATA,
+    check_files,
+    tensor_shapes,
+)
 from vrthinker_core.errors import CheckpointError
 
-LARGE = ("model.safetensors", "tokenizer.json")  # The hub stores these apart from git, under their SHA-256
+LARGE = (
+    "model.safetensors",
+    "tokenizer.json",
+)  # The hub stores these apart from git, under their SHA-256
 
 
 def etag(path: Path) -> str:
@@ -41,7 +48,9 @@ def downloaded(checkpoint_folder: Path, tmp_path: Path) -> Path:
     folder = shutil.copytree(checkpoint_folder, tmp_path / "judge")
     (folder / HUB_METADATA).mkdir(parents=True)
     for path in checkpoint_folder.iterdir():
-        (folder / HUB_METADATA / f"{path.name}.metadata").write_text(f"{'0' * 40}\n{etag(path)}\n1700000000.0\n")
+        (folder / HUB_METADATA / f"{path.name}.metadata").write_text(
+            f"{'0' * 40}\n{etag(path)}\n1700000000.0\n"
+        )
     return folder
 
 
@@ -59,14 +68,19 @@ def test_what_is_as_the_hub_gave_it_passes(cached: Path, downloaded: Path) -> No
 @pytest.mark.parametrize("name", [*LARGE, "generation_config.json"])
 def test_a_changed_blob_is_refused(cached: Path, name: str) -> None:
     flip((cached / name).resolve())
-    with pytest.raises(CheckpointError, match=f"^{name} of someone/judge is not what the hub gave: its checksum differs."):
+    with pytest.raises(
+        CheckpointError,
+        match=f"^{name} of someone/judge is not what the hub gave: its checksum differs.",
+    ):
         check_files(cached)
 
 
 @pytest.mark.parametrize("name", LARGE)
 def test_a_changed_download_is_refused(downloaded: Path, name: str) -> None:
     flip(downloaded / name)
-    with pytest.raises(CheckpointError, match=f"^{name} of judge is not what the hub gave: its checksum differs."):
+    with pytest.raises(
+        CheckpointError, match=f"^{name} of judge is not what the hub gave: its checksum differs."
+    ):
         check_files(downloaded)
 
 
@@ -97,8 +111,12 @@ def unreadable(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["config.json", "vrthinker.json", "model.safetensors", "model.safetensors.index.json"])
-def test_a_file_that_cannot_be_read_is_named(checkpoint_folder: Path, tmp_path: Path, unreadable: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["config.json", "vrthinker.json", "model.safetensors", "model.safetensors.index.json"]
+)
+def test_a_file_that_cannot_be_read_is_named(
+    checkpoint_folder: Path, tmp_path: Path, unreadable: Path, name: str
+) -> None:
     folder = shutil.copytree(checkpoint_folder, tmp_path / "judge")
     if name.endswith("index.json"):
         (folder / "model.safetensors").unlink()
@@ -108,7 +126,9 @@ def test_a_file_that_cannot_be_read_is_named(checkpoint_folder: Path, tmp_path: 
         open_backend(f"hf:{folder}")
 
 
-def test_a_file_with_a_checksum_that_cannot_be_read_is_named(checkpoint_folder: Path, tmp_path: Path, unreadable: Path) -> None:
+def test_a_file_with_a_checksum_that_cannot_be_read_is_named(
+    checkpoint_folder: Path, tmp_path: Path, unreadable: Path
+) -> None:
     folder = shutil.copytree(checkpoint_folder, tmp_path / "judge")
     (folder / "vrthinker.json").write_text('{"sha256": {"model.safetensors": "0"}}')
     (folder / "model.safetensors").unlink()

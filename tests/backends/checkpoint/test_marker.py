@@ -19,7 +19,10 @@ from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types.messages import Completion, Message, Sampling
 
-FORCED = {"paired": ["</Think>\n<tool_call>", "</Think>\n<Answer>"], "concat": ["</think>\n", "</think>\n<final answer>"]}
+FORCED = {
+    "paired": ["</Think>\n<tool_call>", "</Think>\n<Answer>"],
+    "concat": ["</think>\n", "</think>\n<final answer>"],
+}
 
 
 @pytest.fixture
@@ -40,7 +43,9 @@ def concat_opening(side: int = 112) -> list[Message]:
 
 
 def items(backend: TransformersBackend) -> list[VisionItem]:
-    return [item for item in backend.loaded.render(concat_opening()) if isinstance(item, VisionItem)]
+    return [
+        item for item in backend.loaded.render(concat_opening()) if isinstance(item, VisionItem)
+    ]
 
 
 def test_a_checkpoint_may_speak_several_protocols_and_begins_with_the_first(copy: Path) -> None:
@@ -73,7 +78,9 @@ def test_a_checkpoint_that_learnt_no_video_items_gets_every_frame_as_an_image(co
     assert [item.kind for item in packed] == ["video"]
     assert [item.kind for item in single] == ["image"] * 8
     assert [key for item in single for key in item.frame_keys] == list(packed[0].frame_keys)
-    *_, completion = backend.open_conversation().stream(concat_opening(), Sampling(max_new_tokens=2))
+    *_, completion = backend.open_conversation().stream(
+        concat_opening(), Sampling(max_new_tokens=2)
+    )
     assert isinstance(completion, Completion)
 
 
@@ -94,15 +101,25 @@ def test_a_checkpoint_that_learnt_no_video_items_gets_every_frame_as_an_image(co
 )
 def test_a_damaged_marker_is_refused_in_one_sentence(copy: Path, said: dict[str, Any]) -> None:
     mark(copy, **said)
-    with pytest.raises(CheckpointError, match=rf"{MARKER} of judge is damaged[^\n]* its `{next(iter(said))}` is "):
+    with pytest.raises(
+        CheckpointError, match=rf"{MARKER} of judge is damaged[^\n]* its `{next(iter(said))}` is "
+    ):
         TransformersBackend.load(str(copy))
 
 
 @pytest.mark.parametrize(
     ("name", "known"),
-    [("vr-thinker", ("concat",)), ("vrthinker", ("paired",)), ("VRThinker", ("paired",)), ("my-vrthinker", ())],
+    [
+        ("vr-thinker", ("concat",)),
+        ("vrthinker", ("paired",)),
+        ("VRThinker", ("paired",)),
+        ("my-vrthinker", ()),
+    ],
 )
 def test_published_checkpoints_are_known_by_name(
     checkpoint_folder: Path, tmp_path: Path, name: str, known: tuple[str, ...]
 ) -> None:
-    assert TransformersBackend.load(str(shutil.copytree(checkpoint_folder, tmp_path / name))).protocols == known
+    assert (
+        TransformersBackend.load(str(shutil.copytree(checkpoint_folder, tmp_path / name))).protocols
+        == known
+    )

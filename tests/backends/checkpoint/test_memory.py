@@ -21,10 +21,14 @@ def copy(checkpoint_folder: Path, tmp_path: Path) -> Path:
     return shutil.copytree(checkpoint_folder, tmp_path / "judge")
 
 
-def test_checkpoint_that_does_not_fit_into_memory_is_refused_before_it_is_loaded(copy: Path) -> None:
+def test_checkpoint_that_does_not_fit_into_memory_is_refused_before_it_is_loaded(
+    copy: Path,
+) -> None:
     """A sparse safetensors file of 8 TiB takes no space on the disk."""
     shape = [2**20, 2**21]
-    header = json.dumps({"lm_head.weight": {"dtype": "F32", "shape": shape, "data_offsets": [0, 2**43]}}).encode()
+    header = json.dumps(
+        {"lm_head.weight": {"dtype": "F32", "shape": shape, "data_offsets": [0, 2**43]}}
+    ).encode()
     with (copy / "model.safetensors").open("wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)
         try:
@@ -34,7 +38,9 @@ def test_checkpoint_that_does_not_fit_into_memory_is_refused_before_it_is_loaded
     assert "This judge needs" in refused(copy)
 
 
-def test_memory_that_runs_out_while_a_checkpoint_is_loaded_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_runs_out_while_a_checkpoint_is_loaded_is_named(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loader, "check_statistics", lambda _: torch.empty(2**60))
     assert refused(copy) == "judge does not fit into memory."
 
@@ -42,13 +48,19 @@ def test_memory_that_runs_out_while_a_checkpoint_is_loaded_is_named(copy: Path, 
 def test_needed_and_free_memory_are_named() -> None:
     require_memory(2**30, 2**31, "cpu")
     require_memory(2**60, None, "cuda")
-    with pytest.raises(CheckpointError, match=r"needs 2.3 GiB, but only 2.0 GiB of memory of cuda are free"):
+    with pytest.raises(
+        CheckpointError, match=r"needs 2.3 GiB, but only 2.0 GiB of memory of cuda are free"
+    ):
         require_memory(2**31, 2**31, "cuda")
     free = available_memory("cpu")
     assert free is None or 2**20 < free < 2**50
 
 
-VERSION_2 = {"memory.max": "3000000", "memory.current": "2500000", "memory.stat": "file 9\ninactive_file 100000\n"}
+VERSION_2 = {
+    "memory.max": "3000000",
+    "memory.current": "2500000",
+    "memory.stat": "file 9\ninactive_file 100000\n",
+}
 VERSION_1 = {
     "memory/memory.limit_in_bytes": "3000000",
     "memory/memory.usage_in_bytes": "2500000",
@@ -57,7 +69,9 @@ VERSION_1 = {
 
 
 @pytest.mark.parametrize("files", [VERSION_1, VERSION_2], ids=["version 1", "version 2"])
-def test_memory_is_that_of_the_control_group(files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_that_of_the_control_group(
+    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(devices, "CGROUP", tmp_path)
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -65,7 +79,9 @@ def test_memory_is_that_of_the_control_group(files: dict[str, str], tmp_path: Pa
     assert available_memory("cpu") == 600_000
 
 
-@pytest.mark.parametrize("files", [{}, VERSION_2 | {"memory.max": "max"}], ids=["no group", "no limit"])
+@pytest.mark.parametrize(
+    "files", [{}, VERSION_2 | {"memory.max": "max"}], ids=["no group", "no limit"]
+)
 def test_memory_without_a_limit_is_that_of_the_machine(
     files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

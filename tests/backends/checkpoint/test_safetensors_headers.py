@@ -26,7 +26,9 @@ def entry(**changed: object) -> Entry:
     return {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | changed
 
 
-def file_of(header: Mapping[str, object] | list[object] | bytes, data: int = 8, length: int | None = None) -> bytes:
+def file_of(
+    header: Mapping[str, object] | list[object] | bytes, data: int = 8, length: int | None = None
+) -> bytes:
     """A file with that header, `data` zero bytes, and `length` in place of the header's own length."""
     written = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(written) if length is None else length) + written + bytes(data)
@@ -57,14 +59,20 @@ HEADERS: dict[str, bytes] = {
     "a zip archive": b"PK\x03\x04" + bytes(100),
     "header length 0": file_of({"a": entry()}, length=0),
     "header length 1": file_of({"a": entry()}, length=1),
-    "header length one too small": file_of({"a": entry()}, length=len(json.dumps({"a": entry()})) - 1),
-    "header length one too large": file_of({"a": entry()}, length=len(json.dumps({"a": entry()})) + 1),
+    "header length one too small": file_of(
+        {"a": entry()}, length=len(json.dumps({"a": entry()})) - 1
+    ),
+    "header length one too large": file_of(
+        {"a": entry()}, length=len(json.dumps({"a": entry()})) + 1
+    ),
     "header longer than the file": file_of({"a": entry()}, length=99_999_999),
     "header beyond the limit": file_of({"a": entry()}, length=100_000_001),
     "header length 2^63": file_of({"a": entry()}, length=2**63),
     "header length 2^64 - 1": file_of({"a": entry()}, length=2**64 - 1),
     "not UTF-8": file_of(b'{"\xff\xfe": 1}'),
-    "half a surrogate pair": file_of(b'{"\\ud800": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}'),
+    "half a surrogate pair": file_of(
+        b'{"\\ud800": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}'
+    ),
     "not JSON": file_of(b"{a: 1}"),
     "JSON and more": file_of(json.dumps({"a": entry()}).encode() + b"more"),
     "a list": file_of([]),
@@ -75,7 +83,9 @@ HEADERS: dict[str, bytes] = {
     "nesting that is never closed": file_of(b'{"a":' * DEEP),
     "a deeply nested shape": file_of(b'{"a": {"shape": ' + b"[" * DEEP + b"]" * DEEP + b"}}"),
     "a deeply nested unknown field": file_of(b'{"a": {"x": ' + b"[" * DEEP + b"]" * DEEP + b"}}"),
-    "a deeply nested __metadata__": file_of(b'{"__metadata__": {"a": ' + b"[" * DEEP + b"]" * DEEP + b"}}"),
+    "a deeply nested __metadata__": file_of(
+        b'{"__metadata__": {"a": ' + b"[" * DEEP + b"]" * DEEP + b"}}"
+    ),
     "__metadata__ a list": file_of({"__metadata__": [1], "a": entry()}),
     "__metadata__ of numbers": file_of({"__metadata__": {"a": 1}, "a": entry()}),
     "a tensor that is a number": file_of({"a": 1}),
@@ -89,7 +99,9 @@ HEADERS: dict[str, bytes] = {
     "a shape that overflows": file_of({"a": entry(shape=[2**62, 4, 2])}),
     "a shape beyond 64 bits": file_of({"a": entry(shape=[10**400])}),
     "a shape that needs more data": file_of({"a": entry(shape=[3])}),
-    "a number of 5,001 digits": file_of(json.dumps({"a": entry(x="n")}).replace('"n"', "9" * 5001).encode()),
+    "a number of 5,001 digits": file_of(
+        json.dumps({"a": entry(x="n")}).replace('"n"', "9" * 5001).encode()
+    ),
     "negative offsets": file_of({"a": entry(data_offsets=[-8, 0])}),
     "offsets in reverse": file_of({"a": entry(data_offsets=[8, 0])}),
     "fractional offsets": file_of({"a": entry(data_offsets=[0.0, 8.0])}),
@@ -117,17 +129,35 @@ def test_unsound_header_is_refused(tmp_path: Path, content: bytes) -> None:
         ({"__metadata__": {"format": "pt"}}, 8, 0),
         ({"a": entry(), "__metadata__": {"m": '"data_offsets": [0, 99]'}}, 7, 8),
     ],
-    ids=["no data", "short", "long", "two tensors", "data of no tensor", "offsets quoted in metadata"],
+    ids=[
+        "no data",
+        "short",
+        "long",
+        "two tensors",
+        "data of no tensor",
+        "offsets quoted in metadata",
+    ],
 )
-def test_wrong_length_is_named_with_the_right_one(tmp_path: Path, header: Entry, data: int, expected: int) -> None:
+def test_wrong_length_is_named_with_the_right_one(
+    tmp_path: Path, header: Entry, data: int, expected: int
+) -> None:
     content = file_of(header, data)
     should_be = len(content) - data + expected
-    assert f"it should be {should_be:,} bytes long and is {len(content):,}. Fetch it again." in refusal(tmp_path, content)
+    assert (
+        f"it should be {should_be:,} bytes long and is {len(content):,}. Fetch it again."
+        in refusal(tmp_path, content)
+    )
 
 
-@pytest.mark.parametrize("name", ["two\nlines", "\x1b[31m", "a\0b", "a" * 5_000_000], ids=["newline", "escape", "NUL", "long"])
+@pytest.mark.parametrize(
+    "name",
+    ["two\nlines", "\x1b[31m", "a\0b", "a" * 5_000_000],
+    ids=["newline", "escape", "NUL", "long"],
+)
 def test_tensor_name_that_cannot_stand_in_a_sentence_is_refused(tmp_path: Path, name: str) -> None:
-    assert "the name of a tensor is too long or cannot be printed" in refusal(tmp_path, file_of({name: entry()}))
+    assert "the name of a tensor is too long or cannot be printed" in refusal(
+        tmp_path, file_of({name: entry()})
+    )
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
@@ -149,7 +179,9 @@ def test_sound_headers_give_their_shapes(tmp_path: Path) -> None:
     path.write_bytes(file_of(header, 12))
     assert tensor_shapes(path) == {"half": (2, 2), "one": (), "none": (0, 7)}
     path.write_bytes(file_of(json.dumps(header).encode() + b"     ", 12))
-    assert tensor_shapes(path) == {"half": (2, 2), "one": (), "none": (0, 7)}, "headers are padded with spaces"
+    assert tensor_shapes(path) == {"half": (2, 2), "one": (), "none": (0, 7)}, (
+        "headers are padded with spaces"
+    )
 
 
 def test_random_damage_to_a_header_never_crashes(tmp_path: Path) -> None:

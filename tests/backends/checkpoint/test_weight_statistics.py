@@ -48,12 +48,17 @@ def refused(folder: Path) -> str:
 def rewrite(folder: Path, names: list[str], change: Change) -> None:
     """Change every tensor of these files."""
     for name in names:
-        weights = {tensor: change(tensor, weight) for tensor, weight in load_file(folder / name).items()}
+        weights = {
+            tensor: change(tensor, weight) for tensor, weight in load_file(folder / name).items()
+        }
         save_file(weights, folder / name, metadata={"format": "pt"})
 
 
 def test_the_judge_opens_without_its_checksums(judge: Path) -> None:
-    assert TransformersBackend.load(str(judge)).protocols == TransformersBackend.load(str(NANO)).protocols
+    assert (
+        TransformersBackend.load(str(judge)).protocols
+        == TransformersBackend.load(str(NANO)).protocols
+    )
 
 
 def test_random_weights_whose_rows_differ_as_after_training_open(tmp_path: Path) -> None:
@@ -72,23 +77,33 @@ def test_half_of_a_shard_of_zeros_is_refused(judge: Path, name: str, half: int) 
     (judge / name).write_bytes(content)
     sentence = refused(judge)
     assert sentence.startswith(f"{name} is damaged: ")
-    assert any(f" of {tensor} are zeros." in sentence for tensor in tensors_of(judge / name)), sentence
+    assert any(f" of {tensor} are zeros." in sentence for tensor in tensors_of(judge / name)), (
+        sentence
+    )
 
 
-def noise(scale: Callable[[torch.Tensor], float], draw: Callable[[torch.Tensor], torch.Tensor]) -> Change:
+def noise(
+    scale: Callable[[torch.Tensor], float], draw: Callable[[torch.Tensor], torch.Tensor]
+) -> Change:
     generator = torch.manual_seed(0)
 
     def change(_: str, weight: torch.Tensor) -> torch.Tensor:
         assert generator is torch.default_generator
-        return (draw(weight.float()) * scale(weight)).to(weight.dtype) if weight.ndim > 1 else weight
+        return (
+            (draw(weight.float()) * scale(weight)).to(weight.dtype) if weight.ndim > 1 else weight
+        )
 
     return change
 
 
 NOISE = {
     "normal, 0.02": noise(lambda _: 0.02, torch.randn_like),
-    "normal, each tensor's own deviation": noise(lambda weight: weight.float().std().item(), torch.randn_like),
-    "uniform": noise(lambda weight: weight[0].numel() ** -0.5, lambda weight: 2 * torch.rand_like(weight) - 1),
+    "normal, each tensor's own deviation": noise(
+        lambda weight: weight.float().std().item(), torch.randn_like
+    ),
+    "uniform": noise(
+        lambda weight: weight[0].numel() ** -0.5, lambda weight: 2 * torch.rand_like(weight) - 1
+    ),
     "one value": noise(lambda _: 0.02, torch.ones_like),
 }
 
@@ -105,16 +120,24 @@ def test_a_shard_of_random_values_is_refused(judge: Path, names: list[str], chan
 
 def test_one_layer_of_random_values_is_refused(judge: Path) -> None:
     random = NOISE["normal, each tensor's own deviation"]
-    rewrite(judge, SHARDS, lambda name, weight: random(name, weight) if ".layers.2." in name else weight)
+    rewrite(
+        judge, SHARDS, lambda name, weight: random(name, weight) if ".layers.2." in name else weight
+    )
     assert ": model.layers.2.mlp.down_proj.weight and its layer look random." in refused(judge)
 
 
-def test_weights_that_are_all_zero_are_refused_however_small(checkpoint_folder: Path, tmp_path: Path) -> None:
+def test_weights_that_are_all_zero_are_refused_however_small(
+    checkpoint_folder: Path, tmp_path: Path
+) -> None:
     folder = shutil.copytree(checkpoint_folder, tmp_path / "judge")
     rewrite(folder, ["model.safetensors"], lambda _, weight: torch.zeros_like(weight))
     assert refused(folder).startswith("model.safetensors is damaged: 100% of ")
 
 
 def test_biases_of_zeros_are_no_damage(judge: Path) -> None:
-    rewrite(judge, SHARDS, lambda name, weight: torch.zeros_like(weight) if name.endswith("bias") else weight)
+    rewrite(
+        judge,
+        SHARDS,
+        lambda name, weight: torch.zeros_like(weight) if name.endswith("bias") else weight,
+    )
     assert TransformersBackend.load(str(judge))

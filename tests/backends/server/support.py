@@ -33,15 +33,24 @@ def shown(*slots: int) -> tuple[Frame, ...]:
 
 def opening(*slots: int, system: str = "You compare videos.") -> list[Message]:
     """A system prompt, then a question with two frames a slot."""
-    return [Message("system", (Text(system),)), Message("user", (*map(Image, shown(*(slots or (1,)))), Text("Which is better?")))]
+    return [
+        Message("system", (Text(system),)),
+        Message("user", (*map(Image, shown(*(slots or (1,)))), Text("Which is better?"))),
+    ]
 
 
 def next_turn(messages: Sequence[Message], reply: str, *slots: int) -> list[Message]:
     """The conversation after `reply`, which asked for these slots."""
-    return [*messages, Message("assistant", (GeneratedText(reply),)), Message("user", (*map(Image, shown(*slots)), Text("Here.")))]
+    return [
+        *messages,
+        Message("assistant", (GeneratedText(reply),)),
+        Message("user", (*map(Image, shown(*slots)), Text("Here."))),
+    ]
 
 
-def ask(conversation: Conversation, messages: Sequence[Message], sampling: Sampling | None = None) -> tuple[list[str], Completion]:
+def ask(
+    conversation: Conversation, messages: Sequence[Message], sampling: Sampling | None = None
+) -> tuple[list[str], Completion]:
     """The pieces of a reply, and its completion."""
     *pieces, completion = conversation.stream(messages, sampling or Sampling())
     assert isinstance(completion, Completion)
@@ -61,9 +70,16 @@ def failure_of(*answers: Answer, cards: Any = GENERAL) -> tuple[Exception, int]:
 
 def parts(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Every part of every message of a request that is no plain string."""
-    return [part for message in body["messages"] if not isinstance(message["content"], str) for part in message["content"]]
+    return [
+        part
+        for message in body["messages"]
+        if not isinstance(message["content"], str)
+        for part in message["content"]
+    ]
 
 
 def carried(body: dict[str, Any]) -> int:
     """How many pictures a request carries, those that it names by their id alone not counted."""
-    return sum(part["type"] == "image_url" and part["image_url"] is not None for part in parts(body))
+    return sum(
+        part["type"] == "image_url" and part["image_url"] is not None for part in parts(body)
+    )

@@ -8,7 +8,13 @@ import pytest
 
 from tests.support.faulty_server import serving
 from vrthinker_core.backends import open_backend
-from vrthinker_core.backends.server.address import ServerAddress, api_key, display_name, model_title, parse_address
+from vrthinker_core.backends.server.address import (
+    ServerAddress,
+    api_key,
+    display_name,
+    model_title,
+    parse_address,
+)
 from vrthinker_core.errors import BackendRefused, BadInput
 from vrthinker_core.ui.sessions.judge_loader import judge_openers
 
@@ -18,10 +24,16 @@ from vrthinker_core.ui.sessions.judge_loader import judge_openers
     [
         ("http://host:8000/v1", ServerAddress("http://host:8000/v1")),
         ("https://host/v1/#org/model:free", ServerAddress("https://host/v1", "org/model:free")),
-        ("http://[::1]:8000/v1#m?protocol=concat", ServerAddress("http://[::1]:8000/v1", "m", "concat")),
+        (
+            "http://[::1]:8000/v1#m?protocol=concat",
+            ServerAddress("http://[::1]:8000/v1", "m", "concat"),
+        ),
         ("http://host/v1#?protocol=paired", ServerAddress("http://host/v1", "", "paired")),
         ("http://host/v1?protocol=paired", ServerAddress("http://host/v1", "", "paired")),
-        ("https://[::1]:8000/v1/?protocol=concat", ServerAddress("https://[::1]:8000/v1", "", "concat")),
+        (
+            "https://[::1]:8000/v1/?protocol=concat",
+            ServerAddress("https://[::1]:8000/v1", "", "concat"),
+        ),
         ("http://host:8000?", ServerAddress("http://host:8000")),
     ],
 )
@@ -58,7 +70,9 @@ def test_a_model_is_named_only_if_the_server_has_several() -> None:
 
 
 @pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "nonsense://hunter2@proxy"])
-def test_a_proxy_that_cannot_be_used_is_one_sentence_that_names_its_variable(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_cannot_be_used_is_one_sentence_that_names_its_variable(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(BadInput, match="ALL_PROXY") as caught:
         open_backend("server:http://host.invalid/v1#m")
@@ -84,7 +98,10 @@ def test_the_page_neither_shows_nor_logs_a_password(caplog: pytest.LogCaptureFix
 
 def test_names_show_no_path_of_the_server() -> None:
     assert model_title("/data/models/vrthinker/") == "vrthinker"
-    assert display_name("http://host:8000/v1#qunwang13/vrthinker?protocol=paired") == "qunwang13/vrthinker"
+    assert (
+        display_name("http://host:8000/v1#qunwang13/vrthinker?protocol=paired")
+        == "qunwang13/vrthinker"
+    )
     assert display_name("http://host:8000/v1") == "host:8000"
     assert display_name("http://host:8000?protocol=paired") == "host:8000"
 

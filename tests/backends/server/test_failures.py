@@ -15,12 +15,29 @@ import openai
 import pytest
 
 from tests.backends.server.support import GENERAL, QUICK, VLLM, ask, failure_of, open_judge, opening
-from tests.support.faulty_server import ANSWER, Answer, Handler, delta, refuses, says, says_then, sends, serving
+from tests.support.faulty_server import (
+    ANSWER,
+    Answer,
+    Handler,
+    delta,
+    refuses,
+    says,
+    says_then,
+    sends,
+    serving,
+)
 from tests.support.waiting import until
 from vrthinker_core import Finished, Settings, VideoPair, judge
 from vrthinker_core.backends.server import failures
 from vrthinker_core.backends.server_backend import ServerBackend
-from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable, TooManyPictures
+from vrthinker_core.errors import (
+    BackendFailed,
+    BackendRefused,
+    ContextFull,
+    JudgeError,
+    ServerUnavailable,
+    TooManyPictures,
+)
 from vrthinker_core.traces import load
 from vrthinker_core.types.events import TextArrived, TurnEnded
 from vrthinker_core.types.messages import Completion, Sampling
@@ -52,7 +69,9 @@ def go_on_and_on(handler: Handler) -> None:
 
 
 def too_long_after_all(handler: Handler) -> None:
-    handler.send_event(b'{"error": {"message": "The prompt exceeds the maximum model length.", "code": 400}}')
+    handler.send_event(
+        b'{"error": {"message": "The prompt exceeds the maximum model length.", "code": 400}}'
+    )
 
 
 def nothing(handler: Handler) -> None:
@@ -100,14 +119,26 @@ def test_each_failure_is_a_sentence_that_says_what_to_do(name: str) -> None:
 
 
 def test_nothing_that_cannot_help_is_tried_again() -> None:
-    for name in ("a context too long", "too many pictures", "a wrong key", "a model that is gone", "a cut after some tokens"):
+    for name in (
+        "a context too long",
+        "too many pictures",
+        "a wrong key",
+        "a model that is gone",
+        "a cut after some tokens",
+    ):
         assert failure_of(ENDS[name][0])[1] == 1, name
 
 
 def test_what_passes_is_tried_again_and_counted_once() -> None:
-    with serving(refuses(503), refuses(429), says_then("", nothing), says(), cards=GENERAL) as server:
-        conversation = open_judge(server, patience=type(QUICK)(silence=2, tries=3, deadline=8, first_wait=0.01)).open_conversation()
-        with pytest.raises(BackendFailed):  # the third answer is an empty stream, which no other try mends
+    with serving(
+        refuses(503), refuses(429), says_then("", nothing), says(), cards=GENERAL
+    ) as server:
+        conversation = open_judge(
+            server, patience=type(QUICK)(silence=2, tries=3, deadline=8, first_wait=0.01)
+        ).open_conversation()
+        with pytest.raises(
+            BackendFailed
+        ):  # the third answer is an empty stream, which no other try mends
             ask(conversation, opening())
         pieces, completion = ask(conversation, opening())
         conversation.close()
@@ -133,7 +164,9 @@ def test_the_deadline_is_kept_whatever_arrives_and_the_tries_are_counted() -> No
     for answer in (says_then("", drip), says_then("", hang)):
         with serving(answer) as server:
             conversation = open_judge(server, patience=quick).open_conversation()
-            with pytest.raises(ServerUnavailable, match=r"silent.*compare again\.$"):  # asked once, so no number is told
+            with pytest.raises(
+                ServerUnavailable, match=r"silent.*compare again\.$"
+            ):  # asked once, so no number is told
                 ask(conversation, opening())
             conversation.close()
     with serving(cards=drip_a_list) as server, pytest.raises(ServerUnavailable, match="silent"):
@@ -259,7 +292,11 @@ def test_the_key_stands_nowhere(
     caplog.set_level("DEBUG")
     echo = "You sent {key}, and I do not like it"
     answers = [refuses(status, echo) for status in (400, 401, 403, 404, 422, 429, 500)]
-    answers.append(lambda handler, _: handler.send_json(418, {"detail": f"no, {handler.headers['Authorization']}"}))
+    answers.append(
+        lambda handler, _: handler.send_json(
+            418, {"detail": f"no, {handler.headers['Authorization']}"}
+        )
+    )
     answers.append(sends(b'data: {"error": {"message": "I got Bearer ' + KEY.encode() + b'"}}\n\n'))
     seen = []
     for number, answer in enumerate(answers):
@@ -272,7 +309,12 @@ def test_the_key_stands_nowhere(
         events = list(judge(pair, backend, Settings(), trace=tmp_path / "good.json"))
         assert any(isinstance(event, TextArrived) for event in events)
         assert server.keys[-1] == f"Bearer {KEY}"
-        seen += [repr(events), (tmp_path / "good.json").read_text("utf-8"), repr(backend.server), str(backend.server.model)]
+        seen += [
+            repr(events),
+            (tmp_path / "good.json").read_text("utf-8"),
+            repr(backend.server),
+            str(backend.server.model),
+        ]
     with serving(cards=401) as server, pytest.raises(JudgeError) as caught:
         open_judge(server)
     seen += [str(caught.value), caplog.text, *capfd.readouterr()]

@@ -8,7 +8,16 @@ import io
 import numpy as np
 from PIL import Image as Picture
 
-from tests.backends.server.support import GENERAL, VLLM, ask, carried, next_turn, open_judge, opening, parts
+from tests.backends.server.support import (
+    GENERAL,
+    VLLM,
+    ask,
+    carried,
+    next_turn,
+    open_judge,
+    opening,
+    parts,
+)
 from tests.backends.support.random_model import noise_frame
 from tests.support.faulty_server import ANSWER, refuses, says, serving
 from vrthinker_core.backends.server.pictures import PictureCache
@@ -26,7 +35,10 @@ def test_a_later_turn_carries_only_its_new_pictures() -> None:
         ask(conversation, next_turn(next_turn(messages, ANSWER, 3), ANSWER))
         conversation.close()
     assert [carried(body) for body in server.bodies] == [4, 2, 0]
-    named = [[part["uuid"] for part in parts(body) if part["type"] == "image_url"] for body in server.bodies]
+    named = [
+        [part["uuid"] for part in parts(body) if part["type"] == "image_url"]
+        for body in server.bodies
+    ]
     assert [len(ids) for ids in named] == [4, 6, 6]
     assert named[1][:4] == named[0]
     assert len(set(named[1])) == 6
@@ -43,7 +55,10 @@ def test_forgotten_pictures_are_sent_again_and_then_not_again() -> None:
 
 
 def test_a_server_that_knows_no_ids_gets_every_picture_each_time() -> None:
-    for server_kind, answers in ((GENERAL, [says()]), (VLLM, [refuses(400, "Unknown field: uuid"), says()])):
+    for server_kind, answers in (
+        (GENERAL, [says()]),
+        (VLLM, [refuses(400, "Unknown field: uuid"), says()]),
+    ):
         with serving(*answers, cards=server_kind) as server:
             conversation = open_judge(server).open_conversation()
             ask(conversation, opening(1))

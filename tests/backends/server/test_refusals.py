@@ -14,7 +14,13 @@ from tests.backends.server.support import GENERAL, QUICK, ask, failure_of, open_
 from tests.support.faulty_server import ANSWER, Answer, Handler, refuses, says, sends, serving
 from vrthinker_core.backends.server.failures import GARBAGE
 from vrthinker_core.backends.server_backend import ServerBackend
-from vrthinker_core.errors import BackendRefused, ContextFull, JudgeError, ServerUnavailable, TooManyPictures
+from vrthinker_core.errors import (
+    BackendRefused,
+    ContextFull,
+    JudgeError,
+    ServerUnavailable,
+    TooManyPictures,
+)
 
 JSON = "application/json"
 
@@ -22,16 +28,61 @@ JSON = "application/json"
 @pytest.mark.parametrize(
     "body",
     [
-        {"error": {"code": 400, "message": "the request exceeds the available context size (4096 tokens), try increasing it"}},
-        {"error": {"code": 400, "message": "the request is too much for it", "type": "exceed_context_size_error"}},
-        {"error": {"type": "invalid_request_error", "message": "prompt is too long: 208310 tokens > 200000 maximum"}},
-        {"error": {"message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."}},
-        {"error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 9000 `inputs` tokens"},
-        {"error": {"message": "Your input exceeds the limit.", "param": "messages", "code": "context_length_exceeded"}},
-        {"error": {"message": "The input (9000 tokens) is longer than the model's context length (4096 tokens)."}},
-        {"error": {"message": "Input length (9000 tokens) exceeds the maximum allowed length (4096 tokens)."}},
+        {
+            "error": {
+                "code": 400,
+                "message": "the request exceeds the available context size (4096 tokens), try increasing it",
+            }
+        },
+        {
+            "error": {
+                "code": 400,
+                "message": "the request is too much for it",
+                "type": "exceed_context_size_error",
+            }
+        },
+        {
+            "error": {
+                "type": "invalid_request_error",
+                "message": "prompt is too long: 208310 tokens > 200000 maximum",
+            }
+        },
+        {
+            "error": {
+                "message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
+            }
+        },
+        {
+            "error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 9000 `inputs` tokens"
+        },
+        {
+            "error": {
+                "message": "Your input exceeds the limit.",
+                "param": "messages",
+                "code": "context_length_exceeded",
+            }
+        },
+        {
+            "error": {
+                "message": "The input (9000 tokens) is longer than the model's context length (4096 tokens)."
+            }
+        },
+        {
+            "error": {
+                "message": "Input length (9000 tokens) exceeds the maximum allowed length (4096 tokens)."
+            }
+        },
     ],
-    ids=["llama.cpp", "type", "Anthropic", "Gemini", "TGI", "code", "SGLang", "SGLang, its scheduler"],
+    ids=[
+        "llama.cpp",
+        "type",
+        "Anthropic",
+        "Gemini",
+        "TGI",
+        "code",
+        "SGLang",
+        "SGLang, its scheduler",
+    ],
 )
 def test_a_context_too_long_is_known_in_whatever_words_and_is_asked_once(body: Any) -> None:
     error, requests = failure_of(lambda handler, _: handler.send_json(400, body))
@@ -49,7 +100,9 @@ def test_a_context_too_long_is_known_in_whatever_words_and_is_asked_once(body: A
         ("128 images in the request exceed what the model takes", "fewer pictures"),
     ],
 )
-def test_too_many_pictures_are_told_with_the_limit_that_the_server_names(said: str, limit: str) -> None:
+def test_too_many_pictures_are_told_with_the_limit_that_the_server_names(
+    said: str, limit: str
+) -> None:
     error, requests = failure_of(refuses(400, said))
     assert (type(error), requests) == (TooManyPictures, 1)
     assert str(error).startswith(f"The server takes {limit} in one prompt.")
@@ -57,17 +110,28 @@ def test_too_many_pictures_are_told_with_the_limit_that_the_server_names(said: s
 
 def test_what_a_service_passes_on_is_read_and_quoted_in_the_place_of_its_own_words() -> None:
     def passed_on(raw: object) -> Exception:
-        body = {"error": {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw, "provider_name": "x"}}}
+        body = {
+            "error": {
+                "message": "Provider returned error",
+                "code": 400,
+                "metadata": {"raw": raw, "provider_name": "x"},
+            }
+        }
         return failure_of(lambda handler, _: handler.send_json(400, body))[0]
 
     assert type(passed_on("At most 4 image(s) may be provided in one prompt.")) is TooManyPictures
-    assert str(passed_on("I do not like this.")) == "The server refuses the request. It says: I do not like this."
+    assert (
+        str(passed_on("I do not like this."))
+        == "The server refuses the request. It says: I do not like this."
+    )
     for nothing in ("", "<html>Welcome</html>", None, {"more": 1}):
         assert "It says: Provider returned error." in str(passed_on(nothing))
     assert type(passed_on({"error": "Too many images"})) is TooManyPictures
 
 
-@pytest.mark.parametrize("body", [b"", b"<!DOCTYPE html><html>Just a moment...</html>", b"\n<html>no</html>"])
+@pytest.mark.parametrize(
+    "body", [b"", b"<!DOCTYPE html><html>Just a moment...</html>", b"\n<html>no</html>"]
+)
 def test_an_answer_without_words_is_told_as_nothing(body: bytes) -> None:
     def error(status: int) -> JudgeError:
         found, _ = failure_of(lambda handler, _: handler.send_bytes(status, body, "text/html"))
@@ -80,11 +144,15 @@ def test_an_answer_without_words_is_told_as_nothing(body: bytes) -> None:
 
 
 def test_words_that_begin_with_a_bracket_are_no_page() -> None:
-    assert str(failure_of(refuses(418, "<400> Range of input"))[0]).endswith("It says: <400> Range of input.")
+    assert str(failure_of(refuses(418, "<400> Range of input"))[0]).endswith(
+        "It says: <400> Range of input."
+    )
 
 
 @pytest.mark.parametrize("variable", ["VRTHINKER_API_KEY", "OPENAI_API_KEY"])
-def test_a_refused_key_is_named_by_the_variable_that_holds_it(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_key_is_named_by_the_variable_that_holds_it(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("VRTHINKER_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv(variable, "sk-one")
@@ -117,10 +185,14 @@ def test_a_model_that_the_list_no_longer_has_is_not_there() -> None:
         conversation.close()
 
 
-@pytest.mark.parametrize("asked", ["0", "-3", "nan", "inf", "soon", "Wed, 21 Oct 2015 07:28:00 GMT"])
+@pytest.mark.parametrize(
+    "asked", ["0", "-3", "nan", "inf", "soon", "Wed, 21 Oct 2015 07:28:00 GMT"]
+)
 def test_a_retry_after_that_asks_for_no_time_gets_the_usual_back_off(asked: str) -> None:
     with serving(refuses(429, headers={"Retry-After": asked}), says()) as server:
-        conversation = open_judge(server, patience=replace(QUICK, first_wait=0.3, longest_wait=0.3)).open_conversation()
+        conversation = open_judge(
+            server, patience=replace(QUICK, first_wait=0.3, longest_wait=0.3)
+        ).open_conversation()
         started = time.monotonic()
         assert ask(conversation, opening())[1].text == ANSWER
         assert time.monotonic() - started >= 0.3
@@ -128,7 +200,10 @@ def test_a_retry_after_that_asks_for_no_time_gets_the_usual_back_off(asked: str)
 
 
 def test_a_date_to_try_again_is_read_by_the_clock_of_the_server() -> None:
-    dates = {"Date": "Wed, 21 Oct 2015 07:28:00 GMT", "Retry-After": "Wed, 21 Oct 2015 07:28:01 GMT"}
+    dates = {
+        "Date": "Wed, 21 Oct 2015 07:28:00 GMT",
+        "Retry-After": "Wed, 21 Oct 2015 07:28:01 GMT",
+    }
 
     def busy(handler: Handler, _: dict[str, Any]) -> None:
         handler.send_response_only(429)  # without a date of its own
@@ -147,7 +222,13 @@ def test_a_date_to_try_again_is_read_by_the_clock_of_the_server() -> None:
 BLIND = "image input is not supported - hint: you may need to provide the mmproj"
 FORMS: dict[str, Callable[[str], Any]] = {
     "llama.cpp": lambda said: {"error": {"code": 500, "message": said, "type": "server_error"}},
-    "vLLM": lambda said: {"object": "error", "message": said, "type": "InternalServerError", "param": None, "code": 500},
+    "vLLM": lambda said: {
+        "object": "error",
+        "message": said,
+        "type": "InternalServerError",
+        "param": None,
+        "code": 500,
+    },
     "Ollama": lambda said: {"error": said},
     "FastAPI": lambda said: {"detail": said},
     "a gateway": lambda said: {"message": said, "request_id": "a7"},
@@ -156,18 +237,26 @@ FORMS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def fails(said: str, status: int = 500, form: str = "llama.cpp", headers: dict[str, str] | None = None) -> Answer:
+def fails(
+    said: str, status: int = 500, form: str = "llama.cpp", headers: dict[str, str] | None = None
+) -> Answer:
     body = FORMS[form](said)
     data = body if isinstance(body, str) else json.dumps(body)
-    return lambda handler, _: handler.send_bytes(status, data.encode(), "text/plain" if body is data else JSON, headers)
+    return lambda handler, _: handler.send_bytes(
+        status, data.encode(), "text/plain" if body is data else JSON, headers
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_failure_is_quoted_in_whatever_form_and_at_once_if_it_is_the_requests_fault(form: str) -> None:
+def test_a_failure_is_quoted_in_whatever_form_and_at_once_if_it_is_the_requests_fault(
+    form: str,
+) -> None:
     error, requests = failure_of(fails(BLIND, form=form))
     assert (type(error), requests) == (BackendRefused, 1)
     assert f"It says: {BLIND}." in str(error)
-    error, requests = failure_of(fails("first", 529), fails("second", 502, form), fails(BLIND, 503, form))
+    error, requests = failure_of(
+        fails("first", 529), fails("second", 502, form), fails(BLIND, 503, form)
+    )
     assert (type(error), requests) == (ServerUnavailable, QUICK.tries)
     assert f"It says: {BLIND}. See" in str(error)
 
@@ -178,17 +267,36 @@ def test_a_failure_is_quoted_in_whatever_form_and_at_once_if_it_is_the_requests_
         (500, "Context size has been exceeded.", 1, ContextFull),
         (500, "Too many images in request. Max is 50.", 1, TooManyPictures),
         (500, "input is too large to process. increase the physical batch size", 1, BackendRefused),
-        (500, "Failed to parse messages: Unsupported content: image_url; messages = " + "x" * 250 + " later", 1, BackendRefused),
+        (
+            500,
+            "Failed to parse messages: Unsupported content: image_url; messages = "
+            + "x" * 250
+            + " later",
+            1,
+            BackendRefused,
+        ),
         (501, "This server has no such route.", 1, BackendRefused),
         (500, "this model is missing data required for image input", 2, ServerUnavailable),
-        (500, "EngineCore encountered an issue. See stack trace (above) for the root cause.", 2, ServerUnavailable),
-        (500, "The server had an error while processing your request. Sorry about that!", 3, ServerUnavailable),
+        (
+            500,
+            "EngineCore encountered an issue. See stack trace (above) for the root cause.",
+            2,
+            ServerUnavailable,
+        ),
+        (
+            500,
+            "The server had an error while processing your request. Sorry about that!",
+            3,
+            ServerUnavailable,
+        ),
         (500, "Loading model", 3, ServerUnavailable),
         (504, "this model is not supported", 3, ServerUnavailable),
         (520, "Web server is returning an unknown error", 3, ServerUnavailable),
     ],
 )
-def test_how_often_a_failure_is_asked_again_is_read_from_what_it_says(status: int, said: str, requests: int, kind: type) -> None:
+def test_how_often_a_failure_is_asked_again_is_read_from_what_it_says(
+    status: int, said: str, requests: int, kind: type
+) -> None:
     error, asked = failure_of(fails(said, status))
     assert (type(error), asked) == (kind, requests)
     assert f"It says: {said[:150].strip('. ')}" in str(error)
@@ -199,7 +307,10 @@ def test_how_often_a_failure_is_asked_again_is_read_from_what_it_says(status: in
     [
         [fails("CUDA error")],
         [fails("CUDA error"), fails("out of memory")],
-        [fails("not supported", headers={"Retry-After": "0.01"}), fails("Internal Server Error", form="plain text")],
+        [
+            fails("not supported", headers={"Retry-After": "0.01"}),
+            fails("Internal Server Error", form="plain text"),
+        ],
         [fails("", form="plain text"), fails("Model is overloaded", form="Ollama")],
     ],
     ids=["once", "two causes", "asked to come back", "no cause"],
@@ -217,15 +328,22 @@ def test_the_title_of_a_page_is_what_it_says(title: str) -> None:
     error, requests = failure_of(lambda handler, _: handler.send_bytes(502, page, "text/html"))
     assert (type(error), requests) == (ServerUnavailable, QUICK.tries)
     assert f"It says: {title}. See" in str(error)
-    assert "It says" not in str(failure_of(lambda handler, _: handler.send_bytes(500, b"<html>no</html>", "text/html"))[0])
+    assert "It says" not in str(
+        failure_of(lambda handler, _: handler.send_bytes(500, b"<html>no</html>", "text/html"))[0]
+    )
 
 
 @pytest.mark.parametrize("code", [500, "500", None, 1301])
 def test_a_failure_inside_a_stream_is_told_as_one_before_it(code: int | str | None) -> None:
     def event(said: str) -> Answer:
-        return sends(b"data: " + json.dumps({"error": {"message": said, "code": code}}).encode() + b"\n\n")
+        return sends(
+            b"data: " + json.dumps({"error": {"message": said, "code": code}}).encode() + b"\n\n"
+        )
 
-    asked = {said: failure_of(event(said)) for said in ("The context size is exceeded", "CUDA error", "overloaded")}
+    asked = {
+        said: failure_of(event(said))
+        for said in ("The context size is exceeded", "CUDA error", "overloaded")
+    }
     assert [(type(error), requests) for error, requests in asked.values()] == [
         (ContextFull, 1), (ServerUnavailable, 2), (ServerUnavailable, QUICK.tries),
     ]  # fmt: skip
@@ -233,7 +351,9 @@ def test_a_failure_inside_a_stream_is_told_as_one_before_it(code: int | str | No
 
 
 def test_what_is_quoted_is_one_short_line_that_no_terminal_obeys() -> None:
-    error, _ = failure_of(fails("\x1b[31mno\u202e pictures\r\n\x00\ud800here. " + "and so on " * 5000))
+    error, _ = failure_of(
+        fails("\x1b[31mno\u202e pictures\r\n\x00\ud800here. " + "and so on " * 5000)
+    )
     assert "[31mno pictures here. and so on" in str(error)
     assert str(error).isprintable()
     assert len(str(error)) < 500
@@ -244,7 +364,9 @@ def redirects(status: int, target: str, path: str) -> Callable[..., None]:
 
     def answer(handler: Handler, body: dict[str, Any] | None = None) -> None:
         if handler.path.startswith(path):
-            handler.send_bytes(status, b"", "text/plain", {"Location": target + handler.path.removeprefix(path)})
+            handler.send_bytes(
+                status, b"", "text/plain", {"Location": target + handler.path.removeprefix(path)}
+            )
         elif body is None:
             handler.send_json(200, {"data": GENERAL})
         else:
@@ -268,7 +390,10 @@ def test_a_redirect_within_the_server_is_followed_once(status: int) -> None:
 def test_a_redirect_that_costs_a_request_its_content_names_the_address_to_use(status: int) -> None:
     with serving(says(), cards=GENERAL) as other:
         moved = redirects(status, other.url, "/v1")
-        with serving(cards=moved) as server, pytest.raises(BackendRefused, match=f"redirects to {other.url},.*Use that address"):
+        with (
+            serving(cards=moved) as server,
+            pytest.raises(BackendRefused, match=f"redirects to {other.url},.*Use that address"),
+        ):
             open_judge(server)
         error, requests = failure_of(moved)  # its list is where it was
     assert f"redirects to {other.url}," in str(error)
@@ -276,14 +401,22 @@ def test_a_redirect_that_costs_a_request_its_content_names_the_address_to_use(st
 
 
 def test_a_redirect_to_a_slash_at_the_end_is_told_as_one_that_no_other_address_avoids() -> None:
-    error, _ = failure_of(lambda handler, _: handler.send_bytes(301, b"", "text/plain", {"Location": "/v1/chat/completions/"}))
+    error, _ = failure_of(
+        lambda handler, _: handler.send_bytes(
+            301, b"", "text/plain", {"Location": "/v1/chat/completions/"}
+        )
+    )
     assert type(error) is BackendRefused
     assert "redirects to its path /v1/chat/completions/," in str(error)
     assert "Use that address" not in str(error)
 
 
-def test_the_address_to_use_instead_ends_before_the_path_of_a_request_whatever_slash_is_behind_it() -> None:
+def test_the_address_to_use_instead_ends_before_the_path_of_a_request_whatever_slash_is_behind_it() -> (
+    None
+):
     with serving(says(), cards=GENERAL) as other:
         target = f"{other.url}/chat/completions/"
-        error, _ = failure_of(lambda handler, _: handler.send_bytes(301, b"", "text/plain", {"Location": target}))
+        error, _ = failure_of(
+            lambda handler, _: handler.send_bytes(301, b"", "text/plain", {"Location": target})
+        )
     assert f"redirects to {other.url}, where" in str(error)

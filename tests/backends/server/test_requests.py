@@ -24,7 +24,12 @@ def sent_to(cards: Any, model: str = "", system: str = "paired_system") -> dict[
 
 def test_a_request_holds_the_sampling_and_keeps_control_tokens() -> None:
     body = sent_to(VLLM)
-    assert (body["max_tokens"], body["temperature"], body["seed"], body["stream"]) == (300, 0.5, 7, True)
+    assert (body["max_tokens"], body["temperature"], body["seed"], body["stream"]) == (
+        300,
+        0.5,
+        7,
+        True,
+    )
     assert body["skip_special_tokens"] is body["spaces_between_special_tokens"] is False
     assert body["stream_options"]["include_usage"]
     assert "tools" not in body
@@ -32,7 +37,9 @@ def test_a_request_holds_the_sampling_and_keeps_control_tokens() -> None:
     assert url.startswith("data:image/png;base64,")
 
 
-def test_a_published_checkpoint_gets_its_prompts_bare_and_a_general_model_the_rules_in_words() -> None:
+def test_a_published_checkpoint_gets_its_prompts_bare_and_a_general_model_the_rules_in_words() -> (
+    None
+):
     assert sent_to(VLLM)["messages"][0]["content"] == prompt_text("paired_system")
     for system, own, other in [
         ("paired_system", "frame_indices", "target_frames"),
@@ -59,7 +66,9 @@ def test_a_published_checkpoint_gets_its_prompts_bare_and_a_general_model_the_ru
         ({"id": "gpt-4.1-nano"}, "", None),
     ],
 )
-def test_the_protocol_follows_from_the_name_or_is_said(card: dict[str, Any], option: str, protocol: str | None) -> None:
+def test_the_protocol_follows_from_the_name_or_is_said(
+    card: dict[str, Any], option: str, protocol: str | None
+) -> None:
     with serving(cards=(card,)) as server:
         backend = open_judge(server, option)
     assert backend.protocols == ((protocol,) if protocol else ())
@@ -68,7 +77,9 @@ def test_the_protocol_follows_from_the_name_or_is_said(card: dict[str, Any], opt
     assert not any("cannot judge whether real footage" in note for note in backend.notes)
 
 
-def test_a_video_item_is_a_video_for_a_trained_model_on_vllm_and_pictures_in_order_elsewhere() -> None:
+def test_a_video_item_is_a_video_for_a_trained_model_on_vllm_and_pictures_in_order_elsewhere() -> (
+    None
+):
     frames = shown(1, 2)
     messages = [Message("system", (Text("s"),)), Message("user", (Video(frames), Text("Which?")))]
     kinds = []
@@ -84,9 +95,14 @@ def test_a_video_item_is_a_video_for_a_trained_model_on_vllm_and_pictures_in_ord
 
 
 def test_a_server_that_refuses_extra_fields_is_sent_them_once() -> None:
-    unexpected = refuses(422, "Unexpected fields in the request: {'skip_special_tokens', 'spaces_between_special_tokens'}")
+    unexpected = refuses(
+        422,
+        "Unexpected fields in the request: {'skip_special_tokens', 'spaces_between_special_tokens'}",
+    )
     unnamed = refuses(400, "Bad Request")
-    with serving(unexpected, refuses(400, "logprobs is not supported"), unnamed, unnamed, says()) as server:
+    with serving(
+        unexpected, refuses(400, "logprobs is not supported"), unnamed, unnamed, says()
+    ) as server:
         backend = open_judge(server)
         for _ in range(2):
             conversation = backend.open_conversation()
@@ -102,8 +118,25 @@ def test_a_server_that_refuses_extra_fields_is_sent_them_once() -> None:
     assert all(body.keys() == {"model", "messages", "stream", "max_tokens"} for body in plain)
 
 
-FASTAPI = {"detail": [{"type": "extra_forbidden", "loc": ["body", "skip_special_tokens"], "msg": "Not permitted", "input": False}]}
-ECHO = {"detail": [{"loc": ["body", "skip_special_tokens"], "msg": "Not permitted", "input": {"temperature": 0, "seed": 1}}]}
+FASTAPI = {
+    "detail": [
+        {
+            "type": "extra_forbidden",
+            "loc": ["body", "skip_special_tokens"],
+            "msg": "Not permitted",
+            "input": False,
+        }
+    ]
+}
+ECHO = {
+    "detail": [
+        {
+            "loc": ["body", "skip_special_tokens"],
+            "msg": "Not permitted",
+            "input": {"temperature": 0, "seed": 1},
+        }
+    ]
+}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +150,9 @@ ECHO = {"detail": [{"loc": ["body", "skip_special_tokens"], "msg": "Not permitte
     ],
     ids=["FastAPI", "FastAPI that repeats the request", "Mistral", "param", "beside the error"],
 )
-def test_a_refused_field_is_found_wherever_the_answer_names_it_and_costs_no_other(body: dict[str, Any]) -> None:
+def test_a_refused_field_is_found_wherever_the_answer_names_it_and_costs_no_other(
+    body: dict[str, Any],
+) -> None:
     with serving(lambda handler, _: handler.send_json(422, body), says()) as server:
         backend = open_judge(server)
         conversation = backend.open_conversation()
@@ -139,13 +174,18 @@ def test_where_a_refusal_names_nothing_the_temperature_is_the_last_to_go(refused
         assert ask(conversation, opening())[1].text == ANSWER
         conversation.close()
     last = server.bodies[-1]
-    assert ("logprobs" in last, "temperature" in last) == (refused == "skip_special_tokens", refused != "temperature")
+    assert ("logprobs" in last, "temperature" in last) == (
+        refused == "skip_special_tokens",
+        refused != "temperature",
+    )
     assert any("temperature" in note for note in backend.notes) == (refused == "temperature")
 
 
 def test_a_refusal_without_a_sentence_is_quoted_as_it_is() -> None:
     with serving(
-        lambda handler, _: handler.send_json(422, {"detail": [{"loc": ["body", "messages"], "msg": "Too odd"}]})
+        lambda handler, _: handler.send_json(
+            422, {"detail": [{"loc": ["body", "messages"], "msg": "Too odd"}]}
+        )
     ) as server:
         conversation = open_judge(server).open_conversation()
         with pytest.raises(BackendRefused, match="Too odd"):

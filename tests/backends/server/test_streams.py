@@ -12,8 +12,25 @@ from typing import Any
 import pytest
 
 from tests.backends.server.support import QUICK, ask, failure_of, open_judge, opening
-from tests.support.faulty_server import ANSWER, Answer, Handler, delta, says, says_then, sends, serving, usage
-from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable, TooManyPictures
+from tests.support.faulty_server import (
+    ANSWER,
+    Answer,
+    Handler,
+    delta,
+    says,
+    says_then,
+    sends,
+    serving,
+    usage,
+)
+from vrthinker_core.errors import (
+    BackendFailed,
+    BackendRefused,
+    ContextFull,
+    JudgeError,
+    ServerUnavailable,
+    TooManyPictures,
+)
 
 
 def ends_whole(handler: Handler) -> None:
@@ -63,10 +80,16 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("answer", [*(says_then(ANSWER, end) for end in ENDS.values()), promises_more], ids=[*ENDS, "short"])
+@pytest.mark.parametrize(
+    "answer",
+    [*(says_then(ANSWER, end) for end in ENDS.values()), promises_more],
+    ids=[*ENDS, "short"],
+)
 def test_a_whole_reply_is_kept_however_its_connection_ends(answer: Answer) -> None:
     with serving(answer) as server:
-        conversation = open_judge(server, patience=replace(QUICK, silence=60, counts=0.3)).open_conversation()
+        conversation = open_judge(
+            server, patience=replace(QUICK, silence=60, counts=0.3)
+        ).open_conversation()
         started = time.monotonic()
         assert ask(conversation, opening())[1].text == ANSWER
         assert time.monotonic() - started < 5
@@ -75,7 +98,10 @@ def test_a_whole_reply_is_kept_however_its_connection_ends(answer: Answer) -> No
 
 
 MESSAGE = {"role": "assistant", "content": ANSWER}
-COMPLETION = {"object": "chat.completion", "choices": [{"index": 0, "message": MESSAGE, "finish_reason": "stop"}]}
+COMPLETION = {
+    "object": "chat.completion",
+    "choices": [{"index": 0, "message": MESSAGE, "finish_reason": "stop"}],
+}
 COUNTED = {**COMPLETION, "usage": usage(100, 12)["usage"]}
 UNREADABLE = [["1"], [{"token": "1", "top_logprobs": 3}], 5]
 
@@ -88,11 +114,15 @@ def events(*bodies: dict[str, Any]) -> bytes:
     "answer",
     [
         lambda handler, _: handler.send_json(200, COUNTED),
-        lambda handler, _: handler.send_json(200, {**COUNTED, "choices": [{"index": 0, "message": MESSAGE}]}),
+        lambda handler, _: handler.send_json(
+            200, {**COUNTED, "choices": [{"index": 0, "message": MESSAGE}]}
+        ),
         sends(events(COUNTED)),
         sends(events(delta(ANSWER), delta(None, "stop"), usage(100, 12)), "application/json"),
         sends(events(delta(ANSWER), COUNTED)),
-        says("", delta([{"type": "text", "text": ANSWER[:9]}, {"type": "text", "text": ANSWER[9:]}])),
+        says(
+            "", delta([{"type": "text", "text": ANSWER[:9]}, {"type": "text", "text": ANSWER[9:]}])
+        ),
         *(says("", delta(ANSWER, logprobs={"content": content})) for content in UNREADABLE),
     ],
     ids=[
@@ -119,7 +149,9 @@ def test_a_reply_is_read_in_whatever_form_it_comes(answer: Answer) -> None:
 
 ERRORS = {
     "an error event": b'event: error\ndata: {"message": "overloaded"}\n\n',
-    "an error object": events({"object": "error", "message": "overloaded", "type": "x", "code": 503}),
+    "an error object": events(
+        {"object": "error", "message": "overloaded", "type": "x", "code": 503}
+    ),
     "a bare word": events({"error": "overloaded"}),
 }
 
@@ -135,7 +167,11 @@ def test_an_error_in_a_stream_is_told_in_the_words_of_the_server(name: str) -> N
 
 
 def test_an_error_in_place_of_a_stream_is_told_in_the_words_of_the_server() -> None:
-    error, _ = failure_of(lambda handler, _: handler.send_json(200, {"error": {"message": "no pictures here", "code": 400}}))
+    error, _ = failure_of(
+        lambda handler, _: handler.send_json(
+            200, {"error": {"message": "no pictures here", "code": 400}}
+        )
+    )
     assert type(error) is BackendRefused
     assert "It says: no pictures here." in str(error)
 
@@ -146,10 +182,26 @@ def error_event(message: str, **more: str) -> Answer:
 
 
 REFUSALS: dict[str, tuple[Answer, type[JudgeError], str]] = {
-    "a full context": (error_event("The model is loaded with context length of only 4096 tokens"), ContextFull, "4096"),
-    "a full context by its code": (error_event("Too much.", code="context_length_exceeded"), ContextFull, "Too much"),
-    "too many pictures": (error_event("At most 4 image(s) may be provided in one prompt."), TooManyPictures, "4 pictures"),
-    "no quota": (error_event("You exceeded your quota", code="insufficient_quota"), BackendRefused, "no quota left"),
+    "a full context": (
+        error_event("The model is loaded with context length of only 4096 tokens"),
+        ContextFull,
+        "4096",
+    ),
+    "a full context by its code": (
+        error_event("Too much.", code="context_length_exceeded"),
+        ContextFull,
+        "Too much",
+    ),
+    "too many pictures": (
+        error_event("At most 4 image(s) may be provided in one prompt."),
+        TooManyPictures,
+        "4 pictures",
+    ),
+    "no quota": (
+        error_event("You exceeded your quota", code="insufficient_quota"),
+        BackendRefused,
+        "no quota left",
+    ),
 }
 
 
@@ -177,6 +229,8 @@ def test_a_field_that_is_refused_inside_a_stream_is_left_out() -> None:
     ],
     ids=["a rate", "a status"],
 )
-def test_what_passes_inside_a_stream_is_tried_again_whatever_else_it_speaks_of(answer: Answer) -> None:
+def test_what_passes_inside_a_stream_is_tried_again_whatever_else_it_speaks_of(
+    answer: Answer,
+) -> None:
     error, requests = failure_of(answer)
     assert (type(error), requests) == (ServerUnavailable, QUICK.tries)

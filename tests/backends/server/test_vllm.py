@@ -43,7 +43,9 @@ def completions(pair: VideoPair, backend: object, settings: Settings) -> list[Co
     return [event.turn.completion for event in events if isinstance(event, TurnEnded)]
 
 
-def test_replies_are_those_of_this_process(address: str, drawn: list[VideoPair], nano: TransformersBackend) -> None:
+def test_replies_are_those_of_this_process(
+    address: str, drawn: list[VideoPair], nano: TransformersBackend
+) -> None:
     """With turns as they come, and with the answer forced in the first one."""
     served = ServerBackend.open(address)
     assert served.protocols == ("paired",)
@@ -53,18 +55,33 @@ def test_replies_are_those_of_this_process(address: str, drawn: list[VideoPair],
             assert [each.text for each in theirs] == [each.text for each in ours]
             assert [each.prompt_tokens for each in theirs] == [each.prompt_tokens for each in ours]
             for one, other in zip(ours, theirs, strict=True):
-                assert other.new_tokens == len(one.tokens) + 1  # vLLM counts the token that ends the reply
+                assert (
+                    other.new_tokens == len(one.tokens) + 1
+                )  # vLLM counts the token that ends the reply
             final = theirs[-1]
-            written = [(final.text[label.offset], label.probabilities) for label in final.label_tokens]
+            written = [
+                (final.text[label.offset], label.probabilities) for label in final.label_tokens
+            ]
             assert len(written) >= 4
             assert all(shares[int(digit)] == max(shares) for digit, shares in written)
             assert all(0.33 < sum(shares) <= 1.0001 for _, shares in written)
 
 
-def test_replies_in_one_batch_are_the_same(address: str, drawn: list[VideoPair], nano: TransformersBackend) -> None:
+def test_replies_in_one_batch_are_the_same(
+    address: str, drawn: list[VideoPair], nano: TransformersBackend
+) -> None:
     served = ServerBackend.open(address)
-    ends = {n: event.verdict for n, event in judge_many(drawn, served, live=3) if isinstance(event, Finished)}
-    alone = [event.verdict for pair in drawn for event in judge(pair, nano) if isinstance(event, Finished)]
+    ends = {
+        n: event.verdict
+        for n, event in judge_many(drawn, served, live=3)
+        if isinstance(event, Finished)
+    }
+    alone = [
+        event.verdict
+        for pair in drawn
+        for event in judge(pair, nano)
+        if isinstance(event, Finished)
+    ]
     assert [ends[n] for n in range(3)] == alone
 
 

@@ -49,7 +49,9 @@ SMALLEST_VISION = {
 }
 
 
-def write_random_checkpoint(folder: Path, seed: int = 0, config: Qwen2_5_VLConfig | None = None, pixels: int | None = None) -> Path:
+def write_random_checkpoint(
+    folder: Path, seed: int = 0, config: Qwen2_5_VLConfig | None = None, pixels: int | None = None
+) -> Path:
     """A complete checkpoint: patches of 14, 2 x 2 merged, one windowed and one full vision layer, untied embeddings.
 
     `config` replaces the smallest one; with `pixels` the image processor resizes every image to that many.
@@ -77,14 +79,18 @@ def draw_weights(model: Qwen2_5_VLForConditionalGeneration) -> None:
         if weight.ndim > 1:
             weight.normal_(0.0, weight[0].numel() ** -0.5)
     model.model.language_model.embed_tokens.weight.normal_()
-    for weight in model.parameters():  # rows as different as training leaves them, in every matrix that is looked at for that
+    for weight in (
+        model.parameters()
+    ):  # rows as different as training leaves them, in every matrix that is looked at for that
         if weight.ndim > 1 and min(len(weight), weight[0].numel()) >= SMALLEST_SIDE:
             scales = torch.linspace(0.8, 1.25, len(weight), device=weight.device)
             weight.mul_(scales.view(-1, *[1] * (weight.ndim - 1)))
     model.lm_head.weight[:7] = 0.0
 
 
-def small_config(text: dict[str, Any] | None = None, vision: dict[str, Any] | None = None) -> Qwen2_5_VLConfig:
+def small_config(
+    text: dict[str, Any] | None = None, vision: dict[str, Any] | None = None
+) -> Qwen2_5_VLConfig:
     """The smallest configuration, updated with `text` and `vision`."""
     return Qwen2_5_VLConfig(
         text_config=SMALLEST_TEXT | (text or {}),
@@ -99,16 +105,25 @@ def small_config(text: dict[str, Any] | None = None, vision: dict[str, Any] | No
 
 def noise_frame(slot: int, width: int = 84, height: int = 56, side: Side = Side.FIRST) -> Frame:
     """A frame of coloured noise, equal for equal slot, side and size."""
-    pixels = np.random.default_rng((slot, side, width, height)).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    pixels = np.random.default_rng((slot, side, width, height)).integers(
+        0, 256, (height, width, 3), dtype=np.uint8
+    )
     key = f"noise:{slot}:{int(side)}:{width}x{height}"
-    return Frame(FrameRef(slot, side), slot, slot / 24, (slot + 1) / 24, width, height, key, pixels.tobytes())
+    return Frame(
+        FrameRef(slot, side), slot, slot / 24, (slot + 1) / 24, width, height, key, pixels.tobytes()
+    )
 
 
 def generate(
-    conversation: Conversation, messages: list[Message], sampling: Sampling | None = None, cancelled: Cancelled = not_cancelled
+    conversation: Conversation,
+    messages: list[Message],
+    sampling: Sampling | None = None,
+    cancelled: Cancelled = not_cancelled,
 ) -> Completion:
     """The whole reply; asserts that the stream is pieces of text, then one completion of the same text."""
-    *pieces, last = conversation.stream(messages, sampling or Sampling(max_new_tokens=24), cancelled)
+    *pieces, last = conversation.stream(
+        messages, sampling or Sampling(max_new_tokens=24), cancelled
+    )
     assert isinstance(last, Completion)
     assert all(isinstance(piece, str) and piece for piece in pieces)
     assert "".join(map(str, pieces)) == last.text

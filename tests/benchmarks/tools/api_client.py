@@ -31,7 +31,11 @@ class CompareResult:
     def complete(self) -> bool:
         """The run of this call's own prompt ended with a verdict on every dimension."""
         item = self.last_item or {}
-        return item.get("prompt") == self.prompt and item.get("stop") == "answered" and None not in item["labels"].values()
+        return (
+            item.get("prompt") == self.prompt
+            and item.get("stop") == "answered"
+            and None not in item["labels"].values()
+        )
 
 
 async def compare(http: HttpClient, paths: Sequence[str], prompt: str) -> CompareResult:

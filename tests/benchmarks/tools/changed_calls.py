@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vrthinker_core.backends.base import BatchBackend, Conversation, GenerationRequest, Scope, StreamItem
+from vrthinker_core.backends.base import (
+    BatchBackend,
+    Conversation,
+    GenerationRequest,
+    Scope,
+    StreamItem,
+)
 from vrthinker_core.dialects import Dialect
 from vrthinker_core.dialects.paired import OPENING_SLOTS
 from vrthinker_core.types import ProtocolName
@@ -57,7 +63,9 @@ class ChangedCalls:
         """A conversation of the judge."""
         return self.judge.open_conversation()
 
-    def stream_batch(self, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+    def stream_batch(
+        self, requests: Sequence[GenerationRequest]
+    ) -> Iterator[tuple[int, StreamItem]]:
         """What the judge writes, with other indices in its calls."""
         for position, item in self.judge.stream_batch(requests):
             yield position, self._changed(item) if isinstance(item, Completion) else item

@@ -40,12 +40,17 @@ class UnseenPairs:
     @property
     def labelled(self) -> list[LabelledPair]:
         """With their frames as they are drawn."""
-        return [LabelledPair(pair.prompt, pair.verdict, DrawnFrames(pair), pair.seed) for pair in self.drawn]
+        return [
+            LabelledPair(pair.prompt, pair.verdict, DrawnFrames(pair), pair.seed)
+            for pair in self.drawn
+        ]
 
     def hidden(self, dimension: Dimension) -> frozenset[int]:
         """Seeds of the pairs whose label in this dimension cannot be known from the first frames."""
         return frozenset(
-            pair.seed for pair in self.drawn if dict(_seen_first(pair))[dimension] is not dict(pair.verdict)[dimension]
+            pair.seed
+            for pair in self.drawn
+            if dict(_seen_first(pair))[dimension] is not dict(pair.verdict)[dimension]
         )
 
     @contextmanager
@@ -54,19 +59,29 @@ class UnseenPairs:
         layout = frame_layout(make_dialect(Settings(), "paired"))
         with OpenClips(layout) as clips:
             yield [
-                LabelledPair(pair.prompt, pair.verdict, ClipFrames(_written(pair, folder, size), clips), pair.seed)
+                LabelledPair(
+                    pair.prompt,
+                    pair.verdict,
+                    ClipFrames(_written(pair, folder, size), clips),
+                    pair.seed,
+                )
                 for pair in self.drawn
             ]
 
 
 def unseen_pairs(count: int, number: int = 0, world: World = SIMPLE) -> UnseenPairs:
     """`count` pairs of the set `number`."""
-    return UnseenPairs(tuple(draw_pair(TRAINING_SEEDS + number * STEP + k, world) for k in range(count)))
+    return UnseenPairs(
+        tuple(draw_pair(TRAINING_SEEDS + number * STEP + k, world) for k in range(count))
+    )
 
 
 def swapped(pairs: Sequence[LabelledPair]) -> list[LabelledPair]:
     """The same pairs with the sides swapped."""
-    return [replace(pair, truth=swap_verdict(pair.truth), source=_SwappedFrames(pair.source)) for pair in pairs]
+    return [
+        replace(pair, truth=swap_verdict(pair.truth), source=_SwappedFrames(pair.source))
+        for pair in pairs
+    ]
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,8 @@ class HttpClient:
         boundary = secrets.token_hex(16)
         head = f'--{boundary}\r\nContent-Disposition: form-data; name="files"; filename="{clip.name}"\r\n\r\n'
         body = head.encode() + clip.read_bytes() + f"\r\n--{boundary}--\r\n".encode()
-        async with self.request("gradio_api/upload", body, f"multipart/form-data; boundary={boundary}") as (_, stream):
+        async with self.request(
+            "gradio_api/upload", body, f"multipart/form-data; boundary={boundary}"
+        ) as (_, stream):
             (path,) = json.loads(await stream.read())
             return str(path)

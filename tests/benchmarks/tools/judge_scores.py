@@ -68,7 +68,10 @@ class Scores:
 
     def cells(self) -> list[str]:
         """The cells of a table's row."""
-        right = [str(self.right[each]) for each in (Dimension.TA, Dimension.VQ, Dimension.MQ, Dimension.OA)]
+        right = [
+            str(self.right[each])
+            for each in (Dimension.TA, Dimension.VQ, Dimension.MQ, Dimension.OA)
+        ]
         return [
             str(self.format),
             *right,
@@ -79,7 +82,17 @@ class Scores:
         ]
 
 
-COLUMNS = ("format", "TA", "VQ", "MQ", "OA", "all four", "frame pairs a run", "tokens a run", "turns")
+COLUMNS = (
+    "format",
+    "TA",
+    "VQ",
+    "MQ",
+    "OA",
+    "all four",
+    "frame pairs a run",
+    "tokens a run",
+    "turns",
+)
 
 
 def scores(rollouts: Sequence[Rollout]) -> Scores:
@@ -87,7 +100,10 @@ def scores(rollouts: Sequence[Rollout]) -> Scores:
     turns = [rollout.run.turns for rollout in rollouts]
     return Scores(
         share_of(rollouts, lambda rollout: format_reward(rollout.run) == 1),
-        {each: share_of(rollouts, lambda rollout, each=each: label_right(rollout, each)) for each in Dimension},
+        {
+            each: share_of(rollouts, lambda rollout, each=each: label_right(rollout, each))
+            for each in Dimension
+        },
         share_of(rollouts, lambda rollout: rollout.correct),
         fmean(len({frame.ref.slot for turn in run for frame in turn.frames}) for run in turns),
         fmean(sum(turn.completion.new_tokens or 0 for turn in run) for run in turns),
@@ -111,7 +127,9 @@ def sampled(rollouts: Sequence[Rollout], samples: int) -> tuple[float, Share]:
     """(mean@1, pass@k) of k = `samples` rollouts a pair, in order: the share that is right in all four labels."""
     groups = [rollouts[start : start + samples] for start in range(0, len(rollouts), samples)]
     mean = fmean(rollout.correct for rollout in rollouts)
-    return mean, Share(sum(any(rollout.correct for rollout in group) for group in groups), len(groups))
+    return mean, Share(
+        sum(any(rollout.correct for rollout in group) for group in groups), len(groups)
+    )
 
 
 def same_when_swapped(given: Sequence[Rollout], swapped: Sequence[Rollout]) -> Share:

@@ -46,7 +46,9 @@ def _reset_peak() -> None:
         torch.cuda.reset_peak_memory_stats()
     elif _CLEAR_REFS.exists():
         with suppress(AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)  # else pages that the other way has freed would be used and not counted
+            ctypes.CDLL(None).malloc_trim(
+                0
+            )  # else pages that the other way has freed would be used and not counted
         _CLEAR_REFS.write_text("5")
 
 

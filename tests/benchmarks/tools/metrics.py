@@ -26,11 +26,17 @@ Result = TypeVar("Result")
 
 
 @contextmanager
-def scripted_server(folder: Path, replies: Sequence[str], pause: float, *options: str) -> Iterator[Server]:
+def scripted_server(
+    folder: Path, replies: Sequence[str], pause: float, *options: str
+) -> Iterator[Server]:
     """The page with a scripted judge; its temporary files go below `server.folder`."""
     home = folder / "server"
     home.mkdir()
-    server = Server(home, write_script(folder / "script.jsonl", replies, protocol="paired", pause=pause), *options)
+    server = Server(
+        home,
+        write_script(folder / "script.jsonl", replies, protocol="paired", pause=pause),
+        *options,
+    )
     try:
         yield server
     finally:
@@ -104,8 +110,13 @@ def percentiles(name: str, values: Sequence[float | None]) -> dict[str, float | 
     """`name_median`, `name_p95` (nearest rank) and `name_max`; None values rank last, so a percentile that falls on one is None."""
     known = sorted(value for value in values if value is not None)
     percents = {"median": 50, "p95": 95, "max": 100}
-    ranks = {label: max(0, -(-len(values) * percent // 100) - 1) for label, percent in percents.items()}
-    return {f"{name}_{label}": round(known[rank], 2) if rank < len(known) else None for label, rank in ranks.items()}
+    ranks = {
+        label: max(0, -(-len(values) * percent // 100) - 1) for label, percent in percents.items()
+    }
+    return {
+        f"{name}_{label}": round(known[rank], 2) if rank < len(known) else None
+        for label, rank in ranks.items()
+    }
 
 
 def at_most(value: float | None, limit: float) -> bool:
@@ -116,7 +127,12 @@ def at_most(value: float | None, limit: float) -> bool:
 def max_concurrent(runs: Iterable[ObservedRun]) -> int:
     """How many runs at most were between their first frames and their end at the same time."""
     steps = [
-        step for run in runs for step in ((run.started + (run.first_frames or run.seconds), 1), (run.started + run.seconds, -1))
+        step
+        for run in runs
+        for step in (
+            (run.started + (run.first_frames or run.seconds), 1),
+            (run.started + run.seconds, -1),
+        )
     ]
     most = now = 0
     for _, step in sorted(steps):

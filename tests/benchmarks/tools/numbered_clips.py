@@ -25,17 +25,23 @@ def clip_numbers(client: int) -> tuple[int, int]:
 
 def write_pair(folder: Path, client: int) -> tuple[Path, Path]:
     """A client's two clips."""
-    first, second = (write_numbered_clip(folder / f"{number}.mp4", number) for number in clip_numbers(client))
+    first, second = (
+        write_numbered_clip(folder / f"{number}.mp4", number) for number in clip_numbers(client)
+    )
     return first, second
 
 
 def write_numbered_clip(path: Path, number: int, frames: int = 24) -> Path:
     """A clip in which every frame shows the same number as bars."""
     with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=Fraction(24), options={"preset": "veryfast", "crf": "20"})
+        stream = container.add_stream(
+            "libx264", rate=Fraction(24), options={"preset": "veryfast", "crf": "20"}
+        )
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
         for _ in range(frames):
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture(number), format="rgb24")))
+            container.mux(
+                stream.encode(av.VideoFrame.from_ndarray(picture(number), format="rgb24"))
+            )
         container.mux(stream.encode())
     return path
 
@@ -50,12 +56,20 @@ def read_number(jpeg: bytes) -> int | None:
     return sum(2**bit for bit in range(BITS) if row[(2 * bit + 1) * len(row) // (2 * BITS)] > WHITE)
 
 
-def foreign_content(trace: Trace, pictures: Mapping[str, bytes], client: int, prompt: str) -> list[str]:
+def foreign_content(
+    trace: Trace, pictures: Mapping[str, bytes], client: int, prompt: str
+) -> list[str]:
     """What in a trace, or among the pictures that were fetched with it, is not the client's own; [] when all is."""
     own = clip_numbers(client)
     found = [] if trace.started.prompt == prompt else [f"the prompt {trace.started.prompt!r}"]
     for turn in trace.turns:
         frames = [(own[frame.ref.side - 1], read_number(frame.jpeg)) for frame in turn.frames]
-        found += [f"turn {turn.number} shows {number}, not {expected}" for expected, number in frames if number != expected]
+        found += [
+            f"turn {turn.number} shows {number}, not {expected}"
+            for expected, number in frames
+            if number != expected
+        ]
     numbers = {name: read_number(jpeg) for name, jpeg in pictures.items()}
-    return found + [f"{name} shows {number}" for name, number in numbers.items() if number not in own]
+    return found + [
+        f"{name} shows {number}" for name, number in numbers.items() if number not in own
+    ]

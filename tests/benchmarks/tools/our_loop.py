@@ -32,7 +32,9 @@ class ForcedConversation(LocalConversation):
 
     forced_tokens: Sequence[int] = ()
 
-    def start_generation(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled) -> Generation:
+    def start_generation(
+        self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
+    ) -> Generation:
         """A generation whose sampler, and whose multi-step decoder where there is one, give the forced tokens."""
         generation = super().start_generation(messages, sampling, cancelled)
         sampler = _ForcedSampler(self.forced_tokens)
@@ -61,22 +63,34 @@ class _ForcedMultiStep:
         self.start_reply = decoder.start_reply
 
     def decode(self, written: Sequence[int]) -> list[SampledToken]:
-        return list(map(SampledToken, islice(self._sampler.tokens, len(self._decoder.decode(written)))))
+        return list(
+            map(SampledToken, islice(self._sampler.tokens, len(self._decoder.decode(written))))
+        )
 
 
 class OurLoop:
     """One comparison. Call `turn` once for each reply, then `close`."""
 
-    def __init__(self, checkpoint: Checkpoint, videos: tuple[Path, Path], timer: PhaseTimer, pairs_per_call: int) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        videos: tuple[Path, Path],
+        timer: PhaseTimer,
+        pairs_per_call: int,
+    ) -> None:
         self._timer, self._stack = timer, ExitStack()
-        backend = TransformersBackend(replace(checkpoint, processor=TimedCall(checkpoint.processor, timer)), "random")
+        backend = TransformersBackend(
+            replace(checkpoint, processor=TimedCall(checkpoint.processor, timer)), "random"
+        )
         self._conversation = ForcedConversation(backend.loaded)
         dialect = make_dialect(Settings(frames_per_call=pairs_per_call), "paired")
         settings = with_defaults(Settings(frames_per_call=pairs_per_call), dialect)
         pair = VideoPair("A ball rolls.", *videos)
         with timer.phase("video"):
             self._source = self._open(pair, dialect)
-        self._deliberation = Deliberation(pair.prompt, dialect, settings, self._frames, follows_instructions=False)
+        self._deliberation = Deliberation(
+            pair.prompt, dialect, settings, self._frames, follows_instructions=False
+        )
 
     def turn(self, reply: Sequence[int], last: bool) -> Completion:
         """Write `reply`; the frames it asks for are fetched in this turn unless it is the last."""
@@ -87,7 +101,9 @@ class OurLoop:
         assert isinstance(completion, Completion)
         assert completion.tokens == tuple(reply), "the forced tokens are written, all of them"
         self._deliberation.take(completion)
-        assert (self._deliberation.stop_reason is not None) == last, "the given replies are those of a whole run"
+        assert (self._deliberation.stop_reason is not None) == last, (
+            "the given replies are those of a whole run"
+        )
         return completion
 
     def close(self) -> None:
@@ -95,7 +111,9 @@ class OurLoop:
         self._stack.close()
 
     def _open(self, pair: VideoPair, dialect: Dialect) -> FrameSource:
-        layout = FrameLayout(dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs)
+        layout = FrameLayout(
+            dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs
+        )
         decoders = self._stack.enter_context(DecoderPool())
         with ThreadPoolExecutor(2) as pool:
             opening = PairOpening(pair, layout, decoders, pool)

@@ -42,8 +42,12 @@ class PageConfig:
 
     def __init__(self, http: HttpClient, config: dict[str, Any]) -> None:
         self.http = http
-        self._component_ids = {component["props"].get("elem_id"): component["id"] for component in config["components"]}
-        self._default_values = {component["id"]: component["props"].get("value") for component in config["components"]}
+        self._component_ids = {
+            component["props"].get("elem_id"): component["id"] for component in config["components"]
+        }
+        self._default_values = {
+            component["id"]: component["props"].get("value") for component in config["components"]
+        }
         self._events: list[PageEvent] = config["dependencies"]
 
     @classmethod
@@ -55,21 +59,36 @@ class PageConfig:
     def event(self, elem_id: str, trigger: str) -> PageEvent:
         """The event with outputs that `trigger` ("click", say) sets off on a component."""
         target = [self._component_ids[elem_id], trigger]
-        return next(event for event in self._events if target in event["targets"] and event["outputs"])
+        return next(
+            event for event in self._events if target in event["targets"] and event["outputs"]
+        )
 
     def load_events(self) -> list[PageEvent]:
         """The events of the page's loading."""
-        return [event for event in self._events if any(trigger == "load" for _, trigger in event["targets"])]
+        return [
+            event
+            for event in self._events
+            if any(trigger == "load" for _, trigger in event["targets"])
+        ]
 
     def event_after(self, event: PageEvent, success: bool) -> PageEvent | None:
         """The event that follows another one after its success, or after its failure."""
         condition = "trigger_only_on_success" if success else "trigger_only_on_failure"
-        return next((other for other in self._events if other["trigger_after"] == event["id"] and other[condition]), None)
+        return next(
+            (
+                other
+                for other in self._events
+                if other["trigger_after"] == event["id"] and other[condition]
+            ),
+            None,
+        )
 
     def inputs(self, event: PageEvent, **filled: Any) -> list[Any]:
         """The event's input values: those filled in here by `elem_id`, and the components' defaults."""
         values = {self._component_ids[elem_id]: value for elem_id, value in filled.items()}
-        return [values.get(component, self._default_values[component]) for component in event["inputs"]]
+        return [
+            values.get(component, self._default_values[component]) for component in event["inputs"]
+        ]
 
     def output(self, event: PageEvent, data: list[Any], elem_id: str) -> Any:
         """The value that the event gave a component; None when it gave none."""
@@ -145,7 +164,10 @@ class PageClient:
     async def open_with_clips(self, pair: tuple[Path, Path]) -> list[Any]:
         """Open the page and upload two clips; returns the values of both players."""
         await self.open()
-        return [await self.upload(player, clip) for player, clip in zip(("first", "second"), pair, strict=True)]
+        return [
+            await self.upload(player, clip)
+            for player, clip in zip(("first", "second"), pair, strict=True)
+        ]
 
     async def close(self) -> None:
         """Close the page."""
@@ -162,7 +184,9 @@ class PageClient:
             pass
         return value
 
-    async def trigger(self, elem_id: str, trigger: str, event_data: Any = None, **filled: Any) -> list[Any]:
+    async def trigger(
+        self, elem_id: str, trigger: str, event_data: Any = None, **filled: Any
+    ) -> list[Any]:
         """Set off an event that queues, with inputs `filled` in by `elem_id`; returns its outputs.
 
         Raises ValueError when it is refused or fails.
@@ -174,12 +198,18 @@ class PageClient:
             raise ValueError(f"The server refused the event {trigger!r} of {elem_id!r}.")
         return told[-1][1]
 
-    async def compare(self, files: Sequence[Any], prompt: str, observed: ObservedRun | None = None) -> ObservedRun:
+    async def compare(
+        self, files: Sequence[Any], prompt: str, observed: ObservedRun | None = None
+    ) -> ObservedRun:
         """Press Compare with both players filled, and follow the run to its end; `observed` is filled in on the way."""
         observed = observed or ObservedRun()
         first, second = files
         pressed = self._config.event("go", "click")
-        event = await self._unqueued(pressed, observed, self._config.inputs(pressed, first=first, second=second, prompt=prompt))
+        event = await self._unqueued(
+            pressed,
+            observed,
+            self._config.inputs(pressed, first=first, second=second, prompt=prompt),
+        )
         if event is not None:
             success = False
             inputs = self._config.inputs(event, first=first, second=second, prompt=prompt)
@@ -200,11 +230,17 @@ class PageClient:
 
     # -- one update ----------------------------------------------------------------------------------------------------
 
-    def _observe(self, observed: ObservedRun, event: PageEvent, line: bytes, data: list[Any]) -> None:
+    def _observe(
+        self, observed: ObservedRun, event: PageEvent, line: bytes, data: list[Any]
+    ) -> None:
         observed.updates += 1
         observed.first_update = observed.first_update or observed.elapsed
         self._note_outputs(observed, event, data)
-        names = dict.fromkeys(name.decode() for name in PICTURE.findall(line) if name.decode() not in observed.pictures)
+        names = dict.fromkeys(
+            name.decode()
+            for name in PICTURE.findall(line)
+            if name.decode() not in observed.pictures
+        )
         if names:
             observed.first_frames = observed.first_frames or observed.elapsed
             observed.pictures.update(dict.fromkeys(names, b""))
@@ -235,15 +271,25 @@ class PageClient:
                 alive.set()
 
     def _body(self, event: PageEvent, data: list[Any]) -> dict[str, Any]:
-        return {"data": data, "fn_index": event["id"], "session_hash": self._session, "event_data": None, "trigger_id": None}
+        return {
+            "data": data,
+            "fn_index": event["id"],
+            "session_hash": self._session,
+            "event_data": None,
+            "trigger_id": None,
+        }
 
-    async def _unqueued(self, event: PageEvent, observed: ObservedRun, data: list[Any]) -> PageEvent | None:
+    async def _unqueued(
+        self, event: PageEvent, observed: ObservedRun, data: list[Any]
+    ) -> PageEvent | None:
         """Run an event that does not queue, and those that follow it without inputs; returns the first one that queues."""
         following: PageEvent | None = event
         while following is not None and not following["queue"]:
             success = True
             if following["backend_fn"]:
-                status, answer = await self._http.post("gradio_api/run/predict", self._body(following, data))
+                status, answer = await self._http.post(
+                    "gradio_api/run/predict", self._body(following, data)
+                )
                 success = status == OK
                 if success:
                     self._note_outputs(observed, following, answer["data"])
@@ -256,18 +302,25 @@ class PageClient:
         self, event: PageEvent, data: list[Any], event_data: Any = None
     ) -> AsyncIterator[tuple[dict[str, Any], bytes, list[Any]]]:
         """Run an event that queues: yields each of its messages, parsed and as it came, with all outputs as they are by then."""
-        status, joined = await self._http.post("gradio_api/queue/join", self._body(event, data) | {"event_data": event_data})
+        status, joined = await self._http.post(
+            "gradio_api/queue/join", self._body(event, data) | {"event_data": event_data}
+        )
         if status == SERVICE_UNAVAILABLE:
             return
         outputs: list[Any] = []
-        async with self._http.request(f"gradio_api/queue/data?session_hash={self._session}") as (_, stream):
+        async with self._http.request(f"gradio_api/queue/data?session_hash={self._session}") as (
+            _,
+            stream,
+        ):
             while line := await stream.readline():
                 message = json.loads(line[6:]) if line.startswith(b"data: ") else {}
                 kind = message.get("msg") if message.get("event_id") == joined["event_id"] else None
                 if kind not in ("process_generating", "process_completed"):
                     continue
                 new = (message.get("output") or {}).get("data") or []
-                outputs = _apply_all(outputs, new) if outputs and kind == "process_generating" else new
+                outputs = (
+                    _apply_all(outputs, new) if outputs and kind == "process_generating" else new
+                )
                 yield message, line, outputs
 
 

@@ -47,8 +47,14 @@ class PhaseTimer:
         parameters = inspect.signature(type(language).forward)
 
         def enter_language_model(module: Any, given: Any, named: Any) -> None:
-            arguments = parameters.bind(module, *given, **named).arguments  # the engine gives them by position
-            tokens = next(each for name in ("inputs_embeds", "input_ids") if (each := arguments.get(name)) is not None)
+            arguments = parameters.bind(
+                module, *given, **named
+            ).arguments  # the engine gives them by position
+            tokens = next(
+                each
+                for name in ("inputs_embeds", "input_ids")
+                if (each := arguments.get(name)) is not None
+            )
             self._enter("decode" if tokens.shape[1] == 1 else "prefill")
 
         return [

@@ -40,7 +40,9 @@ def read_frames(path: Path, slots: Sequence[int]) -> list[Image.Image]:
         capture.set(cv2.CAP_PROP_POS_FRAMES, min(int(slot / SLOTS * count), count - 1))
         read, pixels = capture.read()
         if read:
-            images.append(Image.fromarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)).resize((SIDE, SIDE)))
+            images.append(
+                Image.fromarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)).resize((SIDE, SIDE))
+            )
     capture.release()
     return images
 
@@ -60,14 +62,19 @@ class PublishedLoop:
         self._videos, self._timer = videos, timer
         self._images: list[Image.Image] = []
         system = make_dialect(Settings(), "paired").system
-        self._messages: list[dict[str, Any]] = [{"role": "system", "content": [{"type": "text", "text": system}]}]
+        self._messages: list[dict[str, Any]] = [
+            {"role": "system", "content": [{"type": "text", "text": system}]}
+        ]
 
     def turn(self, requested: Sequence[int], reply: Sequence[int]) -> str:
         """Show the frames of the slots `requested` (the first turn shows `FIRST`), then write `reply`; returns its text."""
         with self._timer.phase("video"):
             images = self._frame_pairs(requested) if self._images else self._first_frames()
         self._images += images
-        content = [*({"type": "image"} for _ in images), {"type": "text", "text": f"Frames {list(requested)} of both videos."}]
+        content = [
+            *({"type": "image"} for _ in images),
+            {"type": "text", "text": f"Frames {list(requested)} of both videos."},
+        ]
         self._messages.append({"role": "user", "content": content})
         text = self._generate(reply)
         self._messages.append({"role": "assistant", "content": [{"type": "text", "text": text}]})
@@ -77,7 +84,9 @@ class PublishedLoop:
         return [image for path in self._videos for image in read_frames(path, FIRST)]
 
     def _frame_pairs(self, slots: Sequence[int]) -> list[Image.Image]:
-        return [image for slot in slots for path in self._videos for image in read_frames(path, [slot])]
+        return [
+            image for slot in slots for path in self._videos for image in read_frames(path, [slot])
+        ]
 
     @torch.inference_mode()
     def _generate(self, reply: Sequence[int]) -> str:
@@ -95,12 +104,20 @@ class PublishedLoop:
 
     def _inputs(self) -> dict[str, torch.Tensor]:
         """The arguments of stock `forward` for the whole conversation, as a stock processor makes them of text and images."""
-        text = str(self._tokenizer.apply_chat_template(self._messages, add_generation_prompt=True, tokenize=False))
+        text = str(
+            self._tokenizer.apply_chat_template(
+                self._messages, add_generation_prompt=True, tokenize=False
+            )
+        )
         features = self._processor(images=self._images, return_tensors="pt")
-        counts = iter((features["image_grid_thw"].prod(-1) // self._processor.merge_size**2).tolist())
+        counts = iter(
+            (features["image_grid_thw"].prod(-1) // self._processor.merge_size**2).tolist()
+        )
         pad = self._model.config.image_token_id
         encoded = self._tokenizer.encode(text, add_special_tokens=False)
-        ids = np.array([i for token in encoded for i in ([token] * next(counts) if token == pad else [token])])
+        ids = np.array(
+            [i for token in encoded for i in ([token] * next(counts) if token == pad else [token])]
+        )
         tokens = torch.from_numpy(ids)[None].to(self._model.device)
         return {
             "input_ids": tokens,

@@ -24,18 +24,24 @@ def random_checkpoint(folder: Path, *, quick: bool, side: int, gpu: bool = False
     return open_checkpoint(str(folder / "random"), device="cpu", dtype=torch.float32)
 
 
-def build_on_device(folder: Path, config: Qwen2_5_VLConfig, side: int, device: str, dtype: torch.dtype) -> Checkpoint:
+def build_on_device(
+    folder: Path, config: Qwen2_5_VLConfig, side: int, device: str, dtype: torch.dtype
+) -> Checkpoint:
     """A model initialised on its device, so that 15 GB of noise need not be written and read back.
 
     `folder` gets the tokenizer and the processor.
     """
     checkpoint = open_checkpoint(
-        str(write_random_checkpoint(folder / "random", pixels=side * side)), device="cpu", dtype=torch.float32
+        str(write_random_checkpoint(folder / "random", pixels=side * side)),
+        device="cpu",
+        dtype=torch.float32,
     )
     fill_vocabulary(checkpoint.folder, int(config.get_text_config().vocab_size))
     attention = attention_for(device, dtype)
     with torch.device(device):
-        model = Qwen2_5_VLForConditionalGeneration._from_config(config, dtype=dtype, attn_implementation=attention)
+        model = Qwen2_5_VLForConditionalGeneration._from_config(
+            config, dtype=dtype, attn_implementation=attention
+        )
     draw_weights(model)
     model.generation_config = checkpoint.model.generation_config
     return replace(checkpoint, model=model.eval(), threads=None)
@@ -46,7 +52,9 @@ def fill_vocabulary(folder: Path, size: int) -> None:
     path = folder / "tokenizer.json"
     tokenizer = json.loads(path.read_text("utf-8"))
     vocabulary = tokenizer["model"]["vocab"]
-    vocabulary |= {token["content"]: token["id"] for token in tokenizer["added_tokens"]}  # else they would be numbered anew
+    vocabulary |= {
+        token["content"]: token["id"] for token in tokenizer["added_tokens"]
+    }  # else they would be numbered anew
     taken = set(vocabulary.values())
     vocabulary |= {f"<filler {number}>": number for number in range(size) if number not in taken}
     path.write_text(json.dumps(tokenizer, ensure_ascii=False), "utf-8")
@@ -57,7 +65,10 @@ def shape_of_7b() -> Qwen2_5_VLConfig:
     text, vision = sizes_of_7b()
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}
     attention = {"window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31]}
-    return small_config({**text, "max_position_embeddings": 128_000, "rope_parameters": rope}, {**vision, **attention})
+    return small_config(
+        {**text, "max_position_embeddings": 128_000, "rope_parameters": rope},
+        {**vision, **attention},
+    )
 
 
 def _small_config(hidden: int, layers: int, vision_hidden: int) -> Qwen2_5_VLConfig:
@@ -71,7 +82,11 @@ def _small_config(hidden: int, layers: int, vision_hidden: int) -> Qwen2_5_VLCon
             "num_attention_heads": hidden // 64,
             "num_key_value_heads": hidden // 128 if grouped else hidden // 64,
             "max_position_embeddings": 65_536,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [8, 12, 12]},
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 1e6,
+                "mrope_section": [8, 12, 12],
+            },
         },
         {
             "depth": layers,

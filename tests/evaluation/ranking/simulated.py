@@ -18,7 +18,9 @@ Judge = Callable[[EvaluationPair], Preference]
 def table_of(generators: Iterable[str], prompts: int) -> VideoTable:
     """A table of videos that are never opened."""
     generators, names = tuple(sorted(generators)), [f"clip{number:03}" for number in range(prompts)]
-    videos = {(generator, name): f"{generator}/{name}.mp4" for generator in generators for name in names}
+    videos = {
+        (generator, name): f"{generator}/{name}.mp4" for generator in generators for name in names
+    }
     return VideoTable(generators, {name: f"Prompt {name}." for name in names}, videos)
 
 
@@ -34,13 +36,17 @@ def noisy_judge(strengths: Mapping[str, float], seed: int) -> Judge:
     return judge
 
 
-def judged(pair: EvaluationPair, label: Preference, swapped: Preference | None = None) -> PairResult:
+def judged(
+    pair: EvaluationPair, label: Preference, swapped: Preference | None = None
+) -> PairResult:
     """The result of a pair with an overall label alone."""
     other = None if swapped is None else Verdict(OA=swapped)
     return PairResult(pair, "simulated", StopReason.ANSWERED, Verdict(OA=label), swapped=other)
 
 
-def engine_of(judge: Judge, asked: list[str] | None = None) -> Callable[[Iterable[EvaluationPair]], Iterator[PairResult]]:
+def engine_of(
+    judge: Judge, asked: list[str] | None = None
+) -> Callable[[Iterable[EvaluationPair]], Iterator[PairResult]]:
     """An engine for `evaluate`; `asked` collects the ids."""
 
     def engine(pairs: Iterable[EvaluationPair]) -> Iterator[PairResult]:

@@ -33,7 +33,11 @@ from vrthinker_core.types.messages import Message
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "assets" / "examples"
 FLAWED = {"amber": 0, "birch": 1, "cedar": 2, "daisy": 3, "elder": 4}  # Videos with a flaw, of five
-HUES = {(name, flawed): 30 * place + 15 * flawed for place, name in enumerate(FLAWED) for flawed in (False, True)}
+HUES = {
+    (name, flawed): 30 * place + 15 * flawed
+    for place, name in enumerate(FLAWED)
+    for flawed in (False, True)
+}
 ROUND_ROBIN = ("amber", "cedar", "elder")  # In motion quality each of them beats the next one
 RankCommand = Callable[..., tuple[int, str, list[str]]]
 ANSWER = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=0, MQ={}, VQ={}, OA={}</Answer>"
@@ -58,8 +62,13 @@ def generators(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def made_by(messages: Sequence[Message], side: Side) -> tuple[str, bool]:
     """Who made the video of a side, and whether it has a flaw: read off its first frame."""
-    frame = next(frame for message in messages for frame in message.frames if frame.ref.side == side)
-    red = np.frombuffer(frame.rgb, np.uint8).reshape(frame.height, frame.width, 3)[-1, :, 0].mean() - 40
+    frame = next(
+        frame for message in messages for frame in message.frames if frame.ref.side == side
+    )
+    red = (
+        np.frombuffer(frame.rgb, np.uint8).reshape(frame.height, frame.width, 3)[-1, :, 0].mean()
+        - 40
+    )
     return min(HUES, key=lambda key: abs(HUES[key] - red))
 
 
@@ -76,12 +85,18 @@ def truth(messages: Sequence[Message]) -> str:
 def ranked(folder: Path, table: VideoTable, budget: int | None = None) -> dict[str, Any]:
     """The ranking as it is written."""
     engine = partial(
-        judge_locally, backend=ScriptedBackend(truth, protocol="paired"), settings=Settings(), out=folder, concurrency=8
+        judge_locally,
+        backend=ScriptedBackend(truth, protocol="paired"),
+        settings=Settings(),
+        out=folder,
+        concurrency=8,
     )
     (folder / TRACES).mkdir(parents=True)
     for _ in judge_pairs(table, engine, "truth", folder, budget):
         pass
-    write_report(rank_generators(table, list(read_results(folder / RESULTS)), "truth", samples=100), folder)
+    write_report(
+        rank_generators(table, list(read_results(folder / RESULTS)), "truth", samples=100), folder
+    )
     written: dict[str, Any] = json.loads((folder / "ranking.json").read_text("utf-8"))
     return written
 
@@ -90,7 +105,9 @@ def order_of(found: dict[str, Any], dimension: str) -> list[str]:
     return [row["generator"] for row in found["dimensions"][dimension]["strengths"]]
 
 
-def test_generators_of_known_flaw_rates_are_ordered_rightly_and_a_planted_cycle_is_found(generators: Path, tmp_path: Path) -> None:
+def test_generators_of_known_flaw_rates_are_ordered_rightly_and_a_planted_cycle_is_found(
+    generators: Path, tmp_path: Path
+) -> None:
     table = read_videos(generators)
     found = ranked(tmp_path, table)
     assert found["pairs"] == 50
@@ -116,7 +133,11 @@ def check_page(page: str) -> None:
     parser.feed(page)
     assert not re.findall(r"""(?:src|href)=["'](?!#)""", page), "it asks for nothing"
     assert names.count("svg") == 8, "bars and matrix, in four dimensions"
-    for text in ("amber beats cedar beats elder beats amber", "Best of each prompt", "amber against elder: 4 won, 1 tied, 0 lost"):
+    for text in (
+        "amber beats cedar beats elder beats amber",
+        "Best of each prompt",
+        "amber against elder: 4 won, 1 tied, 0 lost",
+    ):
         assert text in page
 
 
@@ -132,7 +153,9 @@ def two_generators(tmp_path: Path) -> Path:
     rows = ["generator,prompt,video"]
     for example in ("think-1-what-four-frames-do-not-show", "think-2-one-colour-in-the-prompt"):
         prompt = load(EXAMPLES / example / "trace.json").started.prompt
-        rows += [f'{name},"{prompt}",{EXAMPLES / example / name}.mp4' for name in ("first", "second")]
+        rows += [
+            f'{name},"{prompt}",{EXAMPLES / example / name}.mp4' for name in ("first", "second")
+        ]
     (tmp_path / "videos.csv").write_text("\n".join(rows) + "\n", "utf-8")
     return tmp_path / "videos.csv"
 
@@ -151,18 +174,27 @@ def rank(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return run
 
 
-def test_the_command_ranks_drawn_clips_with_the_built_in_judge(two_generators: Path, tmp_path: Path, rank: RankCommand) -> None:
+def test_the_command_ranks_drawn_clips_with_the_built_in_judge(
+    two_generators: Path, tmp_path: Path, rank: RankCommand
+) -> None:
     out = tmp_path / "out"
     status, printed, _ = rank(two_generators, "--judge", "nano", "--max-turns", 1, "--out", out)
     assert status == 0
     assert "2 pairs of 2 prompts judged by nano (built in)." in printed
     found = json.loads((out / "ranking.json").read_text("utf-8"))
-    wins = {row["generator"]: row["all_pairs"]["wins"] for row in found["dimensions"]["OA"]["strengths"]}
-    verdicts = [json.loads(line)["verdict"]["OA"] for line in (out / RESULTS).read_text("utf-8").splitlines()]
+    wins = {
+        row["generator"]: row["all_pairs"]["wins"] for row in found["dimensions"]["OA"]["strengths"]
+    }
+    verdicts = [
+        json.loads(line)["verdict"]["OA"]
+        for line in (out / RESULTS).read_text("utf-8").splitlines()
+    ]
     assert sum(wins.values()) == sum(label != 0 for label in verdicts)
 
 
-def test_a_run_goes_on_and_a_folder_of_another_run_is_refused(two_generators: Path, tmp_path: Path, rank: RankCommand) -> None:
+def test_a_run_goes_on_and_a_folder_of_another_run_is_refused(
+    two_generators: Path, tmp_path: Path, rank: RankCommand
+) -> None:
     out, script = tmp_path / "out", tmp_path / "script.jsonl"
     script.write_text(json.dumps({"reply": ANSWER.format(1, 2, 1)}))
     judge = ("--judge", f"scripted:{script}", "--out", out)
@@ -180,7 +212,10 @@ def test_a_run_goes_on_and_a_folder_of_another_run_is_refused(two_generators: Pa
     for arguments, sentence in (
         ((two_generators,), "go on with --resume"),
         ((other, "--resume"), "holds another evaluation, with the data set"),
-        ((two_generators, "--resume", "--max-turns", "3"), "holds another evaluation, with the settings"),
+        (
+            (two_generators, "--resume", "--max-turns", "3"),
+            "holds another evaluation, with the settings",
+        ),
     ):
         status, _, errors = rank(*arguments, *judge)
         assert (status, len(errors)) == (2, 1)
@@ -188,13 +223,24 @@ def test_a_run_goes_on_and_a_folder_of_another_run_is_refused(two_generators: Pa
     assert (out / RESULTS).read_bytes() == before
 
 
-def test_equal_generators_have_no_minus_nought(two_generators: Path, tmp_path: Path, rank: RankCommand) -> None:
+def test_equal_generators_have_no_minus_nought(
+    two_generators: Path, tmp_path: Path, rank: RankCommand
+) -> None:
     rows = two_generators.read_text("utf-8").splitlines()
     two_generators.write_text(
-        "\n".join([*rows, *(row.replace("first,", "third,", 1) for row in rows if "first," in row), ""]), "utf-8"
+        "\n".join(
+            [*rows, *(row.replace("first,", "third,", 1) for row in rows if "first," in row), ""]
+        ),
+        "utf-8",
     )
     (tmp_path / "script.jsonl").write_text(json.dumps({"reply": ANSWER.format(0, 0, 0)}))
-    status, printed, _ = rank(two_generators, "--judge", f"scripted:{tmp_path / 'script.jsonl'}", "--out", tmp_path / "out")
+    status, printed, _ = rank(
+        two_generators,
+        "--judge",
+        f"scripted:{tmp_path / 'script.jsonl'}",
+        "--out",
+        tmp_path / "out",
+    )
     assert status == 0
     assert printed.count("+0.00") >= 3
     assert "-0.00" not in printed
@@ -220,14 +266,20 @@ def two_folders(generators: Path, tmp_path: Path) -> Path:
         (tmp_path / "videos" / name).mkdir(parents=True)
         for number in (0, 3):
             shutil.copy(generators / name / f"clip{number}.mp4", tmp_path / "videos" / name)
-    (tmp_path / "videos" / "prompts.csv").write_text("video,prompt\nclip0,A cube.\nclip3,A ball.\nclip9,Nobody made it.\n", "utf-8")
+    (tmp_path / "videos" / "prompts.csv").write_text(
+        "video,prompt\nclip0,A cube.\nclip3,A ball.\nclip9,Nobody made it.\n", "utf-8"
+    )
     return tmp_path / "videos"
 
 
 def as_table(folder: Path) -> Path:
     """The same videos as a CSV."""
     prompts = {"clip0": "A cube.", "clip3": "A ball."}
-    rows = [f"{name},{prompts[clip]},{name}/{clip}.mp4" for clip in prompts for name in ("amber", "elder")]
+    rows = [
+        f"{name},{prompts[clip]},{name}/{clip}.mp4"
+        for clip in prompts
+        for name in ("amber", "elder")
+    ]
     (folder / "videos.csv").write_text("\n".join(["generator,prompt,video", *rows, ""]), "utf-8")
     return folder / "videos.csv"
 
@@ -235,21 +287,34 @@ def as_table(folder: Path) -> Path:
 @pytest.mark.parametrize("how", ["missing", "broken"])
 @pytest.mark.parametrize("layout", ["folder", "CSV"])
 @pytest.mark.parametrize("clip", ["clip0", "clip3"])
-@pytest.mark.parametrize("more", [(), ("--missing", "leave-out"), ("--swap",)], ids=["loses", "leave-out", "swap"])
+@pytest.mark.parametrize(
+    "more", [(), ("--missing", "leave-out"), ("--swap",)], ids=["loses", "leave-out", "swap"]
+)
 def test_a_generator_gains_nothing_by_a_video_that_cannot_be_read(
-    how: str, layout: str, clip: str, more: tuple[str, ...], two_folders: Path, tmp_path: Path, rank: RankCommand
+    how: str,
+    layout: str,
+    clip: str,
+    more: tuple[str, ...],
+    two_folders: Path,
+    tmp_path: Path,
+    rank: RankCommand,
 ) -> None:
     videos = two_folders if layout == "folder" else as_table(two_folders)
     (two_folders / "elder" / f"{clip}.mp4").unlink()
     if how == "broken":
         (two_folders / "elder" / f"{clip}.mp4").write_bytes(b"no video at all")
     (tmp_path / "script.jsonl").write_text(json.dumps({"reply": ANSWER.format(0, 0, 0)}))
-    status, printed, errors = rank(videos, "--judge", f"scripted:{tmp_path / 'script.jsonl'}", "--out", tmp_path / "out", *more)
+    status, printed, errors = rank(
+        videos, "--judge", f"scripted:{tmp_path / 'script.jsonl'}", "--out", tmp_path / "out", *more
+    )
     found = json.loads((tmp_path / "out" / "ranking.json").read_text("utf-8"))
     rows = {row["generator"]: row for row in found["dimensions"]["OA"]["strengths"]}
     lost = "leave-out" not in more
     assert status == 0
-    assert {name: (row["all_pairs"]["wins"], row["all_pairs"]["losses"], row["without_video"]) for name, row in rows.items()} == {
+    assert {
+        name: (row["all_pairs"]["wins"], row["all_pairs"]["losses"], row["without_video"])
+        for name, row in rows.items()
+    } == {
         "amber": (int(lost), 0, 0),
         "elder": (0, int(lost), 1),
     }
@@ -262,9 +327,17 @@ def test_a_generator_gains_nothing_by_a_video_that_cannot_be_read(
     assert any(clip in line or "elder" in line or "Row" in line for line in errors)
 
 
-def test_a_video_that_is_there_again_is_judged_on_resume(two_folders: Path, tmp_path: Path, rank: RankCommand) -> None:
+def test_a_video_that_is_there_again_is_judged_on_resume(
+    two_folders: Path, tmp_path: Path, rank: RankCommand
+) -> None:
     (tmp_path / "script.jsonl").write_text(json.dumps({"reply": ANSWER.format(0, 0, 0)}))
-    again = (two_folders, "--judge", f"scripted:{tmp_path / 'script.jsonl'}", "--out", tmp_path / "out")
+    again = (
+        two_folders,
+        "--judge",
+        f"scripted:{tmp_path / 'script.jsonl'}",
+        "--out",
+        tmp_path / "out",
+    )
     file = two_folders / "elder" / "clip0.mp4"
     kept = file.read_bytes()
     file.unlink()
@@ -272,7 +345,9 @@ def test_a_video_that_is_there_again_is_judged_on_resume(two_folders: Path, tmp_
     file.write_bytes(kept)
     status, printed, _ = rank(*again, "--resume")
     assert (status, "2 pairs of 2 prompts judged" in printed) == (0, True)
-    results = [json.loads(line) for line in (tmp_path / "out" / RESULTS).read_text("utf-8").splitlines()]
+    results = [
+        json.loads(line) for line in (tmp_path / "out" / RESULTS).read_text("utf-8").splitlines()
+    ]
     assert [(result["pair"]["prompt"], bool(result["fault"])) for result in results] == [
         ("A cube.", True),
         ("Nobody made it.", True),
@@ -286,15 +361,26 @@ def test_a_run_of_an_earlier_version_goes_on_and_counts_what_is_missing(
 ) -> None:
     """It judged no pair of a missing video, and knew nothing of them."""
     (tmp_path / "script.jsonl").write_text(json.dumps({"reply": ANSWER.format(0, 0, 0)}))
-    again = (two_folders, "--judge", f"scripted:{tmp_path / 'script.jsonl'}", "--out", tmp_path / "out")
+    again = (
+        two_folders,
+        "--judge",
+        f"scripted:{tmp_path / 'script.jsonl'}",
+        "--out",
+        tmp_path / "out",
+    )
     (two_folders / "elder" / "clip3.mp4").unlink()
     assert rank(*again)[0] == 0
     run, results = tmp_path / "out" / "run.json", tmp_path / "out" / RESULTS
     pairs = all_pairs(replace(read_videos(two_folders), missing={}))
-    run.write_text(re.sub(r'"digest": "\w+"', f'"digest": "{pairs_digest(pairs)}"', run.read_text("utf-8")), "utf-8")
+    run.write_text(
+        re.sub(r'"digest": "\w+"', f'"digest": "{pairs_digest(pairs)}"', run.read_text("utf-8")),
+        "utf-8",
+    )
     (line,) = (line for line in results.read_text("utf-8").splitlines() if "BrokenRow" not in line)
     old = line.replace(',"unreadable":[]', "")
     results.write_text(f"{old}\n", "utf-8")
     status, printed, _ = rank(*again, "--resume")
     assert (status, "1 (elder)" in printed) == (0, True)
-    assert [line for line in results.read_text("utf-8").splitlines() if "BrokenRow" not in line] == [old]
+    assert [
+        line for line in results.read_text("utf-8").splitlines() if "BrokenRow" not in line
+    ] == [old]

@@ -41,7 +41,9 @@ def numbers(ranking: Ranking) -> dict[str, tuple[float, ...]]:
         assert row.strength is not None
         assert row.interval is not None
         assert row.all_pairs.rate is not None
-        found[row.generator] = tuple(round(each, 4) for each in (row.strength, *row.interval, row.all_pairs.rate))
+        found[row.generator] = tuple(
+            round(each, 4) for each in (row.strength, *row.interval, row.all_pairs.rate)
+        )
     return found
 
 
@@ -74,7 +76,9 @@ def test_neither_the_order_of_results_nor_names_change_a_figure() -> None:
 
     names = dict(zip(STRENGTHS, ("zulu", "yard", "x", "wood", "vine"), strict=True))
     renamed = VideoTable(
-        tuple(sorted(names.values())), table.prompts, {(names[of], name): path for (of, name), path in table.videos.items()}
+        tuple(sorted(names.values())),
+        table.prompts,
+        {(names[of], name): path for (of, name), path in table.videos.items()},
     )
     rows = {frozenset((pair.first, pair.second)): pair.id for pair in all_pairs(renamed)}
     others = [
@@ -89,13 +93,21 @@ def test_neither_the_order_of_results_nor_names_change_a_figure() -> None:
         )
         for result in results
     ]
-    assert numbers(ranked(renamed, others)) == {names[old]: figures for old, figures in wanted.items()}
+    assert numbers(ranked(renamed, others)) == {
+        names[old]: figures for old, figures in wanted.items()
+    }
 
 
 def of_two(prompts: int, label: Preference) -> list[tuple[int | None, float, tuple[float, float]]]:
     """Place, strength and interval of both of two generators, of which every prompt says the same."""
-    table, other = table_of("ab", prompts), {1: Preference.SECOND, 2: Preference.FIRST, 0: Preference.TIE}
-    results = [judged(pair, label if pair.first_generator == "a" else other[label]) for pair in all_pairs(table)]
+    table, other = (
+        table_of("ab", prompts),
+        {1: Preference.SECOND, 2: Preference.FIRST, 0: Preference.TIE},
+    )
+    results = [
+        judged(pair, label if pair.first_generator == "a" else other[label])
+        for pair in all_pairs(table)
+    ]
     rows = ranked(table, results).dimensions[OA].strengths
     return [(row.place, row.strength or 0.0, row.interval or (0.0, 0.0)) for row in rows]
 
@@ -106,7 +118,9 @@ def test_where_all_prompts_say_the_same_an_interval_is_as_wide_as_few_prompts_ma
         assert low < best <= high
         assert least <= other < most
         assert (low, high) == pytest.approx((-most, -least), abs=1e-4)
-    assert few[0][2][0] < 0 < many[0][2][0], "as the sign test has it: 3 of 3 may be chance, 8 of 8 hardly"
+    assert few[0][2][0] < 0 < many[0][2][0], (
+        "as the sign test has it: 3 of 3 may be chance, 8 of 8 hardly"
+    )
 
 
 def test_equals_share_their_place() -> None:
@@ -125,17 +139,29 @@ def test_a_planted_cycle_is_found_and_how_sure_it_is() -> None:
     }
 
     def label(pair: EvaluationPair) -> Preference:
-        if pair.prompt == "Prompt clip000." and "glass" not in (pair.first_generator, pair.second_generator):
+        if pair.prompt == "Prompt clip000." and "glass" not in (
+            pair.first_generator,
+            pair.second_generator,
+        ):
             return Preference.TIE
-        return Preference.FIRST if (pair.first_generator, pair.second_generator) in beats else Preference.SECOND
+        return (
+            Preference.FIRST
+            if (pair.first_generator, pair.second_generator) in beats
+            else Preference.SECOND
+        )
 
     ranking = ranked(table, [judged(pair, label(pair)) for pair in all_pairs(table)])
     (cycle,) = ranking.dimensions[OA].cycles
     assert cycle.share == 1
-    assert set(zip(cycle.generators, cycle.generators[1:] + cycle.generators[:1], strict=True)) < beats
+    assert (
+        set(zip(cycle.generators, cycle.generators[1:] + cycle.generators[:1], strict=True)) < beats
+    )
     assert set(cycle.generators) == {"rock", "paper", "scissors"}
     assert order_of(ranking)[-1] == "glass"
-    doubtful = [judged(pair, label(pair) if pair.row % 3 else Preference(pair.row % 2 + 1)) for pair in all_pairs(table)]
+    doubtful = [
+        judged(pair, label(pair) if pair.row % 3 else Preference(pair.row % 2 + 1))
+        for pair in all_pairs(table)
+    ]
     assert all(0 <= cycle.share < 1 for cycle in ranked(table, doubtful).dimensions[OA].cycles)
 
 
@@ -146,9 +172,18 @@ def test_a_longer_cycle_is_found_where_no_three_form_one() -> None:
     for pair in all_pairs(table):
         ends = (pair.first_generator, pair.second_generator)
         results.append(
-            judged(pair, Preference.FIRST if ends in ring else Preference.SECOND if ends[::-1] in ring else Preference.TIE)
+            judged(
+                pair,
+                Preference.FIRST
+                if ends in ring
+                else Preference.SECOND
+                if ends[::-1] in ring
+                else Preference.TIE,
+            )
         )
-    assert [cycle.generators for cycle in ranked(table, results).dimensions[OA].cycles] == [("a", "b", "c", "d")]
+    assert [cycle.generators for cycle in ranked(table, results).dimensions[OA].cycles] == [
+        ("a", "b", "c", "d")
+    ]
 
 
 def test_what_was_not_said_is_none_and_counts_nowhere() -> None:
@@ -157,10 +192,17 @@ def test_what_was_not_said_is_none_and_counts_nowhere() -> None:
     for pair in all_pairs(table):
         silent = "c" in (pair.first_generator, pair.second_generator)
         first = Preference.FIRST if pair.first_generator == "a" else Preference.SECOND
-        results.append(broken_row(replace(pair, fault="Gone."), "simulated") if silent else judged(pair, first))
+        results.append(
+            broken_row(replace(pair, fault="Gone."), "simulated") if silent else judged(pair, first)
+        )
     ranking = ranked(table, results)
     rows = {row.generator: row for row in ranking.dimensions[OA].strengths}
-    assert (rows["c"].strength, rows["c"].interval, rows["c"].place, rows["c"].all_pairs.rate) == (None, None, None, None)
+    assert (rows["c"].strength, rows["c"].interval, rows["c"].place, rows["c"].all_pairs.rate) == (
+        None,
+        None,
+        None,
+        None,
+    )
     assert rows["a"].all_pairs.rate == 1
     assert len(ranking.failed) == 6
     assert ranking.dimensions[OA].groups == (("a", "b"), ("c",))
@@ -172,24 +214,41 @@ def test_what_was_not_said_is_none_and_counts_nowhere() -> None:
 def without(table: VideoTable, *gone: tuple[str, str]) -> VideoTable:
     """The table without some of its videos."""
     videos = {end: path for end, path in table.videos.items() if end not in gone}
-    return replace(table, videos=videos, missing={end: Path(table.videos[end]).name for end in gone})
+    return replace(
+        table, videos=videos, missing={end: Path(table.videos[end]).name for end in gone}
+    )
 
 
 @pytest.mark.parametrize("rule", ["loses", "leave-out"])
 @pytest.mark.parametrize("broken", [False, True], ids=["missing", "undecodable"])
-@pytest.mark.parametrize("name", ["clip000", "clip001"], ids=["on the second side", "on the first side"])
-def test_a_video_that_cannot_be_read_loses_its_pairs_and_no_other(name: str, broken: bool, rule: MissingRule) -> None:
+@pytest.mark.parametrize(
+    "name", ["clip000", "clip001"], ids=["on the second side", "on the first side"]
+)
+def test_a_video_that_cannot_be_read_loses_its_pairs_and_no_other(
+    name: str, broken: bool, rule: MissingRule
+) -> None:
     """Two of b's three videos are gone; a has none for one of these prompts either."""
     whole = table_of("ab", 4)
     gone = [("b", name), ("b", "clip003"), ("a", "clip003")]
     table = replace(whole if broken else without(whole, *gone), rule=rule)
     results = []
     for pair in all_pairs(table):
-        ends = ((pair.first_generator, pair.prompt[7:14]), (pair.second_generator, pair.prompt[7:14]))
+        ends = (
+            (pair.first_generator, pair.prompt[7:14]),
+            (pair.second_generator, pair.prompt[7:14]),
+        )
         sides = tuple(side for side, end in zip(Side, ends, strict=True) if end in gone)
-        failed = replace(judged(pair, Preference.TIE), stop=StopReason.FAILED, verdict=None, fault="VideoError", unreadable=sides)
+        failed = replace(
+            judged(pair, Preference.TIE),
+            stop=StopReason.FAILED,
+            verdict=None,
+            fault="VideoError",
+            unreadable=sides,
+        )
         won = Preference.FIRST if pair.first_generator == "b" else Preference.SECOND
-        results.append(broken_row(pair, "simulated") if pair.fault else failed if sides else judged(pair, won))
+        results.append(
+            broken_row(pair, "simulated") if pair.fault else failed if sides else judged(pair, won)
+        )
     ranking = ranked(table, results)
     rows = {row.generator: row for row in ranking.dimensions[OA].strengths}
     lost = rule == "loses"
@@ -197,7 +256,12 @@ def test_a_video_that_cannot_be_read_loses_its_pairs_and_no_other(name: str, bro
     assert (rows["a"].without_video, rows["b"].without_video) == (0, 1)
     assert ranking.uncounted == {"no video of either": 1} | ({} if lost else {"no video of b": 1})
     assert (ranking.pairs, ranking.prompts, len(ranking.failed)) == (2, 2, 2)
-    wins = [row.all_pairs.wins for each in ranking.dimensions.values() for row in each.strengths if row.generator == "a"]
+    wins = [
+        row.all_pairs.wins
+        for each in ranking.dimensions.values()
+        for row in each.strengths
+        if row.generator == "a"
+    ]
     assert wins == [int(lost)] * len(Dimension)
     best = {each.name: (each.best, each.rates) for each in ranking.best_of}
     assert best.get(name) == ((("a",), {"a": 1.0, "b": 0.0}) if lost else None)
@@ -205,14 +269,25 @@ def test_a_video_that_cannot_be_read_loses_its_pairs_and_no_other(name: str, bro
 
 
 @pytest.mark.parametrize("rule", ["loses", "leave-out"])
-def test_a_lost_pair_closes_a_cycle_as_any_other_does_and_counts_once_beside_both_orders(rule: MissingRule) -> None:
+def test_a_lost_pair_closes_a_cycle_as_any_other_does_and_counts_once_beside_both_orders(
+    rule: MissingRule,
+) -> None:
     table = replace(without(table_of("abc", 3), ("a", "clip002")), rule=rule)
     beats = {("a", "b"): 1, ("b", "a"): 2, ("b", "c"): 1, ("c", "b"): 2}
-    labels = {pair.id: Preference(beats.get((pair.first_generator, pair.second_generator), 0)) for pair in all_pairs(table)}
-    results = [judged(pair, labels[pair.id], labels[pair.id]) for pair in all_pairs(table) if not pair.fault]
+    labels = {
+        pair.id: Preference(beats.get((pair.first_generator, pair.second_generator), 0))
+        for pair in all_pairs(table)
+    }
+    results = [
+        judged(pair, labels[pair.id], labels[pair.id])
+        for pair in all_pairs(table)
+        if not pair.fault
+    ]
     gone = [broken_row(pair, "simulated") for pair in all_pairs(table) if pair.fault]
     found = ranked(table, results + gone).dimensions[OA]
-    assert [cycle.generators for cycle in found.cycles] == ([("a", "b", "c")] if rule == "loses" else [])
+    assert [cycle.generators for cycle in found.cycles] == (
+        [("a", "b", "c")] if rule == "loses" else []
+    )
     (a,) = (row for row in found.strengths if row.generator == "a")
     assert a.all_pairs == WinCell(2, 2, 2 if rule == "loses" else 0)
 
@@ -221,8 +296,18 @@ def test_pairs_of_which_nothing_was_said_are_counted_by_their_reasons() -> None:
     table = table_of("ab", 5)
     first, *others = all_pairs(table)
     silent = replace(judged(first, Preference.TIE), verdict=Verdict())
-    failures = [("BackendFailed", StopReason.FAILED), ("BackendFailed", StopReason.FAILED), ("", StopReason.NO_ANSWER)]
-    results = [silent, *(replace(silent, pair=pair, fault=of[0], stop=of[1]) for pair, of in zip(others, failures, strict=False))]
+    failures = [
+        ("BackendFailed", StopReason.FAILED),
+        ("BackendFailed", StopReason.FAILED),
+        ("", StopReason.NO_ANSWER),
+    ]
+    results = [
+        silent,
+        *(
+            replace(silent, pair=pair, fault=of[0], stop=of[1])
+            for pair, of in zip(others, failures, strict=False)
+        ),
+    ]
     ranking = ranked(table, [*results, judged(others[-1], Preference.FIRST)])
     assert sum(ranking.uncounted.values()) == len(ranking.failed) == 4
     assert {reason.split()[-1]: number for reason, number in ranking.uncounted.items()} == {
@@ -238,13 +323,23 @@ def test_both_orders_count_half_each() -> None:
     table = table_of("ab", 4)
     results = [judged(pair, Preference.FIRST, Preference.SECOND) for pair in all_pairs(table)]
     (row, _) = ranked(table, results).dimensions[OA].strengths
-    assert (row.strength, row.all_pairs.rate, row.all_pairs.pairs) == (pytest.approx(0, abs=1e-6), 0.5, 4)
+    assert (row.strength, row.all_pairs.rate, row.all_pairs.pairs) == (
+        pytest.approx(0, abs=1e-6),
+        0.5,
+        4,
+    )
 
 
-def test_a_generator_that_always_wins_has_a_finite_strength_and_one_prompt_gives_no_interval() -> None:
+def test_a_generator_that_always_wins_has_a_finite_strength_and_one_prompt_gives_no_interval() -> (
+    None
+):
     table = table_of("ab", 1)
     ranking = ranked(
-        table, [judged(pair, Preference.FIRST if pair.first_generator == "a" else Preference.SECOND) for pair in all_pairs(table)]
+        table,
+        [
+            judged(pair, Preference.FIRST if pair.first_generator == "a" else Preference.SECOND)
+            for pair in all_pairs(table)
+        ],
     )
     best, other = ranking.dimensions[OA].strengths
     assert best.generator == "a"

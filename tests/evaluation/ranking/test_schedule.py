@@ -39,7 +39,9 @@ def test_a_video_that_is_missing_costs_its_own_pairs_only() -> None:
     videos = {key: path for key, path in whole.videos.items() if key != ("b", "clip001")}
     pairs = all_pairs(VideoTable(whole.generators, whole.prompts, videos))
     assert len(pairs) == 3 * 4 - 2
-    assert {pair.id for pair in pairs} < {pair.id for pair in all_pairs(whole)} | {pair.id for pair in pairs}
+    assert {pair.id for pair in pairs} < {pair.id for pair in all_pairs(whole)} | {
+        pair.id for pair in pairs
+    }
 
 
 @pytest.mark.parametrize("rule", ["loses", "leave-out"])
@@ -56,14 +58,28 @@ def test_a_missing_video_costs_nothing_of_the_budget(rule: MissingRule, tmp_path
     assert {result.pair.id for result in some} == {*asked, *faults}
     ranking = rank_generators(table, some, "simulated", samples=1)
     rows = {row.generator: row for row in ranking.dimensions[Dimension.OA].strengths}
-    assert (rows["model0"].without_video, rows["model5"].without_video, ranking.uncounted["no video of either"]) == (9, 4, 1)
+    assert (
+        rows["model0"].without_video,
+        rows["model5"].without_video,
+        ranking.uncounted["no video of either"],
+    ) == (9, 4, 1)
     judged_pairs = [
-        result for result in some if result.judged and "model0" in result.pair.first_generator + result.pair.second_generator
+        result
+        for result in some
+        if result.judged and "model0" in result.pair.first_generator + result.pair.second_generator
     ]
     lost = rows["model0"].all_pairs.pairs - len(judged_pairs)
-    assert 0 < lost < 9 if rule == "loses" else lost == 0, "beside few pairs that are judged, those that are lost count less"
+    assert 0 < lost < 9 if rule == "loses" else lost == 0, (
+        "beside few pairs that are judged, those that are lost count less"
+    )
     everything = list(judge_pairs(table, engine, "simulated", tmp_path))
-    assert len(asked) == len(set(asked)) == planned_pairs(table, None) == 15 * 4 - len(faults) == 15 * 4 - 14
+    assert (
+        len(asked)
+        == len(set(asked))
+        == planned_pairs(table, None)
+        == 15 * 4 - len(faults)
+        == 15 * 4 - 14
+    )
     assert len(some) + len(everything) == 15 * 4
 
 
@@ -86,8 +102,18 @@ def test_the_first_pairs_connect_all_generators() -> None:
 @pytest.mark.parametrize("budget", [5, 12, 31, 44, 45, 1000])
 def test_the_budget_is_kept_and_no_pair_comes_twice(budget: int, tmp_path: Path) -> None:
     table, asked = table_of(STRENGTHS, 3), list[str]()
-    results = list(judge_pairs(table, engine_of(noisy_judge(STRENGTHS, 0), asked), "simulated", tmp_path, budget))
-    assert len(results) == len(asked) == len(set(asked)) == min(budget, 45) == planned_pairs(table, budget)
+    results = list(
+        judge_pairs(
+            table, engine_of(noisy_judge(STRENGTHS, 0), asked), "simulated", tmp_path, budget
+        )
+    )
+    assert (
+        len(results)
+        == len(asked)
+        == len(set(asked))
+        == min(budget, 45)
+        == planned_pairs(table, budget)
+    )
 
 
 def test_a_budget_that_cannot_connect_them_is_refused() -> None:
@@ -137,7 +163,11 @@ def test_a_run_that_is_stopped_begins_no_pair_more(tmp_path: Path) -> None:
 
 
 def misorders(table: VideoTable, results: dict[str, PairResult]) -> int:
-    rows = rank_generators(table, results.values(), "simulated", samples=1).dimensions[Dimension.OA].strengths
+    rows = (
+        rank_generators(table, results.values(), "simulated", samples=1)
+        .dimensions[Dimension.OA]
+        .strengths
+    )
     found = [STRENGTHS[row.generator] for row in rows]
     return sum(found[i] < found[j] for i in range(len(found)) for j in range(i + 1, len(found)))
 

@@ -18,7 +18,14 @@ from vrthinker_core.evaluation.reports.html.svg_plots import (
     interval_bars,
     reliability_plot,
 )
-from vrthinker_core.evaluation.reports.html.tables import Cell, TableColumn, labelled, number, percent, sortable_table
+from vrthinker_core.evaluation.reports.html.tables import (
+    Cell,
+    TableColumn,
+    labelled,
+    number,
+    percent,
+    sortable_table,
+)
 
 HOSTILE = "</script></td><script>alert(1)</script>\" onload='x' \x00\x1b[31m \ud800 &lt; ‮"
 
@@ -41,13 +48,17 @@ def test_text_never_becomes_markup() -> None:
 
 
 def test_attributes_are_left_out_bare_or_rounded() -> None:
-    made = element("a", "x", class_="c", aria_label='"', hidden=None, tabindex=False, download=True, x=1.23456)
+    made = element(
+        "a", "x", class_="c", aria_label='"', hidden=None, tabindex=False, download=True, x=1.23456
+    )
     assert made == '<a class="c" aria-label="&quot;" download x="1.23">x</a>'
     assert join("<", element("br")) == "&lt;<br/>"
 
 
 def test_a_page_asks_for_nothing_and_allows_nothing() -> None:
-    page = render_page(HOSTILE, element("p", HOSTILE), [("First part", element("p", HOSTILE)), ("Nothing", "")])
+    page = render_page(
+        HOSTILE, element("p", HOSTILE), [("First part", element("p", HOSTILE)), ("Nothing", "")]
+    )
     assert texts(page).count("script") == 1
     assert not re.findall(r"""(?:src|href)=["'](?!#)""", page)
     assert "url(" not in page
@@ -61,7 +72,9 @@ def test_a_page_asks_for_nothing_and_allows_nothing() -> None:
 
 
 def test_a_table_has_buttons_and_values_to_sort_by() -> None:
-    table = sortable_table("Judges", labelled("judge", "tau"), [["b", percent(2 / 3)], [HOSTILE, percent(None)]])
+    table = sortable_table(
+        "Judges", labelled("judge", "tau"), [["b", percent(2 / 3)], [HOSTILE, percent(None)]]
+    )
     assert texts(table).count("button") == 2
     assert f'data-value="{2 / 3!r}"' in table
     assert ">66.7 %<" in table
@@ -93,15 +106,28 @@ def test_plots_are_well_formed_whatever_stands_in_them(position: int) -> None:
 
 
 def test_bars_lie_within_their_plot_and_in_proportion() -> None:
-    svg = ElementTree.fromstring(interval_bars("tau", [Bar("a", 0.25), Bar("b", 0.5), Bar("c", 7.0)]))
-    widths = [float(bar.attrib["width"]) for bar in svg.iter("rect") if bar.attrib["class"] == "bar"]
+    svg = ElementTree.fromstring(
+        interval_bars("tau", [Bar("a", 0.25), Bar("b", 0.5), Bar("c", 7.0)])
+    )
+    widths = [
+        float(bar.attrib["width"]) for bar in svg.iter("rect") if bar.attrib["class"] == "bar"
+    ]
     assert widths[1] == pytest.approx(2 * widths[0], abs=0.02)
-    assert max(float(bar.attrib["x"]) + float(bar.attrib["width"]) for bar in svg.iter("rect")) <= WIDTH
+    assert (
+        max(float(bar.attrib["x"]) + float(bar.attrib["width"]) for bar in svg.iter("rect"))
+        <= WIDTH
+    )
 
 
 def test_a_bar_runs_from_the_origin() -> None:
-    svg = ElementTree.fromstring(interval_bars("position", [Bar("below", 0.25), Bar("above", 0.75)], origin=0.5))
-    below, above = ((float(b.attrib["x"]), float(b.attrib["width"])) for b in svg.iter("rect") if b.attrib["class"] == "bar")
+    svg = ElementTree.fromstring(
+        interval_bars("position", [Bar("below", 0.25), Bar("above", 0.75)], origin=0.5)
+    )
+    below, above = (
+        (float(b.attrib["x"]), float(b.attrib["width"]))
+        for b in svg.iter("rect")
+        if b.attrib["class"] == "bar"
+    )
     assert below[0] + below[1] == pytest.approx(WIDTH / 2, abs=0.02)
     assert above[0] == pytest.approx(WIDTH / 2, abs=0.02)
     assert below[1] == pytest.approx(above[1], abs=0.02)

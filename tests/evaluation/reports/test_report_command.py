@@ -21,11 +21,15 @@ def keep(folder: Path, results: list[PairResult], dataset: str | None = None) ->
     folder.mkdir()
     (folder / RESULTS).write_bytes(b"".join(map(to_line, results)))
     if dataset:
-        write_run(folder, EvaluationRun(dataset, "data", len(results), "digest", "nano", Settings()))
+        write_run(
+            folder, EvaluationRun(dataset, "data", len(results), "digest", "nano", Settings())
+        )
     return folder
 
 
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
     monkeypatch.setattr("sys.argv", ["vrthinker_core", "report", *arguments])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -33,7 +37,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *arg
     return int(ended.value.code or 0), out, error
 
 
-def test_one_folder_gives_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_one_folder_gives_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     rows = simulate(60, 20)
     folder = keep(tmp_path / "run", rows, "genai-bench")
     code, out, error = run(monkeypatch, capfd, str(folder))
@@ -41,7 +47,9 @@ def test_one_folder_gives_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "compared with “always tie”" in " ".join(out.split())
     assert str(folder / "report.html") in out.replace("\n", "")
     told = json.loads((folder / "report.json").read_text("utf-8"))["summary"]
-    assert told == json.loads(json.dumps(asdict(summarize(rows, data_set="genai-bench")))), "what was kept says what was judged"
+    assert told == json.loads(json.dumps(asdict(summarize(rows, data_set="genai-bench")))), (
+        "what was kept says what was judged"
+    )
 
 
 def test_a_pair_that_was_judged_again_counts_once(
@@ -55,7 +63,9 @@ def test_a_pair_that_was_judged_again_counts_once(
     assert (folder / "report.json").read_bytes() == (again / "report.json").read_bytes()
 
 
-def test_two_folders_give_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_two_folders_give_a_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     folders = [keep(tmp_path / name, simulate(60, 20, name=name)) for name in ("one", "two")]
     code, out, error = run(monkeypatch, capfd, *map(str, folders))
     assert (code, error) == (0, "")
@@ -64,9 +74,16 @@ def test_two_folders_give_a_comparison(tmp_path: Path, monkeypatch: pytest.Monke
     assert not (folders[1] / "comparison.html").exists()
 
 
-@pytest.mark.parametrize(("content", "sentence"), [(None, "holds no results.jsonl"), (b"", "no result"), (b"{}\n", "Line 1")])
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [(None, "holds no results.jsonl"), (b"", "no result"), (b"{}\n", "Line 1")],
+)
 def test_what_is_no_evaluation_is_one_sentence(
-    content: bytes | None, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    content: bytes | None,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     if content is not None:
         (tmp_path / RESULTS).write_bytes(content)

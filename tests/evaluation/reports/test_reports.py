@@ -15,7 +15,15 @@ from urllib.parse import unquote
 import pytest
 from rich.console import Console
 
-from tests.evaluation.support.made_results import broken, failed, left_out, outside, result, simulate, verdict
+from tests.evaluation.support.made_results import (
+    broken,
+    failed,
+    left_out,
+    outside,
+    result,
+    simulate,
+    verdict,
+)
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.reports.console_summary import print_comparison, print_summary
 from vrthinker_core.evaluation.reports.disagreements import MAX_SHOWN, disagreements
@@ -23,7 +31,12 @@ from vrthinker_core.evaluation.reports.write import write_comparison, write_repo
 from vrthinker_core.evaluation.scores import compare_judges, summarize
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
-from vrthinker_core.types.wording import DEMO_RUN, NO_RELIABLE_WINNER, NOT_SWAP_TESTED, OUTSIDE_SCOPE
+from vrthinker_core.types.wording import (
+    DEMO_RUN,
+    NO_RELIABLE_WINNER,
+    NOT_SWAP_TESTED,
+    OUTSIDE_SCOPE,
+)
 
 HOSTILE = "</script></td><img src=x onerror=alert(1)> [bold]red[/bold] \x1b[31m \x00 \ud800 ‮ {0} %s"
 
@@ -48,11 +61,15 @@ class Page(HTMLParser):
 
 
 def report(folder: Path, results: list[PairResult], data_set: str = "") -> Page:
-    return Page(write_report(folder, summarize(results, data_set=data_set), results).read_text("utf-8"))
+    return Page(
+        write_report(folder, summarize(results, data_set=data_set), results).read_text("utf-8")
+    )
 
 
 def with_prompt(rows: list[PairResult], prompt: str) -> list[PairResult]:
-    return [replace(row, pair=replace(row.pair, prompt=prompt, first_generator=prompt)) for row in rows]
+    return [
+        replace(row, pair=replace(row.pair, prompt=prompt, first_generator=prompt)) for row in rows
+    ]
 
 
 def test_a_report_asks_for_nothing_but_the_traces_beside_it(tmp_path: Path) -> None:
@@ -73,7 +90,8 @@ def test_one_pair_is_told_as_one(tmp_path: Path) -> None:
 
 def test_nothing_in_a_data_set_becomes_markup(tmp_path: Path) -> None:
     rows = [
-        replace(row, judge=HOSTILE, error=HOSTILE, trace=f"traces/{HOSTILE}.json") for row in with_prompt(simulate(60, 9), HOSTILE)
+        replace(row, judge=HOSTILE, error=HOSTILE, trace=f"traces/{HOSTILE}.json")
+        for row in with_prompt(simulate(60, 9), HOSTILE)
     ]
     rows.append(failed(99, "1", HOSTILE))
     page = report(tmp_path, rows, HOSTILE)
@@ -90,7 +108,9 @@ def test_nothing_in_a_data_set_becomes_markup(tmp_path: Path) -> None:
     assert not set("\x00\x1b") & set(terminal.getvalue())
 
 
-@pytest.mark.parametrize("trace", ["javascript:alert(1)", "//example.org/x.json", "https://example.org"])
+@pytest.mark.parametrize(
+    "trace", ["javascript:alert(1)", "//example.org/x.json", "https://example.org"]
+)
 def test_a_trace_that_is_named_like_an_address_is_a_file(trace: str, tmp_path: Path) -> None:
     page = report(tmp_path, [result(1, "1", "2", trace=trace)])
     [link] = [link for link in page.attributes("href") if not link.startswith("#")]
@@ -154,8 +174,13 @@ def test_a_flip_shows_no_winner_and_a_score_keeps_the_first_label(tmp_path: Path
         result(12, "1", "2", swapped=verdict("2")),
         result(13, "1", "1", swapped=verdict("2")),
     ]
-    page, other = report(tmp_path, rows), [replace(row, judge="other", swapped=None) for row in rows]
-    assert cells(page, 11)[1:5] == ["prompt 11", "1", " TA 1, MQ 1, VQ 1", "flips"], "the other video when swapped"
+    page, other = (
+        report(tmp_path, rows),
+        [replace(row, judge="other", swapped=None) for row in rows],
+    )
+    assert cells(page, 11)[1:5] == ["prompt 11", "1", " TA 1, MQ 1, VQ 1", "flips"], (
+        "the other video when swapped"
+    )
     assert cells(page, 11)[5] == " TA flips, MQ 2, VQ 2", "a tie in one order is none"
     assert cells(page, 12)[2:4] == ["1", "2"]
     assert any(NO_RELIABLE_WINNER in text for text in page.texts)
@@ -163,7 +188,9 @@ def test_a_flip_shows_no_winner_and_a_score_keeps_the_first_label(tmp_path: Path
     assert [each["flips"] for each in told["disagreements"]["worst"]] == [["TA", "OA"], []]
     (overall,) = (each for each in summarize(rows).agreement if each.dimension is Dimension.OA)
     assert (overall.tau.value, summarize(rows).swap[-1].flips) == (1 / 3, 2 / 3)
-    written, _ = write_comparison((tmp_path, tmp_path), rows, [replace(row, verdict=verdict("1")) for row in other])
+    written, _ = write_comparison(
+        (tmp_path, tmp_path), rows, [replace(row, verdict=verdict("1")) for row in other]
+    )
     shown = Page(written.read_text("utf-8")).texts
     assert "flips" in shown
     assert any(NO_RELIABLE_WINNER in text for text in shown)
@@ -171,34 +198,54 @@ def test_a_flip_shows_no_winner_and_a_score_keeps_the_first_label(tmp_path: Path
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_that_nothing_was_tested_in_both_orders_is_said_once(tmp_path: Path, swapped: bool) -> None:
-    rows = [result(n, "1", "2", swapped=verdict("2") if swapped and n == 3 else None) for n in range(5)]
+    rows = [
+        result(n, "1", "2", swapped=verdict("2") if swapped and n == 3 else None) for n in range(5)
+    ]
     page, terminal = report(tmp_path, rows), io.StringIO()
     print_summary(summarize(rows), Console(file=terminal, width=300))
-    written, _ = write_comparison((tmp_path, tmp_path), rows, [replace(row, judge="other", swapped=None) for row in rows])
-    for text in (" ".join(page.texts), terminal.getvalue(), " ".join(Page(written.read_text("utf-8")).texts)):
+    written, _ = write_comparison(
+        (tmp_path, tmp_path), rows, [replace(row, judge="other", swapped=None) for row in rows]
+    )
+    for text in (
+        " ".join(page.texts),
+        terminal.getvalue(),
+        " ".join(Page(written.read_text("utf-8")).texts),
+    ):
         assert text.count(NOT_SWAP_TESTED) == (0 if swapped else 1)
     silent = [failed(1, "1"), result(2, "1", None)]
     assert NOT_SWAP_TESTED not in " ".join(report(tmp_path, silent).texts), "there is no verdict"
 
 
 def test_a_probability_is_told_where_it_tells_something(tmp_path: Path) -> None:
-    rows = [result(n, "1", "2", probabilities={Dimension.OA: (0.0, 1 - p, p)}) for n, p in ((21, 0.899), (22, 0.9), (23, 0.9999))]
+    rows = [
+        result(n, "1", "2", probabilities={Dimension.OA: (0.0, 1 - p, p)})
+        for n, p in ((21, 0.899), (22, 0.9), (23, 0.9999))
+    ]
     page = report(tmp_path, rows)
     assert [cells(page, row)[4] for row in (23, 22, 21)] == ["high", "high", "89.9 %"]
-    assert page.texts.index("23") < page.texts.index("22") < page.texts.index("21"), "the surest comes first"
+    assert page.texts.index("23") < page.texts.index("22") < page.texts.index("21"), (
+        "the surest comes first"
+    )
 
 
 def test_what_a_judge_cannot_judge_is_a_failure_with_that_reason(tmp_path: Path) -> None:
-    rows = [outside(n, "1110") for n in range(31, 34)] + [result(34, "1110", "1110"), failed(35, "1110")]
+    rows = [outside(n, "1110") for n in range(31, 34)] + [
+        result(34, "1110", "1110"),
+        failed(35, "1110"),
+    ]
     summary, page, terminal = summarize(rows), report(tmp_path, rows), io.StringIO()
     print_summary(summary, Console(file=terminal, width=300))
     counts = summary.counts
     assert (counts.pairs, counts.answered, counts.unanswered, counts.failed) == (5, 1, 0, 4)
     for text in (" ".join(page.texts), terminal.getvalue()):
         assert f"4 failed ({DEMO_RUN}: 3; BackendFailed: 1)" in text
-    assert sum(OUTSIDE_SCOPE in text for text in page.texts) == page.texts.count(DEMO_RUN) == 3, "a row of what was not judged"
+    assert sum(OUTSIDE_SCOPE in text for text in page.texts) == page.texts.count(DEMO_RUN) == 3, (
+        "a row of what was not judged"
+    )
     (overall,) = (each for each in summary.agreement if each.dimension is Dimension.OA)
-    assert overall.confusion[0] == (1, 0, 0, 4), "people's ties: a judge that cannot say gave no tie"
+    assert overall.confusion[0] == (1, 0, 0, 4), (
+        "people's ties: a judge that cannot say gave no tie"
+    )
     assert (overall.answered, overall.tau.value) == (1, 0.2)
     assert disagreements(rows, Dimension.OA) == []
 
@@ -208,7 +255,9 @@ def test_a_long_list_is_cut_and_says_so(tmp_path: Path) -> None:
     page = report(tmp_path, rows)
     assert any(f"The first {MAX_SHOWN} of {len(rows):,} pairs" in text for text in page.texts)
     assert sum(link.startswith("traces/") for link in page.attributes("href")) == MAX_SHOWN
-    assert json.loads((tmp_path / "report.json").read_text("utf-8"))["disagreements"]["pairs"] == len(rows)
+    assert json.loads((tmp_path / "report.json").read_text("utf-8"))["disagreements"][
+        "pairs"
+    ] == len(rows)
 
 
 @pytest.mark.parametrize(
@@ -225,18 +274,29 @@ def test_a_long_list_is_cut_and_says_so(tmp_path: Path) -> None:
 )
 def test_the_smallest_evaluations_have_a_report_too(rows: list[PairResult], tmp_path: Path) -> None:
     page = report(tmp_path, rows, "genai-bench")
-    assert not any(word in text for text in page.texts if "function" not in text for word in ("nan", "None", "inf"))
+    assert not any(
+        word in text
+        for text in page.texts
+        if "function" not in text
+        for word in ("nan", "None", "inf")
+    )
     print_summary(summarize(rows), Console(file=io.StringIO()))
 
 
 def test_a_judge_that_is_no_better_than_a_constant_answer_is_told_so(tmp_path: Path) -> None:
-    page = report(tmp_path, [result(n, "0" if n % 10 else "1", "1" if n % 20 in (0, 5) else "0") for n in range(60)])
+    page = report(
+        tmp_path,
+        [result(n, "0" if n % 10 else "1", "1" if n % 20 in (0, 5) else "0") for n in range(60)],
+    )
     assert any("not clearly better than “always tie”" in text for text in page.texts)
 
 
 def test_a_judge_that_is_worse_than_a_constant_answer_is_told_so(tmp_path: Path) -> None:
     page = report(tmp_path, [result(n, "1", "1" if n % 6 == 0 else "2") for n in range(60)])
-    assert any(text.endswith("On these pairs that is clearly worse than “always 1”.") for text in page.texts)
+    assert any(
+        text.endswith("On these pairs that is clearly worse than “always 1”.")
+        for text in page.texts
+    )
     assert not any("not clearly better" in text for text in page.texts)
 
 
@@ -268,9 +328,16 @@ def test_tables_fit_a_terminal() -> None:
 def test_a_comparison_links_both_traces(tmp_path: Path) -> None:
     for name in ("first", "second run"):
         (tmp_path / name).mkdir()
-    first, second = [result(1, "1", "1", trace="traces/1.json")], [result(1, "1", "2", trace="traces/1.json")]
+    first, second = (
+        [result(1, "1", "1", trace="traces/1.json")],
+        [result(1, "1", "2", trace="traces/1.json")],
+    )
     written, _ = write_comparison((tmp_path / "first", tmp_path / "second run"), first, second)
-    links = [link for link in Page(written.read_text("utf-8")).attributes("href") if not link.startswith("#")]
+    links = [
+        link
+        for link in Page(written.read_text("utf-8")).attributes("href")
+        if not link.startswith("#")
+    ]
     assert links == ["traces/1.json", "../second%20run/traces/1.json"]
     told = json.loads((tmp_path / "first" / "comparison.json").read_text("utf-8"))
     assert told["comparison"]["judges"] == ["a judge in first", "a judge in second run"]

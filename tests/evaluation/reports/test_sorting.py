@@ -27,7 +27,12 @@ def page(chromium: Browser) -> Iterator[Page]:
     complaints: list[str] = []
     opened.on("console", lambda message: complaints.append(message.text))
     opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on("request", lambda request: complaints.append(request.url) if not request.url.endswith(".html") else None)
+    opened.on(
+        "request",
+        lambda request: (
+            complaints.append(request.url) if not request.url.endswith(".html") else None
+        ),
+    )
     yield opened
     opened.close()
     assert complaints == []
@@ -67,5 +72,7 @@ def test_no_table_is_cut_on_a_desk(page: Page, tmp_path: Path) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
     page.goto(write_report(tmp_path, summarize(rows), rows).as_uri())
     wider = "(part) => part.scrollWidth > part.clientWidth"
-    cut = page.evaluate(f"[...document.querySelectorAll('.scroll:not(.tall)')].filter({wider}).map((part) => part.innerText)")
+    cut = page.evaluate(
+        f"[...document.querySelectorAll('.scroll:not(.tall)')].filter({wider}).map((part) => part.innerText)"
+    )
     assert cut == []

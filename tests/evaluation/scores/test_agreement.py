@@ -37,7 +37,11 @@ def test_tau_and_diff_by_hand() -> None:
 
 def test_a_pair_without_an_answer_is_wrong_and_counted_beside() -> None:
     answered = [result(1, "1", "1"), result(2, "0", "0")]
-    silent = [failed(3, "0"), result(4, "1", None, stop=StopReason.TURN_LIMIT), result(5, "2", "---")]
+    silent = [
+        failed(3, "0"),
+        result(4, "1", None, stop=StopReason.TURN_LIMIT),
+        result(5, "2", "---"),
+    ]
     found = overall(*answered, *silent)
     assert found.tau.value == 2 / 5
     assert found.diff is not None
@@ -49,14 +53,24 @@ def test_a_pair_without_an_answer_is_wrong_and_counted_beside() -> None:
 
 
 def test_a_verdict_of_a_run_that_failed_does_not_count() -> None:
-    assert overall(result(1, "1", "1"), result(2, "1", "1", stop=StopReason.FAILED, fault="BackendFailed")).answered == 1
+    assert (
+        overall(
+            result(1, "1", "1"), result(2, "1", "1", stop=StopReason.FAILED, fault="BackendFailed")
+        ).answered
+        == 1
+    )
 
 
 def test_broken_rows_and_rows_left_out_stand_outside() -> None:
     rows = [result(1, "1", "1"), result(2, "2", "1")]
     found = summarize([*rows, broken(3, "1"), left_out(4), left_out(5)])
     assert found.agreement == summarize(rows).agreement
-    assert (found.counts.rows, found.counts.broken, found.counts.left_out, found.counts.pairs) == (5, 1, 2, 2)
+    assert (found.counts.rows, found.counts.broken, found.counts.left_out, found.counts.pairs) == (
+        5,
+        1,
+        2,
+        2,
+    )
 
 
 def test_every_pair_is_counted_once() -> None:
@@ -84,7 +98,9 @@ def test_provisional_verdicts_count_and_are_said() -> None:
 
 
 def test_a_dimension_without_labels_is_left_out() -> None:
-    assert [each.dimension for each in summarize([result(1, "1", "1111")]).agreement] == [Dimension.OA]
+    assert [each.dimension for each in summarize([result(1, "1", "1111")]).agreement] == [
+        Dimension.OA
+    ]
     found = summarize([result(1, "1---", "1---")])
     assert [each.dimension for each in found.agreement] == [Dimension.TA]
     assert found.dimension is Dimension.TA
@@ -111,7 +127,10 @@ def test_no_result_is_no_summary() -> None:
 def test_baselines_are_what_such_answers_score() -> None:
     """Each baseline against results in which a judge really answers so; the coin against all ways it can fall."""
     people = ["1", "1", "1", "2", "0", "0"]
-    found = {each.name: each for each in overall(*[result(n, label, "1") for n, label in enumerate(people)]).baselines}
+    found = {
+        each.name: each
+        for each in overall(*[result(n, label, "1") for n, label in enumerate(people)]).baselines
+    }
     for name, label in {"always tie": "0", "always 1": "1", "always 2": "2"}.items():
         real = overall(*[result(n, truth, label) for n, truth in enumerate(people)])
         assert real.diff is not None
@@ -123,7 +142,12 @@ def test_baselines_are_what_such_answers_score() -> None:
 
 
 def test_the_margin_is_over_the_best_baseline() -> None:
-    found = overall(*[result(n, truth, judge) for n, (truth, judge) in enumerate(["00", "00", "01", "11", "22"])])
+    found = overall(
+        *[
+            result(n, truth, judge)
+            for n, (truth, judge) in enumerate(["00", "00", "01", "11", "22"])
+        ]
+    )
     assert found.margin.value == pytest.approx(4 / 5 - 3 / 5)
 
 

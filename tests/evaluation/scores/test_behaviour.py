@@ -49,7 +49,9 @@ def test_a_judge_that_sees_the_videos_has_no_bias_even_if_one_side_is_better() -
 
 
 def test_without_a_second_order_only_the_plain_share_is_known() -> None:
-    found = position_of(result(1, "1", "1"), result(2, "2", "2"), result(3, "1", "1"), result(4, "2", "0"))
+    found = position_of(
+        result(1, "1", "1"), result(2, "2", "2"), result(3, "1", "1"), result(4, "2", "0")
+    )
     assert (found.decided, found.first.value, found.people_first) == (3, 2 / 3, 1 / 2)
     assert (found.shown_first, found.difference) == (None, None)
 
@@ -62,7 +64,12 @@ def test_overall_against_its_sub_scores_by_hand() -> None:
     assert judge.with_sum == 3 / 5
     assert judge.with_majority == 1 / 4
     assert judge.contradictions == 2 / 5
-    assert (people.whose, people.pairs, people.with_sum, people.contradictions) == ("people", 6, 1.0, 0.0)
+    assert (people.whose, people.pairs, people.with_sum, people.contradictions) == (
+        "people",
+        6,
+        1.0,
+        0.0,
+    )
 
 
 def calibration_of(*results: PairResult) -> Calibration:
@@ -78,21 +85,38 @@ def test_calibration_of_probabilities_by_hand() -> None:
         result(4, "1", "1"),
     ]
     found = calibration_of(*rows)
-    assert [(each.low, each.pairs, each.right) for each in found.bins] == [(0.5, 1, 1.0), (0.9, 2, 0.5)]
+    assert [(each.low, each.pairs, each.right) for each in found.bins] == [
+        (0.5, 1, 1.0),
+        (0.9, 2, 0.5),
+    ]
     assert found.error == pytest.approx((0.45 + 2 * 0.45) / 3)
     first, second, third = 0.05**2 + 0.05**2, 0.95**2 + 0.95**2, 0.2**2 + 0.45**2 + 0.25**2
     assert found.brier == pytest.approx((first + second + third) / 3)
 
 
 def test_a_judge_that_is_always_right_and_sure_has_no_error() -> None:
-    found = calibration_of(*[result(n, "2", "2", probabilities={Dimension.OA: (0.0, 0.0, 1.0)}) for n in range(3)])
+    found = calibration_of(
+        *[result(n, "2", "2", probabilities={Dimension.OA: (0.0, 0.0, 1.0)}) for n in range(3)]
+    )
     assert (found.error, found.brier) == (0.0, 0.0)
 
 
 def test_confidence_levels_by_hand() -> None:
-    rows = [("1", "1", 5), ("1", "2", 5), ("1", "1", 2), ("1", None, 2), ("-", "1", 2), ("1", "1", None)]
-    found = calibration_of(*[result(n, truth, said, confidence=level) for n, (truth, said, level) in enumerate(rows)])
-    assert [(each.confidence, each.pairs, each.right.value) for each in found.confidence] == [(2, 1, 1.0), (5, 2, 0.5)]
+    rows = [
+        ("1", "1", 5),
+        ("1", "2", 5),
+        ("1", "1", 2),
+        ("1", None, 2),
+        ("-", "1", 2),
+        ("1", "1", None),
+    ]
+    found = calibration_of(
+        *[result(n, truth, said, confidence=level) for n, (truth, said, level) in enumerate(rows)]
+    )
+    assert [(each.confidence, each.pairs, each.right.value) for each in found.confidence] == [
+        (2, 1, 1.0),
+        (5, 2, 0.5),
+    ]
     assert (found.pairs, found.error) == (0, None)
 
 
@@ -100,7 +124,13 @@ def test_costs_are_of_runs_that_ended_by_themselves() -> None:
     rows = [result(n, "1", "1", turns=n, frames=10 * n, seconds=float(n)) for n in range(1, 12)]
     found = summarize([*rows, failed(20, "1")]).costs
     assert found is not None
-    assert (found.pairs, found.turns.mean, found.turns.median, found.turns.p90, found.turns.total) == (11, 6.0, 6.0, 10.0, 66.0)
+    assert (
+        found.pairs,
+        found.turns.mean,
+        found.turns.median,
+        found.turns.p90,
+        found.turns.total,
+    ) == (11, 6.0, 6.0, 10.0, 66.0)
     assert found.frames.total == 660
     assert found.turn_counts == tuple((n, 1) for n in range(1, 12))
     assert sum(each.pairs for each in found.second_bins) == 11
@@ -128,7 +158,10 @@ def test_generators_win_from_either_side() -> None:
 
 
 def test_lengths_are_of_the_longer_clip() -> None:
-    rows = [result(n, "1", "1" if n else "2", clip_seconds=(1.0, seconds)) for n, seconds in enumerate((0.5, 3.0, 25.0))]
+    rows = [
+        result(n, "1", "1" if n else "2", clip_seconds=(1.0, seconds))
+        for n, seconds in enumerate((0.5, 3.0, 25.0))
+    ]
     found = summarize([*rows, result(9, "1", "1")]).lengths
     assert [(each.low, each.high, each.pairs, each.tau.value) for each in found] == [
         (0.0, 2.0, 1, 0.0), (2.0, 4.0, 1, 1.0), (20.0, None, 1, 1.0),
@@ -138,8 +171,13 @@ def test_lengths_are_of_the_longer_clip() -> None:
 def test_groups_add_up_to_the_whole() -> None:
     rows = simulate(300, 100)
     found = summarize(rows)
-    assert sum(each.pairs for each in found.generator_pairs) == found.counts.pairs - found.counts.failed
-    assert sum(each.pairs for each in found.generators) == 2 * sum(each.pairs for each in found.generator_pairs)
+    assert (
+        sum(each.pairs for each in found.generator_pairs)
+        == found.counts.pairs - found.counts.failed
+    )
+    assert sum(each.pairs for each in found.generators) == 2 * sum(
+        each.pairs for each in found.generator_pairs
+    )
     assert found.costs is not None
     assert sum(pairs for _, pairs in found.costs.turn_counts) == found.costs.pairs
     assert sum(each.pairs for each in found.lengths) == sum(1 for row in rows if row.clip_seconds)

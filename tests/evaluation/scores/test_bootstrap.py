@@ -11,12 +11,22 @@ from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate, estimat
 def intervals(right: np.ndarray, prompts: np.ndarray, seed: int = 0) -> list[IntervalEstimate]:
     """One for each row of `right`."""
     ones = np.ones(right.shape[1])
-    found = estimate_ratios({number: (row, ones) for number, row in enumerate(right)}, prompts, seed=seed)
+    found = estimate_ratios(
+        {number: (row, ones) for number, row in enumerate(right)}, prompts, seed=seed
+    )
     return [estimate for estimate in found.values() if estimate is not None]
 
 
 def coverage(estimates: list[IntervalEstimate], truth: float) -> float:
-    return float(np.mean([each.low <= truth <= each.high for each in estimates if each.low is not None and each.high is not None]))
+    return float(
+        np.mean(
+            [
+                each.low <= truth <= each.high
+                for each in estimates
+                if each.low is not None and each.high is not None
+            ]
+        )
+    )
 
 
 def test_an_interval_holds_the_truth_in_95_of_100_cases() -> None:
@@ -52,9 +62,13 @@ def test_all_right_has_the_exact_lower_end(count: int) -> None:
 
 @pytest.mark.parametrize("count", [2, 5, 6, 7, 9, 50])
 @pytest.mark.parametrize("gain", [0.5, 1 / 3, 1.0])
-def test_a_difference_that_all_prompts_share_is_clear_where_the_sign_test_finds_it_so(gain: float, count: int) -> None:
+def test_a_difference_that_all_prompts_share_is_clear_where_the_sign_test_finds_it_so(
+    gain: float, count: int
+) -> None:
     gained, pairs = np.full(count, gain * 6), np.full(count, 6.0)
-    found = estimate_ratios({"more": (gained, pairs), "less": (-gained, pairs)}, np.arange(count), least=-1.0)
+    found = estimate_ratios(
+        {"more": (gained, pairs), "less": (-gained, pairs)}, np.arange(count), least=-1.0
+    )
     more, less = found["more"], found["less"]
     assert more is not None
     assert less is not None
@@ -67,11 +81,19 @@ def test_a_difference_that_all_prompts_share_is_clear_where_the_sign_test_finds_
 
 def test_no_difference_in_any_prompt_is_as_unsure_on_either_side() -> None:
     found = estimate_ratios({"none": (np.zeros(8), np.ones(8))}, np.arange(8), least=-1.0)
-    assert found == {"none": IntervalEstimate(0.0, pytest.approx(exact_end(8) - 1), pytest.approx(1 - exact_end(8)))}
+    assert found == {
+        "none": IntervalEstimate(
+            0.0, pytest.approx(exact_end(8) - 1), pytest.approx(1 - exact_end(8))
+        )
+    }
 
 
 def test_a_single_prompt_has_no_interval_and_nothing_below_the_line_no_figure() -> None:
     ones = np.ones(4)
-    found = estimate_ratios({"one": (ones, ones), "none": (ones * 0, ones * 0)}, np.zeros(4, dtype=np.int64))
+    found = estimate_ratios(
+        {"one": (ones, ones), "none": (ones * 0, ones * 0)}, np.zeros(4, dtype=np.int64)
+    )
     assert found == {"one": IntervalEstimate(1.0), "none": None}
-    assert estimate_ratios({"none": (np.ones(0), np.ones(0))}, np.zeros(0, dtype=np.int64)) == {"none": None}
+    assert estimate_ratios({"none": (np.ones(0), np.ones(0))}, np.zeros(0, dtype=np.int64)) == {
+        "none": None
+    }

@@ -22,21 +22,42 @@ def metric_of(first: list[PairResult], second: list[PairResult], metric: str) ->
 
 
 def judged(people: str, said: str, name: str) -> list[PairResult]:
-    return [result(n, truth, label, name=name) for n, (truth, label) in enumerate(zip(people, said, strict=True))]
+    return [
+        result(n, truth, label, name=name)
+        for n, (truth, label) in enumerate(zip(people, said, strict=True))
+    ]
 
 
 def test_differences_by_hand() -> None:
     first, second = judged("112200", "112211", "a"), judged("112200", "100200", "b")
     tau, diff = metric_of(first, second, "tau"), metric_of(first, second, "diff")
-    assert (tau.pairs, tau.first, tau.second, tau.first_alone, tau.second_alone) == (6, 4 / 6, 4 / 6, 2, 2)
+    assert (tau.pairs, tau.first, tau.second, tau.first_alone, tau.second_alone) == (
+        6,
+        4 / 6,
+        4 / 6,
+        2,
+        2,
+    )
     assert (tau.difference.value, tau.p) == (0.0, 1.0)
-    assert (diff.pairs, diff.first, diff.second, diff.first_alone, diff.second_alone) == (4, 1.0, 0.5, 2, 0)
+    assert (diff.pairs, diff.first, diff.second, diff.first_alone, diff.second_alone) == (
+        4,
+        1.0,
+        0.5,
+        2,
+        0,
+    )
     assert (diff.difference.value, diff.p) == (0.5, 0.5)
 
 
 def test_only_pairs_that_both_have_judged_count() -> None:
     first = [*judged("11", "11", "a"), failed(2, "1"), result(3, "1", "1"), broken(4, "1")]
-    second = [*judged("11", "12", "b"), result(2, "1", "1"), failed(3, "1"), broken(4, "1"), result(9, "1", "1")]
+    second = [
+        *judged("11", "12", "b"),
+        result(2, "1", "1"),
+        failed(3, "1"),
+        broken(4, "1"),
+        result(9, "1", "1"),
+    ]
     found = compare_judges(first, second)
     assert (found.shared, found.only_first, found.only_second) == (2, 1, 2)
     assert found.same == ((Dimension.OA, 0.5),)
@@ -46,11 +67,17 @@ def test_only_pairs_that_both_have_judged_count() -> None:
 def test_mcnemar_is_the_sign_test(first: int, second: int) -> None:
     count = first + second
     tail = sum(Fraction(comb(count, taken), 2**count) for taken in range(min(first, second) + 1))
-    assert mcnemar(first, second) == mcnemar(second, first) == pytest.approx(float(min(Fraction(1), 2 * tail)), rel=1e-12)
+    assert (
+        mcnemar(first, second)
+        == mcnemar(second, first)
+        == pytest.approx(float(min(Fraction(1), 2 * tail)), rel=1e-12)
+    )
 
 
 def test_mcnemar_of_a_whole_data_set_is_exact_too() -> None:
-    assert mcnemar(6000, 6300) == pytest.approx(0.0070, abs=3e-4)  # the normal approximation with correction gives 0.0070
+    assert mcnemar(6000, 6300) == pytest.approx(
+        0.0070, abs=3e-4
+    )  # the normal approximation with correction gives 0.0070
     assert mcnemar(0, 26_500) == 0.0
 
 
@@ -64,7 +91,9 @@ def test_a_judge_against_itself_differs_by_nothing() -> None:
 
 @pytest.mark.parametrize("pairs", [2, 3, 5, 6, 9])
 def test_a_difference_without_an_exception_is_as_clear_as_mcnemar_finds_it(pairs: int) -> None:
-    found = metric_of(judged("1" * pairs, "1" * pairs, "a"), judged("1" * pairs, "2" * pairs, "b"), "tau")
+    found = metric_of(
+        judged("1" * pairs, "1" * pairs, "a"), judged("1" * pairs, "2" * pairs, "b"), "tau"
+    )
     assert (found.difference.value, found.difference.high) == (1.0, 1.0)
     assert found.difference.low is not None
     assert (found.difference.low > 0) == (found.p < 0.05)
@@ -82,7 +111,10 @@ def test_swapping_the_judges_turns_every_figure_round_and_the_order_of_rows_chan
 
 def test_a_clear_difference_is_seen_and_chance_is_not_called_one() -> None:
     people = "12" * 100
-    good, bad = judged(people, "12" * 80 + "21" * 20, "a"), judged(people, "12" * 50 + "21" * 50, "b")
+    good, bad = (
+        judged(people, "12" * 80 + "21" * 20, "a"),
+        judged(people, "12" * 50 + "21" * 50, "b"),
+    )
     found = metric_of(good, bad, "tau")
     assert found.difference.value == pytest.approx(0.3)
     assert found.difference.low is not None

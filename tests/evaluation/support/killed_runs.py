@@ -38,7 +38,9 @@ def main(table: Path, whole: Path, killed: Path) -> None:
         before = _lines(killed)
         process = _start(pairs, killed, batch=number % 2 == 0)
         if number % 5:  # else within opening the folder, or anywhere
-            while _lines(killed) == before and not os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            while _lines(killed) == before and not os.waitid(
+                os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT
+            ):
                 time.sleep(0.005)
         time.sleep(moments.uniform(0, LATEST_SECONDS))
         os.kill(process, signal.SIGKILL)
@@ -56,7 +58,13 @@ def _start(pairs: list[EvaluationPair], out: Path, *, batch: bool) -> int:
         return process
     try:
         run = run_description(pairs)
-        engine = partial(judge_locally, backend=scripted_judge(batch=batch), settings=Settings(), out=out, concurrency=2)
+        engine = partial(
+            judge_locally,
+            backend=scripted_judge(batch=batch),
+            settings=Settings(),
+            out=out,
+            concurrency=2,
+        )
         with open_out(out, run, resume=True):
             for _ in evaluate(pairs, engine, "scripted", out, results_so_far(pairs, out)):
                 pass

@@ -6,7 +6,13 @@ import random
 from typing import Any
 
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import LEFT_OUT, OUTSIDE_FAULT, OUTSIDE_REASON, ROW_FAULT, PairResult
+from vrthinker_core.results.result import (
+    LEFT_OUT,
+    OUTSIDE_FAULT,
+    OUTSIDE_REASON,
+    ROW_FAULT,
+    PairResult,
+)
 from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
 
 WORDS = {None: None, "1": Preference.FIRST, "2": Preference.SECOND, "0": Preference.TIE, "-": None}
@@ -22,14 +28,24 @@ def result(row: int, people: str, judge: str | None, **fields: Any) -> PairResul
     """One pair with people's labels and the judge's; None for a judge that gave no verdict."""
     prompt = fields.pop("prompt", f"prompt {row}")
     generators = fields.pop("generators", ("", ""))
-    pair = EvaluationPair(f"id{row:06}", row, prompt, "one.mp4", "two.mp4", verdict(people), *generators)
+    pair = EvaluationPair(
+        f"id{row:06}", row, prompt, "one.mp4", "two.mp4", verdict(people), *generators
+    )
     stop = fields.pop("stop", StopReason.ANSWERED)
-    return PairResult(pair, fields.pop("name", "a judge"), stop, None if judge is None else verdict(judge), **fields)
+    return PairResult(
+        pair,
+        fields.pop("name", "a judge"),
+        stop,
+        None if judge is None else verdict(judge),
+        **fields,
+    )
 
 
 def failed(row: int, people: str, fault: str = "BackendFailed") -> PairResult:
     """A pair that the judge could not be asked about."""
-    return result(row, people, None, stop=StopReason.FAILED, fault=fault, error="The judge stopped.")
+    return result(
+        row, people, None, stop=StopReason.FAILED, fault=fault, error="The judge stopped."
+    )
 
 
 def broken(row: int, people: str) -> PairResult:
@@ -53,9 +69,14 @@ def simulate(rows: int, prompts: int, seed: int = 0, name: str = "a judge") -> l
     return [_simulated(row, people, judge, prompts, name) for row in range(rows)]
 
 
-def _simulated(row: int, people: random.Random, judge: random.Random, prompts: int, name: str) -> PairResult:
+def _simulated(
+    row: int, people: random.Random, judge: random.Random, prompts: int, name: str
+) -> PairResult:
     truth = "".join(people.choice("0012") for _ in Dimension)
-    prompt, generators = f"prompt {people.randrange(prompts)}", tuple(people.sample(("Kite", "Lark", "Wren"), 2))
+    prompt, generators = (
+        f"prompt {people.randrange(prompts)}",
+        tuple(people.sample(("Kite", "Lark", "Wren"), 2)),
+    )
     lengths = (people.uniform(1, 9), people.uniform(1, 9))
     if judge.random() < 0.05:
         return judge.choice((failed, broken))(row, truth)

@@ -14,8 +14,23 @@ VIDEOGEN_COLUMNS = (
     *("fps_A", "num_frames_A", "fps_B", "num_frames_B"),
 )
 VIDEOGEN_ROW = (
-    *("videos/CogVideoX/Cog5B_00102.mp4", "videos/qingying/qingying_00102.mp4", "CogVideoX", "qingying"),
-    *("Static camera, a glass ball rolls on a smooth tabletop.", "same", "same", "B", "B", "8", "49", "16", "96"),
+    *(
+        "videos/CogVideoX/Cog5B_00102.mp4",
+        "videos/qingying/qingying_00102.mp4",
+        "CogVideoX",
+        "qingying",
+    ),
+    *(
+        "Static camera, a glass ball rolls on a smooth tabletop.",
+        "same",
+        "same",
+        "B",
+        "B",
+        "8",
+        "49",
+        "16",
+        "96",
+    ),
 )
 GENAI_COLUMNS = ("prompt", "left_video", "right_video", "left_model", "right_model", "vote_type")
 
@@ -57,19 +72,33 @@ def write_genai(folder: Path, rows: Sequence[Sequence[str | None]], split: str =
     path = folder / "video_generation" / f"{split}-00000-of-00001.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = dict(zip(GENAI_COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
-    parquet.write_table(pyarrow.table({name: pyarrow.array(values, pyarrow.string()) for name, values in columns.items()}), path)
+    parquet.write_table(
+        pyarrow.table(
+            {name: pyarrow.array(values, pyarrow.string()) for name, values in columns.items()}
+        ),
+        path,
+    )
     return path
 
 
 def mj_row(number: int, overall: str, **categories: str) -> dict[str, Any]:
     """One row of `test.json`."""
-    told = {"Alignment": "Same", "Safety": "Same", "Fineness": "Same", "Coherence & Consistency": "Same", "Bias": "Same"}
+    told = {
+        "Alignment": "Same",
+        "Safety": "Same",
+        "Fineness": "Same",
+        "Coherence & Consistency": "Same",
+        "Bias": "Same",
+    }
     return {
         "caption": f"A dog runs over a field, take {number}.",
         "video_0_path": f"videos/{number}_0.mp4",
         "video_1_path": f"videos/{number}_1.mp4",
         "overall_preference": overall,
-        "category_preference": {**told, **{name.replace("_", " "): word for name, word in categories.items()}},
+        "category_preference": {
+            **told,
+            **{name.replace("_", " "): word for name, word in categories.items()},
+        },
     }
 
 

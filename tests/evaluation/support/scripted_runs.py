@@ -22,7 +22,10 @@ def write_table(folder: Path, rows: int, *, broken: Sequence[int] = ()) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     write_clip(folder / "a.mp4", 8, 32, 32)
     write_clip(folder / "b.mp4", 8, 32, 32, hue=80)
-    lines = [f"a.mp4,{'gone' if n in broken else 'b'}.mp4,Prompt {n},{n % 3},{n % 2}" for n in range(1, rows + 1)]
+    lines = [
+        f"a.mp4,{'gone' if n in broken else 'b'}.mp4,Prompt {n},{n % 3},{n % 2}"
+        for n in range(1, rows + 1)
+    ]
     path = folder / "pairs.csv"
     path.write_text("\n".join(["video1,video2,prompt,TA,OA", *lines, ""]))
     return path
@@ -33,11 +36,16 @@ def made_pairs(number: int) -> list[EvaluationPair]:
     names = [(f"Prompt {n}", f"a{n}.mp4", f"b{n}.mp4") for n in range(1, number + 1)]
     labels = [Verdict(OA=Preference(n % 3)) for n in range(1, number + 1)]
     return [
-        EvaluationPair(pair_id(*names[n]), n + 1, *names[n], labels[n], "Sora", f"model {n % 4}", "", "") for n in range(number)
+        EvaluationPair(
+            pair_id(*names[n]), n + 1, *names[n], labels[n], "Sora", f"model {n % 4}", "", ""
+        )
+        for n in range(number)
     ]
 
 
-def run_description(pairs: Sequence[EvaluationPair], judge: str = "scripted", settings: Settings = Settings()) -> EvaluationRun:
+def run_description(
+    pairs: Sequence[EvaluationPair], judge: str = "scripted", settings: Settings = Settings()
+) -> EvaluationRun:
     """What a run over these pairs is."""
     return EvaluationRun("csv", "pairs.csv", len(pairs), pairs_digest(pairs), judge, settings)
 
@@ -64,10 +72,14 @@ def _reply(messages: Sequence[Message]) -> str | BackendFailed:
 class BatchScript(ScriptedBackend):
     """A script for many requests at once, one after another."""
 
-    def stream_batch(self, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+    def stream_batch(
+        self, requests: Sequence[GenerationRequest]
+    ) -> Iterator[tuple[int, StreamItem]]:
         for number, request in enumerate(requests):
             try:
-                for item in request.conversation.stream(request.messages, request.sampling, request.cancelled):
+                for item in request.conversation.stream(
+                    request.messages, request.sampling, request.cancelled
+                ):
                     yield number, item
             except BackendFailed as error:
                 yield number, error
@@ -76,9 +88,24 @@ class BatchScript(ScriptedBackend):
 def made_result(pair: EvaluationPair) -> PairResult:
     """A result such as an engine gives, without a run."""
     label = Preference(int(pair.id[0], 16) % 3)
-    numbers = {"turns": 2, "frames": 24, "prompt_tokens": 4000, "new_tokens": 300, "seconds": 2.5, "clip_seconds": (5.0, 6.0)}
+    numbers = {
+        "turns": 2,
+        "frames": 24,
+        "prompt_tokens": 4000,
+        "new_tokens": 300,
+        "seconds": 2.5,
+        "clip_seconds": (5.0, 6.0),
+    }
     verdict = Verdict(label, label, label, label)
-    return PairResult(pair, "scripted", StopReason.ANSWERED, verdict, confidence=4, trace=f"traces/{pair.id}.json", **numbers)  # type: ignore[arg-type]
+    return PairResult(
+        pair,
+        "scripted",
+        StopReason.ANSWERED,
+        verdict,
+        confidence=4,
+        trace=f"traces/{pair.id}.json",
+        **numbers,
+    )  # type: ignore[arg-type]
 
 
 def made_results(pairs: Iterable[EvaluationPair]) -> Iterator[PairResult]:

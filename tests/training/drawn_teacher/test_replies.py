@@ -19,7 +19,14 @@ from vrthinker_core.training.drawn_teacher.evidence import SeenFrame, light_of, 
 from vrthinker_core.training.drawn_teacher.phrases import MAY_HIDE, MOTION_FLAWS, Places, where
 from vrthinker_core.training.drawn_teacher.replies import FORCED_EVERY, play_teacher, write_lesson
 from vrthinker_core.training.drawn_world.moving_scene import Scene
-from vrthinker_core.training.drawn_world.scenes import FULL, SIMPLE, DrawnPair, SceneRenderer, World, draw_pair
+from vrthinker_core.training.drawn_world.scenes import (
+    FULL,
+    SIMPLE,
+    DrawnPair,
+    SceneRenderer,
+    World,
+    draw_pair,
+)
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.types import Dimension, ProtocolName, Settings, Side
 
@@ -39,7 +46,9 @@ def rollout(pair: DrawnPair, protocol: ProtocolName) -> Rollout:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(("world", "least"), [(SIMPLE, 1.0), (FULL, 0.9)])
-def test_played_through_the_product_it_keeps_to_the_format_and_is_right(protocol: ProtocolName, world: World, least: float) -> None:
+def test_played_through_the_product_it_keeps_to_the_format_and_is_right(
+    protocol: ProtocolName, world: World, least: float
+) -> None:
     rollouts = [rollout(draw_pair(seed, world), protocol) for seed in range(PAIRS)]
     for each in rollouts:
         assert not any(turn.reply.problems for turn in each.run.turns)
@@ -70,7 +79,9 @@ def test_a_label_that_decides_names_frames_that_were_shown(protocol: ProtocolNam
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_prompt_is_restated_before_anything_is_said_of_the_videos(protocol: ProtocolName) -> None:
+def test_the_prompt_is_restated_before_anything_is_said_of_the_videos(
+    protocol: ProtocolName,
+) -> None:
     for seed in range(PAIRS):
         pair = draw_pair(seed, FULL)
         first = write_replies(pair, protocol)[0]
@@ -113,7 +124,10 @@ def test_what_is_so_far_is_said_to_be_so_and_only_then(protocol: ProtocolName) -
 
 
 def test_it_looks_between_the_first_frames_and_closer_only_where_the_motion_was_odd() -> None:
-    turns = [play_teacher(draw_pair(seed, FULL), make_dialect(Settings(), "paired")) for seed in range(200)]
+    turns = [
+        play_teacher(draw_pair(seed, FULL), make_dialect(Settings(), "paired"))
+        for seed in range(200)
+    ]
     looks = [[wanted for _, wanted, _ in each if wanted] for each in turns]
     views = [bool(each[0][2].pair.first.view) for each in turns]
     near = {False: (32, 64, 96), True: (28, 36, 60, 68, 92, 100)}  # Of a view two in each gap
@@ -122,7 +136,12 @@ def test_it_looks_between_the_first_frames_and_closer_only_where_the_motion_was_
     assert 0 < len(closer) < len(turns) / 3
     for each in closer:
         text, wanted, evidence = each[1]
-        odd = [frame for side in Side if not evidence.settled(side) for frame in evidence.odd_frames(side)]
+        odd = [
+            frame
+            for side in Side
+            if not evidence.settled(side)
+            for frame in evidence.odd_frames(side)
+        ]
         assert odd
         assert MAY_HIDE not in text
         assert all(re.search(r"Video [12] moves oddly near #\d+\.", text) for _ in odd)
@@ -130,21 +149,44 @@ def test_it_looks_between_the_first_frames_and_closer_only_where_the_motion_was_
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_later_frame_stands_beside_the_nearest_that_were_noted_before_it(protocol: ProtocolName) -> None:
+def test_a_later_frame_stands_beside_the_nearest_that_were_noted_before_it(
+    protocol: ProtocolName,
+) -> None:
     dialect = make_dialect(Settings(), protocol)
     for seed in range(PAIRS):
         for text, _, evidence in play_teacher(draw_pair(seed, FULL), dialect):
             for side in Side:
                 noted: list[SeenFrame] = []
                 for frame in evidence.frames(side):
-                    near = [max((each for each in noted if each.index < frame.index), key=lambda each: each.index, default=None)]
-                    near += [min((each for each in noted if each.index > frame.index), key=lambda each: each.index, default=None)]
-                    expected = [each.number for each in near if each] if frame not in evidence.looks[0] else []
+                    near = [
+                        max(
+                            (each for each in noted if each.index < frame.index),
+                            key=lambda each: each.index,
+                            default=None,
+                        )
+                    ]
+                    near += [
+                        min(
+                            (each for each in noted if each.index > frame.index),
+                            key=lambda each: each.index,
+                            default=None,
+                        )
+                    ]
+                    expected = (
+                        [each.number for each in near if each]
+                        if frame not in evidence.looks[0]
+                        else []
+                    )
                     assert [each.number for each in frame.beside] == expected
-                    assert {each.index: each.places for each in noted}.items() >= {e.index: e.places for e in frame.beside}.items()
+                    assert {each.index: each.places for each in noted}.items() >= {
+                        e.index: e.places for e in frame.beside
+                    }.items()
                     noted.append(frame)
             told = sum(len(frame.beside) for frame in evidence.looks[-1])
-            assert dialect.parse(text).snapshot.count("(#") + dialect.parse(text).snapshot.count(", #") == told
+            assert (
+                dialect.parse(text).snapshot.count("(#") + dialect.parse(text).snapshot.count(", #")
+                == told
+            )
 
 
 def test_of_a_view_only_a_fault_that_moves_its_light_or_repeats_a_frame_is_noted() -> None:
@@ -153,7 +195,11 @@ def test_of_a_view_only_a_fault_that_moves_its_light_or_repeats_a_frame_is_noted
         for _, _, evidence in play_teacher(draw_pair(seed, VIEWS), dialect):
             for frame in evidence.looks[-1]:
                 scene = evidence.pair.scenes[frame.side]
-                near = [each.index for each in evidence.frames(frame.side) if abs(each.index - frame.index) <= 32]
+                near = [
+                    each.index
+                    for each in evidence.frames(frame.side)
+                    if abs(each.index - frame.index) <= 32
+                ]
                 off = max(np.abs(np.subtract(*lights(scene, index))).max() for index in near)
                 repeated = len({view_light(scene, index) for index in near}) < len(near)
                 assert frame.motion not in MOTION_FLAWS or off >= 0.05 or repeated
@@ -182,7 +228,9 @@ def test_a_freeze_of_a_view_is_found_however_little_moves_there() -> None:
     assert found > 3
 
 
-def test_the_light_of_a_picture_stays_where_it_is_at_another_level_and_goes_to_the_middle_with_less_contrast() -> None:
+def test_the_light_of_a_picture_stays_where_it_is_at_another_level_and_goes_to_the_middle_with_less_contrast() -> (
+    None
+):
     for seed in range(8):
         view = draw_pair(seed, VIEWS).first
         picture = SceneRenderer(replace(view, picture_fault=None, motion_fault=None), 112).frame(40)
@@ -196,9 +244,16 @@ def test_the_light_of_a_picture_stays_where_it_is_at_another_level_and_goes_to_t
 
 def test_the_light_of_a_view_stands_still_where_the_view_does() -> None:
     scenes = [scene for seed in range(60) for scene in draw_pair(seed, VIEWS).scenes.values()]
-    frozen = [(scene, fault.window) for scene in scenes if (fault := scene.motion_fault) and fault.kind == "frozen"]
+    frozen = [
+        (scene, fault.window)
+        for scene in scenes
+        if (fault := scene.motion_fault) and fault.kind == "frozen"
+    ]
     assert frozen
-    assert all(view_light(scene, window[0]) == view_light(scene, window[-1]) != () for scene, window in frozen)
+    assert all(
+        view_light(scene, window[0]) == view_light(scene, window[-1]) != ()
+        for scene, window in frozen
+    )
     assert view_light(draw_pair(0, replace(FULL, no_thing=0.0)).first, 40) == ()
 
 

@@ -14,7 +14,9 @@ PAIRED: Layouts = frame_layouts(Settings(), ("paired",))
 COLUMNS = ("video1", "video2", "prompt", "TA", "VQ", "MQ", "OA")
 
 
-def write_table(folder: Path, rows: list[tuple[str, ...]], clips: bool = True, name: str = "pairs.csv") -> Path:
+def write_table(
+    folder: Path, rows: list[tuple[str, ...]], clips: bool = True, name: str = "pairs.csv"
+) -> Path:
     for hue, video in enumerate(sorted({video for row in rows for video in row[:2]})):
         if clips:
             write_clip(folder / video, frames=10 + hue, hue=20 * hue)

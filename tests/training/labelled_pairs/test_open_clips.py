@@ -31,13 +31,18 @@ def look(*indices: int) -> str:
     return f"<Snapshot>a</Snapshot><Think>b</Think><tool_call>{call}</tool_call>"
 
 
-REPLIES = (look(3, 90), "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=1, VQ=0, MQ=2, OA=1</Answer>")
+REPLIES = (
+    look(3, 90),
+    "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=1, VQ=0, MQ=2, OA=1</Answer>",
+)
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pairs")
-    return write_table(folder, [(f"{n}a.mp4", f"{n}b.mp4", f"Prompt {n}", "1", "0", "2", "1") for n in range(4)])
+    return write_table(
+        folder, [(f"{n}a.mp4", f"{n}b.mp4", f"Prompt {n}", "1", "0", "2", "1") for n in range(4)]
+    )
 
 
 def running(pids: set[int]) -> set[int]:
@@ -69,7 +74,9 @@ def test_a_rollout_over_files_is_sent_what_the_product_sends(table: Path) -> Non
     assert rollout.run.started.clips == events[0].clips  # type: ignore[union-attr]
 
 
-def test_many_pairs_in_turn_leave_no_process_behind(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_pairs_in_turn_leave_no_process_behind(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     videos = [row.videos for row in read_dataset("csv", table)]
     pids: set[int] = set()
 
@@ -83,7 +90,9 @@ def test_many_pairs_in_turn_leave_no_process_behind(table: Path, monkeypatch: py
         assert clips.open_pairs == 0, "nothing is opened before a frame is asked for"
         pictures = [[frame.rgb for frame in source(REFS)] for source in sources]
         for source, seen in zip(sources, pictures, strict=True):
-            assert [frame.rgb for frame in source(REFS)] == seen, "the same frames once it is opened again"
+            assert [frame.rgb for frame in source(REFS)] == seen, (
+                "the same frames once it is opened again"
+            )
             assert clips.open_pairs <= 2
         assert len(pids) > 4
         assert len(running(pids)) <= 4
@@ -91,11 +100,18 @@ def test_many_pairs_in_turn_leave_no_process_behind(table: Path, monkeypatch: py
     until(lambda: not running(pids))
 
 
-def test_a_video_that_cannot_be_read_is_named_and_the_others_go_on(table: Path, tmp_path: Path) -> None:
+def test_a_video_that_cannot_be_read_is_named_and_the_others_go_on(
+    table: Path, tmp_path: Path
+) -> None:
     broken = tmp_path / "broken.mp4"
     broken.write_bytes((table.parent / "0a.mp4").read_bytes()[:300])
     with OpenClips(PAIRED["paired"]) as clips:
         with pytest.raises(VideoError, match=r"Video 2: broken\.mp4"):
             clips.frames(VideoPair("p", table.parent / "0a.mp4", broken), REFS)
         assert clips.open_pairs == 0
-        assert len(clips.frames(VideoPair("p", table.parent / "0a.mp4", table.parent / "0b.mp4"), REFS)) == 3
+        assert (
+            len(
+                clips.frames(VideoPair("p", table.parent / "0a.mp4", table.parent / "0b.mp4"), REFS)
+            )
+            == 3
+        )

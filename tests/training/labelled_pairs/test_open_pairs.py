@@ -18,7 +18,13 @@ from vrthinker_core.commands.export_rows import export_rows
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.traces import load, to_json
-from vrthinker_core.training.labelled_pairs.open_pairs import absolute_data, kind_of, open_pairs, path_of, read_pairs
+from vrthinker_core.training.labelled_pairs.open_pairs import (
+    absolute_data,
+    kind_of,
+    open_pairs,
+    path_of,
+    read_pairs,
+)
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
 from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
 from vrthinker_core.training.rows.teaching import RowFilter
@@ -41,7 +47,12 @@ def write_rows(folder: Path, *rows: object, name: str = "rows.jsonl") -> str:
 
 def published_rl(**more: object) -> dict[str, Any]:
     """A row as it was published, with the column that none of those has: `prompt`."""
-    published = {"question": TRACE.turns[0].told, "image": [str(path) for path in VIDEOS], "is_video": True, "qid": "7"}
+    published = {
+        "question": TRACE.turns[0].told,
+        "image": [str(path) for path in VIDEOS],
+        "is_video": True,
+        "qid": "7",
+    }
     return {**published, "answer": ANSWER, "prompt": TRACE.started.prompt} | more
 
 
@@ -79,8 +90,12 @@ WAYS: dict[str, Callable[[Path], str]] = {
     "published RL rows": lambda folder: write_rows(folder, published_rl()),
     "a list of them": lambda folder: write_list(folder, published_rl()),
     "RL rows in Parquet": lambda folder: write_parquet(folder, published_rl()),
-    "RL rows in lower case": lambda folder: write_rows(folder, published_rl(answer=f"{ANSWER.lower()}.")),
-    "a file whose name is a pattern": lambda folder: write_rows(folder, published_rl(), name="rows [0-9]*.jsonl"),
+    "RL rows in lower case": lambda folder: write_rows(
+        folder, published_rl(answer=f"{ANSWER.lower()}.")
+    ),
+    "a file whose name is a pattern": lambda folder: write_rows(
+        folder, published_rl(), name="rows [0-9]*.jsonl"
+    ),
     "own RL rows": own_export("rl"),
     "traces": traces,
     "the folder of an evaluation": evaluation,
@@ -104,21 +119,31 @@ def test_every_layout_gives_the_same_pair(way: str, tmp_path: Path) -> None:
     assert not row.fault
     assert row.prompt == TRACE.started.prompt
     assert row.labels == LABELS
-    assert [Path(path).read_bytes() for path in (row.first, row.second)] == [path.read_bytes() for path in VIDEOS]
+    assert [Path(path).read_bytes() for path in (row.first, row.second)] == [
+        path.read_bytes() for path in VIDEOS
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("test.json", "mj-bench-video"), ("videogen-rewardbench.csv", "videogen-reward"), ("a.parquet", "genai-bench")],
+    [
+        ("test.json", "mj-bench-video"),
+        ("videogen-rewardbench.csv", "videogen-reward"),
+        ("a.parquet", "genai-bench"),
+    ],
 )
-def test_a_data_set_in_whose_folder_a_trace_was_saved_is_that_data_set_still(name: str, kind: str, tmp_path: Path) -> None:
+def test_a_data_set_in_whose_folder_a_trace_was_saved_is_that_data_set_still(
+    name: str, kind: str, tmp_path: Path
+) -> None:
     (tmp_path / name).touch()
     (tmp_path / "run.json").write_bytes(to_json(TRACE))
     assert kind_of(tmp_path) == kind
 
 
 @pytest.mark.parametrize("kind", ["rl", "videogen-reward"])
-def test_rows_name_their_videos_wherever_they_lie(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_name_their_videos_wherever_they_lie(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "runs" / "one")
     (tmp_path / "rows").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -126,7 +151,9 @@ def test_rows_name_their_videos_wherever_they_lie(kind: str, tmp_path: Path, mon
     assert export_rows([Path("runs")], kind, out, RowFilter()).rows
     (row,) = read_pairs(str(out))
     assert not row.fault
-    assert [Path(path).read_bytes() for path in (row.first, row.second)] == [path.read_bytes() for path in VIDEOS]
+    assert [Path(path).read_bytes() for path in (row.first, row.second)] == [
+        path.read_bytes() for path in VIDEOS
+    ]
 
 
 def test_the_published_table_of_videogen_reward_is_read(tmp_path: Path) -> None:
@@ -138,7 +165,9 @@ def test_the_published_table_of_videogen_reward_is_read(tmp_path: Path) -> None:
     assert (row.prompt, row.labels, row.fault) == (TRACE.started.prompt, LABELS, "")
 
 
-def test_a_persons_label_counts_before_any_judges_and_judges_who_differ_say_nothing(tmp_path: Path) -> None:
+def test_a_persons_label_counts_before_any_judges_and_judges_who_differ_say_nothing(
+    tmp_path: Path,
+) -> None:
     assert TRACE.finished is not None
     other = replace(LABELS, MQ=Preference((int(LABELS.labels["MQ"]) + 1) % 3))
     contradicting = replace(TRACE, finished=replace(TRACE.finished, verdict=other))
@@ -147,7 +176,9 @@ def test_a_persons_label_counts_before_any_judges_and_judges_who_differ_say_noth
         (tmp_path / name / "trace.json").write_bytes(to_json(trace))
     shutil.rmtree(tmp_path / "b" / "none", ignore_errors=True)
     rows = read_pairs(f"traces:{tmp_path}")
-    assert [row.labels for row in rows] == [LABELS, other], "the videos lie in different folders: two pairs"
+    assert [row.labels for row in rows] == [LABELS, other], (
+        "the videos lie in different folders: two pairs"
+    )
     (tmp_path / "a" / "again.json").write_bytes(to_json(contradicting))
     assert read_pairs(f"traces:{tmp_path / 'a'}")[0].labels == replace(LABELS, MQ=None)
 
@@ -163,7 +194,9 @@ def test_drawn_pairs_are_named_by_their_seed() -> None:
 def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
     rows = [("a.mp4", "b.mp4", f"Prompt {number}", "1", "0", "2", "1") for number in range(3)]
     table = write_table(tmp_path, rows, clips=False)
-    with pytest.raises(BadInput, match=r"^Row 1: There is no file a\.mp4; 3 rows of 3 cannot be used\. "):
+    with pytest.raises(
+        BadInput, match=r"^Row 1: There is no file a\.mp4; 3 rows of 3 cannot be used\. "
+    ):
         open_pairs(str(table), PAIRED)
 
 
@@ -176,13 +209,18 @@ def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
         (published_rl(answer={"TA": 1}), 'answer" states no label'),
         (published_rl(prompt=None), 'no "prompt"'),
         (published_rl(prompt=" "), "prompt is empty"),
-        ({"message_list": [{"role": "user", "content": "A dog."}], "prompt": "A dog."}, "does not name two videos"),
+        (
+            {"message_list": [{"role": "user", "content": "A dog."}], "prompt": "A dog."},
+            "does not name two videos",
+        ),
         (published_rl(image=["one.mp4"]), "does not name two videos"),
         (published_rl(is_video=False), "does not name two videos"),
         (published_rl(image=["gone.mp4", "gone.mp4"]), "no file gone.mp4"),
     ],
 )
-def test_a_row_that_cannot_be_used_is_one_sentence(row: object, sentence: str, tmp_path: Path) -> None:
+def test_a_row_that_cannot_be_used_is_one_sentence(
+    row: object, sentence: str, tmp_path: Path
+) -> None:
     with pytest.raises(BadInput) as refused:
         open_pairs(write_rows(tmp_path, row), PAIRED)
     assert sentence in str(refused.value)
@@ -190,7 +228,9 @@ def test_a_row_that_cannot_be_used_is_one_sentence(row: object, sentence: str, t
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
-@pytest.mark.parametrize("content", ["", "[]", "{no json", '"text"', "\xff\xfe", "[" * 100_000, "7" * 5000])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{no json", '"text"', "\xff\xfe", "[" * 100_000, "7" * 5000]
+)
 def test_a_file_without_rows_is_one_sentence(content: str, name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content.encode("latin-1"))
     with pytest.raises(BadInput, match=r"^Cannot read the rows of [^\n]+\. Give JSON, [^\n]+\.$"):
@@ -203,7 +243,9 @@ def test_a_row_may_lack_a_column_and_hold_every_kind_of_line(tmp_path: Path) -> 
     assert [(row.prompt, bool(row.fault)) for row in rows] == [("", True), (prompt, False)]
 
 
-def test_rows_without_datasets_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_without_datasets_are_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write_rows(tmp_path, published_rl())
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(BadInput, match="pip install"):
@@ -218,7 +260,10 @@ def test_what_is_not_there_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_pairs_that_people_could_not_judge_are_left_out() -> None:
-    rows = [EvaluationPair(str(number), number, "p", "a", "b", labels=Verdict(OA=Preference.TIE)) for number in range(3)]
+    rows = [
+        EvaluationPair(str(number), number, "p", "a", "b", labels=Verdict(OA=Preference.TIE))
+        for number in range(3)
+    ]
     rows[0] = replace(rows[0], left_out="People could not say.")
     rows[1] = replace(rows[1], labels=Verdict())
     pairs = VideoPairSet(rows, PAIRED)
@@ -242,4 +287,8 @@ def test_a_place_is_known_by_its_whole_path_or_as_it_was_named_before(
     assert path_of(f"{kind}here") == Path("here")
     (tmp_path / "link").symlink_to("here")
     assert absolute_data(f"{kind}link", f"{kind}here") == f"{kind}here"
-    assert absolute_data(f"{kind}here", "drawn:1") == absolute_data(f"{kind}here", f"{kind}there") == f"{kind}{tmp_path / 'here'}"
+    assert (
+        absolute_data(f"{kind}here", "drawn:1")
+        == absolute_data(f"{kind}here", f"{kind}there")
+        == f"{kind}{tmp_path / 'here'}"
+    )

@@ -9,7 +9,11 @@ from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.dialects.factory import frame_layouts
 from vrthinker_core.training.drawn_world.scenes import TRAINING_SEEDS
 from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
-from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, ShuffledPairs, in_training_order
+from vrthinker_core.training.labelled_pairs.pair_set import (
+    DrawnPairSet,
+    ShuffledPairs,
+    in_training_order,
+)
 from vrthinker_core.training.rollouts import LabelledPair, play
 from vrthinker_core.types import FrameRef, Settings, Side, Verdict
 
@@ -34,8 +38,12 @@ def test_a_drawn_pair_is_known_by_its_number() -> None:
     first, again, other = pairs.pair(3), DrawnPairSet(5).pair(3), pairs.pair(4)
     refs = (FrameRef(0, Side.FIRST), FrameRef(7, Side.SECOND))
     assert (first.prompt, first.truth) == (again.prompt, again.truth)
-    assert [frame.rgb for frame in first.source(refs)] == [frame.rgb for frame in again.source(refs)]
-    assert [frame.rgb for frame in first.source(refs)] != [frame.rgb for frame in other.source(refs)]
+    assert [frame.rgb for frame in first.source(refs)] == [
+        frame.rgb for frame in again.source(refs)
+    ]
+    assert [frame.rgb for frame in first.source(refs)] != [
+        frame.rgb for frame in other.source(refs)
+    ]
     assert pairs.drawn(3).seed != DrawnPairSet(6).drawn(3).seed
     assert first.truth == pairs.drawn(3).verdict
 
@@ -44,7 +52,12 @@ def test_pairs_take_the_protocols_in_turn_and_are_judged_in_them() -> None:
     pairs = open_pairs("drawn2:5", frame_layouts(Settings(), ("paired", "concat")))
     judge = ScriptedBackend(["<Answer>TA=0</Answer>"], protocol="paired")
     played = list(play([pairs.pair(number) for number in range(4)], judge, Settings(max_turns=1)))
-    assert [rollout.run.started.dialect for rollout in played] == ["paired", "concat", "paired", "concat"]
+    assert [rollout.run.started.dialect for rollout in played] == [
+        "paired",
+        "concat",
+        "paired",
+        "concat",
+    ]
     for rollout in played:
         frames = rollout.run.turns[0].frames
         assert len({frame.index for frame in frames}) == 4, "four frames of each clip, all over it"

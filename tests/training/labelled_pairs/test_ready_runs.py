@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.labelled_pairs.test_open_pairs import EXAMPLE, LABELS, TRACE, VIDEOS, evaluation, published_rl, write_rows
+from tests.training.labelled_pairs.test_open_pairs import (
+    EXAMPLE,
+    LABELS,
+    TRACE,
+    VIDEOS,
+    evaluation,
+    published_rl,
+    write_rows,
+)
 from tests.training.test_teacher import PAIRS, SCRIPTED
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import BadInput
@@ -31,7 +39,9 @@ def kept(data: Path | str, most: int = 9) -> tuple[list[Rollout], str]:
     assert ready is not None
     with ExitStack() as videos:
         found = list(ready.kept(most, said.append, videos))
-        assert [stored.read_again().prompts for stored in found] == [stored.rollout.prompts for stored in found]
+        assert [stored.read_again().prompts for stored in found] == [
+            stored.rollout.prompts for stored in found
+        ]
     return [stored.rollout for stored in found], said[0]
 
 
@@ -45,9 +55,13 @@ def test_traces_are_learnt_from_where_the_known_labels_are_theirs(tmp_path: Path
     shutil.copytree(EXAMPLE, tmp_path / "without")
     (tmp_path / "without" / "first.mp4").unlink()
     rollouts, said = kept(tmp_path)
-    assert [rollout.run.finished and rollout.run.finished.verdict for rollout in rollouts] == [LABELS]
+    assert [rollout.run.finished and rollout.run.finished.verdict for rollout in rollouts] == [
+        LABELS
+    ]
     assert not any(turn.completion.tokens for turn in rollouts[0].run.turns)
-    assert [len(prompt[-1].frames) for prompt in rollouts[0].prompts] == [len(turn.frames) for turn in TRACE.turns]
+    assert [len(prompt[-1].frames) for prompt in rollouts[0].prompts] == [
+        len(turn.frames) for turn in TRACE.turns
+    ]
     assert set(said.rstrip(".").split("; ")) == {
         "1 of 3 runs pass the filters",
         "1 not: a label is not the known one",
@@ -55,14 +69,18 @@ def test_traces_are_learnt_from_where_the_known_labels_are_theirs(tmp_path: Path
     }
 
 
-def test_the_folder_of_an_evaluation_is_learnt_from_and_what_is_called_traces_is_taken_for_them(tmp_path: Path) -> None:
+def test_the_folder_of_an_evaluation_is_learnt_from_and_what_is_called_traces_is_taken_for_them(
+    tmp_path: Path,
+) -> None:
     assert len(kept(evaluation(tmp_path))[0]) == 1
     (tmp_path / "evaluation" / "run.json").unlink()
     assert open_ready_runs(str(tmp_path / "evaluation")) is None
     assert len(kept(f"traces:{tmp_path / 'evaluation'}")[0]) == 1
 
 
-def test_the_labels_of_the_data_set_that_was_evaluated_count_before_the_judge_s(tmp_path: Path) -> None:
+def test_the_labels_of_the_data_set_that_was_evaluated_count_before_the_judge_s(
+    tmp_path: Path,
+) -> None:
     (tmp_path / TRACES).mkdir()
     shutil.copy(EXAMPLE / "trace.json", tmp_path / TRACES / "id.json")
     (tmp_path / "run.json").touch()
@@ -73,12 +91,18 @@ def test_the_labels_of_the_data_set_that_was_evaluated_count_before_the_judge_s(
         assert len(kept(tmp_path)[0]) == passed
 
 
-def test_what_a_judge_said_outside_its_scope_is_learnt_from_where_a_person_says_the_same(tmp_path: Path) -> None:
+def test_what_a_judge_said_outside_its_scope_is_learnt_from_where_a_person_says_the_same(
+    tmp_path: Path,
+) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "run")
     assert TRACE.finished is not None
     outside = replace(TRACE, finished=replace(TRACE.finished, verdict=None, outside_scope=True))
     other = replace(LABELS, OA=Preference((int(LABELS.OA or 0) + 1) % 3))
-    for said, why in ((None, "no label of the pair is known"), (other, "a label is not the known one"), (LABELS, "")):
+    for said, why in (
+        (None, "no label of the pair is known"),
+        (other, "a label is not the known one"),
+        (LABELS, ""),
+    ):
         vote = said and Vote(datetime(2026, 1, 1, tzinfo=UTC), said)
         (tmp_path / "run" / "trace.json").write_bytes(to_json(replace(outside, vote=vote)))
         rollouts, told = kept(tmp_path)
@@ -87,9 +111,13 @@ def test_what_a_judge_said_outside_its_scope_is_learnt_from_where_a_person_says_
 
 
 def test_a_teachers_folder_says_which_pairs_it_was_given(tmp_path: Path) -> None:
-    list(run_teacher(PAIRS, range(2), SCRIPTED, TeacherJob("script", "drawn:3"), tmp_path / "taught"))
+    list(
+        run_teacher(PAIRS, range(2), SCRIPTED, TeacherJob("script", "drawn:3"), tmp_path / "taught")
+    )
     rollouts, _ = kept(tmp_path / "taught")
-    assert [rollout.pair.truth for rollout in rollouts] == [PAIRS.drawn(number).verdict for number in range(2)]
+    assert [rollout.pair.truth for rollout in rollouts] == [
+        PAIRS.drawn(number).verdict for number in range(2)
+    ]
     assert len(kept(tmp_path / "taught", most=1)[0]) == 1
     assert taught_pairs(str(tmp_path / "taught")) == "drawn:3"
     list(run_teacher(PAIRS, range(1), SCRIPTED, TeacherJob("script", ""), tmp_path / "inner"))
@@ -101,10 +129,18 @@ def test_a_teachers_folder_may_hold_runs_of_both_protocols(tmp_path: Path) -> No
     protocols: tuple[ProtocolName, ...] = ("concat", "paired")
     grids = tuple((protocol, make_dialect(Settings(), protocol).grid) for protocol in protocols)
     pairs = replace(PAIRS, grids=grids)
-    made = run_teacher(pairs, range(6), scripted_teacher(pairs, write_lesson), TeacherJob("script", "drawn:3"), tmp_path / "taught")
+    made = run_teacher(
+        pairs,
+        range(6),
+        scripted_teacher(pairs, write_lesson),
+        TeacherJob("script", "drawn:3"),
+        tmp_path / "taught",
+    )
     numbers = [outcome.pair for outcome in made if outcome.kept]
     rollouts, _ = kept(tmp_path / "taught")
-    assert [rollout.pair.protocol for rollout in rollouts] == [protocols[number % 2] for number in numbers]
+    assert [rollout.pair.protocol for rollout in rollouts] == [
+        protocols[number % 2] for number in numbers
+    ]
     assert {rollout.pair.protocol for rollout in rollouts} == set(protocols)
     for number, rollout in zip(numbers, rollouts, strict=True):
         seen = [frame for message in rollout.prompts[-1] for frame in message.frames]
@@ -114,5 +150,10 @@ def test_a_teachers_folder_may_hold_runs_of_both_protocols(tmp_path: Path) -> No
 
 def test_pairs_alone_are_no_runs(tmp_path: Path) -> None:
     (tmp_path / "pairs.csv").write_text("video1,video2,prompt,OA\n")
-    for data in ("drawn:1", str(tmp_path / "pairs.csv"), str(tmp_path / "gone"), write_rows(tmp_path, published_rl())):
+    for data in (
+        "drawn:1",
+        str(tmp_path / "pairs.csv"),
+        str(tmp_path / "gone"),
+        write_rows(tmp_path, published_rl()),
+    ):
         assert open_ready_runs(data) is None

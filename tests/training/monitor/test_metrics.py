@@ -12,7 +12,12 @@ import pytest
 from tests.training.test_token_rows import ANSWER, labelled, look
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.monitor.metrics import METRICS, MetricsWriter, StepMetrics, read_metrics
+from vrthinker_core.training.monitor.metrics import (
+    METRICS,
+    MetricsWriter,
+    StepMetrics,
+    read_metrics,
+)
 from vrthinker_core.training.rewards import RewardWeights, group_rewards
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import Preference, Settings, Verdict
@@ -29,7 +34,9 @@ def test_records_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     assert read_metrics(tmp_path / "run") == steps
 
 
-def test_half_a_line_of_a_killed_process_is_cut_off_and_a_step_made_again_counts_once(tmp_path: Path) -> None:
+def test_half_a_line_of_a_killed_process_is_cut_off_and_a_step_made_again_counts_once(
+    tmp_path: Path,
+) -> None:
     with MetricsWriter(tmp_path) as writer:
         writer.write(STEP)
         writer.write(replace(STEP, step=2))
@@ -42,16 +49,29 @@ def test_half_a_line_of_a_killed_process_is_cut_off_and_a_step_made_again_counts
         for step in (2, 3, 4):
             writer.write(replace(STEP, step=step, loss=9.0))
     lines = [json.loads(line) for line in file.read_bytes().splitlines()]
-    assert [(line["step"], line["loss"]) for line in lines] == [(1, 0.25), (2, 9.0), (3, 9.0), (4, 9.0)]
+    assert [(line["step"], line["loss"]) for line in lines] == [
+        (1, 0.25),
+        (2, 9.0),
+        (3, 9.0),
+        (4, 9.0),
+    ]
     assert [each.loss for each in read_metrics(tmp_path)] == [line["loss"] for line in lines]
 
 
-def test_of_a_file_of_an_earlier_version_a_step_that_was_made_again_counts_once(tmp_path: Path) -> None:
+def test_of_a_file_of_an_earlier_version_a_step_that_was_made_again_counts_once(
+    tmp_path: Path,
+) -> None:
     steps = [replace(STEP, step=step, loss=loss) for step, loss in ((1, 1.0), (2, 1.0), (2, 2.0))]
-    (tmp_path / METRICS).write_text("".join(json.dumps(asdict(each)) + "\n" for each in steps), "utf-8")
+    (tmp_path / METRICS).write_text(
+        "".join(json.dumps(asdict(each)) + "\n" for each in steps), "utf-8"
+    )
     with MetricsWriter(tmp_path) as writer:
         writer.write(replace(STEP, step=3))
-    assert [(each.step, each.loss) for each in read_metrics(tmp_path)] == [(1, 1.0), (2, 2.0), (3, 0.25)]
+    assert [(each.step, each.loss) for each in read_metrics(tmp_path)] == [
+        (1, 1.0),
+        (2, 2.0),
+        (3, 0.25),
+    ]
 
 
 @pytest.mark.parametrize("line", [b"[]\n", b"{}\n", b"no json\n"])
@@ -69,7 +89,14 @@ def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
 
 def test_the_figures_of_rollouts_are_those_of_their_runs() -> None:
     pair = replace(labelled(7))
-    rollouts = list(play([pair], ScriptedBackend([look(1), look(2, 3), ANSWER], protocol="paired"), Settings(), samples=2))
+    rollouts = list(
+        play(
+            [pair],
+            ScriptedBackend([look(1), look(2, 3), ANSWER], protocol="paired"),
+            Settings(),
+            samples=2,
+        )
+    )
     rewards = group_rewards([rollout.run for rollout in rollouts], pair.truth)
     step = STEP.with_rollouts(list(zip(rollouts, rewards, strict=True)), RewardWeights())
     assert (step.calls, step.frames) == (2, 8 + 2 + 4)
@@ -86,11 +113,15 @@ def test_the_first_labels_are_weighed_as_the_last_ones_are() -> None:
     pair = replace(labelled(7), truth=replace(TIES, OA=Preference.FIRST))
     (rollout,) = play([pair], ScriptedBackend([look(1), ANSWER], protocol="paired"), Settings())
     weights = RewardWeights(overall=0.9)
-    step = STEP.with_rollouts([(rollout, *group_rewards([rollout.run], pair.truth, weights))], weights)
+    step = STEP.with_rollouts(
+        [(rollout, *group_rewards([rollout.run], pair.truth, weights))], weights
+    )
     assert step.reward_accuracy == step.first_accuracy == pytest.approx(0.1)
 
 
-def test_curves_without_trackio_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_curves_without_trackio_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "trackio", None)
     with pytest.raises(BadInput, match="or train without --set trackio=true"):
         MetricsWriter(tmp_path, "run")

@@ -30,7 +30,9 @@ Evaluated = Callable[..., list[dict[str, Any]]]
 def evaluated(tmp_path: Path) -> Evaluated:
     """Exports an evaluation of one pair with these labels of the data set; gives its rows."""
 
-    def export(trace: Trace, labels: Verdict, kind: str = "sft", chosen: RowFilter = ALL) -> list[dict[str, Any]]:
+    def export(
+        trace: Trace, labels: Verdict, kind: str = "sft", chosen: RowFilter = ALL
+    ) -> list[dict[str, Any]]:
         pair = EvaluationPair("id", 1, trace.started.prompt, "first.mp4", "second.mp4", labels)
         (tmp_path / TRACES).mkdir(exist_ok=True)
         (tmp_path / TRACES / "id.json").write_bytes(to_json(trace))
@@ -38,7 +40,9 @@ def evaluated(tmp_path: Path) -> Evaluated:
         if not export_rows([tmp_path], kind, tmp_path / "out.rows", chosen).rows:
             return []
         text = (tmp_path / "out.rows").read_text("utf-8")
-        return [{}] if kind == "videogen-reward" else [json.loads(line) for line in text.splitlines()]
+        return (
+            [{}] if kind == "videogen-reward" else [json.loads(line) for line in text.splitlines()]
+        )
 
     return export
 
@@ -56,8 +60,12 @@ def test_a_vote_comes_before_the_data_set(evaluated: Evaluated) -> None:
     assert evaluated(voted(JUDGED, agrees=True), replace(VERDICT, OA=SECOND)) == []
 
 
-def test_for_the_second_order_the_labels_are_turned_round(evaluated: Evaluated, tmp_path: Path) -> None:
-    write_example(tmp_path / "both", settings=Settings(swap="on"), replies=[ANSWER_AT_ONCE])  # 1 overall in either order
+def test_for_the_second_order_the_labels_are_turned_round(
+    evaluated: Evaluated, tmp_path: Path
+) -> None:
+    write_example(
+        tmp_path / "both", settings=Settings(swap="on"), replies=[ANSWER_AT_ONCE]
+    )  # 1 overall in either order
     trace = load(tmp_path / "both" / "trace.json")
     (tmp_path / "both" / "trace.json").unlink()
     (given,) = evaluated(trace, Verdict(OA=FIRST))
@@ -67,7 +75,9 @@ def test_for_the_second_order_the_labels_are_turned_round(evaluated: Evaluated, 
 
 
 @pytest.mark.parametrize("kind", ROWS)
-def test_a_label_of_the_data_set_is_a_persons_for_the_filters(kind: str, evaluated: Evaluated) -> None:
+def test_a_label_of_the_data_set_is_a_persons_for_the_filters(
+    kind: str, evaluated: Evaluated
+) -> None:
     differs = replace(VERDICT, TA=SECOND)
     assert evaluated(JUDGED, Verdict(), kind, RowFilter(voted_only=True)) == []
     assert evaluated(JUDGED, VERDICT, kind, RowFilter(voted_only=True))

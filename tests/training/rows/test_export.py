@@ -46,7 +46,9 @@ def voted(trace: Trace, agrees: bool | None = None, **labels: Preference) -> Tra
     return replace(trace, vote=Vote(VOTE.at, Verdict(**labels), agrees))
 
 
-def exported(folder: Path, kind: str, *traces: Trace, chosen: RowFilter = ALL) -> list[dict[str, Any]]:
+def exported(
+    folder: Path, kind: str, *traces: Trace, chosen: RowFilter = ALL
+) -> list[dict[str, Any]]:
     for number, trace in enumerate(traces):
         (folder / f"{number}.json").write_bytes(to_json(trace))
     report = export_rows([folder], kind, folder / "rows.jsonl", chosen)
@@ -62,7 +64,13 @@ def test_sft_rows_hold_the_conversation_with_frames_by_name(tmp_path: Path) -> N
     assert "protocol-3" in report.skipped[0]
     assert "format" in report.skipped[0]
     row = next(row for row in rows if "think-1" in row["trace"])
-    assert [message["role"] for message in row["message_list"]] == ["system", "user", "assistant", "user", "assistant"]
+    assert [message["role"] for message in row["message_list"]] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
     assert row["taught"] == [2, 4]
     assert row["message_list"][2]["content"] == [{"type": "text", "text": BASE.turns[0].reply.text}]
     first = row["message_list"][1]["content"]
@@ -86,7 +94,10 @@ def test_a_video_that_is_gone_or_another_is_named_without_a_path(tmp_path: Path)
 
 def test_ties_and_what_was_not_said_are_no_preference(tmp_path: Path) -> None:
     rows = exported(tmp_path, "preferences", judged(TA=FIRST, MQ=TIE, VQ=None, OA=SECOND))
-    assert {(row["dimension"], row["chosen"]["path"], row["rejected"]["path"], row["source"]) for row in rows} == {
+    assert {
+        (row["dimension"], row["chosen"]["path"], row["rejected"]["path"], row["source"])
+        for row in rows
+    } == {
         ("TA", "first.mp4", "second.mp4", "judge"),
         ("OA", "second.mp4", "first.mp4", "judge"),
     }
@@ -95,9 +106,16 @@ def test_ties_and_what_was_not_said_are_no_preference(tmp_path: Path) -> None:
 
 def test_dpo_rows_have_trls_columns_and_only_the_overall_label_counts(tmp_path: Path) -> None:
     (row,) = exported(tmp_path, "dpo", judged(TA=FIRST, MQ=TIE, VQ=None, OA=SECOND))
-    assert (row["prompt"], row["chosen"], row["rejected"]) == (BASE.started.prompt, "second.mp4", "first.mp4")
+    assert (row["prompt"], row["chosen"], row["rejected"]) == (
+        BASE.started.prompt,
+        "second.mp4",
+        "first.mp4",
+    )
     digests = [clip.digest for clip in BASE.started.clips if clip]
-    assert [row["chosen_sha256"], row["rejected_sha256"], row["source"]] == [*digests[::-1], "judge"]
+    assert [row["chosen_sha256"], row["rejected_sha256"], row["source"]] == [
+        *digests[::-1],
+        "judge",
+    ]
     assert exported(tmp_path, "dpo", judged(TA=FIRST, OA=TIE)) == []
     (row,) = exported(tmp_path, "dpo", voted(judged(OA=SECOND), OA=FIRST))
     assert (row["chosen"], row["source"]) == ("first.mp4", "person")
@@ -105,18 +123,26 @@ def test_dpo_rows_have_trls_columns_and_only_the_overall_label_counts(tmp_path: 
 
 def test_traces_of_an_evaluation_name_the_videos_where_it_found_them(tmp_path: Path) -> None:
     example = EXAMPLES / "think-1-what-four-frames-do-not-show"
-    pair = EvaluationPair("id", 1, BASE.started.prompt, str(example / "first.mp4"), str(example / "second.mp4"))
+    pair = EvaluationPair(
+        "id", 1, BASE.started.prompt, str(example / "first.mp4"), str(example / "second.mp4")
+    )
     (tmp_path / "traces").mkdir()
     (tmp_path / "traces" / "id.json").write_bytes(to_json(BASE))
     (tmp_path / RESULTS).write_bytes(to_line(result_of(pair, BASE, "traces/id.json")))
     export_rows([tmp_path], "dpo", tmp_path / "rows.jsonl", ALL)
     (row,) = map(json.loads, (tmp_path / "rows.jsonl").read_text("utf-8").splitlines())
-    assert {row["chosen"], row["rejected"]} == {(example / name).as_posix() for name in ("first.mp4", "second.mp4")}
+    assert {row["chosen"], row["rejected"]} == {
+        (example / name).as_posix() for name in ("first.mp4", "second.mp4")
+    }
     other = replace(pair, first=str(example / "second.mp4"), second=str(example / "trace.json"))
-    (tmp_path / RESULTS).write_bytes(to_line(result_of(other, BASE, "traces/id.json")) + b"half a li")
+    (tmp_path / RESULTS).write_bytes(
+        to_line(result_of(other, BASE, "traces/id.json")) + b"half a li"
+    )
     export_rows([tmp_path], "dpo", tmp_path / "rows.jsonl", ALL)
     (row,) = map(json.loads, (tmp_path / "rows.jsonl").read_text("utf-8").splitlines())
-    assert {Path(row["chosen"]).name, row["rejected"]} >= {"first.mp4"}, "another file is never named as the video"
+    assert {Path(row["chosen"]).name, row["rejected"]} >= {"first.mp4"}, (
+        "another file is never named as the video"
+    )
 
 
 def test_the_persons_label_comes_before_the_judges(tmp_path: Path) -> None:
@@ -141,15 +167,28 @@ def test_a_judges_label_counts_only_where_nothing_speaks_against_it() -> None:
     assert set(known_of(voted(trace, agrees=False, OA=FIRST))) == {Dimension.OA}
     assert trace.finished is not None
     assert known_of(replace(trace, finished=replace(trace.finished, provisional=True))) == {}
-    other = replace(trace.finished, verdict=swap_verdict(Verdict(TA=FIRST, MQ=SECOND, VQ=TIE, OA=TIE)))
-    both = replace(trace, swapped=Run(replace(trace.started, clips=trace.started.clips[::-1]), trace.turns, other))
-    assert set(known_of(both)) == {Dimension.TA, Dimension.OA}, "those that stay the same in both orders"
+    other = replace(
+        trace.finished, verdict=swap_verdict(Verdict(TA=FIRST, MQ=SECOND, VQ=TIE, OA=TIE))
+    )
+    both = replace(
+        trace,
+        swapped=Run(replace(trace.started, clips=trace.started.clips[::-1]), trace.turns, other),
+    )
+    assert set(known_of(both)) == {Dimension.TA, Dimension.OA}, (
+        "those that stay the same in both orders"
+    )
 
 
 @pytest.mark.parametrize("kind", ROWS)
-def test_filters_leave_out_runs_without_a_vote_and_those_a_person_disagrees_with(kind: str, tmp_path: Path) -> None:
+def test_filters_leave_out_runs_without_a_vote_and_those_a_person_disagrees_with(
+    kind: str, tmp_path: Path
+) -> None:
     verdict = dict.fromkeys(("TA", "MQ", "VQ", "OA"), FIRST)
-    plain, agreed, differs = judged(**verdict), voted(judged(**verdict), agrees=True), voted(judged(**verdict), OA=SECOND)
+    plain, agreed, differs = (
+        judged(**verdict),
+        voted(judged(**verdict), agrees=True),
+        voted(judged(**verdict), OA=SECOND),
+    )
     noted = replace(plain, vote=Vote(VOTE.at, note="Hm."))
     for number, trace in enumerate((plain, agreed, differs, noted)):
         (tmp_path / f"{number}.json").write_bytes(to_json(trace))
@@ -160,20 +199,26 @@ def test_filters_leave_out_runs_without_a_vote_and_those_a_person_disagrees_with
         assert report.used == 4 - len(skipped)
         return {"0", "1", "2", "3"} - skipped
 
-    assert used(ALL) == ({"0", "1", "3"} if kind == "sft" else {"0", "1", "2", "3"}), "no reply teaches what a person contradicts"
+    assert used(ALL) == ({"0", "1", "3"} if kind == "sft" else {"0", "1", "2", "3"}), (
+        "no reply teaches what a person contradicts"
+    )
     assert used(RowFilter(voted_only=True)) == ({"1"} if kind == "sft" else {"1", "2"})
     assert used(RowFilter(agreed_only=True)) == {"1"}
 
 
 @pytest.mark.parametrize("kind", ROWS)
-def test_a_run_outside_the_judges_scope_gives_what_a_person_says_and_no_label_of_its_own(kind: str, tmp_path: Path) -> None:
+def test_a_run_outside_the_judges_scope_gives_what_a_person_says_and_no_label_of_its_own(
+    kind: str, tmp_path: Path
+) -> None:
     assert BASE.finished is not None
     outside = replace(BASE, finished=replace(BASE.finished, verdict=None, outside_scope=True))
     assert outside.last_labels == BASE.finished.verdict, "its replies say them all the same"
     (tmp_path / "trace.json").write_bytes(to_json(outside))
     report = export_rows([tmp_path], kind, tmp_path / "rows", ALL)
     assert (report.rows, [OUTSIDE_SCOPE in line for line in report.skipped]) == (0, [True])
-    (tmp_path / "trace.json").write_bytes(to_json(voted(outside, TA=SECOND, MQ=SECOND, VQ=SECOND, OA=SECOND)))
+    (tmp_path / "trace.json").write_bytes(
+        to_json(voted(outside, TA=SECOND, MQ=SECOND, VQ=SECOND, OA=SECOND))
+    )
     report = export_rows([tmp_path], kind, tmp_path / "rows", ALL)
     if kind == "sft":
         assert (report.rows, [OUTSIDE_SCOPE in line for line in report.skipped]) == (0, [True])
@@ -192,8 +237,19 @@ def test_the_table_has_the_published_columns(tmp_path: Path) -> None:
     assert list(rows[0]) == list(CSV_COLUMNS)
     assert len(rows) == 7
     row = next(row for row in rows if "think-1" in row["path_A"])
-    assert [row[name] for name in ("VQ", "MQ", "TA", "Overall", "num_frames_B", "source")] == ["A", "A", "A", "A", "128", "judge"]
-    assert {row[name] for row in rows for name in ("VQ", "MQ", "TA", "Overall")} <= {"A", "B", "same"}
+    assert [row[name] for name in ("VQ", "MQ", "TA", "Overall", "num_frames_B", "source")] == [
+        "A",
+        "A",
+        "A",
+        "A",
+        "128",
+        "judge",
+    ]
+    assert {row[name] for row in rows for name in ("VQ", "MQ", "TA", "Overall")} <= {
+        "A",
+        "B",
+        "same",
+    }
 
 
 def test_both_orders_give_two_conversations(tmp_path: Path) -> None:
@@ -212,7 +268,15 @@ def test_the_command_names_what_it_skips_and_goes_on(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "think-1-what-four-frames-do-not-show", tmp_path / "good")
     (tmp_path / "broken.json").write_text('{"format": "vr-thinker-trace/1"')
     (tmp_path / "other.json").write_text("[1, 2]")
-    done = run_command("export", tmp_path, tmp_path / "missing.json", "--to", "preferences", "--out", tmp_path / "rows.jsonl")
+    done = run_command(
+        "export",
+        tmp_path,
+        tmp_path / "missing.json",
+        "--to",
+        "preferences",
+        "--out",
+        tmp_path / "rows.jsonl",
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("4 rows from 1 trace; 3 traces skipped, written to ")
     lines = done.stderr.splitlines()
@@ -223,8 +287,13 @@ def test_the_command_names_what_it_skips_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_without_a_row_nothing_is_written_and_the_status_is_3(tmp_path: Path) -> None:
-    done = run_command("export", EXAMPLES, "--to", "sft", "--voted-only", "--out", tmp_path / "rows.jsonl")
-    assert (done.returncode, done.stdout) == (3, "0 rows from 0 traces; 7 traces skipped; nothing was written.\n")
+    done = run_command(
+        "export", EXAMPLES, "--to", "sft", "--voted-only", "--out", tmp_path / "rows.jsonl"
+    )
+    assert (done.returncode, done.stdout) == (
+        3,
+        "0 rows from 0 traces; 7 traces skipped; nothing was written.\n",
+    )
     assert "nobody has voted on it" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -245,7 +314,10 @@ def link(folder: Path) -> Path:
     return folder / "link.jsonl"
 
 
-@pytest.mark.parametrize("place", [other_file, published_table, link, lambda folder: folder, lambda folder: folder / "no" / "x"])
+@pytest.mark.parametrize(
+    "place",
+    [other_file, published_table, link, lambda folder: folder, lambda folder: folder / "no" / "x"],
+)
 def test_no_other_file_is_replaced(place: Callable[[Path], Path], tmp_path: Path) -> None:
     out = place(tmp_path)
     before = out.read_bytes() if out.is_file() else None
@@ -283,7 +355,9 @@ def test_an_earlier_export_is_replaced(kind: str, tmp_path: Path) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("kind", ROWS)
-def test_a_trace_with_odd_values_is_a_row_or_a_reason(where: list[Any], value: Any, kind: str, tmp_path: Path) -> None:
+def test_a_trace_with_odd_values_is_a_row_or_a_reason(
+    where: list[Any], value: Any, kind: str, tmp_path: Path
+) -> None:
     written = json.loads(to_json(BASE))
     place = written
     for key in where[:-1]:

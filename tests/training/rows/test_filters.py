@@ -9,7 +9,13 @@ import pytest
 from tests.training.test_token_rows import ANSWER, labelled, look
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.training.rollouts import play
-from vrthinker_core.training.rows.filters import Outcome, Reason, label_shares, refusal, report_outcomes
+from vrthinker_core.training.rows.filters import (
+    Outcome,
+    Reason,
+    label_shares,
+    refusal,
+    report_outcomes,
+)
 from vrthinker_core.types import Preference, Run, Settings, Verdict
 from vrthinker_core.types.messages import Completion
 
@@ -18,7 +24,9 @@ ANSWERED = "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=0, VQ=0, MQ=0, OA=0
 
 
 def run_of(*replies: str | Completion, **settings: int) -> Run:
-    (rollout,) = play([labelled(7)], ScriptedBackend(replies, protocol="paired"), Settings(**settings))  # type: ignore[arg-type]
+    (rollout,) = play(
+        [labelled(7)], ScriptedBackend(replies, protocol="paired"), Settings(**settings)
+    )  # type: ignore[arg-type]
     return rollout.run
 
 
@@ -37,7 +45,9 @@ def test_every_label_must_be_the_known_one(name: str) -> None:
     assert found is not None
     assert found.reason is Reason.LABELS
     assert found.sentence == f"It says {name}=0, not 2."
-    assert reason(run_of(ANSWERED), replace(TIES, **{name: None})) is None, "a label that is not known is not asked for"
+    assert reason(run_of(ANSWERED), replace(TIES, **{name: None})) is None, (
+        "a label that is not known is not asked for"
+    )
 
 
 def test_one_turn_out_of_the_format_is_enough() -> None:
@@ -68,7 +78,10 @@ def test_the_report_counts_by_reason_and_by_dimension() -> None:
     assert report.labels_after["MQ"] == {0: 1, 1: 0, 2: 0}
     assert "1 of 4 runs kept, of 1 of 3 pairs." in report.lines
     assert "MQ: 1 of 3 well-formed runs are right (33 %)." in report.lines
-    assert "MQ: tie / 1 / 2 were 33 % / 33 % / 33 % before and are 100 % / 0 % / 0 % after." in report.lines
+    assert (
+        "MQ: tie / 1 / 2 were 33 % / 33 % / 33 % before and are 100 % / 0 % / 0 % after."
+        in report.lines
+    )
 
 
 def test_what_nobody_knows_has_no_share() -> None:

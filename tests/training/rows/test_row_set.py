@@ -54,7 +54,9 @@ def pixels(row: TokenRow) -> list[bytes]:
 
 
 @pytest.mark.parametrize("frames", [0, 15, 1000])
-def test_rows_are_the_same_whether_kept_or_read_again(frames: int, nano: TransformersBackend) -> None:
+def test_rows_are_the_same_whether_kept_or_read_again(
+    frames: int, nano: TransformersBackend
+) -> None:
     stored = Stored([3, 4])
     rows, expected = stored.rows(nano, frames * A_FRAME), stored.all_rows(nano)
     assert len(rows) == len(expected) == 4
@@ -65,7 +67,9 @@ def test_rows_are_the_same_whether_kept_or_read_again(frames: int, nano: Transfo
         rows[4]
 
 
-def test_frames_are_kept_up_to_the_bound_and_read_again_beyond_it(nano: TransformersBackend) -> None:
+def test_frames_are_kept_up_to_the_bound_and_read_again_beyond_it(
+    nano: TransformersBackend,
+) -> None:
     stored = Stored([3, 4])
     first = len(pixels(stored.all_rows(nano)[0]))
     rows = stored.rows(nano, first * A_FRAME)
@@ -92,7 +96,9 @@ def test_what_needs_no_pixels_reads_none(nano: TransformersBackend) -> None:
     assert torch.equal(batch["input_ids"], collate(stored.all_rows(nano), nano.loaded)["input_ids"])
 
 
-def test_a_run_that_was_changed_meanwhile_is_refused(nano: TransformersBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_changed_meanwhile_is_refused(
+    nano: TransformersBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def other(_: int) -> Rollout:
         raise NotForTraining("it is of another pair today")
 

@@ -24,7 +24,8 @@ def judge(step: int) -> ScriptedBackend:
     """A judge that is right from step 10 on."""
     labels = PAIRS.drawn(0).verdict.labels
     return ScriptedBackend(
-        [look(step), answer(labels if step >= 10 else labels | {"OA": (labels["OA"] + 1) % 3})], protocol="paired"
+        [look(step), answer(labels if step >= 10 else labels | {"OA": (labels["OA"] + 1) % 3})],
+        protocol="paired",
     )
 
 
@@ -33,10 +34,18 @@ def rollouts(backend: Backend, samples: int = 1) -> list[Rollout]:
 
 
 def test_the_page_lists_a_judge_that_learns(tmp_path: Path) -> None:
-    paths = [path for step in (0, 5, 10) for path in keep_rollouts(tmp_path, "grpo", step, rollouts(judge(step), samples=2))]
+    paths = [
+        path
+        for step in (0, 5, 10)
+        for path in keep_rollouts(tmp_path, "grpo", step, rollouts(judge(step), samples=2))
+    ]
     reader = TraceFiles(tmp_path / ROLLOUTS)
     rows = [row for _, row in reader.news() if row is not None]
-    assert [row.source for row in rows] == [path.name for path in paths] == sorted(path.name for path in paths)
+    assert (
+        [row.source for row in rows]
+        == [path.name for path in paths]
+        == sorted(path.name for path in paths)
+    )
     assert rows[-1].source == "grpo-step-00010-sample-1.json"
     assert not any(row.error for row in rows)
     assert {row.prompt for row in rows} == {PAIRS.drawn(0).prompt}
@@ -44,7 +53,14 @@ def test_the_page_lists_a_judge_that_learns(tmp_path: Path) -> None:
     assert rows[-1].judge[-1] == PAIRS.drawn(0).verdict.OA
     assert load(paths[-1]).started.judge == "scripted, grpo, step 10"
     assert {row.data_set for row in rows} == {tuple(label for _, label in PAIRS.drawn(0).verdict)}
-    assert [bool(row.traits & Trait.OVERALL) for row in rows] == [True, True, True, True, False, False]
+    assert [bool(row.traits & Trait.OVERALL) for row in rows] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_the_pictures_are_those_that_the_judge_was_shown(tmp_path: Path) -> None:

@@ -30,7 +30,9 @@ def read(folder: Path) -> tuple[set[str], set[str]]:
     """The names of the traces, and of the files that are named as none."""
     found = list(read_traces([folder]))
     names = [path.relative_to(folder).as_posix() for path, _ in found]
-    refused = {name for name, (_, file) in zip(names, found, strict=True) if isinstance(file, TraceError)}
+    refused = {
+        name for name, (_, file) in zip(names, found, strict=True) if isinstance(file, TraceError)
+    }
     return set(names) - refused, refused
 
 
@@ -41,7 +43,9 @@ def test_a_trace_may_have_any_name_and_lie_in_any_folder(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("marks", [(RUN, RESULTS), (STATE, CONFIG)], ids=["evaluation", "training"])
-def test_traces_that_a_person_saved_in_the_folder_of_a_run_are_read(marks: tuple[str, str], tmp_path: Path) -> None:
+def test_traces_that_a_person_saved_in_the_folder_of_a_run_are_read(
+    marks: tuple[str, str], tmp_path: Path
+) -> None:
     names = {"mine.json", "traces/a.json", "other/b.json"}
     write(tmp_path, names, marks)
     assert read(tmp_path) == (names, set())
@@ -50,7 +54,21 @@ def test_traces_that_a_person_saved_in_the_folder_of_a_run_are_read(marks: tuple
 def test_what_evaluations_and_trainings_keep_besides_traces_is_not_named(tmp_path: Path) -> None:
     evaluation = [f"ev/{name}" for name in (*OTHERS, RESULTS)]
     training = [
-        f"run/{name}" for name in (STATE, CONFIG, "held-out.json", "checkpoint/config.json", "checkpoints/model/tokenizer.json")
+        f"run/{name}"
+        for name in (
+            STATE,
+            CONFIG,
+            "held-out.json",
+            "checkpoint/config.json",
+            "checkpoints/model/tokenizer.json",
+        )
     ]
-    write(tmp_path, ["ev/traces/one.json", "run/rollouts/two.json"], [*evaluation, *training, "other.json", "ev/traces/three.json"])
-    assert read(tmp_path) == ({"ev/traces/one.json", "run/rollouts/two.json"}, {"other.json", "ev/traces/three.json"})
+    write(
+        tmp_path,
+        ["ev/traces/one.json", "run/rollouts/two.json"],
+        [*evaluation, *training, "other.json", "ev/traces/three.json"],
+    )
+    assert read(tmp_path) == (
+        {"ev/traces/one.json", "run/rollouts/two.json"},
+        {"other.json", "ev/traces/three.json"},
+    )

@@ -33,9 +33,21 @@ def test_what_is_written_is_read_back_exactly(name: PresetName, tmp_path: Path) 
 
 def test_the_large_preset_has_the_papers_figures() -> None:
     config = preset_config("7b")
-    assert config.cold_start.sft.optimizer.learning_rate == config.rejection.sft.optimizer.learning_rate == 1.5e-6
-    assert (config.cold_start.sft.optimizer.warm_up, config.cold_start.sft.accumulation) == (0.2, 32)
-    assert (config.grpo.pairs, config.grpo.samples, config.grpo.steps, config.grpo.kl) == (64, 8, 300, 0.01)
+    assert (
+        config.cold_start.sft.optimizer.learning_rate
+        == config.rejection.sft.optimizer.learning_rate
+        == 1.5e-6
+    )
+    assert (config.cold_start.sft.optimizer.warm_up, config.cold_start.sft.accumulation) == (
+        0.2,
+        32,
+    )
+    assert (config.grpo.pairs, config.grpo.samples, config.grpo.steps, config.grpo.kl) == (
+        64,
+        8,
+        300,
+        0.01,
+    )
     assert config.grpo.optimizer.learning_rate == 1e-6
 
 
@@ -63,7 +75,10 @@ def test_the_small_preset_keeps_below_what_destroyed_a_judge() -> None:
         ("grpo.optimizer.schedule=steep", "'constant' or 'cosine'"),
         ("grpo.clip=NaN", "grpo.clip"),
         ("checkpoint_minutes=Infinity", "checkpoint_minutes: input should be a finite number"),
-        ("cold_start.sft.optimizer.max_grad_norm=1e999", "cold_start.sft.optimizer.max_grad_norm: input should be a finite number"),
+        (
+            "cold_start.sft.optimizer.max_grad_norm=1e999",
+            "cold_start.sft.optimizer.max_grad_norm: input should be a finite number",
+        ),
         ("grpo.weights.gain=NaN", "grpo.weights.gain"),
         ("grpo.weights.overall=5", "grpo.weights.overall: input should be less than or equal to 1"),
     ],
@@ -75,19 +90,31 @@ def test_a_change_that_means_nothing_is_refused(change: str, said: str) -> None:
 
 
 def test_settings_of_a_run_are_read_as_everywhere() -> None:
-    changed = changed_config(preset_config("nano"), ["settings.max_turns=3.0", "settings.window=2", "settings.swap=true"])
-    assert changed.settings == replace(preset_config("nano").settings, max_turns=3, window=2, swap="on")
+    changed = changed_config(
+        preset_config("nano"), ["settings.max_turns=3.0", "settings.window=2", "settings.swap=true"]
+    )
+    assert changed.settings == replace(
+        preset_config("nano").settings, max_turns=3, window=2, swap="on"
+    )
     assert type(changed.settings.max_turns) is int
 
 
 def test_unknown_keys_are_refused_at_every_depth() -> None:
-    for path in ((), ("grpo",), ("cold_start", "sft", "optimizer"), ("grpo", "weights"), ("settings",)):
+    for path in (
+        (),
+        ("grpo",),
+        ("cold_start", "sft", "optimizer"),
+        ("grpo", "weights"),
+        ("settings",),
+    ):
         values = json.loads(config_json(preset_config("nano")))
         inner = values
         for name in path:
             inner = inner[name]
         inner["speed"] = 1
-        with pytest.raises(BadInput, match=r"\.".join((*path, "speed")) + ": there is no such setting"):
+        with pytest.raises(
+            BadInput, match=r"\.".join((*path, "speed")) + ": there is no such setting"
+        ):
             parse_config(json.dumps(values), "config.json")
 
 
@@ -100,7 +127,10 @@ def test_what_is_no_configuration_is_refused(text: str, tmp_path: Path) -> None:
 
 def test_the_first_difference_is_named() -> None:
     config = preset_config("nano")
-    assert config_difference(config, changed_config(config, ["grpo.kl=0.5", "seed=1"])) == "grpo.kl 0.01 instead of 0.5"
+    assert (
+        config_difference(config, changed_config(config, ["grpo.kl=0.5", "seed=1"]))
+        == "grpo.kl 0.01 instead of 0.5"
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,6 +150,8 @@ def test_the_first_difference_is_named() -> None:
         ("cold_start.sft.epochs=6", False),
     ],
 )
-def test_a_run_may_go_on_elsewhere_and_longer_but_not_learn_otherwise(change: str, may: bool) -> None:
+def test_a_run_may_go_on_elsewhere_and_longer_but_not_learn_otherwise(
+    change: str, may: bool
+) -> None:
     config = preset_config("7b")
     assert (config_difference(config, changed_config(config, [change])) == "") == may

@@ -13,7 +13,13 @@ import pytest
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.run.config import changed_config, preset_config, read_config
-from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, new_checkpoint, open_run_folder, read_state
+from vrthinker_core.training.run.run_folder import (
+    RunFolder,
+    TrainingRun,
+    new_checkpoint,
+    open_run_folder,
+    read_state,
+)
 
 CONFIG = preset_config("nano")
 RUN = TrainingRun("grpo", "nano", "drawn", digest="1")
@@ -51,7 +57,9 @@ def test_no_other_run_has_its_curves_and_it_keeps_them(tmp_path: Path) -> None:
             assert folder.state.curves in names
     assert len(names) == 4
     state = json.loads((out / "state.json").read_bytes())
-    del state["curves"]  # as a run of an earlier version left it, which has the curves that its folder names
+    del state[
+        "curves"
+    ]  # as a run of an earlier version left it, which has the curves that its folder names
     (out / "state.json").write_text(json.dumps(state))
     with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
         assert folder.state.curves is None
@@ -82,7 +90,9 @@ def test_all_starts_count_until_the_run_is_done(tmp_path: Path) -> None:
         (RUN, ["grpo.samples=7"], "with grpo.samples 8 instead of 7"),
     ],
 )
-def test_the_folder_of_another_run_is_refused(run: TrainingRun, changes: list[str], said: str, tmp_path: Path) -> None:
+def test_the_folder_of_another_run_is_refused(
+    run: TrainingRun, changes: list[str], said: str, tmp_path: Path
+) -> None:
     begin(tmp_path)
     before = sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir() if path.is_file())
     for resume in (False, True) if run != RUN or changes else (False,):
@@ -91,7 +101,10 @@ def test_the_folder_of_another_run_is_refused(run: TrainingRun, changes: list[st
             open_run_folder(tmp_path, run, changed_config(CONFIG, changes), resume=resume),
         ):
             raise AssertionError
-    assert sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir() if path.is_file()) == before
+    assert (
+        sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir() if path.is_file())
+        == before
+    )
 
 
 def test_a_run_that_has_kept_nothing_makes_way_for_another(tmp_path: Path) -> None:
@@ -99,12 +112,19 @@ def test_a_run_that_has_kept_nothing_makes_way_for_another(tmp_path: Path) -> No
         (tmp_path / "metrics.jsonl").touch()
     other, config = replace(RUN, data="rows.csv"), changed_config(CONFIG, ["grpo.steps=7"])
     with open_run_folder(tmp_path, other, config, resume=False) as folder:
-        assert (folder.state.data, folder.state.starts, read_config(tmp_path)) == ("rows.csv", 2, config)
+        assert (folder.state.data, folder.state.starts, read_config(tmp_path)) == (
+            "rows.csv",
+            2,
+            config,
+        )
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "holiday.jpg").write_bytes(b"x")
-    with pytest.raises(BadInput, match="holds other files"), open_run_folder(tmp_path, RUN, CONFIG, resume=True):
+    with (
+        pytest.raises(BadInput, match="holds other files"),
+        open_run_folder(tmp_path, RUN, CONFIG, resume=True),
+    ):
         raise AssertionError
     assert [path.name for path in tmp_path.iterdir()] == ["holiday.jpg"]
 
@@ -122,7 +142,10 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 def test_a_damaged_state_is_refused(text: str, tmp_path: Path) -> None:
     begin(tmp_path)
     (tmp_path / "state.json").write_text(text)
-    with pytest.raises(BadInput, match="is damaged"), open_run_folder(tmp_path, RUN, CONFIG, resume=True):
+    with (
+        pytest.raises(BadInput, match="is damaged"),
+        open_run_folder(tmp_path, RUN, CONFIG, resume=True),
+    ):
         raise AssertionError
 
 

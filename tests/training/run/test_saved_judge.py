@@ -15,8 +15,12 @@ from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.types import ProtocolName
 
 
-@pytest.mark.parametrize("said", [None, {}, {"protocol": []}, {"protocol": "paired"}, {"protocol": ["concat", "paired"]}])
-def test_the_protocol_that_was_learnt_is_named_where_the_model_named_none(said: dict[str, object] | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "said", [None, {}, {"protocol": []}, {"protocol": "paired"}, {"protocol": ["concat", "paired"]}]
+)
+def test_the_protocol_that_was_learnt_is_named_where_the_model_named_none(
+    said: dict[str, object] | None, tmp_path: Path
+) -> None:
     source, made = Path(shutil.copytree(NANO, tmp_path / "source")), tmp_path / "made"
     (source / MARKER).unlink()
     if said is not None:

@@ -15,7 +15,12 @@ from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run.config import GateConfig, TimeShares, changed_config, preset_config
 from vrthinker_core.training.run.config_difference import config_difference
 from vrthinker_core.training.run.sitting import begin_sitting
-from vrthinker_core.training.stages.gates import HeldOutFigures, check_cold_start, measure_judge, pass_gate
+from vrthinker_core.training.stages.gates import (
+    HeldOutFigures,
+    check_cold_start,
+    measure_judge,
+    pass_gate,
+)
 from vrthinker_core.training.stages.pair_parts import PARTS, part_of
 from vrthinker_core.training.stages.pipeline import STAGES, share_of
 from vrthinker_core.types import Preference, Settings, Verdict
@@ -36,7 +41,9 @@ class FewPairs:
 
 
 def test_a_judge_that_always_says_tie_is_right_on_ties_alone() -> None:
-    ties = [next(number for number in range(4000) if set(labelled(number).truth.labels.values()) == {0})]
+    ties = [
+        next(number for number in range(4000) if set(labelled(number).truth.labels.values()) == {0})
+    ]
     judge = ScriptedBackend([look(1), ANSWER], protocol="paired")
 
     class TieThenOthers(FewPairs):
@@ -49,13 +56,19 @@ def test_a_judge_that_always_says_tie_is_right_on_ties_alone() -> None:
 
 
 def test_of_a_pair_whose_labels_are_known_in_part_those_are_compared() -> None:
-    truths = (Verdict(OA=Preference.TIE), Verdict(OA=Preference.FIRST, TA=Preference.TIE), Verdict())
+    truths = (
+        Verdict(OA=Preference.TIE),
+        Verdict(OA=Preference.FIRST, TA=Preference.TIE),
+        Verdict(),
+    )
 
     class PartlyKnown(FewPairs):
         def pair(self, number: int) -> LabelledPair:
             return replace(labelled(number), truth=truths[number])
 
-    figures = measure_judge(ScriptedBackend([look(1), ANSWER], protocol="paired"), PartlyKnown(3), Settings(), GATES)
+    figures = measure_judge(
+        ScriptedBackend([look(1), ANSWER], protocol="paired"), PartlyKnown(3), Settings(), GATES
+    )
     assert figures.mean_at_1 == figures.pass_at_k == pytest.approx(1 / 3)
 
 
@@ -74,7 +87,10 @@ def test_no_form_no_passage() -> None:
     judge = ScriptedBackend(["I like the first one."], protocol="paired")
     figures = measure_judge(judge, DrawnPairSet(0), Settings(max_turns=2), GATES)
     assert figures.format == 0
-    with pytest.raises(BadInput, match=r"0\.00 of the rollouts keep to the format on 3 held-out pairs, and 0\.95 are needed"):
+    with pytest.raises(
+        BadInput,
+        match=r"0\.00 of the rollouts keep to the format on 3 held-out pairs, and 0\.95 are needed",
+    ):
         check_cold_start(figures, GATES, "nano")
 
 
@@ -84,8 +100,12 @@ def test_a_judge_that_sampling_does_not_help_stops_the_run() -> None:
     check_cold_start(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES, "nano")
 
 
-@pytest.mark.parametrize(("figures", "gate"), [((0.5, 0.3, 0.8), "format"), ((1.0, 0.3, 0.31), "headroom")])
-def test_what_a_gate_stops_says_how_to_begin_again_and_how_to_go_on(figures: tuple[float, float, float], gate: str) -> None:
+@pytest.mark.parametrize(
+    ("figures", "gate"), [((0.5, 0.3, 0.8), "format"), ((1.0, 0.3, 0.31), "headroom")]
+)
+def test_what_a_gate_stops_says_how_to_begin_again_and_how_to_go_on(
+    figures: tuple[float, float, float], gate: str
+) -> None:
     with pytest.raises(BadInput, match=r"--model out/model --out") as caught:
         check_cold_start(HeldOutFigures(64, 8, *figures), GATES, "out/model")
     assert f"go on with --resume and a lower gate (--set gates.{gate}=…)" in str(caught.value)
@@ -125,7 +145,11 @@ def test_one_pair_is_too_few_to_learn_from_and_to_measure_with() -> None:
 
 
 def test_parts_of_endless_pairs_all_differ() -> None:
-    seeds = {part_of(DrawnPairSet(3), name, 64).pair(number).prompt + str(number) for name in PARTS for number in range(3)}
+    seeds = {
+        part_of(DrawnPairSet(3), name, 64).pair(number).prompt + str(number)
+        for name in PARTS
+        for number in range(3)
+    }
     assert part_of(DrawnPairSet(3), "grpo", 64).size is None
     assert len(seeds) > 9
     with pytest.raises(IndexError):

@@ -42,10 +42,18 @@ from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 from vrthinker_core.types import Frame, FrameRef, StopReason
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
-pytestmark = pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated:FutureWarning")  # 5.17 knows no other name
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`gradient_checkpointing` is deprecated:FutureWarning"
+)  # 5.17 knows no other name
 
 PAIRS = DrawnPairs(2_000_000_000)
-SHORT = ("grpo.steps=1", "grpo.pairs=1", "grpo.samples=6", "grpo.optimizer.learning_rate=0.0001", "grpo.optimizer.warm_up=0")
+SHORT = (
+    "grpo.steps=1",
+    "grpo.pairs=1",
+    "grpo.samples=6",
+    "grpo.optimizer.learning_rate=0.0001",
+    "grpo.optimizer.warm_up=0",
+)
 CONFIG = changed_config(preset_config("nano"), SHORT)
 
 
@@ -73,7 +81,11 @@ class Watched:
         patch.setattr(Trainer, "create_optimizer", optimizer)
 
     def keep(self, model: torch.nn.Module) -> None:
-        self.gradients = {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
+        self.gradients = {
+            name: each.grad.clone()
+            for name, each in model.named_parameters()
+            if each.grad is not None
+        }
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +94,11 @@ def rollouts() -> list[Rollout]:
 
 
 @pytest.fixture(scope="module", params=VOCABULARIES)
-def unsure(request: pytest.FixtureRequest, rollouts: list[Rollout], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unsure(
+    request: pytest.FixtureRequest,
+    rollouts: list[Rollout],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
     """A judge that looks at frames of the first pair, then gives its true labels or a wrong overall one: a group is mixed."""
     folder = random_judge(tmp_path_factory.mktemp("random"), request.param)
     return taught_judge(folder, rollouts, tmp_path_factory.mktemp("unsure"))
@@ -115,7 +131,9 @@ def step(unsure: Path, rollouts: list[Rollout], tmp_path_factory: pytest.TempPat
     config = with_room(unsure, rollouts[0], "settings.window=1")
     with pytest.MonkeyPatch.context() as patch:
         watched = Watched(patch)
-        made = train_grpo(PAIRS, unsure, config, tmp_path_factory.mktemp("grpo"), lambda *each: told.append(each))
+        made = train_grpo(
+            PAIRS, unsure, config, tmp_path_factory.mktemp("grpo"), lambda *each: told.append(each)
+        )
     ((pace, groups),) = told
     return Step(made, watched, pace, groups)
 
@@ -125,7 +143,9 @@ def test_one_step_moves_the_weights_and_the_product_opens_them(step: Step, unsur
     moved = [name for name in before if not torch.equal(before[name], after[name])]
     assert moved
     assert not any("visual" in name for name in moved)
-    assert step.watched.gradients.keys() == {name for name in step.watched.gradients if "visual" not in name}
+    assert step.watched.gradients.keys() == {
+        name for name in step.watched.gradients if "visual" not in name
+    }
     assert 0 < mixed_share(step.groups) <= 1
     assert (step.pace.step, step.pace.steps, step.pace.kl) == (1, 1, 0)
     assert open_backend(f"hf:{unsure}").protocols == ()
@@ -141,12 +161,16 @@ def texts(rollout: Rollout) -> list[str]:
     return [turn.completion.text for turn in rollout.run.turns]
 
 
-def test_rewards_are_the_papers_and_advantages_stand_within_a_group(step: Step, rollouts: list[Rollout]) -> None:
+def test_rewards_are_the_papers_and_advantages_stand_within_a_group(
+    step: Step, rollouts: list[Rollout]
+) -> None:
     (group,) = step.groups
     right, wrong = map(texts, rollouts)
     found = [(texts(rollout), reward) for rollout, reward in group.rewarded]
     assert {reward.total for said, reward in found if said == right} <= {1 + 1.0}
-    assert {reward.total for said, reward in found if said == wrong} <= {1 + 0.5}  # all but the overall label
+    assert {reward.total for said, reward in found if said == wrong} <= {
+        1 + 0.5
+    }  # all but the overall label
     assert any(said in (right, wrong) for said, _ in found)
     assert all((reward.gain, reward.exploration) == (None, 0) for _, reward in found)
     totals = [total for total in group.totals if total is not None]
@@ -162,13 +186,20 @@ def test_what_is_trained_are_the_tokens_of_the_rollouts(step: Step, unsure: Path
     for row, rollout in enumerate(step.rollouts):
         (mine,) = token_rows(rollout, loaded)
         prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].tolist()
-        whole = [*prompt, *batch["completion_ids"][row][batch["completion_mask"][row].bool()].tolist()]
+        whole = [
+            *prompt,
+            *batch["completion_ids"][row][batch["completion_mask"][row].bool()].tolist(),
+        ]
         assert whole[: len(mine.input_ids)] == list(mine.input_ids)
         if len(whole) == len(mine.input_ids):  # else the tokens were used up after the last reply
-            assert batch["completion_ids"][row][mask[row]].tolist() == [label for label in mine.labels if label != IGNORED]
+            assert batch["completion_ids"][row][mask[row]].tolist() == [
+                label for label in mine.labels if label != IGNORED
+            ]
 
 
-def test_the_gradient_is_that_of_the_advantages_of_the_tokens_that_were_written(step: Step, unsure: Path) -> None:
+def test_the_gradient_is_that_of_the_advantages_of_the_tokens_that_were_written(
+    step: Step, unsure: Path
+) -> None:
     """At the first step the policy is the reference: each ratio is 1, and the KL term has no slope."""
     policy = open_for_training(str(unsure)).model
     policy.requires_grad_(True).model.visual.requires_grad_(False)
@@ -176,18 +207,25 @@ def test_the_gradient_is_that_of_the_advantages_of_the_tokens_that_were_written(
     rows = [row for rollout in step.rollouts for row in token_rows(rollout, loaded)]
     batch = collate(rows, loaded)
     labels = batch.pop("labels")[:, 1:]
-    logprobs = torch.log_softmax(policy(**batch).logits[:, :-1].float(), -1).gather(-1, labels.clamp(min=0)[..., None])[..., 0]
+    logprobs = torch.log_softmax(policy(**batch).logits[:, :-1].float(), -1).gather(
+        -1, labels.clamp(min=0)[..., None]
+    )[..., 0]
     gains = step.watched.batch["advantages"][:, None].expand(labels.shape)
     learnt = labels != IGNORED
     (-(gains * logprobs)[learnt].sum() / learnt.sum()).backward()
     for name, each in policy.named_parameters():
         if each.grad is not None:
             theirs = step.watched.gradients[name]
-            assert torch.nn.functional.cosine_similarity(each.grad.flatten(), theirs.flatten(), dim=0) > 0.999, name
+            assert (
+                torch.nn.functional.cosine_similarity(each.grad.flatten(), theirs.flatten(), dim=0)
+                > 0.999
+            ), name
             assert each.grad.norm() == pytest.approx(float(theirs.norm()), rel=0.01)
 
 
-def test_adapters_are_merged_into_layers_of_the_language_model(unsure: Path, rollouts: list[Rollout], tmp_path: Path) -> None:
+def test_adapters_are_merged_into_layers_of_the_language_model(
+    unsure: Path, rollouts: list[Rollout], tmp_path: Path
+) -> None:
     made = train_grpo(PAIRS, unsure, with_room(unsure, rollouts[0], "grpo.trl.lora=2"), tmp_path)
     before, after = weights(unsure), weights(made)
     assert before.keys() == after.keys()
@@ -212,14 +250,24 @@ class TwoPairs:
 
 def run(judge: Path, tokens: int, out: Path, sitting: Sitting, steps: int = 2) -> Path | None:
     """A run over two pairs that keeps a checkpoint of each step."""
-    changes = (f"grpo.steps={steps}", "grpo.pairs=2", "grpo.samples=3", f"grpo.trl.tokens={tokens}", "checkpoint_minutes=0.000001")
+    changes = (
+        f"grpo.steps={steps}",
+        "grpo.pairs=2",
+        "grpo.samples=3",
+        f"grpo.trl.tokens={tokens}",
+        "checkpoint_minutes=0.000001",
+    )
     config = changed_config(CONFIG, [*changes, "grpo.shown_every=1"])
-    with open_run_folder(out, TrainingRun("grpo", str(judge), "two pairs"), config, resume=True) as folder:
+    with open_run_folder(
+        out, TrainingRun("grpo", str(judge), "two pairs"), config, resume=True
+    ) as folder:
         return run_grpo(str(judge), TwoPairs(), config, folder, sitting)
 
 
 @pytest.fixture(scope="module")
-def whole(unsure: Path, rollouts: list[Rollout], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+def whole(
+    unsure: Path, rollouts: list[Rollout], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[str]]:
     """A run that nobody stopped, and what it said."""
     out, said = tmp_path_factory.mktemp("run"), list[str]()
     tokens = with_room(unsure, rollouts[0]).grpo.trl.tokens
@@ -227,7 +275,9 @@ def whole(unsure: Path, rollouts: list[Rollout], tmp_path_factory: pytest.TempPa
     return out, said
 
 
-def test_a_run_says_what_it_does_without_and_names_the_pair_that_cannot_be_played(whole: tuple[Path, list[str]]) -> None:
+def test_a_run_says_what_it_does_without_and_names_the_pair_that_cannot_be_played(
+    whole: tuple[Path, list[str]],
+) -> None:
     out, (first, skipped) = whole
     assert first.startswith("GRPO runs in TRL in one process, with the whole conversation in view")
     assert skipped == "A pair cannot be played and teaches nothing. Row 1: second.mp4 is cut short."
@@ -242,8 +292,18 @@ def test_the_metrics_of_each_step_are_written(whole: tuple[Path, list[str]]) -> 
     for step in steps:
         assert step.reward_total is not None
         assert 0 <= step.reward_total <= 2
-        assert step.reward_total == pytest.approx((step.reward_format or 0) + (step.reward_accuracy or 0))
-        assert None not in (step.learning_rate, step.entropy, step.kl, step.mixed, step.tokens, step.frames, step.calls)
+        assert step.reward_total == pytest.approx(
+            (step.reward_format or 0) + (step.reward_accuracy or 0)
+        )
+        assert None not in (
+            step.learning_rate,
+            step.entropy,
+            step.kl,
+            step.mixed,
+            step.tokens,
+            step.frames,
+            step.calls,
+        )
         assert step.right.keys() == {"TA", "VQ", "MQ", "OA"}
 
 
@@ -254,7 +314,10 @@ def test_a_run_ended_by_sigkill_goes_on_to_the_same_weights(
     code = f"from {__name__} import *; run(Path({str(unsure)!r}), {tokens}, Path({str(tmp_path)!r}), Sitting())"
     killed = subprocess.Popen([sys.executable, "-c", code])
     try:
-        while killed.poll() is None and not (tmp_path / "checkpoints/trainer/checkpoint-1/whole.json").exists():
+        while (
+            killed.poll() is None
+            and not (tmp_path / "checkpoints/trainer/checkpoint-1/whole.json").exists()
+        ):
             time.sleep(0.01)
     finally:
         killed.kill()
@@ -268,55 +331,103 @@ def test_a_run_ended_by_sigkill_goes_on_to_the_same_weights(
     ]
 
 
-def test_who_stops_it_finds_a_checkpoint_and_may_end_it_sooner(unsure: Path, rollouts: list[Rollout], tmp_path: Path) -> None:
+def test_who_stops_it_finds_a_checkpoint_and_may_end_it_sooner(
+    unsure: Path, rollouts: list[Rollout], tmp_path: Path
+) -> None:
     tokens, heard = with_room(unsure, rollouts[0]).grpo.trl.tokens, list[StepMetrics]()
-    assert run(unsure, tokens, tmp_path, Sitting(lambda: bool(heard), tell=lambda one, _: heard.append(one)), steps=9) is None
-    assert [path.name for path in (tmp_path / "checkpoints/trainer").glob("checkpoint-*")] == ["checkpoint-1"]
+    assert (
+        run(
+            unsure,
+            tokens,
+            tmp_path,
+            Sitting(lambda: bool(heard), tell=lambda one, _: heard.append(one)),
+            steps=9,
+        )
+        is None
+    )
+    assert [path.name for path in (tmp_path / "checkpoints/trainer").glob("checkpoint-*")] == [
+        "checkpoint-1"
+    ]
     assert not (tmp_path / "checkpoint").exists()
     assert run(unsure, tokens, tmp_path, Sitting(), steps=2) == tmp_path / "checkpoint"
     assert [one.step for one in read_metrics(tmp_path)] == [1, 2]
 
 
-def test_a_reply_is_cut_where_the_product_cuts_it_and_ends_the_rollout(unsure: Path, tmp_path: Path) -> None:
+def test_a_reply_is_cut_where_the_product_cuts_it_and_ends_the_rollout(
+    unsure: Path, tmp_path: Path
+) -> None:
     told: list[Group] = []
     config = changed_config(CONFIG, ["settings.max_new_tokens=8", "grpo.trl.tokens=400"])
     train_grpo(PAIRS, unsure, config, tmp_path, lambda _, groups: told.extend(groups))
-    (played,) = play([PAIRS.pair(0)], open_backend(f"hf:{unsure}"), replace(config.settings, temperature=1.0))
-    assert (played.run.turns[0].completion.stop, played.run.turns[0].completion.new_tokens) == ("length", 8)
+    (played,) = play(
+        [PAIRS.pair(0)], open_backend(f"hf:{unsure}"), replace(config.settings, temperature=1.0)
+    )
+    assert (played.run.turns[0].completion.stop, played.run.turns[0].completion.new_tokens) == (
+        "length",
+        8,
+    )
     for rollout, reward in told[0].rewarded:
-        assert [(turn.completion.stop, turn.completion.new_tokens) for turn in rollout.run.turns] == [("length", 8)]
+        assert [
+            (turn.completion.stop, turn.completion.new_tokens) for turn in rollout.run.turns
+        ] == [("length", 8)]
         assert rollout.run.finished is not None
         assert rollout.run.finished.stop is StopReason.TOKEN_LIMIT
         assert reward.format == 0
 
 
-@pytest.mark.parametrize(("where", "name"), [("", "max_new_tokens"), ("colocate", "max_tokens"), ("server", "max_tokens")])
-def test_the_length_of_a_reply_is_told_as_who_generates_it_names_it(where: str, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [("", "max_new_tokens"), ("colocate", "max_tokens"), ("server", "max_tokens")],
+)
+def test_the_length_of_a_reply_is_told_as_who_generates_it_names_it(
+    where: str, name: str, tmp_path: Path
+) -> None:
     config = changed_config(CONFIG, [f'grpo.trl.vllm="{where}"', "settings.max_new_tokens=300"])
     assert grpo_arguments(config, 8192, tmp_path).generation_kwargs == {name: 300}
-    assert grpo_arguments(changed_config(config, ["grpo.trl.tokens=200"]), 8192, tmp_path).generation_kwargs == {name: 200}
+    assert grpo_arguments(
+        changed_config(config, ["grpo.trl.tokens=200"]), 8192, tmp_path
+    ).generation_kwargs == {name: 200}
 
 
-def test_vllm_keeps_room_for_a_conversation_and_not_for_the_context_of_the_model(tmp_path: Path) -> None:
+def test_vllm_keeps_room_for_a_conversation_and_not_for_the_context_of_the_model(
+    tmp_path: Path,
+) -> None:
     config = changed_config(CONFIG, ["grpo.trl.vllm=colocate"])
-    assert grpo_arguments(config, 128_000, tmp_path).vllm_max_model_length == preset_config("7b").grpo.trl.longest == 32_768
+    assert (
+        grpo_arguments(config, 128_000, tmp_path).vllm_max_model_length
+        == preset_config("7b").grpo.trl.longest
+        == 32_768
+    )
     assert grpo_arguments(config, 8192, tmp_path).vllm_max_model_length == 8192
 
 
-@pytest.mark.parametrize(("pairs", "samples", "most", "batch"), [(8, 8, 16, 16), (2, 2, 16, 4), (3, 5, 6, 3), (64, 8, 1, 1)])
+@pytest.mark.parametrize(
+    ("pairs", "samples", "most", "batch"),
+    [(8, 8, 16, 16), (2, 2, 16, 4), (3, 5, 6, 3), (64, 8, 1, 1)],
+)
 def test_a_step_has_all_its_rollouts_in_passes_of_so_many_at_most(
     pairs: int, samples: int, most: int, batch: int, tmp_path: Path
 ) -> None:
-    config = changed_config(CONFIG, [f"grpo.pairs={pairs}", f"grpo.samples={samples}", f"grpo.micro_batch={most}"])
+    config = changed_config(
+        CONFIG, [f"grpo.pairs={pairs}", f"grpo.samples={samples}", f"grpo.micro_batch={most}"]
+    )
     told = grpo_arguments(config, 8192, tmp_path)
     assert told.per_device_train_batch_size == batch
-    assert told.per_device_train_batch_size * told.gradient_accumulation_steps == told.generation_batch_size == pairs * samples
+    assert (
+        told.per_device_train_batch_size * told.gradient_accumulation_steps
+        == told.generation_batch_size
+        == pairs * samples
+    )
 
 
 def test_the_readme_starts_a_vllm_server_with_room_for_a_conversation() -> None:
     from trl.scripts.vllm_serve import make_parser
 
-    (line,) = re.findall(r"^trl vllm-serve (.+)$", (Path(vrthinker_core.__file__).parent / "README.md").read_text("utf-8"), re.M)
+    (line,) = re.findall(
+        r"^trl vllm-serve (.+)$",
+        (Path(vrthinker_core.__file__).parent / "README.md").read_text("utf-8"),
+        re.M,
+    )
     told = make_parser().parse_args(shlex.split(line))
     assert (told.max_model_len, told.port) == (preset_config("7b").grpo.trl.longest, 8000)
 
@@ -334,10 +445,16 @@ def test_groups_of_equal_rewards_teach_nothing(step: Step) -> None:
         ("grpo.trl.vllm=server", "run pip install 'trl\\[vllm\\]'"),
     ],
 )
-def test_what_trl_cannot_do_is_one_sentence(change: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_trl_cannot_do_is_one_sentence(
+    change: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)
-    packs = Path(shutil.copytree(NANO, tmp_path / "judge"))  # A judge that gets first frames as a video
+    packs = Path(
+        shutil.copytree(NANO, tmp_path / "judge")
+    )  # A judge that gets first frames as a video
     marker = json.loads((packs / MARKER).read_text())
-    (packs / MARKER).write_text(json.dumps(marker | {"protocol": ["paired", "concat"], "forced": {}, "video_items": True}))
+    (packs / MARKER).write_text(
+        json.dumps(marker | {"protocol": ["paired", "concat"], "forced": {}, "video_items": True})
+    )
     with pytest.raises(BadInput, match=said):
         train_grpo(PAIRS, packs, changed_config(CONFIG, [change]), tmp_path / "run")

@@ -15,7 +15,12 @@ from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.training.rows.outcome_file import read_outcomes
 
 FEW = (
-    *("settings.max_turns=1", "rejection.pairs=5", "rejection.samples=4", "rejection.temperature=0.7"),
+    *(
+        "settings.max_turns=1",
+        "rejection.pairs=5",
+        "rejection.samples=4",
+        "rejection.temperature=0.7",
+    ),
     *("rejection.sft.epochs=1", "rejection.sft.batch=1"),
 )
 START = [
@@ -28,7 +33,9 @@ TWO = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 def run(*arguments: str | Path) -> str:
     command = [sys.executable, *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stderr + done.stdout
 
@@ -55,7 +62,13 @@ def test_one_process_has_the_same_outcomes(shared: tuple[Path, str], tmp_path: P
     out, said = shared
     alone = run(*START, "--out", tmp_path / "run")
     both = [*read_outcomes(out / "samples"), *read_outcomes(out / "samples-1")]
-    assert sorted(both, key=lambda each: (each.pair, each.sample)) == read_outcomes(tmp_path / "run" / "samples")
-    kept = [line for line in said.splitlines() if ("runs" in line and "kept" in line) or "chosen to learn" in line]
+    assert sorted(both, key=lambda each: (each.pair, each.sample)) == read_outcomes(
+        tmp_path / "run" / "samples"
+    )
+    kept = [
+        line
+        for line in said.splitlines()
+        if ("runs" in line and "kept" in line) or "chosen to learn" in line
+    ]
     assert kept
     assert all(line in alone for line in kept)

@@ -36,7 +36,12 @@ from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
 RUN = TrainingRun("cold-start", "nano", "drawn:3")
 FEW = [
-    *("settings.max_new_tokens=24", "cold_start.traces=2", "cold_start.sft.batch=1", "cold_start.sft.epochs=1"),
+    *(
+        "settings.max_new_tokens=24",
+        "cold_start.traces=2",
+        "cold_start.sft.batch=1",
+        "cold_start.sft.epochs=1",
+    ),
     "checkpoint_minutes=0.000001",
 ]
 CONFIG = changed_config(preset_config("nano"), FEW)
@@ -64,17 +69,34 @@ def made_for_paired(folder: Path) -> Path:
 
 
 def test_a_teachers_folder_is_learnt_from(tmp_path: Path) -> None:
-    assert len(list(run_teacher(PAIRS, range(2), SCRIPTED, TeacherJob("s", "drawn:3"), tmp_path / "taught"))) == 2
+    assert (
+        len(
+            list(
+                run_teacher(
+                    PAIRS, range(2), SCRIPTED, TeacherJob("s", "drawn:3"), tmp_path / "taught"
+                )
+            )
+        )
+        == 2
+    )
     ready = open_ready_runs(str(tmp_path / "taught"))
     said: list[str] = []
     data = TrainingData("taught", PAIRS, ready=ready)
-    assert learn(tmp_path / "run", data, sitting=Sitting(say=said.append)) == tmp_path / "run" / "checkpoint"
-    assert said == ["2 of 2 runs pass the filters.", "Rows to learn from: 2, in 2 optimizer steps of 1."]
+    assert (
+        learn(tmp_path / "run", data, sitting=Sitting(say=said.append))
+        == tmp_path / "run" / "checkpoint"
+    )
+    assert said == [
+        "2 of 2 runs pass the filters.",
+        "Rows to learn from: 2, in 2 optimizer steps of 1.",
+    ]
     steps = read_metrics(tmp_path / "run")
     assert [step.step for step in steps] == [1, 2]
     assert all(step.loss > 0 and step.learning_rate is not None for step in steps)
     rows = [row for _, row in TraceFiles(tmp_path / "run" / "rollouts").news() if row is not None]
-    assert [row.source for row in rows] == [f"cold-start-step-00002-sample-{sample}.json" for sample in (0, 1)]
+    assert [row.source for row in rows] == [
+        f"cold-start-step-00002-sample-{sample}.json" for sample in (0, 1)
+    ]
 
 
 class FewPairs:
@@ -88,15 +110,27 @@ class FewPairs:
 
 def test_of_ready_runs_those_of_held_out_pairs_are_not_learnt(tmp_path: Path) -> None:
     list(run_teacher(PAIRS, range(4), SCRIPTED, TeacherJob("s", "drawn:3"), tmp_path / "taught"))
-    data, said = TrainingData("taught", FewPairs(), ready=open_ready_runs(str(tmp_path / "taught"))), list[str]()
-    learn(tmp_path / "run", data, Sitting(say=said.append), config=changed_config(CONFIG, ["cold_start.traces=4"]))
-    assert said[:1] == ["3 of 4 runs pass the filters; 1 not: its pair is held out to measure with."]
+    data, said = (
+        TrainingData("taught", FewPairs(), ready=open_ready_runs(str(tmp_path / "taught"))),
+        list[str](),
+    )
+    learn(
+        tmp_path / "run",
+        data,
+        Sitting(say=said.append),
+        config=changed_config(CONFIG, ["cold_start.traces=4"]),
+    )
+    assert said[:1] == [
+        "3 of 4 runs pass the filters; 1 not: its pair is held out to measure with."
+    ]
 
 
 def test_a_teacher_of_whom_nothing_can_be_learnt_stops_the_stage(tmp_path: Path) -> None:
     def wrong(number: int) -> ScriptedBackend:
         labels = PAIRS.drawn(number).verdict.labels
-        return ScriptedBackend([answer({name: (label + 1) % 3 for name, label in labels.items()})], protocol="paired")
+        return ScriptedBackend(
+            [answer({name: (label + 1) % 3 for name, label in labels.items()})], protocol="paired"
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vrthinker_core.training.stages.cold_start.HOPELESS", 3)
@@ -117,7 +151,9 @@ def test_a_teacher_is_there_only_while_it_plays(tmp_path: Path) -> None:
     def tell(step: StepMetrics, _: int) -> None:
         there.append((step.stage, opened[0]() is not None))
 
-    assert learn(tmp_path, TrainingData("drawn:3", PAIRS, Teacher("mine", teacher)), Sitting(tell=tell))
+    assert learn(
+        tmp_path, TrainingData("drawn:3", PAIRS, Teacher("mine", teacher)), Sitting(tell=tell)
+    )
     assert dict(there) == {"teacher": True, "rows": False, "cold-start": False}
 
 
@@ -143,7 +179,11 @@ def test_a_model_that_names_no_protocol_learns_that_of_its_runs(tmp_path: Path) 
     shutil.copytree(NANO, stock)
     (stock / "vrthinker.json").unlink()
     assert open_checkpoint(str(stock)).marker.protocols == ()
-    made = learn(tmp_path / "run", TrainingData("drawn:3", PAIRS, Teacher("concat", lambda: concat)), model=stock)
+    made = learn(
+        tmp_path / "run",
+        TrainingData("drawn:3", PAIRS, Teacher("concat", lambda: concat)),
+        model=stock,
+    )
     assert open_checkpoint(str(made)).marker.protocols == ("concat",)
 
 
@@ -158,9 +198,16 @@ def test_where_time_ended_before_a_run_was_kept_that_is_said(
     stage: TrainedStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_time_left(monkeypatch)
-    config = changed_config(CONFIG, ["settings.max_new_tokens=8", "settings.max_turns=1", "rejection.samples=1"])
-    data = TrainingData("drawn:3", PAIRS, Teacher("wrong", lambda: ScriptedBackend(["No."], protocol="paired")))
-    with pytest.raises(BadInput, match="in the time that there was for playing: go on with --resume and more --minutes"):
+    config = changed_config(
+        CONFIG, ["settings.max_new_tokens=8", "settings.max_turns=1", "rejection.samples=1"]
+    )
+    data = TrainingData(
+        "drawn:3", PAIRS, Teacher("wrong", lambda: ScriptedBackend(["No."], protocol="paired"))
+    )
+    with pytest.raises(
+        BadInput,
+        match="in the time that there was for playing: go on with --resume and more --minutes",
+    ):
         learn(tmp_path, data, begin_sitting(not_cancelled, 60), config=config, stage=stage)
 
 
@@ -173,7 +220,12 @@ def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
     stage: TrainedStage, runs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = stage.replace("-", "_")
-    changes = (f"{part}.sft.epochs=3", "settings.max_new_tokens=512", "rejection.pairs=3", "rejection.samples=1")
+    changes = (
+        f"{part}.sft.epochs=3",
+        "settings.max_new_tokens=512",
+        "rejection.pairs=3",
+        "rejection.samples=1",
+    )
     config = changed_config(CONFIG, [*changes, "rejection.temperature=0.1"])
     data = TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda: SCRIPTED))
     heard: list[StepMetrics] = []
@@ -191,15 +243,30 @@ def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
         learn(tmp_path, data, sitting(killed_at=2), config=config, stage=stage)
     assert [outcome.kept for outcome in read_outcomes(tmp_path / runs)] == [True]
     heard.clear()
-    assert learn(tmp_path, data, sitting(killed_at=0), config=config, stage=stage) == tmp_path / "checkpoint"
+    assert (
+        learn(tmp_path, data, sitting(killed_at=0), config=config, stage=stage)
+        == tmp_path / "checkpoint"
+    )
     assert [step.step for step in heard if step.stage == stage] == [2, 3]
     assert len(read_outcomes(tmp_path / runs)) == 1
 
 
 def test_of_its_own_runs_a_judge_learns_from_so_many_at_most(tmp_path: Path) -> None:
-    few = ("rejection.pairs=4", "rejection.samples=1", "rejection.temperature=0.1", "rejection.most=2", "rejection.sft.epochs=1")
+    few = (
+        "rejection.pairs=4",
+        "rejection.samples=1",
+        "rejection.temperature=0.1",
+        "rejection.most=2",
+        "rejection.sft.epochs=1",
+    )
     config, said = changed_config(CONFIG, [*few, "settings.max_new_tokens=512"]), list[str]()
-    assert learn(tmp_path, TrainingData("drawn:3", PAIRS), Sitting(say=said.append), config=config, stage="rejection")
+    assert learn(
+        tmp_path,
+        TrainingData("drawn:3", PAIRS),
+        Sitting(say=said.append),
+        config=config,
+        stage="rejection",
+    )
     assert said[0].startswith("4 of 4 runs kept")
     assert any(line.startswith("2 runs chosen to learn from") for line in said)
 
@@ -207,7 +274,10 @@ def test_of_its_own_runs_a_judge_learns_from_so_many_at_most(tmp_path: Path) -> 
 def test_a_disk_that_fills_in_mid_checkpoint_leaves_the_last_good_one(tmp_path: Path) -> None:
     data = TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda: SCRIPTED))
     heard: list[StepMetrics] = []
-    stopped = Sitting(lambda: any(step.stage == "cold-start" for step in heard), tell=lambda step, _: heard.append(step))
+    stopped = Sitting(
+        lambda: any(step.stage == "cold-start" for step in heard),
+        tell=lambda step, _: heard.append(step),
+    )
     assert learn(tmp_path, data, sitting=stopped) is None
     good = [path.name for path in (tmp_path / "checkpoints" / "trainer").glob("checkpoint-*")]
     assert good == ["checkpoint-1"]
@@ -220,13 +290,21 @@ def test_a_disk_that_fills_in_mid_checkpoint_leaves_the_last_good_one(tmp_path: 
 
 @pytest.mark.parametrize(
     ("stage", "change"),
-    [("cold-start", "frozen_vision=false"), ("rejection", "frozen_vision=false"), ("grpo", "grpo.kl=0.01")],
+    [
+        ("cold-start", "frozen_vision=false"),
+        ("rejection", "frozen_vision=false"),
+        ("grpo", "grpo.kl=0.01"),
+    ],
 )
 def test_too_little_memory_is_said_before_anything_is_played(
     stage: TrainedStage, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vrthinker_core.training.run.training_memory.available_memory", lambda _: 2**30 + 60 * 2**20)
-    require_training_memory(str(NANO), reference=False, frozen_vision=True)  # with this it is too little
+    monkeypatch.setattr(
+        "vrthinker_core.training.run.training_memory.available_memory", lambda _: 2**30 + 60 * 2**20
+    )
+    require_training_memory(
+        str(NANO), reference=False, frozen_vision=True
+    )  # with this it is too little
     data = TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda: SCRIPTED))
     with pytest.raises(BadInput, match=r"takes about 1\.\d GiB of memory, and 1\.\d GiB are free"):
         learn(tmp_path, data, config=changed_config(CONFIG, [change]), stage=stage)
@@ -235,11 +313,30 @@ def test_too_little_memory_is_said_before_anything_is_played(
 
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated:FutureWarning")
 def test_what_the_optimizer_is_told_reaches_every_trainer(tmp_path: Path) -> None:
-    changes = ("learning_rate=0.003", "warm_up=0.25", 'schedule="constant"', "beta2=0.9", "weight_decay=0.2", "max_grad_norm=0.3")
+    changes = (
+        "learning_rate=0.003",
+        "warm_up=0.25",
+        'schedule="constant"',
+        "beta2=0.9",
+        "weight_decay=0.2",
+        "max_grad_norm=0.3",
+    )
     places = ("cold_start.sft", "grpo")
-    config = changed_config(preset_config("7b"), [f"{place}.optimizer.{change}" for place in places for change in changes])
-    config = replace(config, grpo=replace(config.grpo, bf16=False))  # which a processor may not have
-    for told in (sft_arguments(config.cold_start.sft, config, tmp_path), grpo_arguments(config, 8192, tmp_path)):
-        assert (told.learning_rate, told.warmup_steps, told.lr_scheduler_type) == (0.003, 0.25, "constant_with_warmup")
+    config = changed_config(
+        preset_config("7b"),
+        [f"{place}.optimizer.{change}" for place in places for change in changes],
+    )
+    config = replace(
+        config, grpo=replace(config.grpo, bf16=False)
+    )  # which a processor may not have
+    for told in (
+        sft_arguments(config.cold_start.sft, config, tmp_path),
+        grpo_arguments(config, 8192, tmp_path),
+    ):
+        assert (told.learning_rate, told.warmup_steps, told.lr_scheduler_type) == (
+            0.003,
+            0.25,
+            "constant_with_warmup",
+        )
         assert (told.adam_beta2, told.weight_decay, told.max_grad_norm) == (0.9, 0.2, 0.3)
         assert told.gradient_checkpointing

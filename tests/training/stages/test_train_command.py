@@ -21,7 +21,11 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.cli import main
-from vrthinker_core.commands.training.training_data import chosen_teacher, named_places, open_training_data
+from vrthinker_core.commands.training.training_data import (
+    chosen_teacher,
+    named_places,
+    open_training_data,
+)
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.run.config import changed_config, preset_config
@@ -30,21 +34,45 @@ from vrthinker_core.training.teacher import TeacherJob, run_teacher
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
 FEW = (
-    *("settings.max_turns=1", "cold_start.traces=2", "cold_start.sft.epochs=1", "cold_start.sft.batch=2"),
-    *("rejection.pairs=4", "rejection.samples=2", "rejection.sft.epochs=1", "rejection.sft.batch=2"),
-    *("grpo.pairs=2", "grpo.samples=2", "grpo.steps=1", "gates.pairs=1", "gates.samples=2", "gates.headroom=0"),
+    *(
+        "settings.max_turns=1",
+        "cold_start.traces=2",
+        "cold_start.sft.epochs=1",
+        "cold_start.sft.batch=2",
+    ),
+    *(
+        "rejection.pairs=4",
+        "rejection.samples=2",
+        "rejection.sft.epochs=1",
+        "rejection.sft.batch=2",
+    ),
+    *(
+        "grpo.pairs=2",
+        "grpo.samples=2",
+        "grpo.steps=1",
+        "gates.pairs=1",
+        "gates.samples=2",
+        "gates.headroom=0",
+    ),
 )
 
 
 PACKAGE = Path(vrthinker_core.__file__).parent
-LAUNCH_LINES = re.findall(r"^accelerate launch .+$", (PACKAGE / "README.md").read_text("utf-8"), re.M)
+LAUNCH_LINES = re.findall(
+    r"^accelerate launch .+$", (PACKAGE / "README.md").read_text("utf-8"), re.M
+)
 
 
 def train(*arguments: object) -> tuple[int, list[str]]:
     """In this process: what a person types, and the lines that are printed."""
     out, patch = io.StringIO(), pytest.MonkeyPatch()
     patch.setattr(sys, "argv", ["vrthinker_core", "train", *map(str, arguments)])
-    with patch.context(), redirect_stdout(out), redirect_stderr(out), pytest.raises(SystemExit) as ended:
+    with (
+        patch.context(),
+        redirect_stdout(out),
+        redirect_stderr(out),
+        pytest.raises(SystemExit) as ended,
+    ):
         main()
     patch.undo()
     return int(ended.value.code or 0), out.getvalue().strip().splitlines()
@@ -64,16 +92,33 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
     code, lines = train(*begun, *chosen)
     assert (code, lines[-1:]) == (0, [f"Trained: {out / 'checkpoint'}"]), lines
     assert open_checkpoint(str(out / "checkpoint")).folder == out / "checkpoint"
-    states = {stage: json.loads((out / stage / "state.json").read_text()) for stage in ("cold-start", "rejection", "grpo")}
+    states = {
+        stage: json.loads((out / stage / "state.json").read_text())
+        for stage in ("cold-start", "rejection", "grpo")
+    }
     assert all(state["done"] for state in states.values())
-    assert [states[stage]["model"] for stage in states] == ["nano", "the result of cold-start", "the result of rejection"]
+    assert [states[stage]["model"] for stage in states] == [
+        "nano",
+        "the result of cold-start",
+        "the result of rejection",
+    ]
     for stage in states:
         assert (out / stage / "metrics.jsonl").stat().st_size
-        assert [row.error for _, row in TraceFiles(out / stage / "rollouts").news() if row is not None] == [""] * 2
-    assert any(line.startswith("GRPO runs in TRL in one process, with the whole conversation in view") for line in lines)
+        assert [
+            row.error for _, row in TraceFiles(out / stage / "rollouts").news() if row is not None
+        ] == [""] * 2
+    assert any(
+        line.startswith("GRPO runs in TRL in one process, with the whole conversation in view")
+        for line in lines
+    )
     assert train(*begun, "--resume") == (0, [f"This run is done: {out / 'checkpoint'}"])
-    assert train("all", "--out", out, "--resume") == (0, [f"This run is done: {out / 'checkpoint'}"])
-    assert "holds a run with data 'drawn:1' instead of 'drawn:2'" in refused("all", "--data", "drawn:2", "--out", out, "--resume")
+    assert train("all", "--out", out, "--resume") == (
+        0,
+        [f"This run is done: {out / 'checkpoint'}"],
+    )
+    assert "holds a run with data 'drawn:1' instead of 'drawn:2'" in refused(
+        "all", "--data", "drawn:2", "--out", out, "--resume"
+    )
     assert "holds this run already" in refused(*begun, *chosen)
 
 
@@ -82,29 +127,51 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
     [
         (("grpo", "--model", "nano", "--data", "drawn:x"), "drawn:x names no seed"),
         (("grpo", "--model", "nano", "--data", "nowhere.csv"), "There is no file or folder"),
-        (("cold-start", "--model", "nano", "--data", "nowhere"), "nowhere: name the training data as"),
-        (("all", "--model", "nano", "--data", "traces:nowhere"), "nowhere: name the training data as"),
+        (
+            ("cold-start", "--model", "nano", "--data", "nowhere"),
+            "nowhere: name the training data as",
+        ),
+        (
+            ("all", "--model", "nano", "--data", "traces:nowhere"),
+            "nowhere: name the training data as",
+        ),
         (("all", "--data", "drawn2:1:nowhere"), "nowhere holds no picture"),
-        (("all", "--model", "nano", "--data", "drawn:1", "--teacher", "scripted:nowhere.jsonl"), "nowhere.jsonl"),
+        (
+            ("all", "--model", "nano", "--data", "drawn:1", "--teacher", "scripted:nowhere.jsonl"),
+            "nowhere.jsonl",
+        ),
         (("all", "--model", "nano", "--data", "drawn:1", "--teacher", "hf:./nowhere"), "nowhere"),
         (("grpo", "--data", "drawn:1"), "--model is missing"),
         (("base",), "'base' is not one of"),
         (("all",), "--data is missing"),
         (("grpo", "--model", "nano"), "--data is missing"),
-        (("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.trl.vllm=here"), "'colocate' or 'server'"),
+        (
+            ("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.trl.vllm=here"),
+            "'colocate' or 'server'",
+        ),
         (("grpo", "--estimate", "--gpus", "0"), "--gpus 0"),
-        (("grpo", "--model", "missing-folder", "--data", "drawn:1"), "There is no folder missing-folder"),
-        (("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.stepps=3"), "names no setting"),
+        (
+            ("grpo", "--model", "missing-folder", "--data", "drawn:1"),
+            "There is no folder missing-folder",
+        ),
+        (
+            ("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.stepps=3"),
+            "names no setting",
+        ),
         (("grpo", "--model", "nano", "--data", "drawn:1", "--minutes", "0"), "leaves no time"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_in_one_line(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_trained_is_refused_in_one_line(
+    arguments: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
     assert said in refused(*arguments, "--out", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("stage", ["cold-start", "rejection", "grpo", "all"])
-def test_every_stage_takes_trl_and_says_so(stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_stage_takes_trl_and_says_so(
+    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "trl", None)
     said = refused(stage, "--model", "nano", "--data", "drawn:1", "--out", tmp_path / "run")
     assert said.endswith("takes trl: run pip install -e '.[train]'.")
@@ -113,27 +180,40 @@ def test_every_stage_takes_trl_and_says_so(stage: str, tmp_path: Path, monkeypat
 def test_a_table_of_pairs_teaches_nothing_without_a_teacher(tmp_path: Path) -> None:
     table = tmp_path / "pairs.csv"
     table.write_text("video1,video2,prompt,TA,VQ,MQ,OA\na.mp4,b.mp4,A ball.,1,1,1,1\n")
-    assert "name it with --teacher" in refused("cold-start", "--model", "nano", "--data", table, "--out", tmp_path / "run")
+    assert "name it with --teacher" in refused(
+        "cold-start", "--model", "nano", "--data", table, "--out", tmp_path / "run"
+    )
 
 
 @pytest.mark.parametrize("stage", ["all", "base"])
 @pytest.mark.parametrize("more", [(), ("--resume",), ("--resume", "--preset", "nano")])
-def test_a_run_with_the_stage_base_is_refused_in_one_line(stage: str, more: tuple[str, ...], tmp_path: Path) -> None:
-    with open_run_folder(tmp_path, TrainingRun("all", "nano", "drawn:1"), preset_config("nano"), resume=False):
+def test_a_run_with_the_stage_base_is_refused_in_one_line(
+    stage: str, more: tuple[str, ...], tmp_path: Path
+) -> None:
+    with open_run_folder(
+        tmp_path, TrainingRun("all", "nano", "drawn:1"), preset_config("nano"), resume=False
+    ):
         (tmp_path / "base").mkdir()
         (tmp_path / "base" / "metrics.jsonl").write_text("a step\n")
-    for name, changes in (("state", {"stage": stage, "model": ""}), ("config", {"base": {"minutes": 150.0}})):
+    for name, changes in (
+        ("state", {"stage": stage, "model": ""}),
+        ("config", {"base": {"minutes": 150.0}}),
+    ):
         file = tmp_path / f"{name}.json"
         file.write_text(json.dumps(json.loads(file.read_bytes()) | changes))
     said = refused("all", "--data", "drawn:1", "--out", tmp_path, *more)
-    assert "the stage base, which is gone: name a new folder, and its checkpoint with --model" in said
+    assert (
+        "the stage base, which is gone: name a new folder, and its checkpoint with --model" in said
+    )
 
 
 def test_drawn_pairs_have_the_teacher_that_knows_them() -> None:
     assert chosen_teacher("cold-start", "drawn:1", None) == "scripted"
     assert chosen_teacher("cold-start", "drawn2:1", "server:other") == "server:other"
     assert chosen_teacher("cold-start", "pairs.csv", None) is None
-    data = open_training_data(TrainingRun("cold-start", "nano", "drawn:1", "scripted"), preset_config("nano"))
+    data = open_training_data(
+        TrainingRun("cold-start", "nano", "drawn:1", "scripted"), preset_config("nano")
+    )
     assert data.teacher is not None
     assert data.teacher.name == "scripted"
 
@@ -145,7 +225,9 @@ def test_drawn_pairs_have_the_teacher_that_knows_them() -> None:
         ("{clip},{clip},A ball.,7", "7"),
     ],
 )
-def test_broken_data_are_refused_in_one_line(rows: str, said: str, clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_broken_data_are_refused_in_one_line(
+    rows: str, said: str, clips: tuple[Path, Path], tmp_path: Path
+) -> None:
     table = tmp_path / "pairs.csv"
     table.write_text("video1,video2,prompt,OA\n" + rows.format(clip=clips[0]) + "\n")
     assert said in refused("grpo", "--model", "nano", "--data", table, "--out", tmp_path / "run")
@@ -153,11 +235,15 @@ def test_broken_data_are_refused_in_one_line(rows: str, said: str, clips: tuple[
 
 def test_a_model_of_another_kind_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    assert "is a 'llama' model" in refused("grpo", "--model", tmp_path, "--data", "drawn:1", "--out", tmp_path / "run")
+    assert "is a 'llama' model" in refused(
+        "grpo", "--model", tmp_path, "--data", "drawn:1", "--out", tmp_path / "run"
+    )
 
 
 def test_the_scripted_teacher_is_kept_on_drawn_pairs(tmp_path: Path) -> None:
-    data = open_training_data(TrainingRun("cold-start", "nano", "drawn:1", "scripted"), preset_config("nano"))
+    data = open_training_data(
+        TrainingRun("cold-start", "nano", "drawn:1", "scripted"), preset_config("nano")
+    )
     assert data.pairs is not None
     assert data.teacher is not None
     job = TeacherJob("scripted", "drawn:1")
@@ -166,23 +252,39 @@ def test_the_scripted_teacher_is_kept_on_drawn_pairs(tmp_path: Path) -> None:
 
 
 def test_the_scripted_teacher_speaks_all_protocols_of_the_model_in_turn(tmp_path: Path) -> None:
-    data = open_training_data(TrainingRun("all", "nano", "drawn2:1", "scripted"), preset_config("nano"))
+    data = open_training_data(
+        TrainingRun("all", "nano", "drawn2:1", "scripted"), preset_config("nano")
+    )
     assert data.teacher is not None
     assert data.teacher.pairs is not None
-    made = list(run_teacher(data.teacher.pairs, range(8), data.teacher.open(), TeacherJob("scripted", "drawn2:1"), tmp_path))
+    made = list(
+        run_teacher(
+            data.teacher.pairs,
+            range(8),
+            data.teacher.open(),
+            TeacherJob("scripted", "drawn2:1"),
+            tmp_path,
+        )
+    )
     kept = [outcome for outcome in made if outcome.kept]
     assert len(kept) >= 5
-    for outcome, stored in zip(kept, kept_rollouts(tmp_path, data.teacher.pairs, keep_tokens=False), strict=True):
+    for outcome, stored in zip(
+        kept, kept_rollouts(tmp_path, data.teacher.pairs, keep_tokens=False), strict=True
+    ):
         run = stored.rollout.run
         assert run.started.dialect == ("paired", "concat")[outcome.pair % 2]
         last = max(frame.index for frame in run.turns[0].frames)
         assert last >= FRAMES // 2, "the first frames are spread over the whole clip"
 
 
-def test_a_checkpoint_that_teaches_is_not_read_before_it_plays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_teaches_is_not_read_before_it_plays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     opened: list[str] = []
     monkeypatch.setattr(TransformersBackend, "load", lambda source, **_: opened.append(source))
-    data = open_training_data(TrainingRun("cold-start", "nano", "drawn:1", "nano"), preset_config("nano"))
+    data = open_training_data(
+        TrainingRun("cold-start", "nano", "drawn:1", "nano"), preset_config("nano")
+    )
     assert data.teacher is not None
     assert not opened
     data.teacher.open()
@@ -202,8 +304,13 @@ def test_a_run_that_goes_on_keeps_its_teacher_and_knows_its_data_from_anywhere(
     clips: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script, table, out = tmp_path / "script.jsonl", tmp_path / "pairs.csv", tmp_path / "run"
-    script.write_text(json.dumps({"reply": answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1}), "protocol": "paired"}))
-    table.write_text("video1,video2,prompt,OA\n" + "".join(f"{clips[0]},{clips[1]},A ball {n}.,1\n" for n in range(2)))
+    script.write_text(
+        json.dumps({"reply": answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1}), "protocol": "paired"})
+    )
+    table.write_text(
+        "video1,video2,prompt,OA\n"
+        + "".join(f"{clips[0]},{clips[1]},A ball {n}.,1\n" for n in range(2))
+    )
     monkeypatch.chdir(tmp_path)
     begun = ("cold-start", "--model", "nano", "--data", "pairs.csv", "--out", out)
     chosen = [word for change in (*FEW, "settings.max_new_tokens=24") for word in ("--set", change)]
@@ -228,20 +335,41 @@ def test_a_run_that_goes_on_keeps_its_teacher_and_knows_its_data_from_anywhere(
     assert train("cold-start", "--out", out, "--resume") == done
 
 
-def test_a_model_in_a_folder_is_known_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_in_a_folder_is_known_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "cold").mkdir()
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "run"
-    known = [named_places(model, "", out)[0] for model in ("cold", "nano", "Qwen/Qwen2.5-VL-7B-Instruct")]
+    known = [
+        named_places(model, "", out)[0] for model in ("cold", "nano", "Qwen/Qwen2.5-VL-7B-Instruct")
+    ]
     assert known == [str(tmp_path / "cold"), "nano", "Qwen/Qwen2.5-VL-7B-Instruct"]
-    with open_run_folder(out, TrainingRun("grpo", "cold", "drawn:1"), preset_config("nano"), resume=False):
-        assert named_places(str(tmp_path / "cold"), "drawn:1", out) == ("cold", "drawn:1")  # as an earlier version began it
+    with open_run_folder(
+        out, TrainingRun("grpo", "cold", "drawn:1"), preset_config("nano"), resume=False
+    ):
+        assert named_places(str(tmp_path / "cold"), "drawn:1", out) == (
+            "cold",
+            "drawn:1",
+        )  # as an earlier version began it
 
 
-def test_the_scripted_teacher_knows_drawn_pairs_alone(clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_the_scripted_teacher_knows_drawn_pairs_alone(
+    clips: tuple[Path, Path], tmp_path: Path
+) -> None:
     table = tmp_path / "pairs.csv"
     table.write_text(f"video1,video2,prompt,OA\n{clips[0]},{clips[1]},A ball.,1\n")
-    said = refused("cold-start", "--model", "nano", "--data", table, "--teacher", "scripted", "--out", tmp_path / "run")
+    said = refused(
+        "cold-start",
+        "--model",
+        "nano",
+        "--data",
+        table,
+        "--teacher",
+        "scripted",
+        "--out",
+        tmp_path / "run",
+    )
     assert "knows drawn pairs alone" in said
 
 
@@ -251,7 +379,9 @@ def test_a_model_without_a_known_protocol_is_refused_in_one_line(tmp_path: Path)
         shutil.copy(path, tmp_path / "model")
     marker = tmp_path / "model" / "vrthinker.json"
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"protocol": "spoken"}))
-    assert "spoken" in refused("grpo", "--model", tmp_path / "model", "--data", "drawn:1", "--out", tmp_path / "run")
+    assert "spoken" in refused(
+        "grpo", "--model", tmp_path / "model", "--data", "drawn:1", "--out", tmp_path / "run"
+    )
 
 
 @pytest.mark.parametrize("line", LAUNCH_LINES)

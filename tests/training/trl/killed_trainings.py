@@ -25,7 +25,9 @@ from vrthinker_core.training.token_rows import TokenRow, token_rows
 from vrthinker_core.training.trl.sft import train_sft
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 
-SFT = SftConfig(OptimizerConfig(1e-3, 0.2), batch=1, accumulation=1, epochs=4 / 3, bf16=False)  # Four steps over three rows
+SFT = SftConfig(
+    OptimizerConfig(1e-3, 0.2), batch=1, accumulation=1, epochs=4 / 3, bf16=False
+)  # Four steps over three rows
 CONFIG = replace(preset_config("nano"), checkpoint_minutes=0.0)
 MOMENTS = {
     "between two checkpoints": "",
@@ -39,7 +41,10 @@ PAIRS = DrawnPairs(31)
 def example_rows(judge: Path) -> list[TokenRow]:
     """Three rows, so that an epoch ends within the four steps."""
     loaded = TransformersBackend.load(str(judge)).loaded
-    rollouts = [scripted_rollout(PAIRS.pair(number), look(3), answer(PAIRS.pair(number).truth)) for number in range(3)]
+    rollouts = [
+        scripted_rollout(PAIRS.pair(number), look(3), answer(PAIRS.pair(number).truth))
+        for number in range(3)
+    ]
     return [row for rollout in rollouts for row in token_rows(rollout, loaded)]
 
 
@@ -48,7 +53,10 @@ def rows_of_several_lengths(judge: Path) -> list[TokenRow]:
     loaded = TransformersBackend.load(str(judge)).loaded
     looks = ([], [look(3)], [look(3), look(9)], [look(3), look(9), look(1, 2)])
     pairs = [PAIRS.pair(number) for number in range(len(looks))]
-    rollouts = [scripted_rollout(pair, *replies, answer(pair.truth)) for pair, replies in zip(pairs, looks, strict=True)]
+    rollouts = [
+        scripted_rollout(pair, *replies, answer(pair.truth))
+        for pair, replies in zip(pairs, looks, strict=True)
+    ]
     return [row for rollout in rollouts for row in token_rows(rollout, loaded)]
 
 
@@ -77,7 +85,9 @@ def _train(judge: Path, folder: Path, moment: str | None) -> None:
 
 
 def _ended(judge: Path, folder: Path, moment: str | None) -> int | None:
-    process = multiprocessing.get_context("fork").Process(target=_train, args=(judge, folder, moment))
+    process = multiprocessing.get_context("fork").Process(
+        target=_train, args=(judge, folder, moment)
+    )
     process.start()
     process.join()
     return process.exitcode
@@ -86,12 +96,22 @@ def _ended(judge: Path, folder: Path, moment: str | None) -> int | None:
 def main(folder: Path) -> None:
     """One training that nobody disturbs, and one for each moment, which is killed and then gone on with."""
     judge = random_judge(folder / "random")
-    for late in ("torch._dynamo", "trl.trainer.sft_trainer"):  # else each process imports them again
+    for late in (
+        "torch._dynamo",
+        "trl.trainer.sft_trainer",
+    ):  # else each process imports them again
         importlib.import_module(late)
     told = {"never": [_ended(judge, folder / "never", None)]}
     for name, moment in MOMENTS.items():
         told[name] = [_ended(judge, folder / name, each) for each in (moment, None)]
-    print(json.dumps({name: [codes, json.loads((folder / name / "steps.json").read_text())] for name, codes in told.items()}))
+    print(
+        json.dumps(
+            {
+                name: [codes, json.loads((folder / name / "steps.json").read_text())]
+                for name, codes in told.items()
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

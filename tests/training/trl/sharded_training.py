@@ -34,10 +34,16 @@ LAUNCHED = {
 def train(judge: Path, out: Path, accumulation: int) -> Path:
     """Two steps over four rollouts each, which start with weights of `judge`."""
     loaded = TransformersBackend.load(str(judge)).loaded
-    rollouts = [scripted_rollout(pair, look(3), answer(pair.truth)) for pair in map(PAIRS.pair, range(4))]
+    rollouts = [
+        scripted_rollout(pair, look(3), answer(pair.truth)) for pair in map(PAIRS.pair, range(4))
+    ]
     rows = [row for rollout in rollouts for row in token_rows(rollout, loaded)]
-    sft = SftConfig(OptimizerConfig(1e-3, 0.0), batch=1, accumulation=accumulation, epochs=2, bf16=False)
-    return train_sft(rows, judge, sft, replace(preset_config("7b"), gradient_checkpointing=False), out)
+    sft = SftConfig(
+        OptimizerConfig(1e-3, 0.0), batch=1, accumulation=accumulation, epochs=2, bf16=False
+    )
+    return train_sft(
+        rows, judge, sft, replace(preset_config("7b"), gradient_checkpointing=False), out
+    )
 
 
 def shard_on_processors() -> None:

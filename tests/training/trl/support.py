@@ -26,7 +26,9 @@ from vrthinker_core.training.token_rows import token_rows
 REAL = Path(os.environ.get("VRT_REAL_TOKENIZER", "no tokenizer"))
 PIXELS = 56 * 56  # Of each frame: four tokens
 
-needs_real = pytest.mark.skipif(not (REAL / "tokenizer.json").is_file(), reason="VRT_REAL_TOKENIZER names no tokenizer")
+needs_real = pytest.mark.skipif(
+    not (REAL / "tokenizer.json").is_file(), reason="VRT_REAL_TOKENIZER names no tokenizer"
+)
 VOCABULARIES = ["built-in", pytest.param("real", marks=needs_real)]
 
 
@@ -35,22 +37,35 @@ def random_judge(folder: Path, vocabulary: str = "built-in") -> Path:
     if vocabulary == "built-in":
         return write_random_checkpoint(folder, pixels=PIXELS)
     config = small_config(
-        {"vocab_size": 152_064, "max_position_embeddings": 8192, "eos_token_id": 151_645, "pad_token_id": 151_643}
+        {
+            "vocab_size": 152_064,
+            "max_position_embeddings": 8192,
+            "eos_token_id": 151_645,
+            "pad_token_id": 151_643,
+        }
     )
     config.image_token_id, config.video_token_id = 151_655, 151_656
     config.vision_start_token_id, config.vision_end_token_id = 151_652, 151_653
     write_random_checkpoint(folder, config=config, pixels=PIXELS)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(REAL / name, folder / name)
-    (folder / "generation_config.json").write_text('{"eos_token_id": [151645, 151643], "pad_token_id": 151643}')
+    (folder / "generation_config.json").write_text(
+        '{"eos_token_id": [151645, 151643], "pad_token_id": 151643}'
+    )
     return folder
 
 
-def taught_judge(source: Path, rollouts: Sequence[Rollout], folder: Path, slack: float = 0.3) -> Path:
+def taught_judge(
+    source: Path, rollouts: Sequence[Rollout], folder: Path, slack: float = 0.3
+) -> Path:
     """The judge of `source` after it learnt rollouts of one pair by heart."""
     opened = open_for_training(str(source))
     loaded = TransformersBackend(opened, "taught").loaded
-    batch = collate_features([row for rollout in rollouts for row in token_rows(rollout, loaded)], loaded, loaded.vision.encode)
+    batch = collate_features(
+        [row for rollout in rollouts for row in token_rows(rollout, loaded)],
+        loaded,
+        loaded.vision.encode,
+    )
     model = freeze_vision(opened.model)
     learn_by_heart(model, batch, learning_rate=3e-3, slack=slack)
     folder.mkdir(parents=True, exist_ok=True)
@@ -79,4 +94,8 @@ def kept_gradients() -> Iterator[list[torch.Tensor]]:
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     """The weights of a checkpoint by their published names."""
-    return {name: value for path in sorted(folder.glob("*.safetensors")) for name, value in load_file(path).items()}
+    return {
+        name: value
+        for path in sorted(folder.glob("*.safetensors"))
+        for name, value in load_file(path).items()
+    }

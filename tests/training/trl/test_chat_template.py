@@ -62,7 +62,13 @@ def conversation(rollout: Rollout, nano: TransformersBackend) -> list[dict[str, 
         content = [{"type": "text", "text": turn.completion.text}]
         messages.append({"role": "assistant", "content": content, "tool_calls": [arguments]})
         if turn.number < len(rollout.run.turns):
-            messages.append({"role": "tool", "name": TOOL, "content": environment.select_frames(reply=turn.completion.text)})
+            messages.append(
+                {
+                    "role": "tool",
+                    "name": TOOL,
+                    "content": environment.select_frames(reply=turn.completion.text),
+                }
+            )
     return messages
 
 
@@ -71,18 +77,28 @@ def test_rollout_row_and_template_have_the_same_tokens_masks_and_pictures(
 ) -> None:
     (row,) = token_rows(rollout, nano.loaded)
     rendered: Any = processor.apply_chat_template(
-        conversation(rollout, nano), tokenize=True, return_dict=True, return_assistant_tokens_mask=True, return_tensors="pt"
+        conversation(rollout, nano),
+        tokenize=True,
+        return_dict=True,
+        return_assistant_tokens_mask=True,
+        return_tensors="pt",
     )
     line_end = nano.loaded.tokenizer.encode("\n")
     assert rendered["input_ids"][0].tolist() == [*row.input_ids, *line_end]
-    assert rendered["assistant_masks"][0].bool().tolist() == [label != IGNORED for label in row.labels] + [False] * len(line_end)
+    assert rendered["assistant_masks"][0].bool().tolist() == [
+        label != IGNORED for label in row.labels
+    ] + [False] * len(line_end)
     batch = collate([row], nano.loaded, multiple=1)
     assert torch.equal(rendered["pixel_values"], batch["pixel_values"])
     assert torch.equal(rendered["image_grid_thw"], batch["image_grid_thw"])
-    assert torch.equal(rendered["mm_token_type_ids"][:, : len(row.input_ids)], batch["mm_token_type_ids"])
+    assert torch.equal(
+        rendered["mm_token_type_ids"][:, : len(row.input_ids)], batch["mm_token_type_ids"]
+    )
 
 
-def test_pictures_are_tensors_whatever_is_asked_for(rollout: Rollout, processor: PictureProcessor) -> None:
+def test_pictures_are_tensors_whatever_is_asked_for(
+    rollout: Rollout, processor: PictureProcessor
+) -> None:
     """TRL asks for lists, and multiplies the grids of the first prompt where no tool reply has brought a picture."""
     frame = rollout.prompts[0][-1].frames[0]
     picture = Image.frombytes("RGB", (frame.width, frame.height), frame.rgb)
@@ -91,7 +107,9 @@ def test_pictures_are_tensors_whatever_is_asked_for(rollout: Rollout, processor:
     assert isinstance(batch["input_ids"], list)
 
 
-def test_the_page_sends_what_is_trained(nano: TransformersBackend, processor: PictureProcessor, tmp_path: Path) -> None:
+def test_the_page_sends_what_is_trained(
+    nano: TransformersBackend, processor: PictureProcessor, tmp_path: Path
+) -> None:
     """The conversation of a comparison of two files, a rollout over the frames it was shown, the template: one row of tokens."""
     write_pairs(1, 5, tmp_path, 112)
     first, second = sorted(tmp_path.rglob("*.mp4"))
@@ -103,7 +121,11 @@ def test_the_page_sends_what_is_trained(nano: TransformersBackend, processor: Pi
 
     list(judge(VideoPair("a red ball", first, second), ScriptedBackend(script, protocol="paired")))
     frames = {frame.ref: frame for message in seen[-1] for frame in message.frames}
-    pair = LabelledPair("a red ball", truth, lambda refs: tuple(frames[FrameRef(ref.slot, ref.side)] for ref in refs))
+    pair = LabelledPair(
+        "a red ball",
+        truth,
+        lambda refs: tuple(frames[FrameRef(ref.slot, ref.side)] for ref in refs),
+    )
     rollout = scripted_rollout(pair, look(40, 90), "no action", answer(truth))
     (row,) = token_rows(rollout, nano.loaded)
     pads = nano.loaded.tokenizer.control.image_pad
@@ -124,7 +146,9 @@ def as_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     return [{"role": message.role, "content": content_blocks(message)} for message in messages]
 
 
-def test_a_tool_picture_changes_the_loss_and_only_own_tokens_are_learnt(rollout: Rollout, nano: TransformersBackend) -> None:
+def test_a_tool_picture_changes_the_loss_and_only_own_tokens_are_learnt(
+    rollout: Rollout, nano: TransformersBackend
+) -> None:
     (row,) = token_rows(rollout, nano.loaded)
     batch = collate([row], nano.loaded)
     vision: Any = nano.loaded.model.model.visual
@@ -137,27 +161,45 @@ def test_a_tool_picture_changes_the_loss_and_only_own_tokens_are_learnt(rollout:
     with torch.no_grad():
         assert not torch.isclose(nano.loaded.model(**batch).loss, loss, rtol=1e-6)
     written = "".join(f"{turn.completion.text}<|im_end|>" for turn in rollout.run.turns)
-    assert nano.loaded.tokenizer.decode([label for label in row.labels if label != IGNORED]) == written
+    assert (
+        nano.loaded.tokenizer.decode([label for label in row.labels if label != IGNORED]) == written
+    )
 
 
-def test_replies_are_read_from_the_tokens_and_keep_their_line_breaks(rollout: Rollout, nano: TransformersBackend) -> None:
+def test_replies_are_read_from_the_tokens_and_keep_their_line_breaks(
+    rollout: Rollout, nano: TransformersBackend
+) -> None:
     (row,) = token_rows(rollout, nano.loaded)
     start = next(position for position, label in enumerate(row.labels) if label != IGNORED)
     replies = read_replies(row.input_ids[start:], nano.loaded.tokenizer)
     assert [reply.text for reply in replies] == [turn.completion.text for turn in rollout.run.turns]
     assert {reply.stop for reply in replies} == {"end"}
-    assert [reply.stop for reply in read_replies(row.input_ids[start:-1], nano.loaded.tokenizer)] == ["end"] * 4 + ["length"]
+    assert [
+        reply.stop for reply in read_replies(row.input_ids[start:-1], nano.loaded.tokenizer)
+    ] == ["end"] * 4 + ["length"]
     prompt = row.input_ids[: len(row.input_ids) - len(replies[-1].tokens) - 1]
     assert [reply.text for reply in earlier_replies(prompt, nano.loaded.tokenizer)] == list(REPLIES)
     assert earlier_replies(row.input_ids[:start], nano.loaded.tokenizer) == []
 
 
-def test_a_reply_is_a_call_exactly_where_the_deliberation_goes_on(nano: TransformersBackend, processor: PictureProcessor) -> None:
+def test_a_reply_is_a_call_exactly_where_the_deliberation_goes_on(
+    nano: TransformersBackend, processor: PictureProcessor
+) -> None:
     tokenizer: Any = processor.tokenizer
     encode = nano.loaded.tokenizer.encode
     end = [nano.loaded.tokenizer.control.im_end]
     header = [nano.loaded.tokenizer.control.im_start, *encode("assistant\n")]
-    again = [*header, *encode("no action"), *end, *encode("\n"), *header[:1], *encode("user\n"), *end, *encode("\n"), *header]
+    again = [
+        *header,
+        *encode("no action"),
+        *end,
+        *encode("\n"),
+        *header[:1],
+        *encode("user\n"),
+        *end,
+        *encode("\n"),
+        *header,
+    ]
     for reply, prefix, goes_on in [
         (look(3), header, True),
         (look(500), header, True),
@@ -169,15 +211,21 @@ def test_a_reply_is_a_call_exactly_where_the_deliberation_goes_on(nano: Transfor
         message = tokenizer.parse_response([*encode(reply), *end], prefix=prefix)
         assert message["content"] == reply
         assert ("tool_calls" in message) is goes_on, reply
-    assert "tool_calls" not in tokenizer.parse_response(encode(look(3)), prefix=header)  # cut by the token limit
+    assert "tool_calls" not in tokenizer.parse_response(
+        encode(look(3)), prefix=header
+    )  # cut by the token limit
 
 
 def test_the_form_of_our_calls_is_told_to_any_parser(processor: PictureProcessor) -> None:
     tokenizer: Any = processor.tokenizer
-    read = type(tokenizer).parse_response(tokenizer, f"{look(1, 2)}<|im_end|>", prefix="<|im_start|>assistant\n")
+    read = type(tokenizer).parse_response(
+        tokenizer, f"{look(1, 2)}<|im_end|>", prefix="<|im_start|>assistant\n"
+    )
     (call,) = read["tool_calls"]
     assert call["function"] == {"name": TOOL, "arguments": {"frame_indices": [1, 2]}}
-    assert read["content"] == "<Snapshot>a</Snapshot>\n<Think>b</Think>"  # without the line break that was sampled
+    assert (
+        read["content"] == "<Snapshot>a</Snapshot>\n<Think>b</Think>"
+    )  # without the line break that was sampled
     assert DIALECT.call((1, 2)) in str(processor.apply_chat_template([read], tokenize=False))
 
 

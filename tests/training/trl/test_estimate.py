@@ -14,7 +14,14 @@ from safetensors import safe_open
 import vrthinker_core.training.trl as room
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.training.run.config import changed_config, preset_config
-from vrthinker_core.training.trl.estimate import TrainingEstimate, TrainingPlan, config_plan, estimate, model_shape, stage_plan
+from vrthinker_core.training.trl.estimate import (
+    TrainingEstimate,
+    TrainingPlan,
+    config_plan,
+    estimate,
+    model_shape,
+    stage_plan,
+)
 
 SHAPE = model_shape()
 RECIPES = sorted((Path(room.__file__).parent / "recipes").glob("*.yaml"))
@@ -41,8 +48,13 @@ def test_one_node_holds_every_stage_and_one_gpu_none() -> None:
 
 def test_the_7b_learns_from_as_many_of_its_own_runs_as_help() -> None:
     config = preset_config("7b")
-    assert config_plan("rejection", config, 8) == replace(stage_plan("rejection"), batch=1, optimizer_steps=79, step_rows=256)
-    assert config_plan("rejection", changed_config(config, ["rejection.most=null"]), 8).rollouts == 40_000
+    assert config_plan("rejection", config, 8) == replace(
+        stage_plan("rejection"), batch=1, optimizer_steps=79, step_rows=256
+    )
+    assert (
+        config_plan("rejection", changed_config(config, ["rejection.most=null"]), 8).rollouts
+        == 40_000
+    )
 
 
 def test_adapters_take_less_memory_and_more_gpus_less_time() -> None:
@@ -58,16 +70,22 @@ def test_with_adapters_each_gpu_holds_the_model() -> None:
     plans = [replace(stage_plan("grpo"), lora=64, gpus=gpus) for gpus in (1, 8)]
     one, eight = (dict(estimate(SHAPE, plan).memory) for plan in plans)
     assert one == eight
-    assert one["gradients"] * 2**30 == pytest.approx(4 * 161_480_704), "two matrices of rank 64 beside each of 28 x 7"
+    assert one["gradients"] * 2**30 == pytest.approx(4 * 161_480_704), (
+        "two matrices of rank 64 beside each of 28 x 7"
+    )
 
 
 def test_weights_gradients_and_optimizer_are_sixteen_bytes_a_weight() -> None:
     found = dict(estimate(SHAPE, TrainingPlan("cold-start", gpus=1, frozen_vision=False)).memory)
-    assert (found["weights"] + found["gradients"] + found["optimizer"]) * 2**30 == pytest.approx(16 * SHAPE.weights)
+    assert (found["weights"] + found["gradients"] + found["optimizer"]) * 2**30 == pytest.approx(
+        16 * SHAPE.weights
+    )
 
 
 @pytest.mark.parametrize(("gpus", "steps"), [(1, 38), (8, 5), (32, 2)])
-def test_more_gpus_mean_fewer_and_larger_optimizer_steps_and_the_estimate_says_so(gpus: int, steps: int) -> None:
+def test_more_gpus_mean_fewer_and_larger_optimizer_steps_and_the_estimate_says_so(
+    gpus: int, steps: int
+) -> None:
     config = preset_config("7b")
     lines = list(estimate(SHAPE, config_plan("cold-start", config, gpus)).lines())
     (line,) = [each.split() for each in lines if "optimizer steps" in each]
@@ -89,7 +107,9 @@ def test_vllm_takes_its_share_of_a_gpu_beside_the_training_and_a_server_none() -
     assert not planned("grpo.trl.vllm=colocate", "grpo.trl.vllm_memory=0.9").fits
     assert planned("grpo.trl.vllm=colocate").verdict == "fits"
     assert "Not counted: the GPUs of the vLLM server." in server.lines()
-    assert "Not counted: the GPUs of the vLLM server." not in planned("grpo.trl.vllm=colocate").lines()
+    assert (
+        "Not counted: the GPUs of the vLLM server." not in planned("grpo.trl.vllm=colocate").lines()
+    )
 
 
 def test_a_share_too_small_for_the_weights_and_one_conversation_does_not_fit() -> None:
@@ -107,16 +127,25 @@ def test_without_vllm_a_gpu_generates_all_its_rollouts_of_a_step_at_once() -> No
     sizes = dict(alone.memory)
     assert sizes["KV cache of rollouts"] * 2**30 == 64 * alone.plan.tokens * 28 * 1024 * 2
     assert "weights for rollouts" not in sizes
-    assert (alone.fits, "set grpo.trl.vllm" in alone.verdict, "fewer grpo.pairs" in alone.verdict) == (False, True, True)
+    assert (
+        alone.fits,
+        "set grpo.trl.vllm" in alone.verdict,
+        "fewer grpo.pairs" in alone.verdict,
+    ) == (False, True, True)
     fewer = planned("grpo.trl.lora=64", "grpo.pairs=8")
     assert fewer.fits
-    assert dict(fewer.memory)["KV cache of rollouts"] == pytest.approx(sizes["KV cache of rollouts"] / 8)
+    assert dict(fewer.memory)["KV cache of rollouts"] == pytest.approx(
+        sizes["KV cache of rollouts"] / 8
+    )
     assert planned("grpo.trl.lora=64", "grpo.trl.vllm=colocate").fits
 
 
 def test_a_person_reads_memory_hours_and_assumptions() -> None:
     text = "\n".join(planned(gpus=1).lines())
-    assert all(word in text for word in ("GiB", "hours", "does not fit", "KV cache of rollouts", "Assumed:"))
+    assert all(
+        word in text
+        for word in ("GiB", "hours", "does not fit", "KV cache of rollouts", "Assumed:")
+    )
     assert "share of vLLM" in "\n".join(estimate(SHAPE, stage_plan("grpo")).lines())
 
 
@@ -133,5 +162,9 @@ def test_the_layers_that_are_spread_are_those_of_the_model() -> None:
 
     assert len(RECIPES) == 4
     for path in RECIPES:
-        names = yaml.safe_load(path.read_text("utf-8")).get("fsdp_config", {}).get("fsdp_transformer_layer_cls_to_wrap", "")
+        names = (
+            yaml.safe_load(path.read_text("utf-8"))
+            .get("fsdp_config", {})
+            .get("fsdp_transformer_layer_cls_to_wrap", "")
+        )
         assert all(hasattr(modeling, name) for name in names.split(",") if name)

@@ -42,7 +42,9 @@ def test_another_pair_stands_in_for_all_samples_of_one_that_cannot_be_read() -> 
     played = [FrameEnvironment(pairs, JUDGE, SETTINGS) for _ in range(3)]
     opened = [environment.reset(number=3) for environment in played]
     assert opened[0] == opened[1] == opened[2]
-    assert {environment.pair.prompt for environment in played} == {DrawnPairs(2_000_000_000).pair(3 + 2 * BEYOND).prompt}
+    assert {environment.pair.prompt for environment in played} == {
+        DrawnPairs(2_000_000_000).pair(3 + 2 * BEYOND).prompt
+    }
     assert heard == [
         "A pair cannot be played and teaches nothing. Row 3: second.mp4 is cut short.",
         f"A pair cannot be played and teaches nothing. Row {3 + BEYOND}: second.mp4 is cut short.",

@@ -53,18 +53,31 @@ def test_masks_are_exact(tiny: Tiny) -> None:
     loaded = tiny.judge.loaded
     (row,) = token_rows(tiny.rollout, loaded)
     written = [f"{turn.completion.text}<|im_end|>" for turn in tiny.rollout.run.turns]
-    assert loaded.tokenizer.decode([label for label in row.labels if label != IGNORED]) == "".join(written)
-    processor = picture_processor(open_for_training(str(tiny.folder)), make_dialect(Settings(), "paired"))
+    assert loaded.tokenizer.decode([label for label in row.labels if label != IGNORED]) == "".join(
+        written
+    )
+    processor = picture_processor(
+        open_for_training(str(tiny.folder)), make_dialect(Settings(), "paired")
+    )
     messages = [*tiny.rollout.prompts[-1]]
     conversation: list[dict[str, Any]] = [
-        {"role": message.role, "content": _told(message.parts[0].text) if _said(message) else content_blocks(message)}
+        {
+            "role": message.role,
+            "content": _told(message.parts[0].text) if _said(message) else content_blocks(message),
+        }
         for message in messages
     ]
-    conversation.append({"role": "assistant", "content": _told(tiny.rollout.run.turns[-1].completion.text)})
-    rendered: Any = processor.apply_chat_template(conversation, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+    conversation.append(
+        {"role": "assistant", "content": _told(tiny.rollout.run.turns[-1].completion.text)}
+    )
+    rendered: Any = processor.apply_chat_template(
+        conversation, tokenize=True, return_dict=True, return_assistant_tokens_mask=True
+    )
     length = len(row.input_ids)
     assert list(rendered["input_ids"][0][:length]) == list(row.input_ids)
-    assert [bool(each) for each in rendered["assistant_masks"][0][:length]] == [label != IGNORED for label in row.labels]
+    assert [bool(each) for each in rendered["assistant_masks"][0][:length]] == [
+        label != IGNORED for label in row.labels
+    ]
 
 
 def _said(message: Any) -> bool:
@@ -89,16 +102,25 @@ def test_pictures_of_tool_replies_reach_the_loss(tiny: Tiny) -> None:
     model.zero_grad()
 
 
-def test_both_stages_of_fine_tuning_move_the_weights_and_the_result_plays(tiny: Tiny, tmp_path: Path) -> None:
+def test_both_stages_of_fine_tuning_move_the_weights_and_the_result_plays(
+    tiny: Tiny, tmp_path: Path
+) -> None:
     rows = list(token_rows(tiny.rollout, tiny.judge.loaded))
-    sft, config = SftConfig(OptimizerConfig(1e-3, 0.0), batch=1, accumulation=1, epochs=1), preset_config("7b")
-    cold = train_sft(rows, tiny.folder, sft, replace(config, frozen_vision=False), tmp_path / "cold-start")
+    sft, config = (
+        SftConfig(OptimizerConfig(1e-3, 0.0), batch=1, accumulation=1, epochs=1),
+        preset_config("7b"),
+    )
+    cold = train_sft(
+        rows, tiny.folder, sft, replace(config, frozen_vision=False), tmp_path / "cold-start"
+    )
     rejected = train_sft(rows, cold, sft, config, tmp_path / "rejection")
     states = [weights(folder) for folder in (tiny.folder, cold, rejected)]
     for before, after, tower in ((states[0], states[1], True), (states[1], states[2], False)):
         moved = {name for name in before if not torch.equal(before[name], after[name])}
         assert any("visual" not in name for name in moved)
         assert any("visual" in name for name in moved) is tower
-    (rollout,) = play([PAIRS.pair(1)], open_backend(f"hf:{rejected}"), Settings(max_new_tokens=8, max_turns=2))
+    (rollout,) = play(
+        [PAIRS.pair(1)], open_backend(f"hf:{rejected}"), Settings(max_new_tokens=8, max_turns=2)
+    )
     assert rollout.run.finished is not None
     assert 1 <= len(rollout.run.turns) <= 2

@@ -16,7 +16,14 @@ import torch
 from safetensors import SafetensorError
 
 from tests.training.trl import killed_trainings
-from tests.training.trl.killed_trainings import CONFIG, MOMENTS, PAIRS, SFT, example_rows, rows_of_several_lengths
+from tests.training.trl.killed_trainings import (
+    CONFIG,
+    MOMENTS,
+    PAIRS,
+    SFT,
+    example_rows,
+    rows_of_several_lengths,
+)
 from tests.training.trl.support import kept_gradients, random_judge, weights
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.factory import open_backend
@@ -47,7 +54,9 @@ def rows(tiny: Path) -> list[TokenRow]:
 
 
 @pytest.fixture(scope="module")
-def trained(tiny: Path, rows: list[TokenRow], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[TrainerPace]]:
+def trained(
+    tiny: Path, rows: list[TokenRow], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[TrainerPace]]:
     paces: list[TrainerPace] = []
     return train_sft(rows, tiny, SFT, CONFIG, tmp_path_factory.mktemp("sft"), paces.append), paces
 
@@ -70,7 +79,9 @@ def stop_at(step: int) -> Any:
     return report
 
 
-def test_the_language_model_learns_and_the_tower_does_not(tiny: Path, trained: tuple[Path, list[TrainerPace]]) -> None:
+def test_the_language_model_learns_and_the_tower_does_not(
+    tiny: Path, trained: tuple[Path, list[TrainerPace]]
+) -> None:
     before, after = weights(tiny), weights(trained[0])
     assert before.keys() == after.keys()
     moved = {name for name in before if not torch.equal(before[name], after[name])}
@@ -81,7 +92,11 @@ def test_the_language_model_learns_and_the_tower_does_not(tiny: Path, trained: t
 
 @pytest.mark.parametrize("share", [0.25, 1.0])
 def test_a_share_of_the_weights_it_began_with_can_stay_in_the_result(
-    share: float, tiny: Path, rows: list[TokenRow], trained: tuple[Path, list[TrainerPace]], tmp_path: Path
+    share: float,
+    tiny: Path,
+    rows: list[TokenRow],
+    trained: tuple[Path, list[TrainerPace]],
+    tmp_path: Path,
 ) -> None:
     before, after = weights(tiny), weights(trained[0])
     mixed = weights(train_sft(rows, tiny, replace(SFT, start_share=share), CONFIG, tmp_path))
@@ -120,7 +135,9 @@ def test_the_product_opens_and_plays_the_built_in_judge_trained_on(tmp_path: Pat
     assert not equal(made, NANO)
 
 
-def test_a_training_ended_by_sigkill_at_any_moment_goes_on_to_the_same_weights(tmp_path: Path) -> None:
+def test_a_training_ended_by_sigkill_at_any_moment_goes_on_to_the_same_weights(
+    tmp_path: Path,
+) -> None:
     command = [sys.executable, "-m", killed_trainings.__name__, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
     assert done.returncode == 0, done.stderr
@@ -129,7 +146,9 @@ def test_a_training_ended_by_sigkill_at_any_moment_goes_on_to_the_same_weights(t
     assert told.keys() == MOMENTS.keys()
     for moment, (ends, steps) in told.items():
         assert ends == [-signal.SIGKILL, 0], moment
-        assert steps == ([4] if "judge" in moment else [3, 4]), moment  # from the last checkpoint on, and not from the first step
+        assert steps == ([4] if "judge" in moment else [3, 4]), (
+            moment
+        )  # from the last checkpoint on, and not from the first step
         assert equal(tmp_path / moment / "model", tmp_path / "never/model"), moment
 
 
@@ -162,7 +181,9 @@ def test_how_rows_are_divided_into_passes_changes_no_gradient(tiny: Path, tmp_pa
     found: list[tuple[list[float], torch.Tensor]] = []
     for batch in (4, 2, 1):
         paces: list[TrainerPace] = []
-        once = SftConfig(OptimizerConfig(1e-4, 0.0, max_grad_norm=1e9), batch, 4 // batch, epochs=1, bf16=False)
+        once = SftConfig(
+            OptimizerConfig(1e-4, 0.0, max_grad_norm=1e9), batch, 4 // batch, epochs=1, bf16=False
+        )
         with kept_gradients() as gradients:
             train_sft(rows, tiny, once, preset_config("7b"), tmp_path / str(batch), paces.append)
         found.append((losses(paces), torch.cat([each.flatten() for each in gradients])))
@@ -172,7 +193,9 @@ def test_how_rows_are_divided_into_passes_changes_no_gradient(tiny: Path, tmp_pa
         assert float((other - gradient).norm() / gradient.norm()) < 1e-4
 
 
-@pytest.mark.parametrize(("batch", "accumulation", "epochs"), [(1, 1, 1.0), (1, 2, 2.0), (2, 3, 1.5), (4, 4, 0.5)])
+@pytest.mark.parametrize(
+    ("batch", "accumulation", "epochs"), [(1, 1, 1.0), (1, 2, 2.0), (2, 3, 1.5), (4, 4, 0.5)]
+)
 def test_so_many_optimizer_steps_are_done_as_are_told_before(
     batch: int, accumulation: int, epochs: float, tiny: Path, rows: list[TokenRow], tmp_path: Path
 ) -> None:
@@ -197,24 +220,45 @@ class LostRequest(OSError):
             torch.OutOfMemoryError("CUDA out of memory."),
             "too little memory for a step.*with grpo.trl.vllm, or with fewer grpo.pairs",
         ),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED in `cublasCreate`"), "too little memory for a step"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."), "too little memory"),
+        (
+            RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED in `cublasCreate`"),
+            "too little memory for a step",
+        ),
+        (
+            RuntimeError(
+                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."
+            ),
+            "too little memory",
+        ),
         (OSError(28, "No space left on device"), "the disk is full; none is there yet: make room"),
-        (SafetensorError("I/O error: No space left on device (os error 28)"), "the disk is full; none is there yet"),
-        (RuntimeError("PytorchStreamWriter failed writing file data/8"), "a file was cut short; none is there yet"),
+        (
+            SafetensorError("I/O error: No space left on device (os error 28)"),
+            "the disk is full; none is there yet",
+        ),
+        (
+            RuntimeError("PytorchStreamWriter failed writing file data/8"),
+            "a file was cut short; none is there yet",
+        ),
     ],
 )
-def test_what_ends_a_training_from_outside_is_one_sentence(error: Exception, said: str, tmp_path: Path) -> None:
+def test_what_ends_a_training_from_outside_is_one_sentence(
+    error: Exception, said: str, tmp_path: Path
+) -> None:
     def train(**_: object) -> None:
         raise error
 
-    trainer = {"is_fsdp_enabled": False, "is_deepspeed_enabled": False, "args": SimpleNamespace(output_dir=tmp_path)}
+    trainer = {
+        "is_fsdp_enabled": False,
+        "is_deepspeed_enabled": False,
+        "args": SimpleNamespace(output_dir=tmp_path),
+    }
     with pytest.raises(BadInput, match=said):
         train_from(SimpleNamespace(**trainer, train=train), None)
 
 
 @pytest.mark.parametrize(
-    ("said", "processes", "threads"), [("3", 1, 3), ("3,1", 1, 3), ("", 10**6, 1), ("0", 10**6, 1), ("many", 10**6, 1)]
+    ("said", "processes", "threads"),
+    [("3", 1, 3), ("3,1", 1, 3), ("", 10**6, 1), ("0", 10**6, 1), ("many", 10**6, 1)],
 )
 def test_it_computes_with_as_many_threads_as_are_asked_for(
     said: str, processes: int, threads: int, monkeypatch: pytest.MonkeyPatch
@@ -228,9 +272,13 @@ def test_it_computes_with_as_many_threads_as_are_asked_for(
         torch.set_num_threads(before)
 
 
-def test_a_folder_of_another_training_is_not_gone_on_with(tiny: Path, rows: list[TokenRow], tmp_path: Path) -> None:
+def test_a_folder_of_another_training_is_not_gone_on_with(
+    tiny: Path, rows: list[TokenRow], tmp_path: Path
+) -> None:
     with pytest.raises(Stopped):
         train_sft(rows, tiny, SFT, CONFIG, tmp_path, stop_at(2))
-    with pytest.raises(BadInput, match=f"The checkpoints in {tmp_path} are .* name a new folder with --out"):
+    with pytest.raises(
+        BadInput, match=f"The checkpoints in {tmp_path} are .* name a new folder with --out"
+    ):
         train_sft(rows[:2], tiny, SFT, CONFIG, tmp_path)
     assert (tmp_path / "trainer/checkpoint-1/whole.json").is_file()

@@ -27,7 +27,11 @@ from vrthinker_core.training.trl import sharding
 
 @pytest.fixture(scope="module", params=["a head of its own", "one matrix for both heads"])
 def judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return random_judge(tmp_path_factory.mktemp("judge")) if request.param == "a head of its own" else NANO
+    return (
+        random_judge(tmp_path_factory.mktemp("judge"))
+        if request.param == "a head of its own"
+        else NANO
+    )
 
 
 @pytest.fixture(scope="module")
@@ -36,19 +40,41 @@ def alone(judge: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, to
 
 
 @slow
-def test_fsdp2_trains_the_same_weights(judge: Path, alone: dict[str, torch.Tensor], tmp_path: Path) -> None:
-    count = 2 if judge == NANO else 1  # Processes: with one of them the weights are wrapped as with more
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
+def test_fsdp2_trains_the_same_weights(
+    judge: Path, alone: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    count = (
+        2 if judge == NANO else 1
+    )  # Processes: with one of them the weights are wrapped as with more
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(count),
+    ]
     environment = {**os.environ, **LAUNCHED, "OMP_NUM_THREADS": "1"}
-    command = [*launch, "-m", "tests.training.trl.sharded_training", str(judge), str(tmp_path / "shared")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    command = [
+        *launch,
+        "-m",
+        "tests.training.trl.sharded_training",
+        str(judge),
+        str(tmp_path / "shared"),
+    ]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     shared, before = weights(tmp_path / "shared" / "model"), weights(judge)
     assert shared.keys() == alone.keys() == before.keys()
     for name, value in alone.items():
         assert torch.equal(shared[name], before[name]) == torch.equal(value, before[name]), name
         # AdamW makes a whole step of the smallest gradient, whichever sign rounding gave it
-        moved, expected = shared[name].float() - before[name].float(), value.float() - before[name].float()
+        moved, expected = (
+            shared[name].float() - before[name].float(),
+            value.float() - before[name].float(),
+        )
         assert (moved - expected).norm() <= 0.1 * expected.norm(), name
     assert not torch.equal(shared["model.embed_tokens.weight"], before["model.embed_tokens.weight"])
 
@@ -64,13 +90,25 @@ def test_fsdp2_trains_the_same_weights(judge: Path, alone: dict[str, torch.Tenso
     ],
 )
 def test_what_a_launch_cannot_do_is_one_sentence(
-    stage: TrainedStage, launched: dict[str, str], changes: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: TrainedStage,
+    launched: dict[str, str],
+    changes: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in {**LAUNCHED, "WORLD_SIZE": "2", **launched}.items():
         monkeypatch.setenv(name, value)
     config, processes = changed_config(preset_config("nano"), changes), Processes(2, 1)
     with pytest.raises(BadInput, match=said):
-        train_stage(stage, str(NANO), TrainingData("drawn", PAIRS), config, RunFolder(tmp_path, processes), Sitting())
+        train_stage(
+            stage,
+            str(NANO),
+            TrainingData("drawn", PAIRS),
+            config,
+            RunFolder(tmp_path, processes),
+            Sitting(),
+        )
 
 
 def test_several_gpus_without_a_launcher_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,14 +14,23 @@ from gradio_client.utils import python_type_to_json_schema
 
 from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import Server
-from tests.ui.support.api_calls import PROMPT, Clips, answers, begin, check_refused, client, file, messages, upload, uploaded
+from tests.ui.support.api_calls import (
+    PROMPT,
+    Clips,
+    answers,
+    begin,
+    check_refused,
+    client,
+    file,
+    messages,
+    upload,
+    uploaded,
+)
 from vrthinker_core import __version__
 from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.ui.view.api_json import HealthJson, RunJson
 
-LOOK = (
-    '<think>The block jumps.</think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 60, 200]}}</tool_call>'
-)
+LOOK = '<think>The block jumps.</think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 60, 200]}}</tool_call>'
 END = "<Snapshot>Steady.</Snapshot><Think>Video 1 is steadier.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 
 
@@ -47,7 +56,11 @@ def check_run(items: list[dict[str, Any]], prompt: str = PROMPT) -> None:
     first, second = last["turns"]
     assert first["requested"] == [10, 60]
     assert first["remarks"] == ["1 request ignored, no such frame: 200."]
-    assert (second["snapshot"], second["think"], second["text"]) == ("Steady.", "Video 1 is steadier.", END)
+    assert (second["snapshot"], second["think"], second["text"]) == (
+        "Steady.",
+        "Video 1 is steadier.",
+        END,
+    )
     shown = [(frame["video"], frame["number"], frame["index"]) for frame in second["frames"]]
     assert sorted(shown) == [(1, "10", 3), (1, "60", 22), (2, "10", 2), (2, "60", 14)]
     assert "jpeg" not in json.dumps(items)
@@ -59,7 +72,10 @@ def test_a_run_through_gradio_client(server: Server, clips: Clips) -> None:
     job = api.submit(handle_file(one), handle_file(two), PROMPT, api_name="/compare")
     check_run(list(job))
     check_run(job.outputs())
-    assert api.predict(handle_file(one), handle_file(two), prompt=PROMPT, api_name="/compare")["stop"] == "answered"
+    assert (
+        api.predict(handle_file(one), handle_file(two), prompt=PROMPT, api_name="/compare")["stop"]
+        == "answered"
+    )
 
 
 def test_a_run_through_plain_http(server: Server, clips: Clips) -> None:
@@ -70,9 +86,9 @@ def test_a_run_through_plain_http(server: Server, clips: Clips) -> None:
 def test_both_orders(server: Server, clips: Clips, swap: object) -> None:
     items = answers(server, *uploaded(server, clips), PROMPT, "", {"swap": swap})
     first = [item for item in items if item["swapped"] is None]
-    assert any(item["labels"] and item["swapped"]["stop"] is None for item in items[len(first) :]), (
-        "the first verdict comes at once"
-    )
+    assert any(
+        item["labels"] and item["swapped"]["stop"] is None for item in items[len(first) :]
+    ), "the first verdict comes at once"
     last = items[-1]
     assert (last["stop"], last["labels"]) == ("answered", {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1})
     second = last["swapped"]
@@ -122,7 +138,10 @@ def test_bad_input_is_a_sentence(server: Server, clips: Clips, tmp_path: Path) -
     check_refused(answers(server, one, two, "  ")[-1], "prompt is empty")
     check_refused(answers(server, one, two, 7)[-1], "prompt must be a text")
     check_refused(answers(server, one, two, "word " * 9000)[-1], "characters")
-    check_refused(answers(server, one, file(upload(server, text_file)), PROMPT)[-1], "Video 2: words.mp4 is a text file")
+    check_refused(
+        answers(server, one, file(upload(server, text_file)), PROMPT)[-1],
+        "Video 2: words.mp4 is a text file",
+    )
     for no_video in (None, "", 7, [], {}, {"path": None}, {"path": ""}, "a\0b"):
         check_refused(answers(server, no_video, two, PROMPT)[-1], "Video 1 is no uploaded file.")
 
@@ -143,7 +162,10 @@ def test_runs_of_several_clients_never_mix(server: Server, clips: Clips) -> None
     for thread in threads:
         thread.start()
     api = client(server)
-    jobs = [api.submit(*map(handle_file, clips), prompt, api_name="/compare") for prompt in ("Fifth.", "Sixth.")]
+    jobs = [
+        api.submit(*map(handle_file, clips), prompt, api_name="/compare")
+        for prompt in ("Fifth.", "Sixth.")
+    ]
     for thread in threads:
         thread.join(PATIENCE_S)
     for prompt in prompts:
@@ -152,7 +174,9 @@ def test_runs_of_several_clients_never_mix(server: Server, clips: Clips) -> None
         check_run(list(job), prompt)
 
 
-def test_clients_wait_for_one_judge_and_a_disconnect_frees_it(endless: Server, clips: Clips) -> None:
+def test_clients_wait_for_one_judge_and_a_disconnect_frees_it(
+    endless: Server, clips: Clips
+) -> None:
     api = client(endless)
     (folder,) = endless.folder.glob("vr-thinker-page-*")
 

@@ -22,10 +22,21 @@ from tests.support.threads import run_in_thread
 from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import ROOT, Server, write_script
 from tests.ui.sessions.test_sessions import files
-from tests.ui.support.api_calls import META, PROMPT, Clips, answers, check_refused, client, file, upload
+from tests.ui.support.api_calls import (
+    META,
+    PROMPT,
+    Clips,
+    answers,
+    check_refused,
+    client,
+    file,
+    upload,
+)
 from vrthinker_core.ui.api import mcp
 
-needs_mcp = pytest.mark.skipif(bool(mcp.why_unavailable()), reason=mcp.why_unavailable() or "MCP is there")
+needs_mcp = pytest.mark.skipif(
+    bool(mcp.why_unavailable()), reason=mcp.why_unavailable() or "MCP is there"
+)
 
 LOOK = '<think>t</think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 60]}}</tool_call>'
 END = "<Snapshot>Steady.</Snapshot><Think>Vidéo 1 is steadier.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
@@ -43,7 +54,10 @@ def with_session(url: str, work: Callable[[Any], Awaitable[Any]]) -> Any:
     from mcp.client.streamable_http import streamable_http_client
 
     async def run() -> Any:
-        async with streamable_http_client(url) as (read, write, _), ClientSession(read, write) as session:
+        async with (
+            streamable_http_client(url) as (read, write, _),
+            ClientSession(read, write) as session,
+        ):
             await session.initialize()
             return await work(session)
 
@@ -72,7 +86,9 @@ def file_url(server: Server, path: str) -> str:
 
 
 def data_url(clip: Path) -> str:
-    padding = (1_400_008).to_bytes(4, "big") + b"free" + bytes(1_400_000)  # players skip it; MCP takes 4 MB in all
+    padding = (
+        (1_400_008).to_bytes(4, "big") + b"free" + bytes(1_400_000)
+    )  # players skip it; MCP takes 4 MB in all
     return f"data:video/mp4;base64,{base64.b64encode(clip.read_bytes() + padding).decode()}"
 
 
@@ -93,7 +109,13 @@ def test_only_these_tools_are_offered(server: Server) -> None:
     assert (resources, prompts) == ([], [])
     schemas = {tool.name: tool.inputSchema for tool in tools}
     assert schemas["health"]["properties"] == {}
-    assert list(schemas["compare"]["properties"]) == ["video1", "video2", "prompt", "judge", "settings"]
+    assert list(schemas["compare"]["properties"]) == [
+        "video1",
+        "video2",
+        "prompt",
+        "judge",
+        "settings",
+    ]
     assert schemas["compare"]["required"] == ["video1", "video2", "prompt"]
     for name, parameter in schemas["compare"]["properties"].items():
         assert parameter["description"].endswith(".")
@@ -114,9 +136,15 @@ def test_health(server: Server) -> None:
 def test_a_video_can_be_given_in_every_way(server: Server, clips: Clips) -> None:
     paths = [upload(server, clip) for clip in clips]
     run = compare(server, *paths)
-    assert (run["stop"], run["labels"], run["turns"][1]["think"]) == ("answered", LABELS, "Vidéo 1 is steadier.")
+    assert (run["stop"], run["labels"], run["turns"][1]["think"]) == (
+        "answered",
+        LABELS,
+        "Vidéo 1 is steadier.",
+    )
     assert [turn["requested"] for turn in run["turns"]] == [[10, 60], []]
-    assert run["turns"] == answers(server, *map(file, paths), PROMPT)[-1]["turns"], "the same as over HTTP"
+    assert run["turns"] == answers(server, *map(file, paths), PROMPT)[-1]["turns"], (
+        "the same as over HTTP"
+    )
     assert compare(server, *(file_url(server, path) for path in paths))["turns"] == run["turns"]
     before = sorted(files(server.folder))
     assert compare(server, *map(data_url, clips))["turns"] == run["turns"]
@@ -157,11 +185,15 @@ def test_no_other_file_can_be_given(given: str, words: str, server: Server, clip
 
 @needs_mcp
 @pytest.mark.parametrize("parameter", ["video1", "prompt", "more"])
-def test_gradio_is_not_made_to_upload_a_file_of_the_machine(parameter: str, server: Server, clips: Clips) -> None:
+def test_gradio_is_not_made_to_upload_a_file_of_the_machine(
+    parameter: str, server: Server, clips: Clips
+) -> None:
     """Its client would upload every file that such a value names."""
     before = sorted(files(server.folder))
     evil = {"path": str(ROOT / "app.py"), "meta": META}
-    arguments = {"video1": data_url(clips[0]), "video2": data_url(clips[1]), "prompt": PROMPT} | {parameter: evil}
+    arguments = {"video1": data_url(clips[0]), "video2": data_url(clips[1]), "prompt": PROMPT} | {
+        parameter: evil
+    }
     result = with_session(endpoint(server), lambda session: session.call_tool("compare", arguments))
     assert result.isError
     assert sorted(files(server.folder)) == before
@@ -170,8 +202,14 @@ def test_gradio_is_not_made_to_upload_a_file_of_the_machine(parameter: str, serv
 def request(server: Server, path: str, method: str = "POST", **headers: str) -> tuple[int, str]:
     host = server.url.split("/")[2]
     connection = http.client.HTTPConnection(host, timeout=PATIENCE_S)
-    sent = {"Host": host, "Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-    connection.request(method, path, '{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}', sent | headers)
+    sent = {
+        "Host": host,
+        "Accept": "application/json, text/event-stream",
+        "Content-Type": "application/json",
+    }
+    connection.request(
+        method, path, '{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}', sent | headers
+    )
     response = connection.getresponse()
     status_and_text = response.status, response.read().decode()
     connection.close()
@@ -223,23 +261,32 @@ SECTION = (ROOT / "README.md").read_text("utf-8").split("## MCP", 1)[1].split("\
 
 
 @needs_mcp
-def test_an_assistant_configured_as_the_readme_says(server: Server, clips: Clips, tmp_path: Path) -> None:
+def test_an_assistant_configured_as_the_readme_says(
+    server: Server, clips: Clips, tmp_path: Path
+) -> None:
     """It has both servers: the upload tool, which is a process beside it, and the page's."""
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
-    page, uploads = json.loads(CONFIGURATION.replace("http://127.0.0.1:7860/", server.url))["mcpServers"].values()
+    page, uploads = json.loads(CONFIGURATION.replace("http://127.0.0.1:7860/", server.url))[
+        "mcpServers"
+    ].values()
     command, folder = Path(uploads["command"]), uploads["args"][-1]
     assert command.parts[-3:] == (".venv", "bin", "gradio")
     command_line = [str(tmp_path) if word == folder else word for word in uploads["args"]]
-    process = StdioServerParameters(command=str(Path(sys.executable).with_name("gradio")), args=command_line)
+    process = StdioServerParameters(
+        command=str(Path(sys.executable).with_name("gradio")), args=command_line
+    )
 
     async def upload_both() -> list[str]:
         with Path(tmp_path / "log").open("w") as log:
             async with stdio_client(process, log) as streams, ClientSession(*streams) as session:
                 await session.initialize()
                 (tool,) = (await session.list_tools()).tools
-                results = [await session.call_tool(tool.name, {"file": str(shutil.copy(clip, tmp_path))}) for clip in clips]
+                results = [
+                    await session.call_tool(tool.name, {"file": str(shutil.copy(clip, tmp_path))})
+                    for clip in clips
+                ]
                 return [result.content[0].text for result in results]
 
     urls = run_in_thread(upload_both())
@@ -260,7 +307,9 @@ def fake_package(folder: Path, version: str) -> Path:
 
 
 @pytest.mark.parametrize("version", ["2.0.0b1", "2.3.0", "1.23.3", "0.9.1", "3", "unknown"])
-def test_another_version_is_named(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_is_named(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(fake_package(tmp_path, version))
     assert mcp.why_unavailable() == mcp.WRONG_VERSION.format(version)
 

@@ -16,7 +16,19 @@ from tests.support.waiting import PATIENCE_S
 from tests.ui.conftest import Server
 from tests.ui.server.test_server import status_of
 from tests.ui.sessions.test_sessions import files
-from tests.ui.support.api_calls import META, PROMPT, Clips, act, answers, begin, check_refused, config, file, messages, upload
+from tests.ui.support.api_calls import (
+    META,
+    PROMPT,
+    Clips,
+    act,
+    answers,
+    begin,
+    check_refused,
+    config,
+    file,
+    messages,
+    upload,
+)
 from vrthinker_core.ui.server.gradio_blocks import NOT_UPLOADED
 
 PATHS = [
@@ -60,7 +72,9 @@ def local_server() -> Iterator[tuple[str, list[str]]]:
             requested.append(self.path)
 
     with http.server.HTTPServer(("127.0.0.1", 0), RecordingHandler) as http_server:
-        threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        threading.Thread(
+            target=http_server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
         yield f"http://127.0.0.1:{http_server.server_address[1]}/film.mp4", requested
         http_server.shutdown()
 
@@ -80,7 +94,9 @@ def filled_in(path: str, server: Server, clip: str) -> str:
 @pytest.mark.parametrize("path", PATHS)
 def test_the_api_takes_no_file_of_the_machine(path: str, server: Server, clip: str) -> None:
     path = filled_in(path, server, clip)
-    check_refused(answers(server, {"path": path}, file(clip), PROMPT)[-1], "Video 1 is no uploaded file.")
+    check_refused(
+        answers(server, {"path": path}, file(clip), PROMPT)[-1], "Video 1 is no uploaded file."
+    )
     event, data = list(messages(begin(server, file(path), file(clip), PROMPT)))[-1]
     if event == "complete":
         check_refused(data[0], "Video 1 is no uploaded file.")
@@ -89,7 +105,9 @@ def test_the_api_takes_no_file_of_the_machine(path: str, server: Server, clip: s
     check_refused(answers(server, path, file(clip), PROMPT)[-1], "Video 1")
 
 
-def test_the_api_fetches_nothing_from_this_machine(server: Server, clip: str, local_server: tuple[str, list[str]]) -> None:
+def test_the_api_fetches_nothing_from_this_machine(
+    server: Server, clip: str, local_server: tuple[str, list[str]]
+) -> None:
     url, requested = local_server
     event, data = list(messages(begin(server, file(url), file(clip), PROMPT)))[-1]
     assert event == "error"
@@ -114,7 +132,10 @@ def file_events(server: Server) -> Iterator[tuple[int, list[str]]]:
 
 def event_answers(server: Server, value: object) -> list[dict[str, Any]]:
     """What every event that takes a file answers, with `value` for each file."""
-    return [act(server, event, [value if kind in TAKES_FILES else None for kind in kinds]) for event, kinds in file_events(server)]
+    return [
+        act(server, event, [value if kind in TAKES_FILES else None for kind in kinds])
+        for event, kinds in file_events(server)
+    ]
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path not in ("", "{uploads}")])
@@ -124,7 +145,9 @@ def test_the_page_takes_no_file_of_the_machine(path: str, server: Server, clip: 
     found = event_answers(server, file(path))
     assert len(found) >= 5
     assert [reply.get("error") for reply in found] == [NOT_UPLOADED] * len(found)
-    assert set(files(server.folder)) <= before  # an earlier test's may go meanwhile, "nothing was fetched, copied or kept"
+    assert (
+        set(files(server.folder)) <= before
+    )  # an earlier test's may go meanwhile, "nothing was fetched, copied or kept"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +161,9 @@ def test_the_page_takes_no_file_of_the_machine(path: str, server: Server, clip: 
     ],
     ids=["text", "bare", "nested", "list", "stream"],
 )
-def test_the_page_takes_none_in_any_other_shape(shape: Callable[[str], object], server: Server) -> None:
+def test_the_page_takes_none_in_any_other_shape(
+    shape: Callable[[str], object], server: Server
+) -> None:
     before = set(files(server.folder))
     for reply in event_answers(server, shape("/etc/passwd")):
         assert reply.keys() >= {"error"}
@@ -147,7 +172,9 @@ def test_the_page_takes_none_in_any_other_shape(shape: Callable[[str], object], 
     assert set(files(server.folder)) <= before  # an earlier test's may go meanwhile
 
 
-def test_the_page_fetches_nothing_from_this_machine(server: Server, clip: str, local_server: tuple[str, list[str]]) -> None:
+def test_the_page_fetches_nothing_from_this_machine(
+    server: Server, clip: str, local_server: tuple[str, list[str]]
+) -> None:
     url, requested = local_server
     for reply in event_answers(server, file(url)):
         assert reply["error"].endswith(".")
@@ -159,13 +186,24 @@ def test_the_page_fetches_nothing_from_this_machine(server: Server, clip: str, l
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("address", ["gradio_api/file={}", "gradio_api/file/{}", "gradio_api/proxy={}", "static/{}", "assets/{}"])
-def test_no_address_leads_to_a_file_of_the_machine(address: str, path: str, server: Server, clip: str) -> None:
-    assert status_of(server.url + quote(address.format(filled_in(path, server, clip)), safe="/=:.")) in (400, 403, 404, 405)
+@pytest.mark.parametrize(
+    "address",
+    ["gradio_api/file={}", "gradio_api/file/{}", "gradio_api/proxy={}", "static/{}", "assets/{}"],
+)
+def test_no_address_leads_to_a_file_of_the_machine(
+    address: str, path: str, server: Server, clip: str
+) -> None:
+    assert status_of(
+        server.url + quote(address.format(filled_in(path, server, clip)), safe="/=:.")
+    ) in (400, 403, 404, 405)
 
 
-@pytest.mark.parametrize("address", ["gradio_api/file={}", "gradio_api/file/{}", "gradio_api/proxy={}"])
-def test_no_address_makes_the_server_fetch(address: str, server: Server, local_server: tuple[str, list[str]]) -> None:
+@pytest.mark.parametrize(
+    "address", ["gradio_api/file={}", "gradio_api/file/{}", "gradio_api/proxy={}"]
+)
+def test_no_address_makes_the_server_fetch(
+    address: str, server: Server, local_server: tuple[str, list[str]]
+) -> None:
     url, requested = local_server
     assert status_of(server.url + address.format(url)) in (400, 403, 404)
     assert requested == []
@@ -175,7 +213,9 @@ def test_no_address_makes_the_server_fetch(address: str, server: Server, local_s
 def test_uploads_are_served_as_attachments_only(name: str, server: Server, tmp_path: Path) -> None:
     evil = tmp_path / name
     evil.write_text("<script xmlns='http://www.w3.org/2000/svg'>alert(1)</script>")
-    with urllib.request.urlopen(f"{server.url}gradio_api/file={upload(server, evil)}", timeout=PATIENCE_S) as response:
+    with urllib.request.urlopen(
+        f"{server.url}gradio_api/file={upload(server, evil)}", timeout=PATIENCE_S
+    ) as response:
         headers = response.headers
     assert headers["content-disposition"].startswith("attachment")
     assert headers["content-type"] == "application/octet-stream"

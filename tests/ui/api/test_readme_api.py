@@ -31,14 +31,23 @@ def run(command: list[str], server: Server, clips: tuple[Path, Path], folder: Pa
     for clip, name in zip(clips, ("one.mp4", "two.mp4"), strict=True):
         shutil.copy(clip, folder / name)
     script = command[-1].replace("http://127.0.0.1:7860", server.url.rstrip("/"))
-    done = subprocess.run([*command[:-1], script], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [*command[:-1], script],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_the_python_client(server: Server, clips: tuple[Path, Path], tmp_path: Path) -> None:
     printed = run([sys.executable, "-c", BLOCKS["python"]], server, clips, tmp_path)
-    assert printed.splitlines()[-1] == "answered {'TA': 1, 'MQ': 0, 'VQ': 2, 'OA': 1} [[10, 30], []]"
+    assert (
+        printed.splitlines()[-1] == "answered {'TA': 1, 'MQ': 0, 'VQ': 2, 'OA': 1} [[10, 30], []]"
+    )
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

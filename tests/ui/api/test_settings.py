@@ -13,14 +13,25 @@ from gradio_client import handle_file
 from tests.ui.api.test_mcp import END, LOOK, call, endpoint, needs_mcp, with_session
 from tests.ui.conftest import ROOT, Server
 from tests.ui.sessions.test_sessions import files
-from tests.ui.support.api_calls import META, PROMPT, Clips, answers, check_refused, client, upload, uploaded
+from tests.ui.support.api_calls import (
+    META,
+    PROMPT,
+    Clips,
+    answers,
+    check_refused,
+    client,
+    upload,
+    uploaded,
+)
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings
 from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.ui.api.settings_input import NOT_AN_OBJECT, resolve_settings, settings_schema
 
 ONE_TURN = {"max_turns": 1, "temperature": "0.5", "window": "all", "seed": None}
-BOTH_FORMS = pytest.mark.parametrize("settings", [ONE_TURN, json.dumps(ONE_TURN)], ids=["object", "text"])
+BOTH_FORMS = pytest.mark.parametrize(
+    "settings", [ONE_TURN, json.dumps(ONE_TURN)], ids=["object", "text"]
+)
 
 REFUSED = [
     ({"turns": 3}, "There is no setting 'turns'. There are protocol, window,"),
@@ -76,20 +87,40 @@ def test_each_setting_is_described_by_the_table() -> None:
         assert described[row.name].get("default") == row.default
 
 
-@pytest.mark.parametrize("given", [None, "", {}, "{}", {"max_turns": None, "window": "own", "protocol": ""}])
+@pytest.mark.parametrize(
+    "given", [None, "", {}, "{}", {"max_turns": None, "window": "own", "protocol": ""}]
+)
 def test_what_is_left_out_is_the_default(given: object) -> None:
     assert resolve_settings(given) == Settings()
 
 
 def test_numbers_come_as_numbers_or_as_text() -> None:
     chosen = Settings(window=2, max_turns=3, temperature=0.7, fit="letterbox")
-    assert resolve_settings({"window": 2, "max_turns": 3, "temperature": 0.7, "fit": "letterbox"}) == chosen
-    assert resolve_settings({"window": "2", "max_turns": "3", "temperature": "0.7", "fit": "letterbox"}) == chosen
-    assert resolve_settings('{"window": 2.0, "max_turns": 3.0, "temperature": 0.7, "fit": "letterbox"}') == chosen
-    assert resolve_settings('{"window": 2, "max_turns": "3", "temperature": 0.7, "fit": "letterbox"}') == chosen
+    assert (
+        resolve_settings({"window": 2, "max_turns": 3, "temperature": 0.7, "fit": "letterbox"})
+        == chosen
+    )
+    assert (
+        resolve_settings(
+            {"window": "2", "max_turns": "3", "temperature": "0.7", "fit": "letterbox"}
+        )
+        == chosen
+    )
+    assert (
+        resolve_settings(
+            '{"window": 2.0, "max_turns": 3.0, "temperature": 0.7, "fit": "letterbox"}'
+        )
+        == chosen
+    )
+    assert (
+        resolve_settings('{"window": 2, "max_turns": "3", "temperature": 0.7, "fit": "letterbox"}')
+        == chosen
+    )
 
 
-@pytest.mark.parametrize("given", ['{"seed": NaN}', '{"seed": 1' + "0" * 5000 + "}", {"temperature": float("inf")}])
+@pytest.mark.parametrize(
+    "given", ['{"seed": NaN}', '{"seed": 1' + "0" * 5000 + "}", {"temperature": float("inf")}]
+)
 def test_numbers_that_are_none_are_refused(given: object) -> None:
     with pytest.raises(BadInput):
         resolve_settings(given)
@@ -99,13 +130,19 @@ def test_numbers_that_are_none_are_refused(given: object) -> None:
 
 
 @BOTH_FORMS
-def test_settings_reach_the_run_through_gradio_client(settings: object, server: Server, clips: Clips) -> None:
+def test_settings_reach_the_run_through_gradio_client(
+    settings: object, server: Server, clips: Clips
+) -> None:
     videos = map(handle_file, clips)
-    check_one_turn(client(server).predict(*videos, prompt=PROMPT, settings=settings, api_name="/compare"))
+    check_one_turn(
+        client(server).predict(*videos, prompt=PROMPT, settings=settings, api_name="/compare")
+    )
 
 
 @BOTH_FORMS
-def test_settings_reach_the_run_through_plain_http(settings: object, server: Server, clips: Clips) -> None:
+def test_settings_reach_the_run_through_plain_http(
+    settings: object, server: Server, clips: Clips
+) -> None:
     check_one_turn(answers(server, *uploaded(server, clips), PROMPT, "", settings)[-1])
 
 
@@ -120,7 +157,9 @@ def test_bad_settings_are_answered_with_a_sentence(server: Server, clips: Clips)
     videos, api = uploaded(server, clips), client(server)
     for settings, words in (*REFUSED, *WRONG_TYPES):
         check_refused(answers(server, *videos, PROMPT, "", settings)[-1], words)
-        found = api.predict(*map(handle_file, clips), prompt=PROMPT, settings=settings, api_name="/compare")
+        found = api.predict(
+            *map(handle_file, clips), prompt=PROMPT, settings=settings, api_name="/compare"
+        )
         check_refused(found, words)
 
 
@@ -135,8 +174,16 @@ def test_programs_can_find_out_which_settings_there_are(server: Server) -> None:
     shown = info["named_endpoints"]["/compare"]["parameters"][-1]
     assert (shown["parameter_has_default"], shown["parameter_default"]) == (True, None)
     assert shown["type"] == settings_schema()
-    for row, found in zip(SETTINGS, client(server).predict(api_name="/health")["settings"], strict=True):
-        assert found == {"name": row.name, "label": row.label, "help": row.help, "range": row.range, "default": row.default}
+    for row, found in zip(
+        SETTINGS, client(server).predict(api_name="/health")["settings"], strict=True
+    ):
+        assert found == {
+            "name": row.name,
+            "label": row.label,
+            "help": row.help,
+            "range": row.range,
+            "default": row.default,
+        }
 
 
 # -- over MCP ------------------------------------------------------------------------------------------------------------
@@ -146,14 +193,19 @@ def test_programs_can_find_out_which_settings_there_are(server: Server) -> None:
 @BOTH_FORMS
 def test_settings_reach_the_run_through_mcp(settings: object, server: Server, clips: Clips) -> None:
     first, second = (upload(server, clip) for clip in clips)
-    check_one_turn(call(server, "compare", video1=first, video2=second, prompt=PROMPT, settings=settings))
+    check_one_turn(
+        call(server, "compare", video1=first, video2=second, prompt=PROMPT, settings=settings)
+    )
 
 
 @needs_mcp
 def test_bad_settings_are_answered_with_a_sentence_over_mcp(server: Server, clips: Clips) -> None:
     first, second = (upload(server, clip) for clip in clips)
     for settings, words in REFUSED:
-        check_refused(call(server, "compare", video1=first, video2=second, prompt=PROMPT, settings=settings), words)
+        check_refused(
+            call(server, "compare", video1=first, video2=second, prompt=PROMPT, settings=settings),
+            words,
+        )
 
 
 def validation_error(server: Server, arguments: dict[str, Any]) -> str:
@@ -166,29 +218,41 @@ def validation_error(server: Server, arguments: dict[str, Any]) -> str:
 
 @needs_mcp
 @pytest.mark.parametrize("settings", [settings for settings, _ in WRONG_TYPES], ids=str)
-def test_mcp_refuses_other_types_without_a_traceback(settings: object, server: Server, clips: Clips) -> None:
+def test_mcp_refuses_other_types_without_a_traceback(
+    settings: object, server: Server, clips: Clips
+) -> None:
     path = upload(server, clips[0])
-    sentence = validation_error(server, {"video1": path, "video2": path, "prompt": PROMPT, "settings": settings})
+    sentence = validation_error(
+        server, {"video1": path, "video2": path, "prompt": PROMPT, "settings": settings}
+    )
     assert sentence.startswith("Input validation error: ")
     assert "Traceback" not in sentence
 
 
 @needs_mcp
 @pytest.mark.parametrize(
-    "wrap", [lambda evil: evil, lambda evil: {"window": evil}, lambda evil: {"more": evil}], ids=["", "known", "new"]
+    "wrap",
+    [lambda evil: evil, lambda evil: {"window": evil}, lambda evil: {"more": evil}],
+    ids=["", "known", "new"],
 )
-def test_gradio_is_not_made_to_upload_a_file_that_settings_name(wrap: Callable[[Any], Any], server: Server, clips: Clips) -> None:
+def test_gradio_is_not_made_to_upload_a_file_that_settings_name(
+    wrap: Callable[[Any], Any], server: Server, clips: Clips
+) -> None:
     """Its client would upload every file of the server's machine that an object in the call names."""
     path = upload(server, clips[0])
     before = sorted(files(server.folder))
     settings = wrap({"path": str(ROOT / "app.py"), "meta": META})
-    validation_error(server, {"video1": path, "video2": path, "prompt": PROMPT, "settings": settings})
+    validation_error(
+        server, {"video1": path, "video2": path, "prompt": PROMPT, "settings": settings}
+    )
     assert sorted(files(server.folder)) == before
 
 
 @needs_mcp
 def test_the_tool_describes_every_setting(server: Server) -> None:
     tools = with_session(endpoint(server), lambda session: session.list_tools()).tools
-    (schema,) = (tool.inputSchema["properties"]["settings"] for tool in tools if tool.name == "compare")
+    (schema,) = (
+        tool.inputSchema["properties"]["settings"] for tool in tools if tool.name == "compare"
+    )
     assert schema["anyOf"] == settings_schema()["anyOf"]
     assert "`health` lists" in schema["description"]

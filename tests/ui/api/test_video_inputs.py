@@ -42,7 +42,12 @@ def test_an_upload_can_be_given_in_four_ways(uploads: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(b"film")
     address = f"https://demo.example/gradio_api/file={quote(str(path))}"
-    for given in (str(path), {"path": str(path)}, {"path": str(path), "meta": {"_type": "gradio.FileData"}}, address):
+    for given in (
+        str(path),
+        {"path": str(path)},
+        {"path": str(path), "meta": {"_type": "gradio.FileData"}},
+        address,
+    ):
         assert resolve(given) == (path, b"film", [])
     assert path.exists()
 
@@ -53,7 +58,9 @@ def test_a_web_address_is_fetched(uploads: Path) -> None:
 
 
 def test_the_file_of_a_data_url_is_deleted_afterwards(uploads: Path) -> None:
-    path, content, addresses = resolve("data:video/mp4;base64," + base64.b64encode(b"film").decode())
+    path, content, addresses = resolve(
+        "data:video/mp4;base64," + base64.b64encode(b"film").decode()
+    )
     assert (content, addresses) == (b"film", [])
     assert path.is_relative_to(uploads)
     assert not path.exists()
@@ -67,7 +74,19 @@ def test_a_data_url_that_is_too_large_is_refused(uploads: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [None, 7, [], {}, {"path": 7}, "", "a\0b", "film.mp4", "file:///etc/passwd", "ftp://demo.example/a"]
+    "given",
+    [
+        None,
+        7,
+        [],
+        {},
+        {"path": 7},
+        "",
+        "a\0b",
+        "film.mp4",
+        "file:///etc/passwd",
+        "ftp://demo.example/a",
+    ],
 )
 def test_nothing_else_is_a_video(given: object, uploads: Path) -> None:
     with pytest.raises(BadInput, match=r"^Video 1 is no uploaded file\."):

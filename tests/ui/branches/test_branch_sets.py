@@ -40,7 +40,11 @@ VISITOR = "visitor"
 def branch(turn: int = 2, verdict: Verdict | None = None) -> Trace:
     started = replace(ORIGIN.started, branch=Branch(FACTS, turn, (4, 9)))
     assert ORIGIN.finished is not None
-    return replace(ORIGIN, started=started, finished=replace(ORIGIN.finished, verdict=verdict or ORIGIN.finished.verdict))
+    return replace(
+        ORIGIN,
+        started=started,
+        finished=replace(ORIGIN.finished, verdict=verdict or ORIGIN.finished.verdict),
+    )
 
 
 def play(job: RunJob) -> Generator[Event, None, None]:
@@ -55,7 +59,9 @@ def sessions(tmp_path: Path) -> Sessions:
 def begin(sessions: Sessions, sets: BranchSets, before: Session) -> Session:
     """A branch of the run that is shown, which runs to its end."""
     pair = VideoPair(ORIGIN.started.prompt, Path("a.mp4"), Path("b.mp4"))
-    after = sessions.start_run(VISITOR, pair, Settings(), plan=plan_branch(ORIGIN, 2, Changes(frames=(4, 9))))
+    after = sessions.start_run(
+        VISITOR, pair, Settings(), plan=plan_branch(ORIGIN, 2, Changes(frames=(4, 9)))
+    )
     sets.begin(VISITOR, before, after)
     until(lambda: after.run.over)
     return after
@@ -97,7 +103,9 @@ def test_another_run_has_no_part_in_it(sessions: Sessions) -> None:
     assert names(sets, begin(sessions, sets, other)) == ["Origin", "From turn 2, with frames 4, 9"]
 
 
-def test_however_many_branches_the_origin_and_the_run_they_come_from_stay(sessions: Sessions) -> None:
+def test_however_many_branches_the_origin_and_the_run_they_come_from_stay(
+    sessions: Sessions,
+) -> None:
     sets, shown = BranchSets(), sessions.start_replay(VISITOR, ORIGIN)
     for _ in range(branch_sets.MAX_RUNS + 3):
         before = shown
@@ -113,17 +121,29 @@ def test_however_many_branches_the_origin_and_the_run_they_come_from_stay(sessio
     found = sets.get(VISITOR, begin(sessions, sets, first))
     assert found is not None
     assert found.runs[:2] == before[:2]
-    assert [id(each) for each in found.runs[2:-1]] == [id(each) for each in before[3:]], "the next one had to go"
+    assert [id(each) for each in found.runs[2:-1]] == [id(each) for each in before[3:]], (
+        "the next one had to go"
+    )
 
 
-def test_what_is_kept_of_all_pages_is_bounded(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_of_all_pages_is_bounded(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sets, shown = BranchSets(), sessions.start_replay(VISITOR, ORIGIN)
     size = sets.keep(VISITOR, shown).size
     monkeypatch.setattr(branch_sets, "MAX_BYTES", 3 * size)
-    others = {f"other {number}": sessions.start_replay(f"other {number}", ORIGIN) for number in range(5)}
+    others = {
+        f"other {number}": sessions.start_replay(f"other {number}", ORIGIN) for number in range(5)
+    }
     for session_id, session in others.items():
         sets.keep(session_id, session)
-    assert [sets.get(each, session) is not None for each, session in others.items()] == [False, False, True, True, True]
+    assert [sets.get(each, session) is not None for each, session in others.items()] == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
     sets.forget("other 4")
     assert sets.get("other 4", others["other 4"]) is None
 
@@ -132,9 +152,13 @@ def test_the_strip_marks_what_differs_from_the_origin() -> None:
     assert ORIGIN.finished is not None
     assert ORIGIN.finished.verdict is not None
     verdict = ORIGIN.finished.verdict
-    other = replace(verdict, VQ=Preference.TIE if verdict.VQ is not Preference.TIE else Preference.FIRST)
+    other = replace(
+        verdict, VQ=Preference.TIE if verdict.VQ is not Preference.TIE else Preference.FIRST
+    )
     origin, changed = (branch_sets.KeptRun(trace, 1) for trace in (ORIGIN, branch(verdict=other)))
-    strip = strip_json(BranchSet("name", 1, (origin, changed, None)), fold_all(branch(verdict=other).events()))
+    strip = strip_json(
+        BranchSet("name", 1, (origin, changed, None)), fold_all(branch(verdict=other).events())
+    )
     assert strip is not None
     first, second, third = strip["runs"]
     assert [label["name"] for label in second["labels"] if label["differs"]] == ["Visual quality"]
@@ -142,7 +166,9 @@ def test_the_strip_marks_what_differs_from_the_origin() -> None:
     assert third["note"] == "", "the run that is shown stands for what is not kept"
 
 
-def test_a_run_that_waits_for_a_vote_waits_in_the_strip_too_and_when_it_is_shown_again(sessions: Sessions) -> None:
+def test_a_run_that_waits_for_a_vote_waits_in_the_strip_too_and_when_it_is_shown_again(
+    sessions: Sessions,
+) -> None:
     sets, origin = BranchSets(), sessions.start_replay(VISITOR, ORIGIN)
     origin.disclosure.begin(hidden=True)
     shown = begin(sessions, sets, origin)
@@ -154,7 +180,10 @@ def test_a_run_that_waits_for_a_vote_waits_in_the_strip_too_and_when_it_is_shown
     assert not any(label["differs"] for label in second["labels"])
     shown.disclosure.vote()
     kept = sets.keep(VISITOR, shown).runs
-    assert [(run.disclosure.hidden, run.disclosure.voted) for run in kept if run] == [(True, False), (False, True)]
+    assert [(run.disclosure.hidden, run.disclosure.voted) for run in kept if run] == [
+        (True, False),
+        (False, True),
+    ]
 
 
 def test_a_branch_says_so_on_the_page_and_in_the_api() -> None:
@@ -186,13 +215,25 @@ def test_a_job_with_a_plan_runs_the_branch(pair: VideoPair, tmp_path: Path) -> N
 
 
 def sent(**values: object) -> Callable[[str], object]:
-    return {"turn": 2, "frames": "", "no_tool": False, "window": "", "judge": "", "prompt": None, **values}.get
+    return {
+        "turn": 2,
+        "frames": "",
+        "no_tool": False,
+        "window": "",
+        "judge": "",
+        "prompt": None,
+        **values,
+    }.get
 
 
 def test_the_form_is_read() -> None:
     assert read_request(sent(), ["one"]) == BranchRequest(2, Changes())
-    everything = sent(turn="1", frames="4, 9 12", no_tool=True, window="2", judge="one", prompt="A cat.")
-    assert read_request(everything, ["one"]) == BranchRequest(1, Changes((4, 9, 12), True, 2, "A cat."), "one")
+    everything = sent(
+        turn="1", frames="4, 9 12", no_tool=True, window="2", judge="one", prompt="A cat."
+    )
+    assert read_request(everything, ["one"]) == BranchRequest(
+        1, Changes((4, 9, 12), True, 2, "A cat."), "one"
+    )
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     requests: list[tuple[str, dict[str, str]]]
 
     def do_GET(self) -> None:
-        self.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+        self.requests.append(
+            (self.path, {name.lower(): value for name, value in self.headers.items()})
+        )
         self.close_connection = True
         try:
             self.replies[self.path.partition("?")[0]](self)
@@ -38,7 +40,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Quiet."""
 
 
-def responds(status: int = 200, body: bytes = VIDEO, length: int | None = None, **headers: str) -> Reply:
+def responds(
+    status: int = 200, body: bytes = VIDEO, length: int | None = None, **headers: str
+) -> Reply:
     def reply(handler: Handler) -> None:
         handler.send_response(status)
         for name, value in headers.items():
@@ -85,7 +89,10 @@ class LocalWeb:
         self.port = server.server_address[1]
         self.replies = Handler.replies = {"/film.mp4": responds(Content_Type="video/mp4")}
         self.requests = Handler.requests = []
-        self.hosts: dict[str, Sequence[str]] = {"film.example": ["127.0.0.1"], "private.example": ["10.0.0.7"]}
+        self.hosts: dict[str, Sequence[str]] = {
+            "film.example": ["127.0.0.1"],
+            "private.example": ["10.0.0.7"],
+        }
         self.lookups: list[str] = []
         self.policy = FetchPolicy(self._resolve, lambda address: address == "127.0.0.1", ports=None)
 
@@ -109,8 +116,12 @@ def serving(context: ssl.SSLContext | None = None) -> Iterator[http.server.HTTPS
         running.block_on_close = False
         if context is not None:
             running.handle_error = lambda *_: None  # type: ignore[method-assign]
-            running.socket = context.wrap_socket(running.socket, server_side=True, do_handshake_on_connect=False)
-        threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+            running.socket = context.wrap_socket(
+                running.socket, server_side=True, do_handshake_on_connect=False
+            )
+        threading.Thread(
+            target=running.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
         yield running
         running.shutdown()
 

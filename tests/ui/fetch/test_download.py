@@ -11,7 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.fetch.local_web import VIDEO, Handler, LocalWeb, Reply, drips, floods, raw, redirects, refusal, responds
+from tests.ui.fetch.local_web import (
+    VIDEO,
+    Handler,
+    LocalWeb,
+    Reply,
+    drips,
+    floods,
+    raw,
+    redirects,
+    refusal,
+    responds,
+)
 from vrthinker_core.errors import BadInput
 from vrthinker_core.ui.fetch.download import fetch_video
 
@@ -27,7 +38,9 @@ def test_a_video_is_kept_under_a_random_name(web: LocalWeb, tmp_path: Path) -> N
     assert [path for path, _ in web.requests] == ["/film.mp4?secret=1", "/film.mp4"]
 
 
-def test_a_host_is_looked_up_once_and_gets_its_own_name_as_host_header(web: LocalWeb, tmp_path: Path) -> None:
+def test_a_host_is_looked_up_once_and_gets_its_own_name_as_host_header(
+    web: LocalWeb, tmp_path: Path
+) -> None:
     fetch_video(web.url(), tmp_path, policy=web.policy)
     assert web.lookups == ["film.example"]
     headers = web.requests[0][1]
@@ -35,7 +48,9 @@ def test_a_host_is_looked_up_once_and_gets_its_own_name_as_host_header(web: Loca
     assert not headers.keys() & {"cookie", "authorization", "referer"}
 
 
-def test_proxies_from_the_environment_are_ignored(web: LocalWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_from_the_environment_are_ignored(
+    web: LocalWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     assert fetch_video(web.url(), tmp_path, policy=web.policy).read_bytes() == VIDEO
@@ -43,9 +58,16 @@ def test_proxies_from_the_environment_are_ignored(web: LocalWeb, tmp_path: Path,
 
 @pytest.mark.parametrize(
     ("path", "kind", "suffix"),
-    [("/a", "video/webm", ".webm"), ("/a.MOV", "video/mp4", ".mov"), ("/a.exe", "text/plain", ".video"), ("/ü/ä.mkv", "", ".mkv")],
+    [
+        ("/a", "video/webm", ".webm"),
+        ("/a.MOV", "video/mp4", ".mov"),
+        ("/a.exe", "text/plain", ".video"),
+        ("/ü/ä.mkv", "", ".mkv"),
+    ],
 )
-def test_the_suffix_is_the_urls_or_the_content_types(path: str, kind: str, suffix: str, web: LocalWeb, tmp_path: Path) -> None:
+def test_the_suffix_is_the_urls_or_the_content_types(
+    path: str, kind: str, suffix: str, web: LocalWeb, tmp_path: Path
+) -> None:
     web.replies |= {name: responds(Content_Type=kind) for name in (path, "/%C3%BC/%C3%A4.mkv")}
     assert fetch_video(web.url(path), tmp_path, policy=web.policy).suffix == suffix
 
@@ -67,7 +89,9 @@ def test_the_suffix_is_the_urls_or_the_content_types(path: str, kind: str, suffi
         (raw(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000 + b"\r\n\r\n"), "web server"),
     ],
 )
-def test_a_response_that_is_no_video_is_refused(reply: Reply, words: str, web: LocalWeb, tmp_path: Path) -> None:
+def test_a_response_that_is_no_video_is_refused(
+    reply: Reply, words: str, web: LocalWeb, tmp_path: Path
+) -> None:
     web.replies["/film.mp4"] = reply
     assert words in refusal(web.url(), tmp_path, web.policy)
 
@@ -77,13 +101,18 @@ def test_a_response_that_is_no_video_is_refused(reply: Reply, words: str, web: L
     [responds(), responds(length=-1), floods, responds(body=b"", length=10**12)],
     ids=["announced", "unannounced", "endless", "announced only"],
 )
-def test_a_video_larger_than_the_limit_is_refused(reply: Reply, web: LocalWeb, tmp_path: Path) -> None:
+def test_a_video_larger_than_the_limit_is_refused(
+    reply: Reply, web: LocalWeb, tmp_path: Path
+) -> None:
     web.replies["/film.mp4"] = reply
     assert "more than 0.1 MB" in refusal(web.url(), tmp_path, web.policy, limit_bytes=100_000)
 
 
 def test_a_video_as_large_as_the_limit_is_kept(web: LocalWeb, tmp_path: Path) -> None:
-    assert fetch_video(web.url(), tmp_path, policy=web.policy, limit_bytes=len(VIDEO)).read_bytes() == VIDEO
+    assert (
+        fetch_video(web.url(), tmp_path, policy=web.policy, limit_bytes=len(VIDEO)).read_bytes()
+        == VIDEO
+    )
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\n"
@@ -101,7 +130,9 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\n"
     ],
     ids=["body", "header", "headers", "continue", "chunks", "silence"],
 )
-def test_a_response_that_drips_is_given_up_at_the_deadline(reply: Reply, web: LocalWeb, tmp_path: Path) -> None:
+def test_a_response_that_drips_is_given_up_at_the_deadline(
+    reply: Reply, web: LocalWeb, tmp_path: Path
+) -> None:
     web.replies["/film.mp4"] = reply
     began = time.monotonic()
     sentence = refusal(web.url(), tmp_path, web.policy, seconds=0.6)
@@ -118,7 +149,9 @@ def test_the_deadline_counts_for_all_redirects_together(web: LocalWeb, tmp_path:
     assert "longer than 0.6 s" in refusal(web.url("/a"), tmp_path, web.policy, seconds=0.6)
 
 
-def test_a_name_server_that_hangs_is_given_up_at_the_deadline(web: LocalWeb, tmp_path: Path) -> None:
+def test_a_name_server_that_hangs_is_given_up_at_the_deadline(
+    web: LocalWeb, tmp_path: Path
+) -> None:
     over = threading.Event()
 
     def hang(host: str, port: int) -> list[str]:
@@ -135,7 +168,10 @@ def test_a_host_that_is_not_there_cannot_be_reached(web: LocalWeb, tmp_path: Pat
         closed.bind(("127.0.0.1", 0))
         sentence = refusal(f"http://film.example:{closed.getsockname()[1]}/", tmp_path, web.policy)
     assert sentence == "film.example cannot be reached."
-    assert refusal("http://nowhere.example/", tmp_path, web.policy) == "nowhere.example cannot be reached."
+    assert (
+        refusal("http://nowhere.example/", tmp_path, web.policy)
+        == "nowhere.example cannot be reached."
+    )
 
 
 def test_the_second_address_is_tried_when_the_first_accepts_no_connection(
@@ -159,7 +195,9 @@ def test_the_second_address_is_tried_when_the_first_accepts_no_connection(
 def test_nothing_is_decompressed(web: LocalWeb, tmp_path: Path) -> None:
     """A small response must not become a large file."""
     web.replies["/film.mp4"] = responds(body=gzip.compress(VIDEO), Content_Encoding="gzip")
-    assert gzip.decompress(fetch_video(web.url(), tmp_path, policy=web.policy).read_bytes()) == VIDEO
+    assert (
+        gzip.decompress(fetch_video(web.url(), tmp_path, policy=web.policy).read_bytes()) == VIDEO
+    )
     assert web.requests[0][1]["accept-encoding"] == "identity"
 
 

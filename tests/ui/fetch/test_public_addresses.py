@@ -40,7 +40,9 @@ NO_URLS = [
 
 
 @pytest.mark.parametrize("url", NO_URLS)
-def test_a_url_that_is_none_is_refused_before_any_look_up(url: str, web: LocalWeb, tmp_path: Path) -> None:
+def test_a_url_that_is_none_is_refused_before_any_look_up(
+    url: str, web: LocalWeb, tmp_path: Path
+) -> None:
     assert "secret" not in refusal(url, tmp_path, web.policy)
     assert web.lookups == []
 
@@ -98,24 +100,44 @@ def test_private_and_special_addresses_are_not_public(address: str) -> None:
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "100.63.255.255", "172.32.0.1", "2606:4700:4700::1111", "2a00:1450::1"])
+@pytest.mark.parametrize(
+    "address",
+    ["8.8.8.8", "1.1.1.1", "100.63.255.255", "172.32.0.1", "2606:4700:4700::1111", "2a00:1450::1"],
+)
 def test_other_addresses_are_public(address: str) -> None:
     assert is_public(address)
 
 
 @pytest.mark.parametrize(
     "host",
-    ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254"],
+    [
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "localhost",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "0.0.0.0",
+        "169.254.169.254",
+    ],
 )
-def test_this_machine_is_never_fetched_from_whatever_its_name(host: str, web: LocalWeb, tmp_path: Path) -> None:
+def test_this_machine_is_never_fetched_from_whatever_its_name(
+    host: str, web: LocalWeb, tmp_path: Path
+) -> None:
     """With the real policy and the system's own resolver: none of these needs a name server."""
     refusal(f"http://{host}/film.mp4", tmp_path, PUBLIC_ONLY)
     refusal(f"http://{host}:{web.port}/film.mp4", tmp_path, replace(PUBLIC_ONLY, ports=None))
     assert web.requests == []
 
 
-@pytest.mark.parametrize("addresses", [["10.0.0.7"], ["127.0.0.1", "10.0.0.7"], ["10.0.0.7", "127.0.0.1"], ["nonsense"], []])
-def test_a_name_with_any_private_address_is_refused(addresses: list[str], web: LocalWeb, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "addresses",
+    [["10.0.0.7"], ["127.0.0.1", "10.0.0.7"], ["10.0.0.7", "127.0.0.1"], ["nonsense"], []],
+)
+def test_a_name_with_any_private_address_is_refused(
+    addresses: list[str], web: LocalWeb, tmp_path: Path
+) -> None:
     web.hosts["film.example"] = addresses
     sentence = refusal(web.url(), tmp_path, web.policy)
     assert "10.0.0.7" not in sentence
@@ -129,7 +151,11 @@ def test_only_the_first_answer_of_a_name_server_counts(web: LocalWeb, tmp_path: 
 
 
 def test_redirects_are_followed(web: LocalWeb, tmp_path: Path) -> None:
-    web.replies |= {"/a": redirects("b"), "/b": redirects(f"//film.example:{web.port}/c"), "/c": redirects(web.url())}
+    web.replies |= {
+        "/a": redirects("b"),
+        "/b": redirects(f"//film.example:{web.port}/c"),
+        "/c": redirects(web.url()),
+    }
     assert fetch_video(web.url("/a"), tmp_path, policy=web.policy).read_bytes() == VIDEO
     assert web.lookups == ["film.example"] * 4
 
@@ -149,13 +175,17 @@ def test_redirects_are_followed(web: LocalWeb, tmp_path: Path) -> None:
         "http://film.example:port/",
     ],
 )
-def test_redirects_to_what_is_never_fetched_are_refused(place: str, web: LocalWeb, tmp_path: Path) -> None:
+def test_redirects_to_what_is_never_fetched_are_refused(
+    place: str, web: LocalWeb, tmp_path: Path
+) -> None:
     web.replies["/a"] = redirects(place)
     refusal(web.url("/a"), tmp_path, web.policy)
     assert [path for path, _ in web.requests] == ["/a"]
 
 
-def test_a_redirect_to_another_address_of_this_machine_is_refused(web: LocalWeb, tmp_path: Path) -> None:
+def test_a_redirect_to_another_address_of_this_machine_is_refused(
+    web: LocalWeb, tmp_path: Path
+) -> None:
     """Only 127.0.0.1 counts as public here."""
     web.replies["/a"] = redirects(f"http://127.0.0.2:{web.port}/film.mp4")
     refusal(web.url("/a"), tmp_path, web.policy)

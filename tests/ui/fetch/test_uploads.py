@@ -23,7 +23,12 @@ from vrthinker_core.ui.fetch.uploads import Uploads
 def test_a_video_that_browsers_play_needs_no_copy(tmp_path: Path) -> None:
     clip = write_clip(tmp_path / "clip.mp4", 6)
     uploads = Uploads(tmp_path / "copies", tmp_path / "fetched")
-    assert uploads.make_playable(clip) == uploads.playable_of(clip) == uploads.original_of(clip) == clip
+    assert (
+        uploads.make_playable(clip)
+        == uploads.playable_of(clip)
+        == uploads.original_of(clip)
+        == clip
+    )
 
 
 def test_a_copy_leads_back_to_its_original_wherever_it_was_moved(tmp_path: Path) -> None:
@@ -32,14 +37,21 @@ def test_a_copy_leads_back_to_its_original_wherever_it_was_moved(tmp_path: Path)
     copy = uploads.make_playable(clip)
     assert copy != clip
     assert uploads.playable_of(clip) == copy
-    assert uploads.original_of(copy) == uploads.original_of(tmp_path / "elsewhere" / copy.name) == clip
+    assert (
+        uploads.original_of(copy) == uploads.original_of(tmp_path / "elsewhere" / copy.name) == clip
+    )
     copy.unlink()
     assert uploads.playable_of(clip) == clip
 
 
-def test_files_that_nobody_uses_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_nobody_uses_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uploads = Uploads(tmp_path / "copies", tmp_path / "uploads" / "fetched")
-    unused, judged, shown, odd = (arrive(uploads, name, b"x") for name in ("unused.mp4", "judged.mp4", "shown.mp4", "trace.json"))
+    unused, judged, shown, odd = (
+        arrive(uploads, name, b"x")
+        for name in ("unused.mp4", "judged.mp4", "shown.mp4", "trace.json")
+    )
     original = write_clip(arrive(uploads, "clip.mkv", b"x"), 6)
     copy = uploads.make_playable(original)
     gradios = tmp_path / "uploads" / "cache" / copy.name
@@ -51,7 +63,9 @@ def test_files_that_nobody_uses_are_deleted(tmp_path: Path, monkeypatch: pytest.
     assert odd.exists(), "ten minutes are not over"
     monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.UNUSED_SECONDS", -1.0)
     uploads.expire([judged])
-    assert [path for path in (unused, judged, shown, odd, original, copy, gradios) if path.exists()] == [
+    assert [
+        path for path in (unused, judged, shown, odd, original, copy, gradios) if path.exists()
+    ] == [
         *(judged, shown),
         *(original, copy, gradios),
     ]
@@ -63,7 +77,9 @@ def test_files_that_nobody_uses_are_deleted(tmp_path: Path, monkeypatch: pytest.
     uploads.budget.take(Path("whole"), "anna", MAX_VISITOR_BYTES)
 
 
-def test_the_video_of_a_player_stays_however_often_the_other_one_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_video_of_a_player_stays_however_often_the_other_one_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uploads = Uploads(tmp_path / "copies", tmp_path / "uploads" / "fetched")
     monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.UNUSED_SECONDS", -1.0)
     stays, *others = (arrive(uploads, f"{number}.mp4", bytes([number])) for number in range(7))
@@ -84,8 +100,17 @@ def arrive(uploads: Uploads, name: str, content: bytes, visitor: str = "anna") -
     return uploads.keep(folder / name, visitor)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["", "anna", "bert"]), st.integers(0, 400_000_000)), max_size=30))
-def test_no_visitor_and_not_all_together_hold_more_than_the_budget(files: list[tuple[int, str, int]]) -> None:
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 5), st.sampled_from(["", "anna", "bert"]), st.integers(0, 400_000_000)
+        ),
+        max_size=30,
+    )
+)
+def test_no_visitor_and_not_all_together_hold_more_than_the_budget(
+    files: list[tuple[int, str, int]],
+) -> None:
     budget, held = DiskBudget(), dict[int, tuple[str, int]]()
     for file, visitor, size in files:
         held.pop(file, None)
@@ -105,14 +130,22 @@ def test_no_visitor_and_not_all_together_hold_more_than_the_budget(files: list[t
         budget.take(Path("one more"), "one more", 1)
 
 
-def test_downloads_that_stall_hold_up_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_downloads_that_stall_hold_up_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answered, video = threading.Event(), write_clip(tmp_path / "clip.mp4", 6)
-    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.fetch_video", lambda *_, **__: answered.wait(PATIENCE_S) and video)
+    monkeypatch.setattr(
+        "vrthinker_core.ui.fetch.uploads.fetch_video",
+        lambda *_, **__: answered.wait(PATIENCE_S) and video,
+    )
     uploads = Uploads(tmp_path / "copies", tmp_path / "fetched")
 
     async def scenario() -> list[Path]:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        stalled = [asyncio.create_task(uploads.fetch_beside("https://film.example/a.mp4")) for _ in range(9)]
+        stalled = [
+            asyncio.create_task(uploads.fetch_beside("https://film.example/a.mp4"))
+            for _ in range(9)
+        ]
         await asyncio.sleep(0)
         await asyncio.to_thread(answered.set)
         return await asyncio.gather(*stalled)

@@ -26,20 +26,30 @@ from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.sessions.sessions import Sessions
 
 TRACE = handmade_runs.three_turns()
-VOTE = Vote(datetime(2026, 11, 22, tzinfo=UTC), Verdict(OA=Preference.SECOND), note="It is sharper.")
+VOTE = Vote(
+    datetime(2026, 11, 22, tzinfo=UTC), Verdict(OA=Preference.SECOND), note="It is sharper."
+)
 ANNA, BERT = owner_of({COOKIE: "a" * 43}), owner_of({COOKIE: "b" * 43})
 
 
 class Server:
     """What a server keeps, in `folder`; another one with the same folder is that server started again."""
 
-    def __init__(self, folder: Path, run_job: JobRunner = finish_at_once, keeping: Keeping | None = None, at_once: int = 4) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        run_job: JobRunner = finish_at_once,
+        keeping: Keeping | None = None,
+        at_once: int = 4,
+    ) -> None:
         self.folder = folder
         self.store = RunStore(folder / "runs")
         self.sessions = Sessions(folder / str(time.time_ns()), run_job, at_once)
         self.history = History(self.store, self.sessions, keeping or Keeping())
 
-    def run(self, page: str = "page", owner: str = ANNA, prompt: str = "A ball pans steadily.") -> Session:
+    def run(
+        self, page: str = "page", owner: str = ANNA, prompt: str = "A ball pans steadily."
+    ) -> Session:
         videos = [self.folder / "a.mp4", self.folder / "b.mp4"]
         for path in videos:
             path.write_bytes(path.name.encode())
@@ -89,7 +99,9 @@ def test_nobody_sees_opens_or_deletes_the_run_of_another(tmp_path: Path) -> None
     assert server.history.rows(ANNA) == []
 
 
-def test_the_list_tells_a_branch_from_its_origin_while_it_goes_on_and_after_a_restart(tmp_path: Path) -> None:
+def test_the_list_tells_a_branch_from_its_origin_while_it_goes_on_and_after_a_restart(
+    tmp_path: Path,
+) -> None:
     origin = Origin(TRACE.started.prompt, TRACE.started.judge, TRACE.started.settings)
     started = replace(TRACE.started, branch=Branch(origin, 2, frames=(16, 48)))
 
@@ -113,7 +125,9 @@ def test_a_vote_is_kept_with_the_run(tmp_path: Path) -> None:
     until(lambda: server.outcomes() == ["Video 1 is better overall"])
     server.sessions.add_vote("page", session, VOTE)
     assert server.history.open(ANNA, session.kept)[0].vote == VOTE
-    shared = server.sessions.start_replay("another page", handmade_runs.three_turns(), "a-link", owner=ANNA)
+    shared = server.sessions.start_replay(
+        "another page", handmade_runs.three_turns(), "a-link", owner=ANNA
+    )
     server.sessions.add_vote("another page", shared, VOTE)
     copy = server.sessions.get("another page")
     assert copy is not None
@@ -138,7 +152,9 @@ def test_a_check_that_is_left_goes_on_also_where_another_page_shows_its_run(tmp_
     session.run.stop()
     until(lambda: session.run.over)
     server.sessions.attach("another page", session)
-    checked = server.sessions.check_order("another page", session, VideoPair("", *session.files), Settings())
+    checked = server.sessions.check_order(
+        "another page", session, VideoPair("", *session.files), Settings()
+    )
     server.sessions.end("another page")
     assert server.history.live(ANNA, session.kept) is checked
     assert server.sessions.seconds_left(checked) > 0
@@ -184,7 +200,9 @@ def test_a_run_that_nobody_comes_back_to_is_stopped_and_kept(tmp_path: Path) -> 
     assert trace.finished.stop is StopReason.CANCELLED
 
 
-def test_a_run_that_was_left_gives_way_to_one_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_left_gives_way_to_one_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "GIVE_WAY_SECONDS", 0.1)
     server = Server(tmp_path, run_until_stopped, Keeping(after_leaving=600), at_once=1)
     left = server.run("anna")
@@ -200,7 +218,9 @@ def test_the_next_comparison_of_a_visitor_stops_the_one_they_left(tmp_path: Path
     server = Server(tmp_path, run_until_stopped, Keeping(after_leaving=600))
     left = server.run()
     until(lambda: left.run.state.turns)
-    server.sessions.start_replay("page", handmade_runs.three_turns(), owner=ANNA)  # an example was opened
+    server.sessions.start_replay(
+        "page", handmade_runs.three_turns(), owner=ANNA
+    )  # an example was opened
     assert not left.run.over
     server.run("page", owner="")  # whose it is, is known from what the page has shown
     until(lambda: left.run.over)
@@ -211,14 +231,18 @@ def test_the_next_comparison_of_a_visitor_stops_the_one_they_left(tmp_path: Path
 def test_what_a_killed_server_had_of_a_run_is_kept(tmp_path: Path) -> None:
     def two_turns_and_no_end(job: RunJob) -> Generator[Event, None, None]:
         events = list(handmade_runs.three_turns().events())
-        ends = [number for number, event in enumerate(events) if type(event).__name__ == "TurnEnded"]
+        ends = [
+            number for number, event in enumerate(events) if type(event).__name__ == "TurnEnded"
+        ]
         yield from events[: ends[1] + 1]
         while not job.stop_file.exists():
             time.sleep(0.01)
 
     server = Server(tmp_path, two_turns_and_no_end)
     session = server.run()
-    until(lambda: server.store.get(session.kept) and len(server.store.trace(session.kept).turns) == 2)
+    until(
+        lambda: server.store.get(session.kept) and len(server.store.trace(session.kept).turns) == 2
+    )
     after_kill = Server(tmp_path)  # nothing told the first one to end
     assert after_kill.outcomes() == ["Cut off before it ended"]
     trace, videos = after_kill.history.open(ANNA, session.kept)
@@ -241,7 +265,9 @@ def test_deleting_ends_a_run_that_goes_on_and_the_links_to_it(tmp_path: Path) ->
     assert server.store.records() == {}
 
 
-def test_a_visitor_keeps_a_bounded_number_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_visitor_keeps_a_bounded_number_of_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "MAX_LISTED", 3)
     server = Server(tmp_path)
     kept = [server.history.keep(ANNA, handmade_runs.three_turns()) for _ in range(5)]
@@ -255,7 +281,9 @@ def test_a_server_that_keeps_nothing_keeps_nothing(tmp_path: Path) -> None:
     session = server.run()
     until(lambda: session.run.state.turns)
     session.run.stop()
-    checked = server.sessions.check_order("page", session, VideoPair("", Path("a.mp4"), Path("b.mp4")), Settings())
+    checked = server.sessions.check_order(
+        "page", session, VideoPair("", Path("a.mp4"), Path("b.mp4")), Settings()
+    )
     assert (session.kept, checked.kept) == ("", ""), "no address names a run that is not kept"
     server.sessions.end("page")
     assert session.run.join(PATIENCE_S)

@@ -11,7 +11,15 @@ import pytest
 
 from tests.ui.conftest import Server, write_script
 from tests.ui.page.test_page import ENDLESS, start, wait_for, wait_until_said
-from tests.ui.page.test_saved_runs import choose, link, open_trace, saved, show_example, tab, video_files
+from tests.ui.page.test_saved_runs import (
+    choose,
+    link,
+    open_trace,
+    saved,
+    show_example,
+    tab,
+    video_files,
+)
 from tests.ui.support import handmade_runs
 from tests.ui.support.saved_examples import PROMPT, write_example
 from vrthinker_core.traces import to_json
@@ -82,7 +90,9 @@ def delete_by_keyboard(page: Page) -> None:
     page.locator(".vrt-open-run").focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert").filter(has_text=history_words.LIST["deleteQuestion"])).to_be_visible()
+    expect(
+        page.get_by_role("alert").filter(has_text=history_words.LIST["deleteQuestion"])
+    ).to_be_visible()
     page.keyboard.press("Enter")  # Keep it
     expect(page.get_by_role("button", name="Delete this run")).to_be_focused()
     page.keyboard.press("Enter")
@@ -123,7 +133,9 @@ def test_no_run_is_lost(servers: Callable[[], Server], open_page: Open, clips: C
     wait_for(stranger, "leads nowhere")
 
 
-def test_a_run_that_goes_on_is_followed_from_the_list(servers: Callable[[], Server], open_page: Open, clips: Clips) -> None:
+def test_a_run_that_goes_on_is_followed_from_the_list(
+    servers: Callable[[], Server], open_page: Open, clips: Clips
+) -> None:
     page = open_page(servers().url)
     start(page, clips)
     expect(page.locator(".vrt-text p").first).to_be_visible()
@@ -132,14 +144,18 @@ def test_a_run_that_goes_on_is_followed_from_the_list(servers: Callable[[], Serv
             show_example(page)
         runs(page, "Goes on")
         page.locator(".vrt-open-run").click()
-        expect(page.get_by_role("tab", name="Trace").first).to_have_attribute("aria-selected", "true")
+        expect(page.get_by_role("tab", name="Trace").first).to_have_attribute(
+            "aria-selected", "true"
+        )
         expect(page.locator("#stop")).to_be_visible()
         expect(page.locator(".vrt-text p").last).to_be_in_viewport()
     page.locator("#stop").click()
     wait_for(page, "^Stopped")
 
 
-def test_a_run_without_a_prompt_has_a_title(servers: Callable[[], Server], open_page: Open, tmp_path: Path) -> None:
+def test_a_run_without_a_prompt_has_a_title(
+    servers: Callable[[], Server], open_page: Open, tmp_path: Path
+) -> None:
     page = open_page(servers().url)
     file = tmp_path / "trace.json"
     file.write_bytes(to_json(handmade_runs.three_turns(prompt=" \n ")))
@@ -149,7 +165,9 @@ def test_a_run_without_a_prompt_has_a_title(servers: Callable[[], Server], open_
     title = page.locator(".vrt-run-prompt")
     expect(title).to_have_text(history_words.LIST["noPrompt"])
     assert title.get_attribute("dir") == "auto", "prompts are written from the right, too"
-    expect(page.locator(".vrt-delete-run")).to_have_attribute("aria-label", re.compile(history_words.LIST["noPrompt"]))
+    expect(page.locator(".vrt-delete-run")).to_have_attribute(
+        "aria-label", re.compile(history_words.LIST["noPrompt"])
+    )
 
 
 LONG = f"<Think>{'on and on ' * 60}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
@@ -158,8 +176,17 @@ LONG = f"<Think>{'on and on ' * 60}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answe
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
     """A server with two judges, one of which takes its time."""
-    second = write_script(tmp_path_factory.mktemp("judges") / "slow.jsonl", [LONG], protocol="paired", pause=0.03)
-    return serve(["<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"], "--judge", second, "--after-leaving", "300", protocol="paired")
+    second = write_script(
+        tmp_path_factory.mktemp("judges") / "slow.jsonl", [LONG], protocol="paired", pause=0.03
+    )
+    return serve(
+        ["<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"],
+        "--judge",
+        second,
+        "--after-leaving",
+        "300",
+        protocol="paired",
+    )
 
 
 def start_slow(page: Page, clips: Clips) -> None:
@@ -171,7 +198,9 @@ def start_slow(page: Page, clips: Clips) -> None:
 
 
 @pytest.mark.parametrize("way", ["reload", "list"])
-def test_the_pair_of_a_run_that_was_followed_can_be_judged_again(server: Server, open_page: Open, clips: Clips, way: str) -> None:
+def test_the_pair_of_a_run_that_was_followed_can_be_judged_again(
+    server: Server, open_page: Open, clips: Clips, way: str
+) -> None:
     page = open_page(server.url)
     start_slow(page, clips)
     if way == "reload":
@@ -192,7 +221,9 @@ def test_the_pair_of_a_run_that_was_followed_can_be_judged_again(server: Server,
     page.locator("#stop").click()
 
 
-def test_an_own_run_that_is_opened_brings_its_judge_and_its_settings(server: Server, open_page: Open, clips: Clips) -> None:
+def test_an_own_run_that_is_opened_brings_its_judge_and_its_settings(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     start_slow(page, clips)
     for _ in ("while it goes on", "when it is over"):
@@ -222,7 +253,9 @@ def open_the_run(page: Page) -> None:
     expect_form(page, "slow", "3")
 
 
-def test_the_settings_of_an_own_run_go_with_it(server: Server, open_page: Open, clips: Clips, tmp_path: Path) -> None:
+def test_the_settings_of_an_own_run_go_with_it(
+    server: Server, open_page: Open, clips: Clips, tmp_path: Path
+) -> None:
     page = open_page(server.url)
     start_slow(page, clips)
     page.locator("#stop").click()

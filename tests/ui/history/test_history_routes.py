@@ -37,11 +37,18 @@ def test_a_visitor_is_known_by_a_cookie_that_the_page_sets(tmp_path: Path) -> No
     assert anna.get("/").headers["set-cookie"] == told, "it stays the same"
     assert value != bert.cookies[COOKIE]
     session = server.run(owner=owner_of({COOKIE: value}), prompt="Anna's.")
-    until(lambda: [row["outcome"] for row in anna.get("/history").json()["runs"]] == ["Video 1 is better overall"])
+    until(
+        lambda: (
+            [row["outcome"] for row in anna.get("/history").json()["runs"]]
+            == ["Video 1 is better overall"]
+        )
+    )
     assert bert.get("/history").json()["runs"] == []
     assert bert.delete(f"/history/{session.kept}").json()["runs"] == []
     assert len(anna.get("/history").json()["runs"]) == 1
-    everything = b"".join(path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file())
+    everything = b"".join(
+        path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()
+    )
     assert value.encode() not in everything, "only its hash is kept"
     assert anna.delete(f"/history/{session.kept}").json()["runs"] == []
     framed = client_of(server, in_frame=True).get("/").headers["set-cookie"]
@@ -53,7 +60,9 @@ def test_a_cookie_that_we_did_not_set_is_nobodys(value: str) -> None:
     assert owner_of({COOKIE: value}) == ""
 
 
-def test_with_vote_first_a_verdict_is_listed_only_once_its_visitor_has_voted(tmp_path: Path) -> None:
+def test_with_vote_first_a_verdict_is_listed_only_once_its_visitor_has_voted(
+    tmp_path: Path,
+) -> None:
     server = Server(tmp_path, run_until_stopped)
     server.run().run.stop()
     until(lambda: server.outcomes() == ["Stopped"])
@@ -65,11 +74,15 @@ def test_with_vote_first_a_verdict_is_listed_only_once_its_visitor_has_voted(tmp
         "Hidden until you vote",
         "Stopped",
     ]
-    session = server.sessions.start_replay("page", server.history.open(ANNA, name)[0], owner=ANNA, kept=name)
+    session = server.sessions.start_replay(
+        "page", server.history.open(ANNA, name)[0], owner=ANNA, kept=name
+    )
     session.disclosure.begin(True)
     session.disclosure.show()
     shown = {row["name"]: row["outcome"] for row in client.get("/history").json()["runs"]}
-    assert shown[name] == shown[voted] == "Video 1 is better overall", "what a page shows is no secret"
+    assert shown[name] == shown[voted] == "Video 1 is better overall", (
+        "what a page shows is no secret"
+    )
     session.disclosure.begin(True)
     server.sessions.add_vote("page", session, VOTE)
     server.sessions.end("page")

@@ -44,7 +44,9 @@ def test_pages_that_show_one_run_lose_nothing_of_each_other(tmp_path: Path) -> N
     first = server.run()
     until(lambda: server.outcomes() == ["Video 1 is better overall"])
     trace, videos = server.history.open(ANNA, first.kept)
-    second = server.sessions.start_replay("another page", trace, "", (videos[0], videos[1]), ANNA, first.kept)
+    second = server.sessions.start_replay(
+        "another page", trace, "", (videos[0], videos[1]), ANNA, first.kept
+    )
     checked = server.sessions.check_order("page", first, VideoPair("", *first.files), Settings())
     until(lambda: checked.run.over and server.store.trace(first.kept).swapped is not None)
     server.sessions.add_vote("another page", second, VOTE)
@@ -55,7 +57,9 @@ def test_pages_that_show_one_run_lose_nothing_of_each_other(tmp_path: Path) -> N
     assert server.store.trace(first.kept).vote == later, "the later one counts"
 
 
-def test_a_disk_that_was_full_when_the_run_began_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_was_full_when_the_run_began_costs_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server, calls = Server(tmp_path, run_until_stopped), []
     put = server.store.put
 

@@ -55,7 +55,9 @@ def test_a_run_comes_back_as_it_was_also_after_a_restart(tmp_path: Path) -> None
     assert opened.records() == {name(1): put}
     assert opened.trace(name(1)) == TRACE
     assert put is not None
-    assert [path.read_bytes() for path in opened.videos(put)] == [path.read_bytes() for path in both]
+    assert [path.read_bytes() for path in opened.videos(put)] == [
+        path.read_bytes() for path in both
+    ]
     assert [path.exists() for path in both] == [True, True], "nobody's file is moved"
 
 
@@ -91,7 +93,9 @@ def test_the_oldest_go_first_until_all_fit(tmp_path: Path) -> None:
     assert kept
     assert sum(path.stat().st_size for path in files(tmp_path / "runs")) <= 200_000
     store.put(name(6), record(begun=6), TRACE, [video(tmp_path, 6, 150_000)])
-    assert store.records()[name(6)].videos == (), "a video of more than half of the bytes would push out all others"
+    assert store.records()[name(6)].videos == (), (
+        "a video of more than half of the bytes would push out all others"
+    )
 
 
 def test_a_run_is_kept_for_its_time_and_no_longer(tmp_path: Path) -> None:
@@ -116,7 +120,9 @@ def test_a_run_that_was_deleted_is_not_put_again(tmp_path: Path) -> None:
 
 
 def told(**damage: object) -> bytes:
-    return json.dumps({"owner": ANNA, "prompt": "", "judge": "", "begun": 0, "until": 1e12} | damage).encode()
+    return json.dumps(
+        {"owner": ANNA, "prompt": "", "judge": "", "begun": 0, "until": 1e12} | damage
+    ).encode()
 
 
 DAMAGES: dict[str, bytes] = {
@@ -137,7 +143,9 @@ DAMAGES: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_record_is_skipped_and_goes_with_the_others_of_its_age(tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_record_is_skipped_and_goes_with_the_others_of_its_age(
+    tmp_path: Path, damage: bytes
+) -> None:
     store = RunStore(tmp_path)
     store.put(name(1), record(), TRACE)
     store.put(name(2), record(), TRACE)
@@ -159,7 +167,9 @@ def test_a_damaged_trace_is_refused_with_a_sentence(tmp_path: Path) -> None:
         store.trace(name(1))
 
 
-@pytest.mark.parametrize("wrong", ["", "x", "../records/a", "0" * 24, "0" * 23 + "G", "..%2f" * 5, "a" * 5000, "\0"])
+@pytest.mark.parametrize(
+    "wrong", ["", "x", "../records/a", "0" * 24, "0" * 23 + "G", "..%2f" * 5, "a" * 5000, "\0"]
+)
 def test_no_other_name_finds_anything(tmp_path: Path, wrong: str) -> None:
     store = RunStore(tmp_path)
     store.put(name(1), record(), TRACE)
@@ -173,7 +183,12 @@ def test_no_other_name_finds_anything(tmp_path: Path, wrong: str) -> None:
 def put_for_ever(folder: Path, first: int) -> None:
     store = RunStore(folder)
     for number in range(first, first + 10**6):
-        store.put(name(number), record(begun=number), TRACE, [video(folder.parent, number % 100 + 1, 200_000)])
+        store.put(
+            name(number),
+            record(begun=number),
+            TRACE,
+            [video(folder.parent, number % 100 + 1, 200_000)],
+        )
 
 
 def started(target: Callable[..., None], *args: object) -> multiprocessing.process.BaseProcess:
@@ -197,7 +212,9 @@ def test_what_a_killed_server_left_is_removed_and_nothing_of_one_that_lives(tmp_
         assert name(10**9) in records
         assert all(opened.trace(each) == TRACE for each in records)
         assert all(len(opened.videos(each)) == 1 for each in records.values())
-        named = {f"{each}.json" for each in records} | {video for each in records.values() for video in each.videos}
+        named = {f"{each}.json" for each in records} | {
+            video for each in records.values() for video in each.videos
+        }
         assert {path.name for path in files(folder)} == named | {"lock"}
         opened.remove([each for each in records if each != name(10**9)])
         writer = started(put_for_ever, folder, 1)
@@ -214,7 +231,11 @@ def test_a_link_shows_the_same_trace_and_ends_with_its_run(tmp_path: Path) -> No
     assert shared.get(link) == TRACE
     assert shared.add(name(1), TRACE, ANNA) == link
     longer = Trace(replace(TRACE.started, notes=("More.",)), TRACE.turns, TRACE.finished)
-    others = {shared.add(name(2), TRACE, ANNA), shared.add(name(1), longer, ANNA), shared.add(name(1), TRACE, BERT)}
+    others = {
+        shared.add(name(2), TRACE, ANNA),
+        shared.add(name(1), longer, ANNA),
+        shared.add(name(1), TRACE, BERT),
+    }
     assert link not in others
     assert len(others) == 3
     again = SharedTraces(RunStore(tmp_path / "runs"))
@@ -226,7 +247,9 @@ def test_a_link_shows_the_same_trace_and_ends_with_its_run(tmp_path: Path) -> No
         again.get(link)
 
 
-def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
@@ -239,10 +262,15 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path: Path, monkeypatch:
     assert store.records() == {}
 
 
-def test_runs_go_to_the_folder_that_was_named_or_the_first_that_can_be_written(tmp_path: Path) -> None:
+def test_runs_go_to_the_folder_that_was_named_or_the_first_that_can_be_written(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "file").write_text("")
     assert usable_folder(tmp_path / "named", {}) == tmp_path / "named"
     assert usable_folder(tmp_path / "file" / "below", {}) is None
-    assert usable_folder(None, {"XDG_CACHE_HOME": str(tmp_path), "HOME": "/nowhere"}) == tmp_path / "vr-thinker" / "runs"
+    assert (
+        usable_folder(None, {"XDG_CACHE_HOME": str(tmp_path), "HOME": "/nowhere"})
+        == tmp_path / "vr-thinker" / "runs"
+    )
     assert usable_folder(None, {"XDG_CACHE_HOME": str(tmp_path / "file")}) is None
     assert usable_folder(None, {}) is None

@@ -32,7 +32,11 @@ SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.fixture(scope="session")
 def axe() -> str:
     """The script of axe-core, from its Python package."""
-    return resources.files(pytest.importorskip("axe_playwright_python")).joinpath("axe.min.js").read_text("utf-8")
+    return (
+        resources.files(pytest.importorskip("axe_playwright_python"))
+        .joinpath("axe.min.js")
+        .read_text("utf-8")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +70,9 @@ def open_when_ready(open_page: Open, server: Server, scheme: str) -> Page:
 
 
 @SCHEMES
-def test_axe_finds_nothing_serious_when_empty_and_finished(server: Server, open_page: Open, axe: str, scheme: str) -> None:
+def test_axe_finds_nothing_serious_when_empty_and_finished(
+    server: Server, open_page: Open, axe: str, scheme: str
+) -> None:
     page = open_when_ready(open_page, server, scheme)
     page.locator("#settings button").first.click()
     expect(page.locator("#window input")).to_be_visible()
@@ -79,7 +85,11 @@ def test_axe_finds_nothing_serious_when_empty_and_finished(server: Server, open_
     assert serious_violations(page, axe) == []
     show_example(page)
     assert serious_violations(page, axe) == []
-    for name, part in (("Frames", "#frames img"), ("Raw transcript", "#transcript pre"), ("Save and share", ".vrt-takes")):
+    for name, part in (
+        ("Frames", "#frames img"),
+        ("Raw transcript", "#transcript pre"),
+        ("Save and share", ".vrt-takes"),
+    ):
         tab(page, name)
         expect(page.locator(part).first).to_be_visible()
         assert serious_violations(page, axe) == []
@@ -108,7 +118,9 @@ CONTRAST_OF_HINTS = """() => {
 
 
 @SCHEMES
-def test_the_hint_in_an_empty_field_can_be_read(server: Server, open_page: Open, scheme: str) -> None:
+def test_the_hint_in_an_empty_field_can_be_read(
+    server: Server, open_page: Open, scheme: str
+) -> None:
     page = open_when_ready(open_page, server, scheme)
     page.locator("#addresses button").first.click()
     expect(page.locator("#address-1 input")).to_be_visible()
@@ -120,18 +132,29 @@ def test_the_hint_in_an_empty_field_can_be_read(server: Server, open_page: Open,
 def picture_around(page: Page, part: str) -> Image.Image:
     box = page.locator(part).bounding_box()
     assert box is not None
-    area = {"x": box["x"] - 6, "y": box["y"] - 6, "width": box["width"] + 12, "height": box["height"] + 12}
+    area = {
+        "x": box["x"] - 6,
+        "y": box["y"] - 6,
+        "width": box["width"] + 12,
+        "height": box["height"] + 12,
+    }
     return Image.open(io.BytesIO(page.screenshot(clip=area))).convert("L")  # type: ignore[arg-type]
 
 
 @SCHEMES
 @pytest.mark.parametrize("part", ["#prompt textarea", "#vote-first input"])
-def test_what_has_the_focus_is_seen(server: Server, open_page: Open, scheme: str, part: str) -> None:
+def test_what_has_the_focus_is_seen(
+    server: Server, open_page: Open, scheme: str, part: str
+) -> None:
     page = open_when_ready(open_page, server, scheme)
     before = picture_around(page, part)
     page.keyboard.press("Tab")  # from here on the keys move the focus
     page.locator(part).focus()
-    changed = ImageChops.difference(before, picture_around(page, part)).point(lambda light: 255 * (light > 60)).getbbox()
+    changed = (
+        ImageChops.difference(before, picture_around(page, part))
+        .point(lambda light: 255 * (light > 60))
+        .getbbox()
+    )
     assert changed is not None
     assert changed[2] - changed[0] >= before.width - 16
     assert changed[3] - changed[1] >= before.height - 16
@@ -145,11 +168,16 @@ def colour(part: Locator, x: int, from_bottom: int) -> tuple[int, ...]:
     return pixel
 
 
-def test_forced_colours_leave_the_verdict_and_the_chosen_tab_to_be_seen(server: Server, open_page: Open) -> None:
+def test_forced_colours_leave_the_verdict_and_the_chosen_tab_to_be_seen(
+    server: Server, open_page: Open
+) -> None:
     page = open_page(server.url, forced_colors="active")
     show_example(page)
     page.locator("h1").hover()
-    first, tie = ([colour(mark, 4, 4) for mark in page.locator(f".vrt-says{value} .vrt-glyph i").all()[:2]] for value in (1, 0))
+    first, tie = (
+        [colour(mark, 4, 4) for mark in page.locator(f".vrt-says{value} .vrt-glyph i").all()[:2]]
+        for value in (1, 0)
+    )
     assert first[0] != first[1]
     assert tie == [first[0], first[0]]
     mark = page.locator(".vrt-mark").first
@@ -168,15 +196,21 @@ KEEP_ANNOUNCED = """() => {
 }"""
 
 
-def test_a_screen_reader_is_told_of_the_verdict(server: Server, open_page: Open, clips: tuple[Path, Path]) -> None:
+def test_a_screen_reader_is_told_of_the_verdict(
+    server: Server, open_page: Open, clips: tuple[Path, Path]
+) -> None:
     page = open_page(server.url)
     page.evaluate(KEEP_ANNOUNCED)
     page.locator("#go").click()
     page.wait_for_function("text => announced.includes(text)", arg=words.MISSING_VIDEOS)
     start(page, clips)
     for _ in range(2):
-        page.wait_for_function("announced.some((text) => /^Finished after 2 turns in [^·]+$/.test(text))")
-        page.wait_for_function("announced.filter((text) => text === 'Video 1 is better overall').length === 1")
+        page.wait_for_function(
+            "announced.some((text) => /^Finished after 2 turns in [^·]+$/.test(text))"
+        )
+        page.wait_for_function(
+            "announced.filter((text) => text === 'Video 1 is better overall').length === 1"
+        )
         page.evaluate("announced.length = 0")
         page.locator("#go").click()
 

@@ -36,14 +36,24 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A saved run of the judge that the server offers first, which is called after its file."""
     folder = write_example(tmp_path_factory.mktemp("examples") / "a-block", [ask(10, 30), ANSWER])
     trace = load(folder / "trace.json")
-    (folder / "trace.json").write_bytes(to_json(replace(trace, started=replace(trace.started, judge="script"))))
+    (folder / "trace.json").write_bytes(
+        to_json(replace(trace, started=replace(trace.started, judge="script")))
+    )
     return folder
 
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server], example: Path) -> Server:
     other = write_script(example.parent.parent / "other.jsonl", [OTHER], protocol="paired")
-    return serve([ask(60, 90), OTHER], "--judge", other, "--examples", str(example.parent), protocol="paired", pause=0.01)
+    return serve(
+        [ask(60, 90), OTHER],
+        "--judge",
+        other,
+        "--examples",
+        str(example.parent),
+        protocol="paired",
+        pause=0.01,
+    )
 
 
 def opened(open_page: Open, server: Server, **options: Any) -> Page:
@@ -62,7 +72,9 @@ def columns(page: Page) -> list[str]:
     return page.locator(".vrt-strip thead button b").all_inner_texts()
 
 
-@pytest.mark.parametrize("screen", [{}, {**PHONE, "color_scheme": "dark"}], ids=["desktop", "phone"])
+@pytest.mark.parametrize(
+    "screen", [{}, {**PHONE, "color_scheme": "dark"}], ids=["desktop", "phone"]
+)
 def test_a_branch_with_frames_from_the_rail_stands_beside_its_origin(
     server: Server,
     open_page: Open,
@@ -70,7 +82,10 @@ def test_a_branch_with_frames_from_the_rail_stands_beside_its_origin(
     screen: dict[str, Any],
 ) -> None:
     page = opened(open_page, server, bypass_csp=True, **screen)
-    origin, verdict = page.locator(".vrt-turns").inner_text(), page.locator(".vrt-verdict").inner_text()
+    origin, verdict = (
+        page.locator(".vrt-turns").inner_text(),
+        page.locator(".vrt-verdict").inner_text(),
+    )
     form = ask_at(page, 2)
     form.get_by_role("button", name="Take from the rail").click()
     box = page.locator(".vrt-track").bounding_box()
@@ -87,17 +102,23 @@ def test_a_branch_with_frames_from_the_rail_stands_beside_its_origin(
     assert page.locator(".vrt-turn.taken").count() == 1
     expect(page.get_by_role("button", name=words.CHECK_ORDER)).to_be_disabled()
     expect(page.locator(".vrt-check")).to_contain_text(words.CHECK_BRANCH)
-    assert [tile.split("\n")[0] for tile in page.locator(".vrt-turn").nth(1).locator(".vrt-caption").all_inner_texts()] == [
-        f"#{number}" for number in frames.split(", ")
-    ]
+    assert [
+        tile.split("\n")[0]
+        for tile in page.locator(".vrt-turn").nth(1).locator(".vrt-caption").all_inner_texts()
+    ] == [f"#{number}" for number in frames.split(", ")]
     ask_at(page, 3)
     assert serious_violations(page, axe) == []
     form.get_by_role("button", name="Close").click()
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the strip widens nothing"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+        "the strip widens nothing"
+    )
     page.locator(".vrt-strip thead button").first.press("Enter")
     expect(page.locator(".vrt-turn.taken")).to_have_count(0)
     expect(page.get_by_role("button", name=words.CHECK_ORDER)).to_be_enabled()
-    assert (page.locator(".vrt-turns").inner_text(), page.locator(".vrt-verdict").inner_text()) == (origin, verdict)
+    assert (page.locator(".vrt-turns").inner_text(), page.locator(".vrt-verdict").inner_text()) == (
+        origin,
+        verdict,
+    )
     assert columns(page) == ["Origin", name], "nothing is lost by going back"
     tab(page, history_words.TAB)
     expect(page.locator(".vrt-run-branch")).to_have_text([name])
@@ -119,7 +140,9 @@ def test_another_judge_is_compared_from_turn_1(server: Server, open_page: Open) 
     expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
 
 
-def test_what_cannot_be_is_said_in_the_form(server: Server, open_page: Open, example: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_is_said_in_the_form(
+    server: Server, open_page: Open, example: Path, tmp_path: Path
+) -> None:
     page = opened(open_page, server)
     form, said = page.locator(".vrt-whatif"), page.locator(".vrt-whatif-said")
     ask_at(page, 2)

@@ -48,7 +48,9 @@ def look(page: Page, position: int = 0) -> None:
 
 
 def expect_exact(page: Page, size: str = "448 × 448") -> None:
-    expect(page.locator(".vrt-note")).to_have_text(f"{size} pixels, exactly as the judge was given them.")
+    expect(page.locator(".vrt-note")).to_have_text(
+        f"{size} pixels, exactly as the judge was given them."
+    )
 
 
 def title(page: Page) -> str:
@@ -65,17 +67,24 @@ def extrema(page: Page) -> object:
     return list(picture.convert("RGB").getextrema())
 
 
-def test_a_click_seeks_and_opens_the_judges_pixels_and_escape_leads_back(server: Server, open_page: Open, clips: Clips) -> None:
+def test_a_click_seeks_and_opens_the_judges_pixels_and_escape_leads_back(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     start(page, clips)
     page.wait_for_selector(".vrt-turn:nth-child(2) .vrt-tile")
     before = page.evaluate("scrollY")
     look(page, 6)
     assert title(page) == "#60 · turn 2"
-    assert re.fullmatch(r"Video 1 0\.\d\d s\s*Video 2 0\.\d\d s", page.locator(".vrt-closer-times").inner_text().strip())
+    assert re.fullmatch(
+        r"Video 1 0\.\d\d s\s*Video 2 0\.\d\d s",
+        page.locator(".vrt-closer-times").inner_text().strip(),
+    )
     expect_exact(page)
     wait_for(page, "Finished")
-    sizes = page.locator(".vrt-lens img").evaluate_all("images => images.map((image) => [image.naturalWidth, image.naturalHeight])")
+    sizes = page.locator(".vrt-lens img").evaluate_all(
+        "images => images.map((image) => [image.naturalWidth, image.naturalHeight])"
+    )
     assert sizes == [[448, 448], [448, 448]]
     page.keyboard.press("Escape")
     expect(page.locator(".vrt-closer")).to_be_hidden()
@@ -86,7 +95,9 @@ def test_a_click_seeks_and_opens_the_judges_pixels_and_escape_leads_back(server:
     expect(page.locator(".vrt-closer")).to_be_visible()
 
 
-def test_arrows_go_through_all_pairs_and_the_players_follow(server: Server, open_page: Open) -> None:
+def test_arrows_go_through_all_pairs_and_the_players_follow(
+    server: Server, open_page: Open
+) -> None:
     page = open_page(server.url)
     show_example(page)
     look(page)
@@ -94,7 +105,10 @@ def test_arrows_go_through_all_pairs_and_the_players_follow(server: Server, open
     for _ in range(7):
         page.keyboard.press("ArrowRight")
         seen.append(title(page))
-    assert seen == [f"#{slot} · turn {1 + (place > 3)}" for place, slot in enumerate((16, 48, 80, 112, 10, 30, 60, 90))]
+    assert seen == [
+        f"#{slot} · turn {1 + (place > 3)}"
+        for place, slot in enumerate((16, 48, 80, 112, 10, 30, 60, 90))
+    ]
     expect(page.locator(".vrt-place")).to_have_text("Pair 8 of 8")
     page.keyboard.press("ArrowRight")
     assert title(page) == seen[-1]
@@ -169,7 +183,9 @@ def test_the_difference_of_a_frame_to_itself_is_black(server: Server, open_page:
     expect_exact(page)
     mode(page, "Difference")
     assert extrema(page) != [(0, 0)] * 3
-    page.evaluate("() => { const [one, two] = document.querySelectorAll('.vrt-lens img'); two.src = one.src; }")
+    page.evaluate(
+        "() => { const [one, two] = document.querySelectorAll('.vrt-lens img'); two.src = one.src; }"
+    )
     page.wait_for_function("() => document.querySelectorAll('.vrt-lens img')[1].complete")
     assert extrema(page) == [(0, 0)] * 3
 
@@ -212,7 +228,9 @@ def test_the_focus_stays_inside(server: Server, open_page: Open) -> None:
     assert "index 16 of 127" in page.locator(".vrt-time").inner_text()
 
 
-def test_a_trace_without_its_videos_says_so(server: Server, open_page: Open, tmp_path: Path) -> None:
+def test_a_trace_without_its_videos_says_so(
+    server: Server, open_page: Open, tmp_path: Path
+) -> None:
     folder = write_example(tmp_path / "other", hue=50)
     page = open_page(server.url)
     open_trace(page, folder / "trace.json")
@@ -220,10 +238,17 @@ def test_a_trace_without_its_videos_says_so(server: Server, open_page: Open, tmp
     tab(page, "Trace")
     look(page)
     expect(page.locator(".vrt-note")).to_have_text("Thumbnail: the videos are gone.")
-    assert page.locator(".vrt-lens img").first.evaluate("image => image.complete && image.naturalWidth") == 224
+    assert (
+        page.locator(".vrt-lens img").first.evaluate(
+            "image => image.complete && image.naturalWidth"
+        )
+        == 224
+    )
 
 
-def test_the_gallery_seeks_opens_the_same_view_and_never_moves_the_page(server: Server, open_page: Open) -> None:
+def test_the_gallery_seeks_opens_the_same_view_and_never_moves_the_page(
+    server: Server, open_page: Open
+) -> None:
     page = open_page(server.url)
     show_example(page)
     tab(page, "Frames")
@@ -233,7 +258,9 @@ def test_the_gallery_seeks_opens_the_same_view_and_never_moves_the_page(server: 
     before = page.evaluate("[scrollX, scrollY, document.documentElement.scrollHeight]")
     tile.click()
     assert title(page) == "#80 · turn 1"
-    assert page.locator(".vrt-closer").evaluate("node => [node.offsetWidth, node.offsetHeight]") == [1280, 900]
+    assert page.locator(".vrt-closer").evaluate(
+        "node => [node.offsetWidth, node.offsetHeight]"
+    ) == [1280, 900]
     expect_exact(page)
     page.keyboard.press("Escape")
     assert page.evaluate("[scrollX, scrollY, document.documentElement.scrollHeight]") == before
@@ -254,10 +281,17 @@ def test_a_saved_report_has_gallery_and_closer_look_with_its_thumbnails(
     expect(report.locator(".vrt-note")).to_contain_text("Thumbnail")
     report.keyboard.press("ArrowLeft")
     expect(report.locator(".vrt-closer h2")).to_have_text("#112 · turn 1")
-    assert report.locator(".vrt-lens img").first.evaluate("image => image.complete && image.naturalWidth") == 224
+    assert (
+        report.locator(".vrt-lens img").first.evaluate(
+            "image => image.complete && image.naturalWidth"
+        )
+        == 224
+    )
 
 
-@pytest.mark.parametrize("screen", [{}, {**PHONE, "color_scheme": "dark"}], ids=["desktop", "phone"])
+@pytest.mark.parametrize(
+    "screen", [{}, {**PHONE, "color_scheme": "dark"}], ids=["desktop", "phone"]
+)
 def test_axe_finds_nothing_serious_and_all_fits(
     server: Server,
     open_page: Open,

@@ -73,11 +73,17 @@ def test_a_card_says_all_that_tells_it_from_others(server: Server, open_page: Op
     assert prompt.get_attribute("dir") == "auto"
 
 
-def test_the_recording_plays_without_sound_until_it_is_held(server: Server, open_page: Open) -> None:
+def test_the_recording_plays_without_sound_until_it_is_held(
+    server: Server, open_page: Open
+) -> None:
     page = open_page(server.url, reduced_motion="no-preference")
     loop = page.locator(".vrt-loop video")
     page.wait_for_function("document.querySelector('.vrt-loop video')?.currentTime > 0.2")
-    assert loop.evaluate("video => [video.muted, video.loop, video.controls]") == [True, True, False]
+    assert loop.evaluate("video => [video.muted, video.loop, video.controls]") == [
+        True,
+        True,
+        False,
+    ]
     page.get_by_role("button", name="Pause the recording").click()
     assert loop.evaluate("video => video.paused")
     page.get_by_role("button", name="Play the recording").click()
@@ -87,7 +93,9 @@ def test_the_recording_plays_without_sound_until_it_is_held(server: Server, open
     expect(page.locator(".vrt-intro")).to_be_hidden()
 
 
-def test_the_recording_stands_still_for_who_asks_for_less_motion(server: Server, open_page: Open) -> None:
+def test_the_recording_stands_still_for_who_asks_for_less_motion(
+    server: Server, open_page: Open
+) -> None:
     page = open_page(server.url, reduced_motion="reduce", color_scheme="dark", **PHONE)
     page.locator(".vrt-loop").scroll_into_view_if_needed()
     page.wait_for_function("document.querySelector('.vrt-loop video')?.readyState >= 2")
@@ -128,7 +136,9 @@ SMALL_LETTERS = """() => [...document.querySelectorAll("input:enabled, select:en
     .map((node) => node.outerHTML.slice(0, 120))"""
 
 
-def test_no_field_is_so_small_that_a_phone_enlarges_the_page_for_it(server: Server, open_page: Open) -> None:
+def test_no_field_is_so_small_that_a_phone_enlarges_the_page_for_it(
+    server: Server, open_page: Open
+) -> None:
     page = open_page(server.url, **PHONE)
     page.locator("#settings button").first.click()
     page.locator("#addresses button").first.click()
@@ -152,8 +162,12 @@ TWELVE_TURNS = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_rail_shows_by_colour_which_turn_saw_a_frame(scheme: str, server: Server, open_page: Open) -> None:
-    page = open_page(f"{server.url}?trace=think-1-what-four-frames-do-not-show", color_scheme=scheme)
+def test_the_rail_shows_by_colour_which_turn_saw_a_frame(
+    scheme: str, server: Server, open_page: Open
+) -> None:
+    page = open_page(
+        f"{server.url}?trace=think-1-what-four-frames-do-not-show", color_scheme=scheme
+    )
     expect(page.locator(".vrt-turn").first).to_be_attached()
     each, every, line = page.evaluate(TWELVE_TURNS)
     assert len(each) == len(set(each)) == len(set(every)) == 12
@@ -171,8 +185,14 @@ def test_the_built_in_judges_frame_facts_are_a_table(server: Server, open_page: 
     facts = page.locator(".vrt-facts")
     expect(facts).to_have_count(2)
     heads = facts.nth(0).locator("thead th").all_inner_texts()
-    assert heads == ["Frame", "Video 1: a red cube moving left", "Video 2: a black cube moving left"]
-    rows = [row.locator("th, td").all_inner_texts() for row in facts.nth(1).locator("tbody tr").all()]
+    assert heads == [
+        "Frame",
+        "Video 1: a red cube moving left",
+        "Video 2: a black cube moving left",
+    ]
+    rows = [
+        row.locator("th, td").all_inner_texts() for row in facts.nth(1).locator("tbody tr").all()
+    ]
     assert rows == [
         ["#32", "clear, moves on", "clear, jumps"],
         ["#64", "clear, moves on", "blocky, moves on"],

@@ -53,7 +53,9 @@ def write_gif(path: Path) -> Path:
 
 
 @pytest.mark.parametrize("screen", SCREENS.values(), ids=SCREENS)
-def test_an_example_brings_its_verdict_into_view_from_anywhere(server: Server, open_page: Open, screen: dict[str, Any]) -> None:
+def test_an_example_brings_its_verdict_into_view_from_anywhere(
+    server: Server, open_page: Open, screen: dict[str, Any]
+) -> None:
     page = open_page(server.url, **screen)
     for number, name in ((0, "Trace"), (1, "Frames"), (0, "Save and share")):
         tab(page, name)
@@ -71,7 +73,9 @@ def test_an_opened_trace_is_shown(server: Server, open_page: Open, tmp_path: Pat
     headline_in_view(visitor)
 
 
-def test_the_address_names_the_run_that_is_shown(server: Server, open_page: Open, clips: Clips) -> None:
+def test_the_address_names_the_run_that_is_shown(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     show_example(page, 0)
     expect(page).to_have_url(f"{server.url}?trace=a-block")
@@ -106,7 +110,9 @@ def test_the_address_names_the_run_that_is_shown(server: Server, open_page: Open
     expect(page).to_have_url(address)
 
 
-def test_a_complaint_goes_when_what_was_missing_has_come(server: Server, open_page: Open, clips: Clips) -> None:
+def test_a_complaint_goes_when_what_was_missing_has_come(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     page.locator("#go").click()
     wait_for(page, words.MISSING_VIDEOS)
@@ -117,14 +123,14 @@ def test_a_complaint_goes_when_what_was_missing_has_come(server: Server, open_pa
     wait_for(page, words.ONE_VIDEO)
 
 
-def test_a_gif_is_compared_as_the_command_line_does(server: Server, open_page: Open, clips: Clips, tmp_path: Path) -> None:
+def test_a_gif_is_compared_as_the_command_line_does(
+    server: Server, open_page: Open, clips: Clips, tmp_path: Path
+) -> None:
     page = open_page(server.url)
     gif = write_gif(tmp_path / "square.gif")
     page.locator("#first input[type=file]").set_input_files(str(gif))
     page.wait_for_function("document.querySelector('#first video')?.readyState >= 1")
-    dropped = (
-        "file => { const all = new DataTransfer(); all.items.add(new File([file], 'b.gif', { type: 'image/gif' })); return all; }"
-    )
+    dropped = "file => { const all = new DataTransfer(); all.items.add(new File([file], 'b.gif', { type: 'image/gif' })); return all; }"
     page.evaluate(
         f"""bytes => document.querySelector('#second button').dispatchEvent(new DragEvent('drop', {{
             bubbles: true, cancelable: true, dataTransfer: ({dropped})(new Uint8Array(bytes)),
@@ -140,7 +146,9 @@ def test_a_gif_is_compared_as_the_command_line_does(server: Server, open_page: O
     assert (clip.digest, clip.frames) == (file_digest(gif), 12)
 
 
-def test_a_video_with_a_copy_is_not_called_unplayable(server: Server, open_page: Open, tmp_path: Path) -> None:
+def test_a_video_with_a_copy_is_not_called_unplayable(
+    server: Server, open_page: Open, tmp_path: Path
+) -> None:
     page = open_page(server.url)
     page.evaluate("""() => {
         window.said = [];
@@ -174,7 +182,9 @@ def test_a_run_says_that_its_inputs_changed_while_it_went_on(
     page.locator("#second button[aria-label='Clear']").click()
     page.locator("#second input[type=file]").set_input_files(str(clips[0]))
     notice = page.locator(".vrt-changed")
-    expect(notice).to_contain_text(f"These inputs have changed. This run judged another video 2: {clips[1].name}.")
+    expect(notice).to_contain_text(
+        f"These inputs have changed. This run judged another video 2: {clips[1].name}."
+    )
     page.locator("#prompt textarea").fill("Something else.")
     expect(notice).to_contain_text("judged the prompt “A white block glides to the right.”")
     page.locator("#stop").click()

@@ -56,8 +56,16 @@ def told_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def buttons_and_helps(page: Page) -> list[tuple[Locator, str]]:
     """(button, its help) of all four dimensions and of the confidence."""
-    labels = {Dimension.OA: Preference.FIRST, Dimension.TA: Preference.FIRST, Dimension.VQ: None, Dimension.MQ: Preference.TIE}
-    helps = [f"{words.DIMENSION_HELP[dimension]} {words.LABEL_HELP[label]}" for dimension, label in labels.items()]
+    labels = {
+        Dimension.OA: Preference.FIRST,
+        Dimension.TA: Preference.FIRST,
+        Dimension.VQ: None,
+        Dimension.MQ: Preference.TIE,
+    }
+    helps = [
+        f"{words.DIMENSION_HELP[dimension]} {words.LABEL_HELP[label]}"
+        for dimension, label in labels.items()
+    ]
     chips = page.locator(".vrt-chip > button").all()
     confidence_button = page.get_by_role("button", name=words.OWN_CONFIDENCE.format(2))
     return [*zip(chips, helps, strict=True), (confidence_button, words.OWN_CONFIDENCE_HELP)]
@@ -103,7 +111,9 @@ def test_a_help_stays_under_the_pointer_and_escape_puts_it_away(show: Open) -> N
     button.hover()
     help = page.locator(".vrt-help").first.bounding_box()
     assert help is not None
-    page.mouse.move(help["x"] + 9, help["y"] + help["height"] / 2, steps=40)  # over all that lies between
+    page.mouse.move(
+        help["x"] + 9, help["y"] + help["height"] / 2, steps=40
+    )  # over all that lies between
     assert visible_help(page) == [text]
     page.keyboard.press("Escape")
     assert visible_help(page) == []
@@ -166,7 +176,12 @@ def test_each_label_says_how_likely_it_was_and_reasoning_is_folded(
     open_trace(page, told_file)
     wait_for(page, "Replaying")
     tab(page, "Trace")
-    assert page.locator(".vrt-chip .vrt-share").all_inner_texts() == [">99 %", "93 %", ">99 %", "50 %"]
+    assert page.locator(".vrt-chip .vrt-share").all_inner_texts() == [
+        ">99 %",
+        "93 %",
+        ">99 %",
+        "50 %",
+    ]
     given = [cell.split() for cell in page.locator(".vrt-both td:nth-child(2)").all_inner_texts()]
     assert given[1:] == [["Video", "1", "93", "%"], ["Video", "2", ">99", "%"], ["Tie", "50", "%"]]
     chip = page.locator(".vrt-chip > button").nth(1)
@@ -178,4 +193,6 @@ def test_each_label_says_how_likely_it_was_and_reasoning_is_folded(
     assert not thought.is_visible()
     aside.locator("summary").click()
     assert thought.inner_text() == "<img src=x onerror=alert(1)> I wonder."
-    assert page.locator(".vrt-both").evaluate("node => node.getBoundingClientRect().right <= innerWidth - 32"), "the page's margin"
+    assert page.locator(".vrt-both").evaluate(
+        "node => node.getBoundingClientRect().right <= innerWidth - 32"
+    ), "the page's margin"

@@ -30,7 +30,13 @@ SHOW_TWO_VALUES = """([first, then]) => {
 """Gives the trace two values, one after the other; returns the text on the page and the trace that its other scripts see."""
 
 NOTES = {**BANNER_ONLY, "turns": [], "notes": ["This is the built-in judge."]}
-RUN = {"run": "a", "over": True, "turns": [], "headline": "Video 1 is better overall", "notes": ["A note of the run."]}
+RUN = {
+    "run": "a",
+    "over": True,
+    "turns": [],
+    "headline": "Video 1 is better overall",
+    "notes": ["A note of the run."],
+}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +46,9 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
     return serve(SCRIPT, "--examples", str(examples), protocol="paired", pause=0.005)
 
 
-def test_a_late_banner_leaves_the_run_as_it_is(server: Server, open_page: Callable[..., Page]) -> None:
+def test_a_late_banner_leaves_the_run_as_it_is(
+    server: Server, open_page: Callable[..., Page]
+) -> None:
     page = open_page(server.url)
     expect(page.locator(".vrt-notes li").first).to_be_visible()
     text, trace = page.evaluate(SHOW_TWO_VALUES, [RUN, NOTES])
@@ -48,7 +56,9 @@ def test_a_late_banner_leaves_the_run_as_it_is(server: Server, open_page: Callab
     assert trace["run"] == "a"
 
 
-def test_a_banner_is_shown_without_a_run_and_replaced_by_one(server: Server, open_page: Callable[..., Page]) -> None:
+def test_a_banner_is_shown_without_a_run_and_replaced_by_one(
+    server: Server, open_page: Callable[..., Page]
+) -> None:
     page = open_page(server.url)
     expect(page.locator(".vrt-notes li").first).to_be_visible()
     text, trace = page.evaluate(SHOW_TWO_VALUES, [{"turns": []}, NOTES])

@@ -15,7 +15,16 @@ from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import Server, write_script
 from tests.ui.page.test_page import ENDLESS, start, wait_for
 from tests.ui.page.test_saved_runs import choose, show_example, trace_text
-from tests.ui.support.api_calls import PROMPT, act, answers, check_refused, client, comparing, config, uploaded
+from tests.ui.support.api_calls import (
+    PROMPT,
+    act,
+    answers,
+    check_refused,
+    client,
+    comparing,
+    config,
+    uploaded,
+)
 from tests.ui.support.saved_examples import write_example
 from vrthinker_core.ui.view import words
 
@@ -29,7 +38,10 @@ Open = Callable[..., "Page"]
 
 FIRST = "<Think>The first.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 SECOND = "<Think>The second.</Think><Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
-LABELS = {"script": {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}, "second": {"TA": 2, "MQ": 2, "VQ": 2, "OA": 2}}
+LABELS = {
+    "script": {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1},
+    "second": {"TA": 2, "MQ": 2, "VQ": 2, "OA": 2},
+}
 JUDGES = ["script", "second", "missing", "endless"]
 
 
@@ -45,7 +57,9 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
     )
     options = [word for judge in more for word in ("--judge", judge)]
     examples = str(folder / "examples")
-    return serve([FIRST], *options, "--examples", examples, "--at-once", "3", protocol="paired", pause=0.005)
+    return serve(
+        [FIRST], *options, "--examples", examples, "--at-once", "3", protocol="paired", pause=0.005
+    )
 
 
 def open_settings(open_page: Open, server: Server, **options: Any) -> Page:
@@ -88,7 +102,9 @@ def test_the_chosen_judge_runs_and_is_named(server: Server, open_page: Open, cli
     choose(page, "judge", "script")
     page.wait_for_timeout(500)
     expect_finished(page, "Video 2 is better overall", "second")
-    assert page.locator(".vrt-turn").count() == 1, "choosing another judge leaves the run on the page"
+    assert page.locator(".vrt-turn").count() == 1, (
+        "choosing another judge leaves the run on the page"
+    )
     page.locator("#go").click()
     expect_finished(page, "Video 1 is better overall", "script")
     choose(page, "judge", "second")
@@ -98,14 +114,20 @@ def test_the_chosen_judge_runs_and_is_named(server: Server, open_page: Open, cli
 
 
 @pytest.mark.browser
-def test_a_choice_during_a_run_counts_for_the_next_one(server: Server, open_page: Open, clips: Clips) -> None:
+def test_a_choice_during_a_run_counts_for_the_next_one(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_settings(open_page, server)
     choose(page, "judge", "endless")
     start(page, clips)
     page.wait_for_selector(".vrt-text p")
     choose(page, "judge", "second")
     before = len(page.locator(".vrt-text").first.inner_text())
-    until(lambda: page.wait_for_timeout(30) or len(page.locator(".vrt-text").first.inner_text()) > before)
+    until(
+        lambda: (
+            page.wait_for_timeout(30) or len(page.locator(".vrt-text").first.inner_text()) > before
+        )
+    )
     expect_judge(page, "endless")
     page.locator("#stop").click()
     wait_for(page, "Stopped")
@@ -127,11 +149,15 @@ def test_choosing_a_judge_leaves_a_saved_run_on_the_page(server: Server, open_pa
 
 
 @pytest.mark.browser
-def test_a_judge_that_cannot_be_opened_says_why_and_leaves_the_others_alone(server: Server, open_page: Open, clips: Clips) -> None:
+def test_a_judge_that_cannot_be_opened_says_why_and_leaves_the_others_alone(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_settings(open_page, server)
     choose(page, "judge", "missing")
     expect(page.locator(".vrt-judge")).to_have_text(words.UNOPENED_LINE.format("missing"))
-    expect(page.locator(".vrt-ending")).to_have_text(f"There is no folder missing. {words.CHOOSE_IN_SETTINGS}")
+    expect(page.locator(".vrt-ending")).to_have_text(
+        f"There is no folder missing. {words.CHOOSE_IN_SETTINGS}"
+    )
     assert page.locator(".vrt-notes li").count() == 0
     start(page, clips)
     wait_for(page, "Failed before the first turn")
@@ -180,7 +206,10 @@ def pipe(tmp_path: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
     """A script (a named pipe) that cannot be read before it is written, and the function that writes it."""
     path = tmp_path / "slow.jsonl"
     os.mkfifo(path)
-    writer = threading.Thread(target=lambda: path.write_text(json.dumps({"reply": SECOND, "protocol": "paired"})), daemon=True)
+    writer = threading.Thread(
+        target=lambda: path.write_text(json.dumps({"reply": SECOND, "protocol": "paired"})),
+        daemon=True,
+    )
     yield path, writer.start
     if not writer.ident:
         os.close(os.open(path, os.O_RDWR))
@@ -188,12 +217,20 @@ def pipe(tmp_path: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
 
 @pytest.mark.browser
 def test_a_judge_that_is_still_being_loaded_can_be_chosen_and_run(
-    serve: Callable[..., Server], open_page: Open, clips: Clips, pipe: tuple[Path, Callable[[], None]]
+    serve: Callable[..., Server],
+    open_page: Open,
+    clips: Clips,
+    pipe: tuple[Path, Callable[[], None]],
 ) -> None:
     path, write = pipe
-    page = open_settings(open_page, server := serve([FIRST], "--judge", f"scripted:{path}", protocol="paired"))
+    page = open_settings(
+        open_page, server := serve([FIRST], "--judge", f"scripted:{path}", protocol="paired")
+    )
     found = client(server).predict(api_name="/health")
-    assert (found["status"], [judge["status"] for judge in found["judges"]]) == ("ready", ["ready", "loading"])
+    assert (found["status"], [judge["status"] for judge in found["judges"]]) == (
+        "ready",
+        ["ready", "loading"],
+    )
     choose(page, "judge", "slow")
     expect(page.locator(".vrt-judge")).to_have_text(words.LOADING)
     choose(page, "judge", "script")
@@ -220,7 +257,12 @@ def test_a_single_judge_is_listed_too(answering: Server, open_page: Open) -> Non
 
 
 def test_health_lists_every_judge(server: Server) -> None:
-    until(lambda: all(judge["status"] != "loading" for judge in client(server).predict(api_name="/health")["judges"]))
+    until(
+        lambda: all(
+            judge["status"] != "loading"
+            for judge in client(server).predict(api_name="/health")["judges"]
+        )
+    )
     found = client(server).predict(api_name="/health")
     assert (found["status"], found["judge"], found["error"]) == ("ready", "script", "")
     assert found["judges"] == [
@@ -233,11 +275,22 @@ def test_health_lists_every_judge(server: Server) -> None:
 
 def test_a_program_chooses_a_judge_by_name(server: Server, clips: Clips) -> None:
     files = uploaded(server, clips)
-    for name, judge in (("", "script"), (None, "script"), ("script", "script"), ("second", "second")):
+    for name, judge in (
+        ("", "script"),
+        (None, "script"),
+        ("script", "script"),
+        ("second", "second"),
+    ):
         item = answers(server, *files, PROMPT, name)[-1]
         assert (item["stop"], item["judge"], item["labels"]) == ("answered", judge, LABELS[judge])
-    assert client(server).predict(*files, prompt=PROMPT, judge="second", api_name="/compare")["judge"] == "second"
-    check_refused(answers(server, *files, PROMPT, "oracle")[-1], "There is no judge 'oracle' here. Choose script, second, missing")
+    assert (
+        client(server).predict(*files, prompt=PROMPT, judge="second", api_name="/compare")["judge"]
+        == "second"
+    )
+    check_refused(
+        answers(server, *files, PROMPT, "oracle")[-1],
+        "There is no judge 'oracle' here. Choose script, second, missing",
+    )
     check_refused(answers(server, *files, PROMPT, ["second"])[-1], "There is no judge")
     check_refused(answers(server, *files, PROMPT, "missing")[-1], "There is no folder missing.")
 
@@ -255,9 +308,9 @@ def test_programs_with_different_judges_never_mix(server: Server, clips: Clips) 
         thread.start()
     for thread in calling:
         thread.join(PATIENCE_S)
-    assert {prompt: (item["prompt"], item["judge"], item["labels"]) for prompt, item in found.items()} == {
-        prompt: (prompt, name, LABELS[name]) for prompt, name in asked.items()
-    }
+    assert {
+        prompt: (item["prompt"], item["judge"], item["labels"]) for prompt, item in found.items()
+    } == {prompt: (prompt, name, LABELS[name]) for prompt, name in asked.items()}
 
 
 def test_a_browser_cannot_choose_a_judge_that_is_not_offered(server: Server, clips: Clips) -> None:
@@ -265,7 +318,9 @@ def test_a_browser_cannot_choose_a_judge_that_is_not_offered(server: Server, cli
     values = [*uploaded(server, clips), PROMPT, "oracle", *[None] * (inputs - 4)]
     assert "oracle" in act(server, event, values)["error"]
     page = config(server)
-    (judge,) = (part["id"] for part in page["components"] if part["props"].get("elem_id") == "judge")
+    (judge,) = (
+        part["id"] for part in page["components"] if part["props"].get("elem_id") == "judge"
+    )
     (choosing,) = (event for event in page["dependencies"] if event["inputs"] == [judge])
     assert "oracle" in act(server, choosing["id"], ["oracle"])["error"]
 

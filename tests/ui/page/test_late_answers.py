@@ -47,7 +47,11 @@ class HeldAnswers:
         page.route("**/gradio_api/**", self._on_request)
 
     def _on_request(self, route: Route) -> None:
-        body = route.request.post_data_json if route.request.method == "POST" and "upload" not in route.request.url else None
+        body = (
+            route.request.post_data_json
+            if route.request.method == "POST" and "upload" not in route.request.url
+            else None
+        )
         if isinstance(body, dict):
             self.asked.append(body)
             if not self._held and self._wanted(body):
@@ -88,7 +92,9 @@ def example_of(body: dict[str, Any]) -> str | None:
     return event.get("example") if isinstance(event, dict) else None
 
 
-def test_of_two_steps_back_the_second_one_is_shown(held: Callable[..., tuple[Page, HeldAnswers]], server: Server) -> None:
+def test_of_two_steps_back_the_second_one_is_shown(
+    held: Callable[..., tuple[Page, HeldAnswers]], server: Server
+) -> None:
     going_back: list[bool] = []
     page, answers = held(lambda body: bool(going_back) and example_of(body) == "a-block")
     show_example(page, 0)
@@ -107,13 +113,18 @@ def test_of_two_steps_back_the_second_one_is_shown(held: Callable[..., tuple[Pag
     expect(page.locator(".vrt-turn")).to_have_count(0)
     expect(page.locator("#second video")).to_have_count(0)
     expect(page).to_have_url(server.url)
-    assert [example_of(body) for body in answers.asked if example_of(body) is not None] == ["a-block", ""]
+    assert [example_of(body) for body in answers.asked if example_of(body) is not None] == [
+        "a-block",
+        "",
+    ]
     page.go_forward()
     expect(page.locator(".vrt-turn")).to_have_count(2)
     expect(page).to_have_url(f"{server.url}?trace=a-block")
 
 
-def test_the_end_of_what_follows_a_run_that_is_shown_is_not_the_answer_to_the_next(server: Server, new_page: Open) -> None:
+def test_the_end_of_what_follows_a_run_that_is_shown_is_not_the_answer_to_the_next(
+    server: Server, new_page: Open
+) -> None:
     page = open_held(new_page, server.url)
     hold_when(page, "location.search === '?trace=a-block'")
     show_example(page, 0)
@@ -169,14 +180,20 @@ def test_what_is_said_of_an_earlier_run_stops_no_later_one(
     former = page.evaluate("VRThinker.trace.run")
     page.keyboard.press("Enter")
     expect(page.locator("#stop")).to_be_focused()
-    page.wait_for_function("former => VRThinker.trace.run && VRThinker.trace.run !== former", arg=former)
+    page.wait_for_function(
+        "former => VRThinker.trace.run && VRThinker.trace.run !== former", arg=former
+    )
     wait_for(page, "writing")
     stop = next(body for body in answers.asked if is_stop(body))
     late = page.request.post(f"{server.url}gradio_api/run/predict", data=stop)
     assert late.ok
     written = status(page)
-    page.wait_for_function("old => !document.querySelector('#status textarea').value.includes(old)", arg=written)
-    assert "writing" in status(page), "the Stop of the first run, as it comes late, does not stop the second one"
+    page.wait_for_function(
+        "old => !document.querySelector('#status textarea').value.includes(old)", arg=written
+    )
+    assert "writing" in status(page), (
+        "the Stop of the first run, as it comes late, does not stop the second one"
+    )
     page.locator("#prompt textarea").press("Control+Enter")  # there is no Compare to press
     page.unroute_all()
     page.route("**/run/predict*", lambda route: route.fulfill(response=answers.response))
@@ -195,7 +212,9 @@ def test_what_is_said_of_an_earlier_run_stops_no_later_one(
     wait_for(page, "Stopped")
 
 
-def test_a_run_that_is_begun_while_the_end_of_a_stream_is_on_its_way_is_seen(server: Server, new_page: Open, clips: Clips) -> None:
+def test_a_run_that_is_begun_while_the_end_of_a_stream_is_on_its_way_is_seen(
+    server: Server, new_page: Open, clips: Clips
+) -> None:
     page = open_held(new_page, server.url)
     hold_when(page)  # from the first word on the first upload on
     fill(page, clips)
@@ -225,7 +244,9 @@ def test_what_was_said_of_a_run_before_stop_and_comes_after_it_is_not_the_last_w
     wait_until_held(page, 2)
     page.locator("#stop").click()
     wait_for(page, "Stopped")
-    page.evaluate("() => { window.over = []; document.addEventListener('vrt:trace', (event) => over.push(event.detail.over)); }")
+    page.evaluate(
+        "() => { window.over = []; document.addEventListener('vrt:trace', (event) => over.push(event.detail.over)); }"
+    )
     release(page)
     page.wait_for_function("heldStream.held.length === 0")
     page.wait_for_timeout(500)
@@ -261,7 +282,9 @@ def test_a_file_that_is_no_trace_leaves_a_stopped_run_and_its_turns(
     hold_when(page)
     open_trace(page, tmp_path / "other.json")
     said = "document.querySelector('#status textarea').value"
-    page.wait_for_function(f"[{said}, ...heldStream.held.map(([text]) => text)].join().includes('not a VR-Thinker trace')")
+    page.wait_for_function(
+        f"[{said}, ...heldStream.held.map(([text]) => text)].join().includes('not a VR-Thinker trace')"
+    )
     release(page)
     page.wait_for_function("heldStream.held.length === 0 && VRThinker.trace.over")
     wait_for(page, "not a VR-Thinker trace")
@@ -271,9 +294,21 @@ def test_a_file_that_is_no_trace_leaves_a_stopped_run_and_its_turns(
     expect(page.locator(".vrt-turn")).to_have_count(1)
 
 
-def test_buttons_take_no_older_word_than_the_latest(held: Callable[..., tuple[Page, HeldAnswers]]) -> None:
+def test_buttons_take_no_older_word_than_the_latest(
+    held: Callable[..., tuple[Page, HeldAnswers]],
+) -> None:
     page, _ = held(lambda _: False)
-    said = [(1, True), (1, False), (1, True), (2, True), (1, False), (1, True), (2, False), (3, False), (2, True)]
+    said = [
+        (1, True),
+        (1, False),
+        (1, True),
+        (2, True),
+        (1, False),
+        (1, True),
+        (2, False),
+        (3, False),
+        (2, True),
+    ]
     shown = page.evaluate(
         """said => {
             const ask = document.createElement("div");

@@ -32,7 +32,9 @@ def uploads(tmp_path: Path) -> Uploads:
 
 def upload(uploads: Uploads, first: Path, second: Path) -> list[str]:
     """What the status says after each of the two files has come."""
-    services: Any = SimpleNamespace(uploads=uploads, player_files=PlayerFiles(), session_of=lambda request: None)
+    services: Any = SimpleNamespace(
+        uploads=uploads, player_files=PlayerFiles(), session_of=lambda request: None
+    )
     said = []
     for side, then in ((Side.FIRST, None), (Side.SECOND, str(second))):
         handlers = UploadHandlers(PARTS, services, side, lambda *_: {})
@@ -61,18 +63,27 @@ def full_budget(_monkeypatch: pytest.MonkeyPatch, uploads: Uploads) -> None:
     [
         (large_copies, "A playable copy of old.avi would have more than 0 MB: cut it shorter."),
         (full_disk, "No playable copy of old.avi could be kept: No space left on device."),
-        (full_budget, "There is no room here to keep a playable copy of old.avi; try again in ten minutes."),
+        (
+            full_budget,
+            "There is no room here to keep a playable copy of old.avi; try again in ten minutes.",
+        ),
     ],
 )
 def test_a_video_without_a_copy_is_counted(
-    cause: Callable[..., None], sentence: str, uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cause: Callable[..., None],
+    sentence: str,
+    uploads: Uploads,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cause(monkeypatch, uploads)
     said = upload(uploads, write_old(tmp_path / "old.avi"), write_clip(tmp_path / "good.mp4", 6))
     assert said == [f"{sentence} {words.NO_COPY} {words.ONE_VIDEO}", words.READY_TO_COMPARE]
 
 
-def test_a_video_without_a_copy_is_held_for_its_page(uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_video_without_a_copy_is_held_for_its_page(
+    uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.UNUSED_SECONDS", -1.0)
     large_copies(monkeypatch, uploads)
     folder = tmp_path / "uploads" / "a hash"

@@ -18,7 +18,9 @@ from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, judge_openers
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
-    judges = JudgeLoader(judge_openers([write_script(tmp_path / "script.jsonl", ["<Answer>OA=1</Answer>"])]))
+    judges = JudgeLoader(
+        judge_openers([write_script(tmp_path / "script.jsonl", ["<Answer>OA=1</Answer>"])])
+    )
     page = Page(judges, judges.run_job, tmp_path, PageOptions())
     yield page
     page.close()
@@ -30,8 +32,16 @@ def test_the_run_of_a_page_is_kept_while_that_holds_its_stream(page: Page) -> No
     async def stream(*_: object) -> None:
         seen.append(is_open("anna"))
 
-    (counting,) = (each for each in page.launch_options()["app_kwargs"]["middleware"] if each.cls is OpenPagesMiddleware)
-    run_in_thread(counting.cls(stream, **counting.kwargs)({"type": "http", "path": f"{HEARTBEAT_PATH}anna"}, None, None))
+    (counting,) = (
+        each
+        for each in page.launch_options()["app_kwargs"]["middleware"]
+        if each.cls is OpenPagesMiddleware
+    )
+    run_in_thread(
+        counting.cls(stream, **counting.kwargs)(
+            {"type": "http", "path": f"{HEARTBEAT_PATH}anna"}, None, None
+        )
+    )
     assert (seen, is_open("anna")) == ([True], False)
 
 

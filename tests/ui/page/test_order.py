@@ -29,9 +29,7 @@ pytestmark = pytest.mark.browser
 Clips = tuple[Path, Path]
 Open = Callable[..., "Page"]
 
-THINK = (
-    "TA: video 1 shows the block at frame 10. VQ: video 2 is sharper. MQ: both are smooth. Overall video 1 is better at frame 60. "
-)
+THINK = "TA: video 1 shows the block at frame 10. VQ: video 2 is sharper. MQ: both are smooth. Overall video 1 is better at frame 60. "
 ANSWER = f"<Think>{THINK}</Think><Answer>TA=1, VQ=2, MQ=0, OA=1</Answer>"
 BOTH = [
     ["Overall", "Video 1", "Video 2", "flips"],
@@ -58,7 +56,9 @@ def compared(page: Page, clips: Clips) -> None:
 
 def table(page: Page) -> list[list[str]]:
     """The cells of each dimension."""
-    return [row.locator("th, td").all_inner_texts() for row in page.locator(".vrt-both tr").all()[1:]]
+    return [
+        row.locator("th, td").all_inner_texts() for row in page.locator(".vrt-both tr").all()[1:]
+    ]
 
 
 def refusal(page: Page, sentence: str) -> None:
@@ -119,12 +119,19 @@ def test_both_verdicts_are_in_the_first_screen_and_their_frames_lead_to_the_firs
     wait_until_said(page, "^Sides swapped")
     wait_for(page, "^Finished")
     page.wait_for_timeout(600)
-    until(lambda: all(page.locator(part).evaluate(IN_VIEW) for part in (".vrt-headline", ".vrt-order-line", ".vrt-both")))
+    until(
+        lambda: all(
+            page.locator(part).evaluate(IN_VIEW)
+            for part in (".vrt-headline", ".vrt-order-line", ".vrt-both")
+        )
+    )
     assert page.locator(".vrt-swapped-notice").is_visible()
     colour = "node => getComputedStyle(node).color"
     spoken = [page.locator(f".vrt-turns .vrt-v{side}").first.evaluate(colour) for side in (1, 2)]
     verdict = [page.locator(f".vrt-reason .vrt-v{side}").first.evaluate(colour) for side in (1, 2)]
-    assert spoken == verdict[::-1], "what this run calls video 1 has the colour of the person's video 2"
+    assert spoken == verdict[::-1], (
+        "what this run calls video 1 has the colour of the person's video 2"
+    )
     page.locator(".vrt-chip").first.locator(".vrt-deciding .vrt-ref").click()
     assert not page.locator(".vrt-swapped-notice").is_visible()
     assert page.locator(".vrt-tile[aria-current]").get_attribute("data-frames") == "60"
@@ -136,7 +143,11 @@ def test_a_changed_prompt_is_refused_and_stop_keeps_the_first_run(
 ) -> None:
     page = open_page(server.url)
     compared(page, clips)
-    first, verdict, prompt = words_of(page), outcome(page), page.locator("#prompt textarea").input_value()
+    first, verdict, prompt = (
+        words_of(page),
+        outcome(page),
+        page.locator("#prompt textarea").input_value(),
+    )
     page.locator("#prompt textarea").fill("Something else.")
     refusal(page, words.CHECK_CHANGED)
     assert status(page).startswith("Finished")
@@ -164,7 +175,9 @@ def test_a_changed_prompt_is_refused_and_stop_keeps_the_first_run(
     until_equal(lambda: table(page), BOTH)  # What was stopped can be checked again
 
 
-def test_both_orders_can_be_chosen_beforehand(server: Server, open_page: Open, clips: Clips) -> None:
+def test_both_orders_can_be_chosen_beforehand(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     for part in ("#settings", "#more-settings"):
         page.locator(f"{part} button").first.click()
@@ -173,7 +186,9 @@ def test_both_orders_can_be_chosen_beforehand(server: Server, open_page: Open, c
     fill(page, clips)
     page.locator("#go").click()
     wait_until_said(page, "^Sides swapped: Turn 1")
-    assert page.locator(".vrt-headline").is_visible(), "the first verdict is there while the second run goes on"
+    assert page.locator(".vrt-headline").is_visible(), (
+        "the first verdict is there while the second run goes on"
+    )
     assert not check_button(page).is_visible()
     wait_for(page, "^Finished")
     until_equal(lambda: table(page), BOTH)

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.browser
 Clips = tuple[Path, Path]
 Open = Callable[..., "Page"]
 
-THINK = "The block glides in both; video 2 shows it slower, and `${alert(1)}` <b>stays text</b>. " * 3
+THINK = (
+    "The block glides in both; video 2 shows it slower, and `${alert(1)}` <b>stays text</b>. " * 3
+)
 ASK = (
     f"<Snapshot>A block on a coloured field.</Snapshot><Think>{THINK}</Think>"
     '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30, 60, 90, 140]}}</tool_call>'
@@ -56,7 +58,9 @@ def fill(page: Page, clips: Clips, prompt: str = "A white block glides to the ri
     for name, clip in zip(("first", "second"), clips, strict=True):
         page.locator(f"#{name} input[type=file]").set_input_files(str(clip))
     for name in ("first", "second"):
-        page.wait_for_function("name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name)
+        page.wait_for_function(
+            "name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name
+        )
     page.locator("#prompt textarea").fill(prompt)
 
 
@@ -68,13 +72,17 @@ def wait_for(page: Page, pattern: str) -> None:
     """Until the page's status line says that."""
     end = time.monotonic() + PATIENCE_S
     while not re.search(pattern, said := status(page)):
-        assert time.monotonic() < end, f"not within {PATIENCE_S} s: {pattern!r}; the page says {said!r}"
+        assert time.monotonic() < end, (
+            f"not within {PATIENCE_S} s: {pattern!r}; the page says {said!r}"
+        )
         page.wait_for_timeout(30)
 
 
 def wait_until_said(page: Page, pattern: str) -> None:
     """Until the status line has said that, be it gone again since."""
-    page.wait_for_function("pattern => window.statusSaid.some(text => RegExp(pattern).test(text))", arg=pattern)
+    page.wait_for_function(
+        "pattern => window.statusSaid.some(text => RegExp(pattern).test(text))", arg=pattern
+    )
 
 
 def start(page: Page, clips: Clips) -> None:
@@ -86,8 +94,12 @@ def text_of(page: Page) -> str:
     return page.locator(".vrt-text").first.inner_text()
 
 
-@pytest.mark.parametrize("screen", [{}, PHONE, {"color_scheme": "dark"}], ids=["desktop", "phone", "dark"])
-def test_a_run_shows_turns_and_verdict(server: Server, open_page: Open, clips: Clips, screen: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "screen", [{}, PHONE, {"color_scheme": "dark"}], ids=["desktop", "phone", "dark"]
+)
+def test_a_run_shows_turns_and_verdict(
+    server: Server, open_page: Open, clips: Clips, screen: dict[str, object]
+) -> None:
     page = open_page(server.url, **screen)
     start(page, clips)
     wait_until_said(page, "^Turn 1 of 6")
@@ -97,15 +109,21 @@ def test_a_run_shows_turns_and_verdict(server: Server, open_page: Open, clips: C
     assert page.locator(".vrt-chip b").all_inner_texts() == ["Video 1", "Video 1", "Video 2", "Tie"]
     assert page.locator(".vrt-turn").count() == 2
     assert page.locator(".vrt-tile").count() == page.locator(".vrt-mark").count() == 8
-    page.evaluate("document.querySelectorAll('.vrt-tile img').forEach((image) => { image.loading = 'eager'; })")
-    page.wait_for_function("[...document.querySelectorAll('.vrt-tile img')].every(i => i.complete && i.naturalWidth > 0)")
+    page.evaluate(
+        "document.querySelectorAll('.vrt-tile img').forEach((image) => { image.loading = 'eager'; })"
+    )
+    page.wait_for_function(
+        "[...document.querySelectorAll('.vrt-tile img')].every(i => i.complete && i.naturalWidth > 0)"
+    )
     assert THINK.strip() in page.locator(".vrt-text").first.inner_text()
     assert "140" in page.locator(".vrt-remarks").first.inner_text()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.locator("#go").wait_for(state="visible")
 
 
-def test_a_tile_moves_both_players_to_its_moment(server: Server, open_page: Open, clips: Clips) -> None:
+def test_a_tile_moves_both_players_to_its_moment(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
@@ -117,7 +135,9 @@ def test_a_tile_moves_both_players_to_its_moment(server: Server, open_page: Open
     assert "index 60 of 127" in page.locator(".vrt-time").inner_text()
 
 
-def test_stop_ends_the_run_at_once_and_keeps_everything(endless: Server, open_page: Open, clips: Clips) -> None:
+def test_stop_ends_the_run_at_once_and_keeps_everything(
+    endless: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(endless.url)
     start(page, clips)
     page.wait_for_selector(".vrt-text p")
@@ -135,7 +155,9 @@ def test_stop_ends_the_run_at_once_and_keeps_everything(endless: Server, open_pa
 
 
 @pytest.mark.parametrize("leave", ["reload", "close"])
-def test_reloading_or_closing_the_page_stops_the_judge(endless: Server, open_page: Open, clips: Clips, leave: str) -> None:
+def test_reloading_or_closing_the_page_stops_the_judge(
+    endless: Server, open_page: Open, clips: Clips, leave: str
+) -> None:
     page = open_page(endless.url)
     start(page, clips)
     page.wait_for_selector(".vrt-text p")
@@ -156,7 +178,9 @@ def test_reloading_or_closing_the_page_stops_the_judge(endless: Server, open_pag
     wait_for(another, "Stopped")
 
 
-def test_a_second_visitor_sees_the_place_in_the_queue(endless: Server, open_page: Open, clips: Clips) -> None:
+def test_a_second_visitor_sees_the_place_in_the_queue(
+    endless: Server, open_page: Open, clips: Clips
+) -> None:
     first, second = open_page(endless.url), open_page(endless.url)
     start(first, clips)
     first.wait_for_selector(".vrt-text p")
@@ -169,7 +193,9 @@ def test_a_second_visitor_sees_the_place_in_the_queue(endless: Server, open_page
     wait_for(second, "Stopped")
 
 
-def test_a_waiting_visitor_can_leave_the_queue(endless: Server, open_page: Open, clips: Clips) -> None:
+def test_a_waiting_visitor_can_leave_the_queue(
+    endless: Server, open_page: Open, clips: Clips
+) -> None:
     first, second = open_page(endless.url), open_page(endless.url)
     start(first, clips)
     first.wait_for_selector(".vrt-text p")
@@ -184,7 +210,9 @@ def test_a_waiting_visitor_can_leave_the_queue(endless: Server, open_page: Open,
     assert second.locator(".vrt-turn").count() == 0
 
 
-def test_many_pages_of_one_browser_leave_room_for_their_requests(server: Server, open_page: Open) -> None:
+def test_many_pages_of_one_browser_leave_room_for_their_requests(
+    server: Server, open_page: Open
+) -> None:
     context = open_page(server.url).context
     for _ in range(7):  # a browser keeps six connections open to a server
         page = context.new_page()
@@ -214,9 +242,14 @@ def test_keys_move_the_players(server: Server, open_page: Open, clips: Clips) ->
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
-    keys = page.evaluate("[...document.querySelectorAll('#rail [aria-keyshortcuts]')].map((e) => [e.ariaKeyShortcuts, e.title])")
+    keys = page.evaluate(
+        "[...document.querySelectorAll('#rail [aria-keyshortcuts]')].map((e) => [e.ariaKeyShortcuts, e.title])"
+    )
     assert [key for key, _ in keys] == [", . Home End", "Space", "ArrowLeft", "ArrowRight"]
-    assert all(re.search(sign, title) for (_, title), sign in zip(keys, ("Comma", "Space", "←", "→"), strict=True))
+    assert all(
+        re.search(sign, title)
+        for (_, title), sign in zip(keys, ("Comma", "Space", "←", "→"), strict=True)
+    )
     page.locator("h1").click()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
@@ -226,6 +259,10 @@ def test_keys_move_the_players(server: Server, open_page: Open, clips: Clips) ->
     read = "document.querySelector('#first video').currentTime"
     until_equal(lambda: page.evaluate(read), pytest.approx((3 + 1.5) / 24, abs=0.001))
     page.keyboard.press("Space")
-    page.wait_for_function("!document.querySelector('#first video').paused && !document.querySelector('#second video').paused")
+    page.wait_for_function(
+        "!document.querySelector('#first video').paused && !document.querySelector('#second video').paused"
+    )
     page.keyboard.press("Space")
-    page.wait_for_function("document.querySelector('#first video').paused && document.querySelector('#second video').paused")
+    page.wait_for_function(
+        "document.querySelector('#first video').paused && document.querySelector('#second video').paused"
+    )

@@ -22,7 +22,9 @@ pytestmark = pytest.mark.browser
 Open = Callable[..., "Page"]
 
 PLACES = "[...document.querySelectorAll('#first video, #second video')].map((video) => video.currentTime / video.duration)"
-PAUSED = "[...document.querySelectorAll('#first video, #second video')].map((video) => video.paused)"
+PAUSED = (
+    "[...document.querySelectorAll('#first video, #second video')].map((video) => video.paused)"
+)
 LIVE = "document.querySelector('.vrt-time').getAttribute('aria-live')"
 
 
@@ -33,7 +35,9 @@ def server(serve: Callable[..., Server]) -> Server:
 
 def upload(page: Page, side: str, clip: Path) -> None:
     page.locator(f"#{side} input[type=file]").set_input_files(str(clip))
-    page.wait_for_function("side => document.querySelector(`#${side} video`)?.readyState >= 2", arg=side)
+    page.wait_for_function(
+        "side => document.querySelector(`#${side} video`)?.readyState >= 2", arg=side
+    )
 
 
 @pytest.fixture
@@ -53,7 +57,12 @@ def test_videos_that_change_sides_stay_where_the_rail_is(page: Page) -> None:
     until(lambda: all(abs(place - 0.5) < 0.02 for place in page.evaluate(PLACES)))
     page.get_by_role("button", name="Swap sides").click()
     page.wait_for_function("document.querySelector('#first video')?.duration > 5")
-    until(lambda: len(found := page.evaluate(PLACES)) == 2 and all(abs(place - 0.5) < 0.02 for place in found))
+    until(
+        lambda: (
+            len(found := page.evaluate(PLACES)) == 2
+            and all(abs(place - 0.5) < 0.02 for place in found)
+        )
+    )
 
 
 def test_a_player_that_is_paused_by_itself_pauses_the_other(page: Page) -> None:
@@ -71,7 +80,10 @@ PLAYING = "VRThinker.rail.players.playing"
 
 
 def test_space_plays_after_a_pointer_has_pressed_a_button(page: Page) -> None:
-    for button in (page.get_by_role("button", name="Later frame that the judge saw"), page.get_by_role("tab", name="Frames")):
+    for button in (
+        page.get_by_role("button", name="Later frame that the judge saw"),
+        page.get_by_role("tab", name="Frames"),
+    ):
         button.click()
         page.keyboard.press("Space")
         assert page.evaluate(PLAYING)
@@ -106,7 +118,9 @@ RATES = """([speed, ...durations]) => {
 }"""
 
 
-@pytest.mark.parametrize(("first", "second", "speed"), [(1, 30, 1), (30, 1, 0.25), (1, 30, 2), (4, 6, 1)])
+@pytest.mark.parametrize(
+    ("first", "second", "speed"), [(1, 30, 1), (30, 1, 0.25), (1, 30, 2), (4, 6, 1)]
+)
 def test_clips_of_very_different_lengths_go_at_speeds_that_browsers_have(
     server: Server, open_page: Open, first: int, second: int, speed: float
 ) -> None:
@@ -121,7 +135,11 @@ def test_a_player_that_goes_keeps_no_video_in_memory(page: Page, tmp_path: Path)
     assert old is not None
     page.locator("#first button[aria-label=Clear]").click()
     until(lambda: not old.evaluate("(video) => video.isConnected"))
-    until(lambda: not old.evaluate("(video) => video.hasAttribute('src') || video.querySelector('track')"))
+    until(
+        lambda: (
+            not old.evaluate("(video) => video.hasAttribute('src') || video.querySelector('track')")
+        )
+    )
     upload(page, "first", tmp_path / "a.mp4")
 
 

@@ -63,27 +63,41 @@ def server(serve: Callable[..., Server]) -> Server:
     return serve([ASK, ENDLESS], protocol="paired", pause=0.02)
 
 
-def test_a_run_says_how_fast_it_goes_and_a_stopped_turn_that_it_was_stopped(server: Server, open_page: Open, clips: Clips) -> None:
+def test_a_run_says_how_fast_it_goes_and_a_stopped_turn_that_it_was_stopped(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     start(page, clips)
     wait_until_said(page, "^Turn 1 of ")
     height = page.locator("#status").evaluate("node => node.offsetHeight")
     wait_for(page, r"Turn 2 of \d+ · writing · [\d.]+ tokens a second · .* · at most \d+ s left")
-    assert page.locator("#status").evaluate("node => node.offsetHeight") == height, "a longer line moves nothing below it"
+    assert page.locator("#status").evaluate("node => node.offsetHeight") == height, (
+        "a longer line moves nothing below it"
+    )
     page.locator("#stop").click()
-    wait_for(page, r"^Stopped after 2 turns in .* · 16 frames · [\d,]+ tokens read, [\d,]+ written$")
+    wait_for(
+        page, r"^Stopped after 2 turns in .* · 16 frames · [\d,]+ tokens read, [\d,]+ written$"
+    )
     assert "stopped" in page.locator(".vrt-turn:nth-child(2) .vrt-state").inner_text()
     assert "no usable answer" not in page.locator(".vrt-turns").inner_text()
     assert "token limit" not in page.locator(".vrt-turns").inner_text()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    appear = [page.locator(".vrt-tile .vrt-caption span").nth(position).inner_text().split(" | ")[0] for position in range(4)]
-    assert appear == ["0.25 s", "0.75 s", "1.25 s", "1.75 s"], "slots 16, 48, 80 and 112 of 48 frames, 24 a second"
+    appear = [
+        page.locator(".vrt-tile .vrt-caption span").nth(position).inner_text().split(" | ")[0]
+        for position in range(4)
+    ]
+    assert appear == ["0.25 s", "0.75 s", "1.25 s", "1.75 s"], (
+        "slots 16, 48, 80 and 112 of 48 frames, 24 a second"
+    )
     for position in range(8):
         tile = page.locator(".vrt-tile").nth(position)
         tile.click()
         page.keyboard.press("Escape")  # the closer look
         times = tile.locator(".vrt-caption span").inner_text().split(" | ")
-        page.wait_for_function("time => document.querySelector('.vrt-time').innerText.includes(time)", arg=f"Video 1 {times[0]}")
+        page.wait_for_function(
+            "time => document.querySelector('.vrt-time').innerText.includes(time)",
+            arg=f"Video 1 {times[0]}",
+        )
         assert f"Video 2 {times[1]}" in page.locator(".vrt-time").inner_text()
     page.get_by_role("tab", name="Raw transcript").click()
     page.locator(".vrt-transcript pre").first.wait_for()
@@ -91,7 +105,9 @@ def test_a_run_says_how_fast_it_goes_and_a_stopped_turn_that_it_was_stopped(serv
     assert page.evaluate(CLIPPED) == 0, "nothing is cut without a sign"
 
 
-def test_the_players_show_the_time_of_the_frame_that_is_seen(server: Server, open_page: Open, clips: Clips) -> None:
+def test_the_players_show_the_time_of_the_frame_that_is_seen(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     start(page, clips)
     page.wait_for_selector(".vrt-tile")
@@ -103,13 +119,19 @@ def test_the_players_show_the_time_of_the_frame_that_is_seen(server: Server, ope
     def away_from_frame() -> float:
         """Seconds between what is said of video 1 and when the frame that it shows appears."""
         said = float(re.search(r"Video 1 ([\d.]+) s", page.locator(".vrt-time").inner_text())[1])  # type: ignore[index]
-        return abs(said - page.evaluate("Math.floor(document.querySelector('#first video').currentTime * 24)") / 24)
+        return abs(
+            said
+            - page.evaluate("Math.floor(document.querySelector('#first video').currentTime * 24)")
+            / 24
+        )
 
     until(lambda: away_from_frame() < 0.0051)  # not where the player stands in it
     page.locator("#stop").click()
 
 
-def test_the_queue_says_in_words_who_is_before(server: Server, open_page: Open, clips: Clips) -> None:
+def test_the_queue_says_in_words_who_is_before(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     """Two pages and a program: a browser has six connections to a server, and each page holds two of them."""
     second, third = (open_page(server.url) for _ in range(2))
     program = client(server)
@@ -131,10 +153,17 @@ def test_the_queue_says_in_words_who_is_before(server: Server, open_page: Open, 
     program.close()
 
 
-def test_players_that_drift_apart_come_together_and_seek_only_when_far_apart(server: Server, open_page: Open) -> None:
+def test_players_that_drift_apart_come_together_and_seek_only_when_far_apart(
+    server: Server, open_page: Open
+) -> None:
     page = open_page(server.url)
     for speed in (0.25, 1, 2):
-        for ahead, stall in ((0.1 * speed, 0), (0.3 * speed, 0), (-0.3 * speed, 0), (0, 0.1)):  # the last is a slow decoder
+        for ahead, stall in (
+            (0.1 * speed, 0),
+            (0.3 * speed, 0),
+            (-0.3 * speed, 0),
+            (0, 0.1),
+        ):  # the last is a slow decoder
             moved = page.evaluate(DRIFTED, [speed, ahead, stall])
             assert moved["seeks"] == 0, (speed, ahead, stall)
             assert moved["late"] < 0.08 * speed, (speed, ahead, stall)

@@ -37,7 +37,9 @@ def check_refused(page: Page, sentence: str) -> None:
     assert words.BUSY not in page.evaluate("window.statusSaid")
 
 
-def test_whoever_forgot_a_video_does_not_wait_to_be_told_so(server: Server, open_page: Open, clips: Clips) -> None:
+def test_whoever_forgot_a_video_does_not_wait_to_be_told_so(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     busy, page = open_page(server.url), open_page(server.url)
     start(busy, clips)
     wait_for(busy, "writing")
@@ -49,7 +51,9 @@ def test_whoever_forgot_a_video_does_not_wait_to_be_told_so(server: Server, open
     wait_for(busy, "Stopped")
 
 
-def test_a_prompt_that_is_too_long_begins_no_run(server: Server, open_page: Open, clips: Clips) -> None:
+def test_a_prompt_that_is_too_long_begins_no_run(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     fill(page, clips, prompt="x" * (MAX_PROMPT + 1))
     page.locator("#go").click()
@@ -57,7 +61,9 @@ def test_a_prompt_that_is_too_long_begins_no_run(server: Server, open_page: Open
     expect(page).to_have_url(server.url)
 
 
-def test_without_a_prompt_the_run_that_is_shown_stays(serve: Callable[..., Server], open_page: Open, clips: Clips) -> None:
+def test_without_a_prompt_the_run_that_is_shown_stays(
+    serve: Callable[..., Server], open_page: Open, clips: Clips
+) -> None:
     page = open_page(serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"], protocol="paired").url)
     start(page, clips)
     wait_for(page, "Finished")
@@ -70,7 +76,9 @@ def test_without_a_prompt_the_run_that_is_shown_stays(serve: Callable[..., Serve
         expect(page).to_have_url(address)
 
 
-def test_videos_that_are_deleted_are_to_be_added_again(server: Server, open_page: Open, clips: Clips) -> None:
+def test_videos_that_are_deleted_are_to_be_added_again(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     fill(page, clips)
     for file in server.folder.glob("vr-thinker-page-*/uploads/*/*.mp4"):
@@ -109,7 +117,9 @@ def test_compare_waits_for_no_upload_and_says_so(answered_page: Page, clips: Cli
         page.locator("#go").click()
     wait_for(page, words.UPLOADING)
     page.locator("#prompt textarea").press("Control+Enter")
-    page.evaluate("() => new Promise((done) => setTimeout(done, 100))")  # it presses Compare a moment later
+    page.evaluate(
+        "() => new Promise((done) => setTimeout(done, 100))"
+    )  # it presses Compare a moment later
     for upload in uploads:
         upload.continue_()
     wait_for(page, words.READY_TO_COMPARE)
@@ -119,10 +129,14 @@ def test_compare_waits_for_no_upload_and_says_so(answered_page: Page, clips: Cli
     wait_for(page, "Finished")
 
 
-def test_compare_begins_one_run_however_often_it_is_pressed(answered_page: Page, clips: Clips) -> None:
+def test_compare_begins_one_run_however_often_it_is_pressed(
+    answered_page: Page, clips: Clips
+) -> None:
     page = answered_page
     fill(page, clips)
-    page.evaluate("() => { for (let press = 0; press < 3; press += 1) document.querySelector('#go').click(); }")
+    page.evaluate(
+        "() => { for (let press = 0; press < 3; press += 1) document.querySelector('#go').click(); }"
+    )
     wait_for(page, "Finished")
     page.wait_for_timeout(1500)
     assert page.evaluate("runs.size") == 1
@@ -131,10 +145,16 @@ def test_compare_begins_one_run_however_often_it_is_pressed(answered_page: Page,
     wait_for(page, "Finished")
 
 
-def test_compare_can_be_pressed_again_after_an_answer_that_is_an_error(answered_page: Page, clips: Clips) -> None:
+def test_compare_can_be_pressed_again_after_an_answer_that_is_an_error(
+    answered_page: Page, clips: Clips
+) -> None:
     page = answered_page
     fill(page, clips)
-    page.route("**/run/predict*", lambda route: route.fulfill(status=500, json={"error": "It failed."}), times=1)
+    page.route(
+        "**/run/predict*",
+        lambda route: route.fulfill(status=500, json={"error": "It failed."}),
+        times=1,
+    )
     page.locator("#go").click()
     wait_for(page, words.GONE)
     page.locator("#go").click()
@@ -152,7 +172,9 @@ def double_click(page: Page, button: str, other: str) -> None:
         expect(page.locator(other)).to_be_visible()
 
 
-def test_a_double_click_on_compare_does_not_stop_the_run(server: Server, open_page: Open, clips: Clips) -> None:
+def test_a_double_click_on_compare_does_not_stop_the_run(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     fill(page, clips)
     double_click(page, "#go", "#stop")
@@ -162,7 +184,9 @@ def test_a_double_click_on_compare_does_not_stop_the_run(server: Server, open_pa
     wait_for(page, "Stopped")
 
 
-def test_a_double_click_on_stop_begins_no_run(server: Server, open_page: Open, clips: Clips) -> None:
+def test_a_double_click_on_stop_begins_no_run(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "writing")
@@ -175,7 +199,14 @@ def test_a_double_click_on_stop_begins_no_run(server: Server, open_page: Open, c
 
 
 def test_the_second_tap_of_two_does_not_count_on_the_other_button(answered_page: Page) -> None:
-    taps = [("go", 1, 1000), ("stop", 1, 1200), ("stop", 0, 1210), ("stop", 1, 1400), ("go", 1, 1500), ("go", 1, 1900)]
+    taps = [
+        ("go", 1, 1000),
+        ("stop", 1, 1200),
+        ("stop", 0, 1210),
+        ("stop", 1, 1400),
+        ("go", 1, 1500),
+        ("go", 1, 1900),
+    ]
     counted = answered_page.evaluate(
         """([taps, pointerType]) => taps.map(([name, detail, timeStamp]) =>
             !VRThinker.buttons.isSecond(document.getElementById(name), { detail, pointerType, timeStamp }))""",
@@ -184,10 +215,20 @@ def test_the_second_tap_of_two_does_not_count_on_the_other_button(answered_page:
     assert counted == [True, False, True, True, False, True]
 
 
-@pytest.mark.parametrize("requests", ["**/{run/predict,queue/join}*", "**/queue/join*"], ids=["at once", "as it would begin"])
-def test_so_are_those_of_an_earlier_server(requests: str, server: Server, open_page: Open, clips: Clips) -> None:
+@pytest.mark.parametrize(
+    "requests",
+    ["**/{run/predict,queue/join}*", "**/queue/join*"],
+    ids=["at once", "as it would begin"],
+)
+def test_so_are_those_of_an_earlier_server(
+    requests: str, server: Server, open_page: Open, clips: Clips
+) -> None:
     def with_other_paths(route: Route) -> None:
-        route.continue_(post_data=(route.request.post_data or "").replace("vr-thinker-page-", "vr-thinker-earlier-"))
+        route.continue_(
+            post_data=(route.request.post_data or "").replace(
+                "vr-thinker-page-", "vr-thinker-earlier-"
+            )
+        )
 
     page = open_page(server.url)
     fill(page, clips)

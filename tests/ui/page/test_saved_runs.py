@@ -110,7 +110,9 @@ def test_every_request_goes_to_the_pages_own_server(server: Server, open_page: O
     show_example(page)
     expect(page.locator("#first video")).to_be_visible()
     assert asked
-    assert [url for url in asked if not url.startswith((server.url, "data:", f"blob:{server.url}"))] == []
+    assert [
+        url for url in asked if not url.startswith((server.url, "data:", f"blob:{server.url}"))
+    ] == []
 
 
 def test_a_link_shows_the_same_run(server: Server, open_page: Open, clips: Clips) -> None:
@@ -123,7 +125,9 @@ def test_a_link_shows_the_same_run(server: Server, open_page: Open, clips: Clips
     assert re.search(r"\?trace=[0-9a-f]{24}$", address)
     visitor = open_page(address)
     expect(visitor.locator(".vrt-headline")).to_be_visible()
-    assert [line for line in trace_text(visitor).splitlines() if line != "Judge: script"] == live.splitlines()
+    assert [
+        line for line in trace_text(visitor).splitlines() if line != "Judge: script"
+    ] == live.splitlines()
     expect(visitor.locator("#prompt textarea")).to_have_value(PROMPT)
     assert [Path(file).suffix for file in video_files(visitor)] == [".mp4", ".mp4"]
 
@@ -152,7 +156,9 @@ def test_an_opened_trace_finds_the_videos_of_the_same_session(
     assert from_json(saved(visitor, tmp_path / "again.json").read_bytes()) == trace
 
 
-def test_a_file_that_is_no_trace_is_refused_with_a_sentence(server: Server, open_page: Open, tmp_path: Path) -> None:
+def test_a_file_that_is_no_trace_is_refused_with_a_sentence(
+    server: Server, open_page: Open, tmp_path: Path
+) -> None:
     page = open_page(server.url)
     show_example(page)
     path = tmp_path / "other.json"
@@ -185,7 +191,9 @@ def test_the_frames_tab_shows_frames_in_pairs(server: Server, open_page: Open) -
     expect(page.locator("#frames .vrt-tile img")).to_have_count(16)
 
 
-def test_the_frames_tab_is_filled_while_the_judge_writes(serve: Callable[..., Server], open_page: Open, clips: Clips) -> None:
+def test_the_frames_tab_is_filled_while_the_judge_writes(
+    serve: Callable[..., Server], open_page: Open, clips: Clips
+) -> None:
     page = open_page(serve([ENDLESS], protocol="paired", pause=0.05).url)
     tab(page, "Frames")
     start(page, clips)
@@ -196,7 +204,9 @@ def test_the_frames_tab_is_filled_while_the_judge_writes(serve: Callable[..., Se
     expect(page.locator("#frames .vrt-tile img")).to_have_count(8)
 
 
-def test_a_run_whose_sides_were_swapped_says_that_it_judged_the_other_order(server: Server, open_page: Open) -> None:
+def test_a_run_whose_sides_were_swapped_says_that_it_judged_the_other_order(
+    server: Server, open_page: Open
+) -> None:
     page = open_page(server.url)
     show_example(page)
     expect(page.locator("#first video")).to_be_visible()
@@ -204,7 +214,9 @@ def test_a_run_whose_sides_were_swapped_says_that_it_judged_the_other_order(serv
     wait_for(page, "Sides swapped")
     page.wait_for_function("document.querySelector('#first video')?.src.endsWith('second.mp4')")
     assert video_files(page) == ["a-block/second.mp4", "a-block/first.mp4"]
-    expect(page.locator(".vrt-changed")).to_contain_text("judged these two videos the other way round")
+    expect(page.locator(".vrt-changed")).to_contain_text(
+        "judged these two videos the other way round"
+    )
     expect(page.locator(".vrt-turn")).to_have_count(2)
     page.get_by_role("button", name="Swap sides").click()
     wait_for(page, "Replaying")
@@ -234,7 +246,9 @@ def test_chosen_settings_reach_the_run_and_a_protocol_mismatch_is_one_sentence(
     page.locator("#go").click()
     wait_for(page, "Failed")
     tab(page, "Trace")
-    expect(page.locator(".vrt-ending")).to_contain_text("trained for the protocol paired, not for concat")
+    expect(page.locator(".vrt-ending")).to_contain_text(
+        "trained for the protocol paired, not for concat"
+    )
 
 
 def test_the_rail_shows_the_protocols_own_index(server: Server, open_page: Open) -> None:
@@ -258,13 +272,19 @@ def test_arriving_turns_do_not_move_what_is_read_by_who_does_not_follow(
     page.evaluate("value => document.documentElement.style.overflowAnchor = value", anchoring)
     fill(page, clips)
     page.locator("#go").click()
-    page.locator(".vrt-follow:not([hidden])").dispatch_event("click")  # it moves, as long as the page follows
+    page.locator(".vrt-follow:not([hidden])").dispatch_event(
+        "click"
+    )  # it moves, as long as the page follows
     expect(page.locator(".vrt-text p").first).to_be_visible()
-    page.locator(".vrt-turn header").first.evaluate("node => window.scrollTo(0, node.getBoundingClientRect().top + scrollY)")
+    page.locator(".vrt-turn header").first.evaluate(
+        "node => window.scrollTo(0, node.getBoundingClientRect().top + scrollY)"
+    )
     top = page.locator(".vrt-text p").first.bounding_box()
     expect(page.locator(".vrt-turn")).to_have_count(2)
     wait_for(page, "Finished")  # the verdict is inserted above the turn that is being read
-    page.evaluate("() => new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
+    page.evaluate(
+        "() => new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))"
+    )
     after = page.locator(".vrt-text p").first.bounding_box()
     assert top is not None
     assert after is not None

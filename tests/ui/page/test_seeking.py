@@ -44,10 +44,16 @@ def shown(page: Page) -> list[int]:
 
 
 @pytest.mark.parametrize("name", CLIPS)
-def test_every_tile_seeks_to_its_exact_frames(server: Server, open_page: Callable[..., Page], tmp_path: Path, name: str) -> None:
+def test_every_tile_seeks_to_its_exact_frames(
+    server: Server, open_page: Callable[..., Page], tmp_path: Path, name: str
+) -> None:
     first = CLIPS[name](tmp_path)
     second = write_bars(tmp_path / "second.mp4", "libx264", steady(40, 25))
-    for _ in judge(VideoPair("p", first, second), ScriptedBackend(SCRIPT, protocol="paired"), trace=tmp_path / "trace.json"):
+    for _ in judge(
+        VideoPair("p", first, second),
+        ScriptedBackend(SCRIPT, protocol="paired"),
+        trace=tmp_path / "trace.json",
+    ):
         pass
     expected = [
         [half.index for _, half in sorted(tile.halves.items())]
@@ -57,7 +63,9 @@ def test_every_tile_seeks_to_its_exact_frames(server: Server, open_page: Callabl
     page = open_page(server.url)
     for side, clip in (("first", first), ("second", second)):
         page.locator(f"#{side} input[type=file]").set_input_files(str(clip))
-        page.wait_for_function("side => document.querySelector(`#${side} video`)?.readyState >= 2", arg=side)
+        page.wait_for_function(
+            "side => document.querySelector(`#${side} video`)?.readyState >= 2", arg=side
+        )
     page.locator("#prompt textarea").fill("Bars.")
     page.locator("#go").click()
     expect(page.locator(".vrt-headline")).to_be_visible()
@@ -65,7 +73,9 @@ def test_every_tile_seeks_to_its_exact_frames(server: Server, open_page: Callabl
         page.locator(".vrt-tile").nth(position).click()
         expect(page.locator(".vrt-closer")).to_be_visible()
         page.keyboard.press("Escape")
-        until_equal(lambda: shown(page), frames)  # a busy machine paints a frame later than it reports it
+        until_equal(
+            lambda: shown(page), frames
+        )  # a busy machine paints a frame later than it reports it
     assert len(expected) > 20
     if name != "uneven":
         page.keyboard.press("Home")

@@ -29,14 +29,18 @@ Open = Callable[..., "Page"]
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server]) -> Server:
-    return serve(["<Think>It glides.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"], protocol="paired")
+    return serve(
+        ["<Think>It glides.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"], protocol="paired"
+    )
 
 
 def compare_inputs(server: Server) -> list[dict[str, Any]]:
     """The components whose values a comparison takes."""
     parts = {part["id"]: part["props"] for part in config(server)["components"]}
     event, _ = comparing(server)
-    (inputs,) = (found["inputs"] for found in config(server)["dependencies"] if found["id"] == event)
+    (inputs,) = (
+        found["inputs"] for found in config(server)["dependencies"] if found["id"] == event
+    )
     return [parts[part] for part in inputs]
 
 
@@ -67,7 +71,9 @@ def settings_in_trace(page: Page, path: Path) -> Settings:
 
 
 @pytest.mark.browser
-def test_settings_that_are_chosen_or_typed_reach_the_run(server: Server, open_page: Open, clips: Clips, tmp_path: Path) -> None:
+def test_settings_that_are_chosen_or_typed_reach_the_run(
+    server: Server, open_page: Open, clips: Clips, tmp_path: Path
+) -> None:
     page = open_page(server.url)
     open_settings(page)
     choose(page, "temperature", "0.7")
@@ -83,17 +89,25 @@ def test_settings_that_are_chosen_or_typed_reach_the_run(server: Server, open_pa
 
 
 @pytest.mark.browser
-def test_settings_that_are_never_opened_are_the_defaults(server: Server, open_page: Open, clips: Clips, tmp_path: Path) -> None:
+def test_settings_that_are_never_opened_are_the_defaults(
+    server: Server, open_page: Open, clips: Clips, tmp_path: Path
+) -> None:
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
     found = settings_in_trace(page, tmp_path / "trace.json")
-    chosen = {row.name: getattr(found, row.name) for row in SETTINGS if row.default is not None and row.name != "protocol"}
+    chosen = {
+        row.name: getattr(found, row.name)
+        for row in SETTINGS
+        if row.default is not None and row.name != "protocol"
+    }
     assert chosen == {name: getattr(Settings(), name) for name in chosen}
 
 
 @pytest.mark.browser
-def test_a_number_out_of_range_is_one_sentence(server: Server, open_page: Open, clips: Clips) -> None:
+def test_a_number_out_of_range_is_one_sentence(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     open_settings(page)
     write(page, "temperature", "2.5")
@@ -109,7 +123,9 @@ def test_a_number_out_of_range_is_one_sentence(server: Server, open_page: Open, 
 
 
 @pytest.mark.browser
-def test_open_settings_stand_below_the_players_and_can_be_reached(server: Server, open_page: Open) -> None:
+def test_open_settings_stand_below_the_players_and_can_be_reached(
+    server: Server, open_page: Open
+) -> None:
     page = open_page(server.url, viewport={"width": 1280, "height": 720})
     open_settings(page)
     bench = page.locator("#bench")
@@ -127,7 +143,11 @@ def test_open_settings_stand_below_the_players_and_can_be_reached(server: Server
 @pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
 def test_every_setting_is_on_the_page(server: Server, row: Setting) -> None:
     (part,) = (part for part in compare_inputs(server) if part.get("elem_id") == row.name)
-    assert (part["label"], part["info"], part["value"]) == (row.label, help_text(row), default_value(row))
+    assert (part["label"], part["info"], part["value"]) == (
+        row.label,
+        help_text(row),
+        default_value(row),
+    )
     assert [tuple(choice) for choice in part["choices"]] == choices(row)
     assert part["allow_custom_value"] == (row.number is not None)
 
@@ -138,7 +158,9 @@ def test_a_comparison_takes_videos_prompt_judge_and_settings_in_this_order(serve
 
 
 @pytest.mark.parametrize("value", ["hot", ["0.7"], {"a": 1}, True, -1, 1e300, "9" * 400])
-def test_what_a_browser_cannot_send_is_one_sentence(server: Server, clips: Clips, value: object) -> None:
+def test_what_a_browser_cannot_send_is_one_sentence(
+    server: Server, clips: Clips, value: object
+) -> None:
     event, inputs = comparing(server)
     values = [*uploaded(server, clips), PROMPT, *[None] * (inputs - 3)]
     position = [part.get("elem_id") for part in compare_inputs(server)].index("temperature")

@@ -60,7 +60,11 @@ PLAYERS_IN_VIEW = """() => ["first", "second"].every((name) => {
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server]) -> Server:
-    return serve([WORDS + CALL, WORDS + CALL.replace("10, 30", "20, 40"), ANSWER], protocol="paired", pause=0.01)
+    return serve(
+        [WORDS + CALL, WORDS + CALL.replace("10, 30", "20, 40"), ANSWER],
+        protocol="paired",
+        pause=0.01,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +108,9 @@ def scrolled(page: Page) -> float:
     return after
 
 
-def test_a_reader_who_scrolls_up_is_left_alone(endless: Server, open_page: Open, clips: Clips) -> None:
+def test_a_reader_who_scrolls_up_is_left_alone(
+    endless: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(endless.url, viewport={"width": 1280, "height": 500})
     start(page, clips)
     page.wait_for_function("window.scrollY > 300")
@@ -112,7 +118,9 @@ def test_a_reader_who_scrolls_up_is_left_alone(endless: Server, open_page: Open,
     page.mouse.wheel(0, -250)
     before = scrolled(page)
     length = len(page.locator(".vrt-text").inner_text())
-    page.wait_for_function("length => document.querySelector('.vrt-text').innerText.length > length + 200", arg=length)
+    page.wait_for_function(
+        "length => document.querySelector('.vrt-text').innerText.length > length + 200", arg=length
+    )
     assert page.evaluate("window.scrollY") == before
     page.locator(".vrt-follow:not([hidden])").dispatch_event("click")
     page.wait_for_timeout(400)
@@ -120,7 +128,9 @@ def test_a_reader_who_scrolls_up_is_left_alone(endless: Server, open_page: Open,
     page.locator("#stop").click()
 
 
-def test_what_is_pressed_stays_under_the_pointer_until_it_is_released(endless: Server, open_page: Open, clips: Clips) -> None:
+def test_what_is_pressed_stays_under_the_pointer_until_it_is_released(
+    endless: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(endless.url, viewport={"width": 1280, "height": 500})
     start(page, clips)
     page.wait_for_function("window.scrollY > 300")
@@ -128,7 +138,9 @@ def test_what_is_pressed_stays_under_the_pointer_until_it_is_released(endless: S
     page.mouse.down()
     before = scrolled(page)
     length = len(page.locator(".vrt-text").inner_text())
-    page.wait_for_function("length => document.querySelector('.vrt-text').innerText.length > length + 200", arg=length)
+    page.wait_for_function(
+        "length => document.querySelector('.vrt-text').innerText.length > length + 200", arg=length
+    )
     assert page.evaluate("window.scrollY") == before
     page.mouse.up()
     page.wait_for_function("before => window.scrollY > before", arg=before)
@@ -136,7 +148,9 @@ def test_what_is_pressed_stays_under_the_pointer_until_it_is_released(endless: S
     page.locator("#stop").click()
 
 
-def test_the_verdict_gives_its_reasons_and_their_frames(server: Server, open_page: Open, clips: Clips) -> None:
+def test_the_verdict_gives_its_reasons_and_their_frames(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
@@ -152,7 +166,9 @@ def test_the_verdict_gives_its_reasons_and_their_frames(server: Server, open_pag
     assert page.locator(".vrt-mark.lit").get_attribute("data-frames") == "80"
 
 
-def test_a_number_and_its_sign_are_one_link_so_that_no_line_ends_between_them(server: Server, open_page: Open) -> None:
+def test_a_number_and_its_sign_are_one_link_so_that_no_line_ends_between_them(
+    server: Server, open_page: Open
+) -> None:
     page = open_page(server.url)
     pieces = page.evaluate("VRThinker.pieces('blocky at #16, #48 and frame 3).')")
     assert [text for kind, text, *_ in pieces if kind == "frame"] == ["#16", "#48", "3"]
@@ -187,22 +203,32 @@ LINES_THAT_BEGIN_WITH_PUNCTUATION = """() => {
 }"""
 
 
-def test_no_line_begins_with_the_punctuation_behind_a_frame(server: Server, open_page: Open) -> None:
+def test_no_line_begins_with_the_punctuation_behind_a_frame(
+    server: Server, open_page: Open
+) -> None:
     assert open_page(server.url).evaluate(LINES_THAT_BEGIN_WITH_PUNCTUATION) == []
 
 
-def test_an_edited_prompt_says_that_the_run_judged_another(server: Server, open_page: Open, clips: Clips) -> None:
+def test_an_edited_prompt_says_that_the_run_judged_another(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
     assert not page.locator(".vrt-changed").is_visible()
     page.locator("#prompt textarea").fill("Something else.")
-    assert page.locator(".vrt-changed").inner_text().endswith("judged the prompt “A white block glides to the right.”")
+    assert (
+        page.locator(".vrt-changed")
+        .inner_text()
+        .endswith("judged the prompt “A white block glides to the right.”")
+    )
     page.locator("#prompt textarea").fill("A white block glides to the right.")
     assert not page.locator(".vrt-changed").is_visible()
 
 
-def test_of_a_long_prompt_that_was_edited_the_beginning_is_quoted(server: Server, open_page: Open, clips: Clips) -> None:
+def test_of_a_long_prompt_that_was_edited_the_beginning_is_quoted(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     fill(page, clips, prompt="A red ball. " * (MAX_PROMPT // 12))
     page.locator("#go").click()
@@ -212,7 +238,9 @@ def test_of_a_long_prompt_that_was_edited_the_beginning_is_quoted(server: Server
     assert not notice.is_visible()
     page.locator("#prompt textarea").fill("Something else.")
     said = notice.inner_text()
-    assert said.startswith("These inputs have changed. This run judged the prompt “A red ball. A red ball.")
+    assert said.startswith(
+        "These inputs have changed. This run judged the prompt “A red ball. A red ball."
+    )
     assert said.endswith("…”.")
     assert len(said) < 200
 
@@ -227,7 +255,9 @@ SCROLL_UNDER_RAIL = """() => {
 """Scrolls until the prompt's name is where the rail stays, and says whether the rail lies over it."""
 
 
-def test_what_is_scrolled_goes_under_the_rail_that_stays(server: Server, open_page: Open, clips: Clips) -> None:
+def test_what_is_scrolled_goes_under_the_rail_that_stays(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url, **SCREENS["390"])
     start(page, clips)
     wait_for(page, "Finished")
@@ -249,7 +279,9 @@ def test_keys_compare_and_keep_the_focus(endless: Server, open_page: Open, clips
     page.locator("#stop").click()
 
 
-def test_space_plays_after_a_click_on_a_mark_and_the_ring_follows_the_rail(server: Server, open_page: Open, clips: Clips) -> None:
+def test_space_plays_after_a_click_on_a_mark_and_the_ring_follows_the_rail(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
@@ -262,7 +294,9 @@ def test_space_plays_after_a_click_on_a_mark_and_the_ring_follows_the_rail(serve
     page.wait_for_function("!document.querySelector('#first video').paused")
 
 
-def test_videos_of_a_waiting_comparison_cannot_be_swapped(endless: Server, open_page: Open, clips: Clips) -> None:
+def test_videos_of_a_waiting_comparison_cannot_be_swapped(
+    endless: Server, open_page: Open, clips: Clips
+) -> None:
     running, waiting = open_page(endless.url), open_page(endless.url)
     start(running, clips)
     wait_for(running, "writing")
@@ -277,7 +311,9 @@ def test_videos_of_a_waiting_comparison_cannot_be_swapped(endless: Server, open_
     running.locator("#stop").click()
 
 
-def test_the_ring_finds_a_tile_whose_frames_have_left_the_judges_view(server: Server, open_page: Open) -> None:
+def test_the_ring_finds_a_tile_whose_frames_have_left_the_judges_view(
+    server: Server, open_page: Open
+) -> None:
     page = open_page(server.url)
     current = page.evaluate("""() => {
         const root = document.createElement("div");

@@ -41,7 +41,9 @@ GONE = "The videos of this run are not kept here: the players show the frames th
 def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
     """Examples of which both videos, one, and none are at hand."""
     examples = tmp_path_factory.mktemp("examples")
-    for hue, (name, lost) in enumerate({"whole": (), "half": ("second",), "gone": ("first", "second")}.items()):
+    for hue, (name, lost) in enumerate(
+        {"whole": (), "half": ("second",), "gone": ("first", "second")}.items()
+    ):
         folder = write_example(examples / name, hue=20 + 10 * hue)
         for side in lost:
             (folder / f"{side}.mp4").unlink()
@@ -77,13 +79,17 @@ def test_every_way_to_a_frame_leads_to_its_stills(gone: Page) -> None:
     for tile in by_place:
         page.keyboard.press("ArrowRight")
         assert page.evaluate(STILLS) == tile["src"]
-        assert page.locator(".vrt-turns [aria-current]").get_attribute("data-frames") == tile["frames"]
+        assert (
+            page.locator(".vrt-turns [aria-current]").get_attribute("data-frames") == tile["frames"]
+        )
     for tile in by_place[-2::-1]:
         page.keyboard.press(",")
         assert page.evaluate(STILLS) == tile["src"]
     link = page.locator(".vrt-ref:enabled").first
     link.click()
-    assert page.evaluate(STILLS) in [tile["src"] for tile in seen if link.get_attribute("data-frame") in tile["frames"]]
+    assert page.evaluate(STILLS) in [
+        tile["src"] for tile in seen if link.get_attribute("data-frame") in tile["frames"]
+    ]
 
 
 def test_any_moment_shows_the_nearest_frame_of_each_video_and_its_time(gone: Page) -> None:
@@ -97,7 +103,10 @@ def test_any_moment_shows_the_nearest_frame_of_each_video_and_its_time(gone: Pag
             away = {tile["src"][side]: abs(tile["at"][side] - fraction * length) for tile in seen}
             assert away[still] <= min(away.values()) + 0.02 * length, (fraction, side)
         times = [still.get_attribute("alt") for still in page.locator(".vrt-still img").all()]
-        assert all(str(time).rpartition(", ")[2] in page.locator(".vrt-time").inner_text() for time in times)
+        assert all(
+            str(time).rpartition(", ")[2] in page.locator(".vrt-time").inner_text()
+            for time in times
+        )
 
 
 def test_playing_shows_one_frame_after_the_other(gone: Page) -> None:
@@ -110,24 +119,34 @@ def test_playing_shows_one_frame_after_the_other(gone: Page) -> None:
     }""")
     page.get_by_role("button", name="Loop").click()
     page.get_by_role("button", name="Play both").click()
-    page.wait_for_function("document.querySelector('[data-action=play]').textContent === '▶' && seen.length > 0")
-    assert page.evaluate("seen") == [src for src in order if src in page.evaluate("seen")], "in the order of their times"
+    page.wait_for_function(
+        "document.querySelector('[data-action=play]').textContent === '▶' && seen.length > 0"
+    )
+    assert page.evaluate("seen") == [src for src in order if src in page.evaluate("seen")], (
+        "in the order of their times"
+    )
     assert page.evaluate("seen.at(-1)") == order[-1]
     page.keyboard.press(" ")
     page.wait_for_function("document.querySelector('[data-action=play]').textContent !== '▶'")
 
 
-def test_a_video_takes_the_place_of_its_still_and_both_can_be_compared(gone: Page, clips: Clips) -> None:
+def test_a_video_takes_the_place_of_its_still_and_both_can_be_compared(
+    gone: Page, clips: Clips
+) -> None:
     page, seen = gone, tiles(gone)
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Upload video 1").click()
     chooser.value.set_files(str(clips[0]))
     page.wait_for_function("document.querySelector('#first video')?.readyState >= 1")
-    expect(page.locator(".vrt-lost")).to_have_text(re.compile("^Video 2 of this run is not kept here"))
+    expect(page.locator(".vrt-lost")).to_have_text(
+        re.compile("^Video 2 of this run is not kept here")
+    )
     page.locator(".vrt-turns .vrt-tile").nth(2).click()
     page.keyboard.press("Escape")
     assert page.evaluate(STILLS) == [None, seen[2]["src"][1]]
-    assert page.evaluate("document.querySelector('#first video').currentTime") == pytest.approx(seen[2]["at"][0], abs=1e-3)
+    assert page.evaluate("document.querySelector('#first video').currentTime") == pytest.approx(
+        seen[2]["at"][0], abs=1e-3
+    )
     page.locator("#first button[aria-label='Clear']").click()
     expect(page.locator("#first .vrt-still")).to_be_visible()
     for side, clip in zip(("first", "second"), clips, strict=True):
@@ -141,7 +160,9 @@ def test_a_video_takes_the_place_of_its_still_and_both_can_be_compared(gone: Pag
     assert page.evaluate(STILLS) == [None, None], "a live run has no stills"
 
 
-def test_only_what_is_not_at_hand_is_a_still_and_a_phone_keeps_it_in_sight(server: Server, open_page: Open) -> None:
+def test_only_what_is_not_at_hand_is_a_still_and_a_phone_keeps_it_in_sight(
+    server: Server, open_page: Open
+) -> None:
     page = open_page(f"{server.url}?trace=whole", **PHONE)
     expect(page.locator("#second video")).to_be_visible()
     assert page.evaluate(STILLS) == [None, None]

@@ -35,7 +35,9 @@ def endless(serve: Callable[..., Server]) -> Server:
     return serve([ENDLESS], protocol="paired", pause=0.05)
 
 
-@pytest.mark.parametrize("screen", [PHONE, {"viewport": {"width": 844, "height": 390}}], ids=["phone", "landscape"])
+@pytest.mark.parametrize(
+    "screen", [PHONE, {"viewport": {"width": 844, "height": 390}}], ids=["phone", "landscape"]
+)
 def test_stop_and_status_stay_in_sight_and_cover_no_words(
     endless: Server, open_page: Open, clips: Clips, screen: dict[str, Any]
 ) -> None:
@@ -59,7 +61,9 @@ def test_stop_and_status_stay_in_sight_and_cover_no_words(
     expect(page.locator("#go")).to_be_focused()
 
 
-def test_where_the_runs_own_stop_is_in_sight_there_is_no_other(endless: Server, open_page: Open, clips: Clips) -> None:
+def test_where_the_runs_own_stop_is_in_sight_there_is_no_other(
+    endless: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(endless.url, **PHONE)
     start(page, clips)
     bar = page.get_by_role("group", name="The run that goes on")

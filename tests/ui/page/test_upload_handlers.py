@@ -29,7 +29,9 @@ pytestmark = pytest.mark.browser
 
 Clips = tuple[Path, Path]
 Open = Callable[..., "Page"]
-ANSWER = "<Snapshot>A block.</Snapshot><Think>It glides.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+ANSWER = (
+    "<Snapshot>A block.</Snapshot><Think>It glides.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+)
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -65,7 +67,9 @@ def submit_address(page: Page, side: int, address: str) -> None:
 
 
 def wait_until_playable(page: Page, name: str) -> None:
-    page.wait_for_function("name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name)
+    page.wait_for_function(
+        "name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name
+    )
 
 
 def test_web_addresses_replace_uploads(server: Server, open_page: Open, web: str) -> None:
@@ -88,7 +92,9 @@ def test_programs_may_name_web_addresses(server: Server, web: str) -> None:
     result = client.predict(*files, "A white block glides to the right.", api_name="/compare")
     assert (result["stop"], result["labels"]["OA"]) == ("answered", 1)
     with pytest.raises(gradio_client.exceptions.AppError, match="404"):
-        client.predict(files[0], gradio_client.handle_file(f"{web}/none.mp4"), "A block.", api_name="/compare")
+        client.predict(
+            files[0], gradio_client.handle_file(f"{web}/none.mp4"), "A block.", api_name="/compare"
+        )
 
 
 def test_the_next_step_counts_no_file_that_was_refused_and_follows_the_prompt(
@@ -134,32 +140,46 @@ def test_an_address_that_cannot_be_fetched_changes_nothing_but_the_status(
         expect(page.locator(".vrt-headline")).to_have_count(1)
 
 
-def test_private_addresses_are_refused_by_default(serve: Callable[..., Server], open_page: Open, web: str) -> None:
+def test_private_addresses_are_refused_by_default(
+    serve: Callable[..., Server], open_page: Open, web: str
+) -> None:
     page = open_page(serve([ANSWER], protocol="paired").url)
-    for address, sentence in ((web, "port"), ("http://127.0.0.1/one.mp4", "public"), ("http://localhost/one.mp4", "public")):
+    for address, sentence in (
+        (web, "port"),
+        ("http://127.0.0.1/one.mp4", "public"),
+        ("http://localhost/one.mp4", "public"),
+    ):
         submit_address(page, 1, address)
         wait_for(page, sentence)
     assert page.locator("#first video").count() == 0
 
 
-def test_a_run_whose_videos_were_replaced_says_what_it_judged(server: Server, open_page: Open, clips: Clips, web: str) -> None:
+def test_a_run_whose_videos_were_replaced_says_what_it_judged(
+    server: Server, open_page: Open, clips: Clips, web: str
+) -> None:
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
     submit_address(page, 2, f"{web}/two.mp4")
-    expect(page.locator(".vrt-changed")).to_contain_text("This run judged another video 2: two.mp4.")
+    expect(page.locator(".vrt-changed")).to_contain_text(
+        "This run judged another video 2: two.mp4."
+    )
     expect(page.locator(".vrt-headline")).to_have_count(1)
     page.locator("#go").click()
     expect(page.locator(".vrt-changed")).to_be_hidden()
     wait_for(page, "Finished")
-    expect(page.locator("#go")).to_be_visible()  # it is kept as well: until then what is said of its end is not the last word
+    expect(
+        page.locator("#go")
+    ).to_be_visible()  # it is kept as well: until then what is said of its end is not the last word
     page.locator("#first button[aria-label='Clear']").click()
     wait_for(page, "videos have changed")
     expect(page.locator(".vrt-changed")).to_contain_text("another video 1: one.mp4")
     expect(page.locator(".vrt-headline")).to_have_count(1)
 
 
-def test_the_end_of_a_run_does_not_take_back_what_its_page_says_since(server: Server, new_page: Open, clips: Clips) -> None:
+def test_the_end_of_a_run_does_not_take_back_what_its_page_says_since(
+    server: Server, new_page: Open, clips: Clips
+) -> None:
     page = open_held(new_page, server.url)
     hold_when(page, "VRThinker.trace.over")
     start(page, clips)

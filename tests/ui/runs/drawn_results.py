@@ -21,8 +21,17 @@ PROMPT = "A ball pans steadily."
 
 def result(row: int, **changes: object) -> PairResult:
     """A judged pair whose people agree with the judge."""
-    pair = EvaluationPair(f"{row:016x}", row, PROMPT, f"{row}-a.mp4", f"{row}-b.mp4", WHOLE, "Left", "Right")
-    pair = replace(pair, **{name: changes.pop(name) for name in ("id", "prompt", "labels", "first", "second") if name in changes})
+    pair = EvaluationPair(
+        f"{row:016x}", row, PROMPT, f"{row}-a.mp4", f"{row}-b.mp4", WHOLE, "Left", "Right"
+    )
+    pair = replace(
+        pair,
+        **{
+            name: changes.pop(name)
+            for name in ("id", "prompt", "labels", "first", "second")
+            if name in changes
+        },
+    )
     base = result_of(pair, three_turns(), f"{TRACES}/{pair.id}.json")
     return replace(base, **changes)  # type: ignore[arg-type]
 
@@ -39,7 +48,10 @@ def both_orders(second: Verdict, **changes: object) -> Trace:
     trace = three_turns(**changes)
     assert trace.finished is not None
     end = replace(trace.finished, verdict=swap_verdict(second))
-    return replace(trace, swapped=Run(replace(trace.started, clips=trace.started.clips[::-1]), trace.turns, end))
+    return replace(
+        trace,
+        swapped=Run(replace(trace.started, clips=trace.started.clips[::-1]), trace.turns, end),
+    )
 
 
 def kinds() -> list[PairResult]:
@@ -51,8 +63,19 @@ def kinds() -> list[PairResult]:
         result(3, confidence=4, labels=Verdict(MQ=FIRST, OA=FIRST)),
         result(4, confidence=2),
         result(5, confidence=5, probabilities={Dimension.OA: (0.2, 0.55, 0.25)}),
-        result(6, confidence=5, probabilities={Dimension.OA: (0.1, 0.8, 0.1)}, swapped=swapped, labels=Verdict()),
-        broken_row(EvaluationPair(f"{7:016x}", 7, "It rains.", "a.mp4", "b.mp4", fault="There is no file a.mp4."), "by hand"),
+        result(
+            6,
+            confidence=5,
+            probabilities={Dimension.OA: (0.1, 0.8, 0.1)},
+            swapped=swapped,
+            labels=Verdict(),
+        ),
+        broken_row(
+            EvaluationPair(
+                f"{7:016x}", 7, "It rains.", "a.mp4", "b.mp4", fault="There is no file a.mp4."
+            ),
+            "by hand",
+        ),
     ]
 
 

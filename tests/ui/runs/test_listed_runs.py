@@ -21,7 +21,12 @@ from vrthinker_core.results.result_file import RESULTS, to_line
 from vrthinker_core.results.trace_files import CHECKPOINTS, CONFIG, RESULT, STATE
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Preference, Verdict, Vote
-from vrthinker_core.types.wording import DEMO_RUN, NO_RELIABLE_WINNER, NOT_SWAP_TESTED, OUTSIDE_SCOPE
+from vrthinker_core.types.wording import (
+    DEMO_RUN,
+    NO_RELIABLE_WINNER,
+    NOT_SWAP_TESTED,
+    OUTSIDE_SCOPE,
+)
 from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.history.shared_traces import SharedTraces
 from vrthinker_core.ui.runs.listed_runs import ListedRuns
@@ -75,7 +80,9 @@ def test_broken_lines_are_rows_with_a_sentence(tmp_path: Path) -> None:
     runs = read_all(tmp_path)
     assert numbers(runs) == [1, 2, 2, 3, 4], "the broken ones by their lines"
     errors = [run.error for run in runs.runs() if run.error]
-    assert [error.split(" is ")[0] for error in errors] == [f"Line {line} of {RESULTS}" for line in (2, 3, 4)]
+    assert [error.split(" is ")[0] for error in errors] == [
+        f"Line {line} of {RESULTS}" for line in (2, 3, 4)
+    ]
     assert runs.said.startswith("3 of 5 lines")
     assert client(runs).get("/evaluation?only=failed").json()["matching"] == 3
 
@@ -87,9 +94,14 @@ def test_a_file_that_is_something_else_is_one_sentence(tmp_path: Path) -> None:
     assert len(runs.runs()) <= 200
 
 
-def test_a_missing_and_an_empty_folder_say_so_and_are_read_once_they_are_there(tmp_path: Path) -> None:
+def test_a_missing_and_an_empty_folder_say_so_and_are_read_once_they_are_there(
+    tmp_path: Path,
+) -> None:
     runs = read_all(tmp_path / "out")
-    assert runs.said == f"There is no folder {tmp_path / 'out'}: name the --out folder of an evaluation, or a folder of traces."
+    assert (
+        runs.said
+        == f"There is no folder {tmp_path / 'out'}: name the --out folder of an evaluation, or a folder of traces."
+    )
     (tmp_path / "out").mkdir()
     assert "holds no results.jsonl and no trace yet" in read_all(tmp_path / "out").said
     write_results(tmp_path / "out", kinds()[:1])
@@ -117,7 +129,9 @@ def test_a_folder_of_traces_is_listed_with_its_votes_as_labels(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("opened", [".", "rollouts"])
-def test_a_folder_of_a_training_is_listed_with_its_rollouts_alone(tmp_path: Path, opened: str) -> None:
+def test_a_folder_of_a_training_is_listed_with_its_rollouts_alone(
+    tmp_path: Path, opened: str
+) -> None:
     """Whatever else a training keeps as JSON is no trace; a broken trace is a row all the same."""
     others = (CONFIG, STATE, f"{RESULT}/tokenizer.json", f"{CHECKPOINTS}/model/config.json")
     for file in (*others, "rollouts/step-1.json", "rollouts/step-2.json"):
@@ -140,7 +154,10 @@ def test_a_training_without_rollouts_yet_says_so(tmp_path: Path) -> None:
 
 def test_labels_beside_traces_are_those_of_the_data_set(tmp_path: Path) -> None:
     """They come before a vote where right and wrong are told apart; a broken line, and a file of anything else, is passed over."""
-    wrong, vote = replace(WHOLE, OA=Preference.SECOND), Vote(datetime(2026, 11, 22, tzinfo=UTC), WHOLE)
+    wrong, vote = (
+        replace(WHOLE, OA=Preference.SECOND),
+        Vote(datetime(2026, 11, 22, tzinfo=UTC), WHOLE),
+    )
     for file, trace in (
         ("right.json", three_turns()),
         ("wrong.json", replace(three_turns(), vote=vote)),
@@ -155,13 +172,22 @@ def test_labels_beside_traces_are_those_of_the_data_set(tmp_path: Path) -> None:
     page = client(read_all(tmp_path)).get("/evaluation?sort=disagreement").json()
     rows = {run["source"]: (run["data_set"], run["people"]) for run in page["runs"]}
     nobody, known = [None] * 4, [WHOLE.TA, WHOLE.MQ, WHOLE.VQ]
-    assert rows == {"wrong.json": ([*known, 2], [*known, 1]), "none.json": ([], nobody), "right.json": ([*known, 1], nobody)}
+    assert rows == {
+        "wrong.json": ([*known, 2], [*known, 1]),
+        "none.json": ([], nobody),
+        "right.json": ([*known, 1], nobody),
+    }
     assert next(iter(rows)) == "wrong.json"
     assert page["counts"]["overall"] == 1
 
 
 def test_only_rows_of_the_list_open(tmp_path: Path) -> None:
-    runs = read_all(write_results(tmp_path / "out", [*kinds(), result(8, trace="../secret.json"), result(9, id="../../etc")]))
+    runs = read_all(
+        write_results(
+            tmp_path / "out",
+            [*kinds(), result(8, trace="../secret.json"), result(9, id="../../etc")],
+        )
+    )
     (tmp_path / "secret.json").write_bytes(to_json(three_turns()))
     asked = client(runs)
     names = {run["row"]: run["name"] for run in asked.get("/evaluation").json()["runs"]}
@@ -182,7 +208,13 @@ def test_whoever_votes_first_is_told_no_label(tmp_path: Path) -> None:
     one = asked.get(f"/evaluation/{page['runs'][0]['name']}").json()["run"]
     assert "Vote first" in page["said"]
     for run in (*page["runs"], one):
-        assert (run["people"], run["data_set"], run["judge"], run["confidence"], run["order"]) == ([], [], [], None, "")
+        assert (run["people"], run["data_set"], run["judge"], run["confidence"], run["order"]) == (
+            [],
+            [],
+            [],
+            None,
+            "",
+        )
 
 
 def test_a_row_is_given_as_the_page_draws_it_with_its_pictures(tmp_path: Path) -> None:
@@ -193,7 +225,9 @@ def test_a_row_is_given_as_the_page_draws_it_with_its_pictures(tmp_path: Path) -
     assert whole["run"] == asked.get(f"/evaluation/{name}").json()["run"]
     assert [len(turn["tiles"]) for turn in whole["view"]["turns"]] == [4, 4, 6]
     assert "What stood out in turn 1." in str(whole["view"])
-    assert whole["view"]["turns"][0]["tiles"][0]["halves"][0]["src"].startswith("data:image/jpeg;base64,/9j/")
+    assert whole["view"]["turns"][0]["tiles"][0]["halves"][0]["src"].startswith(
+        "data:image/jpeg;base64,/9j/"
+    )
     asked.cookies.set(COOKIE, ON)
     hidden = asked.get(f"/evaluation/{name}/view.json").json()
     assert hidden["run"]["judge"] == []
@@ -204,7 +238,9 @@ def test_a_row_is_given_as_the_page_draws_it_with_its_pictures(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("evaluated", [True, False])
-def test_a_run_outside_the_judges_scope_is_a_demo_without_a_label(tmp_path: Path, evaluated: bool) -> None:
+def test_a_run_outside_the_judges_scope_is_a_demo_without_a_label(
+    tmp_path: Path, evaluated: bool
+) -> None:
     if evaluated:
         write_results(tmp_path, [result_of(result(1, labels=WHOLE).pair, outside(), "")])
     else:
@@ -212,21 +248,39 @@ def test_a_run_outside_the_judges_scope_is_a_demo_without_a_label(tmp_path: Path
         add_labels(tmp_path, {"run.json": WHOLE})
     page = client(read_all(tmp_path)).get("/evaluation?only=failed").json()
     (row,) = page["runs"]
-    assert (row["judge"], row["flips"], row["probability"], row["ending"]) == ([], [], None, DEMO_RUN)
+    assert (row["judge"], row["flips"], row["probability"], row["ending"]) == (
+        [],
+        [],
+        None,
+        DEMO_RUN,
+    )
     assert row["error"].startswith(OUTSIDE_SCOPE)
     assert page["counts"] == {"overall": 0, "any": 0, "failed": 1, "unsure": 0, "flips": 0}
     assert not page["unchecked"]
 
 
-def test_a_row_that_flips_is_drawn_with_that_headline_and_without_its_second_run(tmp_path: Path) -> None:
-    traces = {"flips": both_orders(replace(WHOLE, OA=Preference.SECOND)), "stays": both_orders(WHOLE), "once": three_turns()}
+def test_a_row_that_flips_is_drawn_with_that_headline_and_without_its_second_run(
+    tmp_path: Path,
+) -> None:
+    traces = {
+        "flips": both_orders(replace(WHOLE, OA=Preference.SECOND)),
+        "stays": both_orders(WHOLE),
+        "once": three_turns(),
+    }
     for name, trace in traces.items():
         (tmp_path / f"{name}.json").write_bytes(to_json(trace))
     asked = client(read_all(tmp_path))
     rows = {run["source"]: run for run in asked.get("/evaluation").json()["runs"]}
-    views = {name: asked.get(f"/evaluation/{rows[f'{name}.json']['name']}/view.json").json()["view"] for name in traces}
+    views = {
+        name: asked.get(f"/evaluation/{rows[f'{name}.json']['name']}/view.json").json()["view"]
+        for name in traces
+    }
     assert [rows[f"{name}.json"]["judge"][-1] for name in traces] == [None, 1, 1]
-    assert [view["verdict"]["headline"] == NO_RELIABLE_WINNER for view in views.values()] == [True, False, False]
+    assert [view["verdict"]["headline"] == NO_RELIABLE_WINNER for view in views.values()] == [
+        True,
+        False,
+        False,
+    ]
     assert [view["verdict"]["note"] for view in views.values()] == ["", "", NOT_SWAP_TESTED]
     assert all(view["order"] is None and len(view["turns"]) == 3 for view in views.values())
 
@@ -238,7 +292,10 @@ def test_videos_are_found_by_what_the_results_or_traces_name(tmp_path: Path) -> 
     for file in files.values():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"x")
-    rows = [result(1, first="pairs/a.mp4", second="b.mp4"), result(2, first=str(files["inside.mp4"]), second="/gone.mp4")]
+    rows = [
+        result(1, first="pairs/a.mp4", second="b.mp4"),
+        result(2, first=str(files["inside.mp4"]), second="/gone.mp4"),
+    ]
     runs = read_all(write_results(tmp_path / "out", rows))
     found = {run.row: runs.videos(run) for run in runs.runs()}
     assert found == {1: [files["pairs/a.mp4"], files["b.mp4"]], 2: [files["inside.mp4"]]}
@@ -256,7 +313,10 @@ def test_a_link_to_a_row_has_its_verdict_as_preview(tmp_path: Path) -> None:
     assert previews.find(name).jpeg
     assert not previews.find(unjudged).jpeg
     (tmp_path / "again").mkdir()
-    results = write_results(tmp_path / "again", [replace(result(1), trace="", verdict=None, error="The judge was gone.")])
+    results = write_results(
+        tmp_path / "again",
+        [replace(result(1), trace="", verdict=None, error="The judge was gone.")],
+    )
     again = read_all(results)
     previews = LinkPreviews(Examples(tmp_path), SharedTraces(RunStore(tmp_path / "shared")), again)
     (name,) = [run.name for run in again.runs()]

@@ -42,15 +42,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_results(folder, rows[1:])
     example = write_example(folder / "clips")
     file, trace = f"{TRACES}/judged.json", load(example / "trace.json")
-    pair = EvaluationPair("first", 1, trace.started.prompt, str(example / "first.mp4"), str(example / "second.mp4"))
-    pair = replace(pair, labels=Verdict(OA=Preference.SECOND), first_generator="Left", second_generator="Right")
+    pair = EvaluationPair(
+        "first", 1, trace.started.prompt, str(example / "first.mp4"), str(example / "second.mp4")
+    )
+    pair = replace(
+        pair, labels=Verdict(OA=Preference.SECOND), first_generator="Left", second_generator="Right"
+    )
     (example / "trace.json").rename(folder / file)
     append_result(folder, result_of(pair, trace, file))
     return folder
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server], folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(
+    serve: Callable[..., Server], folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Server:
     examples = tmp_path_factory.mktemp("examples")
     return serve(SCRIPT, "--examples", str(examples), "--runs", str(folder), protocol="paired")
 
@@ -75,13 +81,19 @@ def shown_row(page: Page, place: str) -> None:
 
 def test_filters_search_and_pages(server: Server, open_page: Open) -> None:
     page = open_list(open_page, server, color_scheme="dark", bypass_csp=True)
-    axe = resources.files(pytest.importorskip("axe_playwright_python")).joinpath("axe.min.js").read_text("utf-8")
+    axe = (
+        resources.files(pytest.importorskip("axe_playwright_python"))
+        .joinpath("axe.min.js")
+        .read_text("utf-8")
+    )
     expect_rows(page, "50 rows", [str(row) for row in range(1, 41)])
     assert serious_violations(page, axe) == []
     page.get_by_role("button", name="Next", exact=True).click()
     expect(page.locator(".vrt-row-pages")).to_contain_text("Page 2 of 2")
     expect_rows(page, "50 rows", [str(row) for row in range(41, 51)])
-    expect(page.get_by_role("button", name="Next", exact=True)).to_be_focused()  # though there is no further page
+    expect(
+        page.get_by_role("button", name="Next", exact=True)
+    ).to_be_focused()  # though there is no further page
     page.get_by_role("button", name="Disagrees overall").click()
     expect_rows(page, "2 of 50 rows", ["1", "2"])
     expect(page.get_by_role("button", name="Flips when swapped")).to_be_disabled()
@@ -103,14 +115,18 @@ def test_filters_search_and_pages(server: Server, open_page: Open) -> None:
 def test_a_label_that_flips_shows_no_winner(server: Server, open_page: Open) -> None:
     page = open_list(open_page, server)
     row = page.locator(".vrt-rows > li").nth(5)
-    expect(row.locator(".vrt-row-labels tr").nth(1).locator("td")).to_have_text(["flips", "1", "2", "tie"])
+    expect(row.locator(".vrt-row-labels tr").nth(1).locator("td")).to_have_text(
+        ["flips", "1", "2", "tie"]
+    )
     expect(row.locator(".vrt-v1, .vrt-v2")).to_have_text(["1", "2"])
     expect(row.locator(".vrt-row-facts")).to_contain_text("flips when swapped: OA")
     expect(row.locator(".vrt-row-facts")).not_to_contain_text("probability")
     expect(page.locator(".vrt-row-read")).not_to_contain_text("swap")
 
 
-def test_a_filter_that_matches_nothing_any_more_keeps_the_focus(server: Server, open_page: Open) -> None:
+def test_a_filter_that_matches_nothing_any_more_keeps_the_focus(
+    server: Server, open_page: Open
+) -> None:
     page = open_list(open_page, server)
     chip = page.get_by_role("button", name="Failed")
     chip.click()
@@ -129,7 +145,9 @@ def test_six_tabs_fit_the_narrowest_screen(server: Server, open_page: Open) -> N
     right = "node => node.getBoundingClientRect().right"
     assert page.locator("#run").evaluate(right) <= page.locator("#stage").evaluate(right)
     for name in ("Trace", "Evaluation"):
-        expect(page.get_by_role("tab", name=name).first).to_be_in_viewport(ratio=0.98)  # but for a part of a pixel
+        expect(page.get_by_role("tab", name=name).first).to_be_in_viewport(
+            ratio=0.98
+        )  # but for a part of a pixel
 
 
 def test_a_row_opens_with_its_videos_and_leads_on(server: Server, open_page: Open) -> None:
@@ -141,7 +159,9 @@ def test_a_row_opens_with_its_videos_and_leads_on(server: Server, open_page: Ope
     assert [Path(file).name for file in video_files(page)] == ["first.mp4", "second.mp4"]
     differing = page.locator(".vrt-run-bar .vrt-label-differs")
     expect(differing).to_have_text(["1", "2"])
-    expect(differing.first).to_have_css("outline-style", "solid")  # where colours are forced, no shadow and no ground is drawn
+    expect(differing.first).to_have_css(
+        "outline-style", "solid"
+    )  # where colours are forced, no shadow and no ground is drawn
     page.get_by_role("button", name="Next row").click()
     shown_row(page, "Row 2 · 2 of 50")
     expect(page.locator("#first .vrt-still img")).to_be_visible()
@@ -158,7 +178,9 @@ def test_a_row_opens_with_its_videos_and_leads_on(server: Server, open_page: Ope
     expect(visitor.locator("#second video")).to_be_visible()
 
 
-def test_new_rows_come_with_a_refresh_and_fit_a_phone(server: Server, open_page: Open, folder: Path) -> None:
+def test_new_rows_come_with_a_refresh_and_fit_a_phone(
+    server: Server, open_page: Open, folder: Path
+) -> None:
     page = open_list(open_page, server, **PHONE)
     before = int(re.sub(r"\D", "", page.locator(".vrt-row-line [role=status]").inner_text()))
     write_results(folder, [result(before + 1, prompt="W" * 300)])

@@ -56,7 +56,9 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
     (folder / "rollouts").mkdir()
     for name in (CONFIG, STATE):
         (folder / name).write_text("{}")
-    files = {f"grpo-step-{step:05d}-sample-0.json": rollout(step) for step in range(STEPS)} | {"other.json": hostile()}
+    files = {f"grpo-step-{step:05d}-sample-0.json": rollout(step) for step in range(STEPS)} | {
+        "other.json": hostile()
+    }
     files["outside.json"] = outside(prompt="Rain.")
     add_labels(folder / "rollouts", dict.fromkeys(files, WHOLE))
     for name, trace in files.items():
@@ -98,7 +100,12 @@ def test_rows_of_one_prompt_from_the_first_to_the_last(server: Server, open_page
     expect(first.get_by_role("img", name="wrong")).to_have_count(1)
     expect(last.get_by_role("img", name="right", exact=True)).to_have_count(4)
     expect(last).to_contain_text("4 of 4 labels right")
-    for part in ("What stood out in turn 1.", THINK.strip(), "select_frames([10, 30, 60, 90])", "What stood out in turn 3."):
+    for part in (
+        "What stood out in turn 1.",
+        THINK.strip(),
+        "select_frames([10, 30, 60, 90])",
+        "What stood out in turn 3.",
+    ):
         expect(first).to_contain_text(part)
     picture = "nodes => nodes.every(node => node.complete && node.naturalWidth > 0)"
     expect(first.locator(".vrt-tile")).to_have_count(14)
@@ -108,10 +115,14 @@ def test_rows_of_one_prompt_from_the_first_to_the_last(server: Server, open_page
     )
     assert len(heights) == 4
     assert len(set(heights)) == 1, "the same turn stands at the same height"
-    expect(page.locator(".vrt-side-by-side [id]")).to_have_count(1)  # its title: in columns any other would be there several times
+    expect(page.locator(".vrt-side-by-side [id]")).to_have_count(
+        1
+    )  # its title: in columns any other would be there several times
 
 
-def test_a_run_without_an_answer_says_why_beside_the_others(server: Server, open_page: Open) -> None:
+def test_a_run_without_an_answer_says_why_beside_the_others(
+    server: Server, open_page: Open
+) -> None:
     page = open_list(open_page, server)
     for row in (3, 2):
         box(page, row).check()
@@ -121,7 +132,9 @@ def test_a_run_without_an_answer_says_why_beside_the_others(server: Server, open
     expect(shown.first.locator(".vrt-turn")).to_have_count(2)
 
 
-def test_a_run_outside_the_judges_scope_has_no_label_beside_the_others(server: Server, open_page: Open) -> None:
+def test_a_run_outside_the_judges_scope_has_no_label_beside_the_others(
+    server: Server, open_page: Open
+) -> None:
     page = open_list(open_page, server)
     listed = page.locator(".vrt-rows > li").nth(STEPS + 1)
     for row in (1, STEPS + 2):
@@ -158,13 +171,17 @@ def test_the_keyboard_is_enough(server: Server, open_page: Open) -> None:
     expect(box(page, 5)).not_to_be_checked()
 
 
-def test_no_fifth_row_is_picked_and_close_gives_the_focus_back(server: Server, open_page: Open) -> None:
+def test_no_fifth_row_is_picked_and_close_gives_the_focus_back(
+    server: Server, open_page: Open
+) -> None:
     page = open_list(open_page, server)
     for row in (1, 2, 3, 4):
         box(page, row).check()
     box(page, 5).click()
     expect(box(page, 5)).not_to_be_checked()
-    expect(page.locator(".vrt-picked [role=status]")).to_have_text("4 rows are picked, which is the most.")
+    expect(page.locator(".vrt-picked [role=status]")).to_have_text(
+        "4 rows are picked, which is the most."
+    )
     opener(page).click()
     columns(page, ["Row 1", "Row 2", "Row 3", "Row 4"])
     page.get_by_role("button", name="Close", exact=True).click()
@@ -181,9 +198,15 @@ def test_no_fifth_row_is_picked_and_close_gives_the_focus_back(server: Server, o
 
 
 @pytest.mark.parametrize(("scheme", "size"), [("dark", {}), ("light", PHONE)])
-def test_text_stays_text_and_everybody_can_read_it(server: Server, open_page: Open, scheme: str, size: dict[str, object]) -> None:
+def test_text_stays_text_and_everybody_can_read_it(
+    server: Server, open_page: Open, scheme: str, size: dict[str, object]
+) -> None:
     page = open_list(open_page, server, color_scheme=scheme, bypass_csp=True, **size)
-    axe = resources.files(pytest.importorskip("axe_playwright_python")).joinpath("axe.min.js").read_text("utf-8")
+    axe = (
+        resources.files(pytest.importorskip("axe_playwright_python"))
+        .joinpath("axe.min.js")
+        .read_text("utf-8")
+    )
     for row in (1, 7):
         box(page, row).check()
     assert serious_violations(page, axe) == []
@@ -193,7 +216,9 @@ def test_text_stays_text_and_everybody_can_read_it(server: Server, open_page: Op
     expect(shown.last.get_by_text(HOSTILE)).to_have_count(2)  # its prompt, and what the judge wrote
     assert serious_violations(page, axe) == []
     width = "node => node.scrollWidth > node.clientWidth"
-    assert page.locator(".vrt-columns").evaluate(width) == bool(size), "where there is no room for both, they are a strip"
+    assert page.locator(".vrt-columns").evaluate(width) == bool(size), (
+        "where there is no room for both, they are a strip"
+    )
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

@@ -52,7 +52,12 @@ def on_page(kind: type[Any], act: Callable[[Any, BlockFunction], Awaitable[Any]]
 
 def outputs(kind: type[Any], predictions: Callable[[BlockFunction], Any]) -> Any:
     """What the browser is sent when the event returns `predictions`."""
-    return on_page(kind, lambda blocks, event: blocks.postprocess_data(event, predictions(event), SessionState(blocks)))
+    return on_page(
+        kind,
+        lambda blocks, event: blocks.postprocess_data(
+            event, predictions(event), SessionState(blocks)
+        ),
+    )
 
 
 async def nothing_fetched(url: str) -> Path:
@@ -79,9 +84,13 @@ def test_gradio_hands_events_to_the_methods_that_we_override() -> None:
         "postprocess_data": ["self", "block_fn", "predictions", "state"],
     }.items():
         method = getattr(Blocks, name, None)
-        assert inspect.iscoroutinefunction(method), f"gr.Blocks has no coroutine {name} any more: CheckedBlocks overrides it"
+        assert inspect.iscoroutinefunction(method), (
+            f"gr.Blocks has no coroutine {name} any more: CheckedBlocks overrides it"
+        )
         found = list(inspect.signature(method).parameters)
-        assert found == parameters, f"gr.Blocks.{name} takes other parameters: CheckedBlocks.{name} passes them on"
+        assert found == parameters, (
+            f"gr.Blocks.{name} takes other parameters: CheckedBlocks.{name} passes them on"
+        )
 
 
 def test_a_skip_equals_every_other_skip() -> None:
@@ -92,7 +101,9 @@ def test_a_skip_equals_every_other_skip() -> None:
 @settings(deadline=None, max_examples=8)
 @given(st.tuples(st.booleans(), st.booleans(), st.booleans()))
 def test_a_skipped_output_changes_nothing_in_the_others(skipped: tuple[bool, bool, bool]) -> None:
-    predictions = tuple(gr.skip() if skip else value for skip, value in zip(skipped, VALUES, strict=True))
+    predictions = tuple(
+        gr.skip() if skip else value for skip, value in zip(skipped, VALUES, strict=True)
+    )
     ours, theirs = (outputs(kind, lambda _: predictions) for kind in (CheckedBlocks, gr.Blocks))
     for skip, our, their in zip(skipped, ours, theirs, strict=True):
         assert our == (gr.skip() if skip else their)
@@ -136,7 +147,9 @@ def test_no_copy_of_what_was_shown_stays() -> None:
 
     ours, theirs = on_page(CheckedBlocks, act)
     assert ours == {}
-    assert VALUES[2] in str(theirs), "Gradio keeps no values any more: CheckedBlocks need not drop them"
+    assert VALUES[2] in str(theirs), (
+        "Gradio keeps no values any more: CheckedBlocks need not drop them"
+    )
 
 
 def test_a_skipped_component_is_not_built_anew() -> None:
@@ -158,8 +171,12 @@ def test_an_input_that_is_left_out_is_what_the_component_says() -> None:
     assert inputs() == ["as it was", None, None]
 
 
-@pytest.mark.parametrize(("kind", "error"), [(gr.Blocks, InvalidPathError), (CheckedBlocks, gr.Error)])
-def test_a_file_that_was_not_uploaded_is_refused(kind: type[gr.Blocks], error: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "error"), [(gr.Blocks, InvalidPathError), (CheckedBlocks, gr.Error)]
+)
+def test_a_file_that_was_not_uploaded_is_refused(
+    kind: type[gr.Blocks], error: type[Exception]
+) -> None:
     """By Gradio; CheckedBlocks.preprocess_data makes a sentence of it. Gradio looks only while the page is served."""
 
     async def act(blocks: gr.Blocks, event: BlockFunction) -> str:
@@ -188,7 +205,9 @@ def test_a_web_address_is_fetched_by_us(tmp_path: Path, monkeypatch: pytest.Monk
         return tmp_path / "fetched.png"
 
     found = inputs("", [picture("http://film.example/a.png")], "", fetch=fetch)
-    assert asked == ["http://film.example/a.png"], "Gradio names files in another way: see gradio_blocks._is_url_file"
+    assert asked == ["http://film.example/a.png"], (
+        "Gradio names files in another way: see gradio_blocks._is_url_file"
+    )
     assert "fetched.png" in str(found)
     assert "film.example" not in str(found)
 
@@ -204,7 +223,9 @@ def test_the_upload_folder_is_where_we_say(tmp_path: Path, monkeypatch: pytest.M
     assert get_upload_folder() == str(tmp_path), "app.py says by GRADIO_TEMP_DIR where uploads go"
 
 
-def test_a_kept_file_lies_where_gradio_would_copy_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_file_lies_where_gradio_would_copy_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
     kept = tmp_path / "a film - 1,2.mp4"
     kept.write_bytes(b"film")
@@ -217,18 +238,37 @@ def test_a_kept_file_lies_where_gradio_would_copy_it(tmp_path: Path, monkeypatch
 
 def test_an_upload_is_received_where_we_say() -> None:
     found = list(inspect.signature(upload_fn).parameters)
-    wanted = ["request", "upload_dir", "max_file_size", "upload_id", "force_move", "upload_progress"]
-    assert found == wanted, "Gradio receives uploads in another way: see gradio_blocks.receive_files"
+    wanted = [
+        "request",
+        "upload_dir",
+        "max_file_size",
+        "upload_id",
+        "force_move",
+        "upload_progress",
+    ]
+    assert found == wanted, (
+        "Gradio receives uploads in another way: see gradio_blocks.receive_files"
+    )
 
 
 def test_the_files_of_waiting_events_are_known() -> None:
     async def act(blocks: CheckedBlocks, event: BlockFunction) -> None:
         blocks._queue.create_event_queue_for_fn(event)
-        named = [{"path": "/up/one.mp4"}, "/up/two.mp4", "http://host/gradio_api/file=/up/a%20b.mp4", None, 3]
+        named = [
+            {"path": "/up/one.mp4"},
+            "/up/two.mp4",
+            "http://host/gradio_api/file=/up/a%20b.mp4",
+            None,
+            3,
+        ]
         waiting = Event(None, event, gr.Request(), None)
         waiting.data = PredictBodyInternal(data=named)
         blocks._queue.event_queue_per_concurrency_id["judge"].queue.append(waiting)
-        assert blocks.waiting_files() >= {Path("/up/one.mp4"), Path("/up/two.mp4"), Path("/up/a b.mp4")}
+        assert blocks.waiting_files() >= {
+            Path("/up/one.mp4"),
+            Path("/up/two.mp4"),
+            Path("/up/a b.mp4"),
+        }
 
     on_page(CheckedBlocks, act)
 
@@ -245,7 +285,9 @@ def test_a_session_that_has_left_is_forgotten() -> None:
         blocks.forget_session("anna")
         assert "anna" not in holder
         assert "bert" in holder
-        assert set(holder.time_last_used) == {"bert"}, "Gradio keeps sessions elsewhere: see CheckedBlocks.forget_session"
+        assert set(holder.time_last_used) == {"bert"}, (
+            "Gradio keeps sessions elsewhere: see CheckedBlocks.forget_session"
+        )
 
     on_page(CheckedBlocks, act)
 
@@ -256,7 +298,9 @@ def test_running_and_waiting_events_are_counted_by_their_concurrency_id() -> Non
         assert blocks.limited_queue.counts() == (0, 0)
         blocks._queue.create_event_queue_for_fn(event)
         queue = blocks._queue.event_queue_per_concurrency_id["judge"]
-        assert (queue.current_concurrency, queue.queue) == (0, []), "Gradio counts in another way: see LimitedQueue.counts"
+        assert (queue.current_concurrency, queue.queue) == (0, []), (
+            "Gradio counts in another way: see LimitedQueue.counts"
+        )
         queue.current_concurrency = 2
         queue.queue.extend([object(), object(), object()])
         assert blocks.limited_queue.counts() == (2, 3)
@@ -267,10 +311,24 @@ def test_running_and_waiting_events_are_counted_by_their_concurrency_id() -> Non
 def test_the_queue_has_the_names_that_ours_uses() -> None:
     async def act(blocks: CheckedBlocks, _event: BlockFunction) -> None:
         theirs = Queue(True, 1, 1, None, blocks)
-        for name in ("sleep_when_free", "progress_update_sleep_when_free", "ANALYTICS_MAX_EVENTS", "active_jobs", "stopped"):
-            assert hasattr(theirs, name), f"Gradio's queue has no {name} any more: LimitedQueue sets it"
-        for name in ("pending_messages_per_session", "pending_event_ids_session", "event_ids_to_events"):
-            assert getattr(theirs, name) == {}, f"Gradio keeps {name} in another way: see LimitedQueue"
+        for name in (
+            "sleep_when_free",
+            "progress_update_sleep_when_free",
+            "ANALYTICS_MAX_EVENTS",
+            "active_jobs",
+            "stopped",
+        ):
+            assert hasattr(theirs, name), (
+                f"Gradio's queue has no {name} any more: LimitedQueue sets it"
+            )
+        for name in (
+            "pending_messages_per_session",
+            "pending_event_ids_session",
+            "event_ids_to_events",
+        ):
+            assert getattr(theirs, name) == {}, (
+                f"Gradio keeps {name} in another way: see LimitedQueue"
+            )
         assert theirs.pending_messages_per_session.max_size > 0
 
     on_page(CheckedBlocks, act)
@@ -278,7 +336,9 @@ def test_the_queue_has_the_names_that_ours_uses() -> None:
         "push": ["self", "body", "request", "username"],
         "clean_events": ["self", "session_hash", "event_id"],
     }.items():
-        assert list(inspect.signature(getattr(Queue, name)).parameters) == parameters, f"LimitedQueue uses Queue.{name}"
+        assert list(inspect.signature(getattr(Queue, name)).parameters) == parameters, (
+            f"LimitedQueue uses Queue.{name}"
+        )
 
 
 def test_the_addresses_that_we_block_are_gradios() -> None:
@@ -286,7 +346,11 @@ def test_the_addresses_that_we_block_are_gradios() -> None:
         return list(App.create_app(blocks).openapi()["paths"])
 
     paths = on_page(gr.Blocks, act)
-    assert HEARTBEAT_PATH + "{session_hash}" in paths, "Gradio's pages hold another stream: see open_pages"
+    assert HEARTBEAT_PATH + "{session_hash}" in paths, (
+        "Gradio's pages hold another stream: see open_pages"
+    )
     for blocked in BLOCKED_PATHS:
         name = blocked.removesuffix("http")
-        assert any(path.startswith(name) for path in paths), f"Gradio has no {name} any more: see request_limits.BLOCKED_PATHS"
+        assert any(path.startswith(name) for path in paths), (
+            f"Gradio has no {name} any more: see request_limits.BLOCKED_PATHS"
+        )

@@ -17,7 +17,20 @@ from tests.support.threads import run_in_thread
 from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import Server, write_script
 from tests.ui.sessions.test_sessions import files
-from tests.ui.support.api_calls import PROMPT, Clips, act, answers, begin, client, comparing, config, file, join, upload, uploaded
+from tests.ui.support.api_calls import (
+    PROMPT,
+    Clips,
+    act,
+    answers,
+    begin,
+    client,
+    comparing,
+    config,
+    file,
+    join,
+    upload,
+    uploaded,
+)
 from tests.ui.support.saved_examples import write_example
 from vrthinker_core.ui.server.limited_queue import LimitedQueue, SessionMessages
 
@@ -30,7 +43,15 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
     """One judge that never ends, and two places to wait for it."""
     examples = tmp_path_factory.mktemp("examples")
     write_example(examples / "a-block")
-    return serve([ENDLESS], "--waiting", str(WAITING), "--examples", str(examples), protocol="paired", pause=0.05)
+    return serve(
+        [ENDLESS],
+        "--waiting",
+        str(WAITING),
+        "--examples",
+        str(examples),
+        protocol="paired",
+        pause=0.05,
+    )
 
 
 @pytest.fixture
@@ -55,8 +76,17 @@ def events(server: Server, trigger: str, of: str | None = None) -> list[dict[str
     """The page's events with outputs that such a trigger sets off, on a component of the type `of`."""
     page = config(server)
     types = {component["id"]: component["type"] for component in page["components"]}
-    targets = [(event, target) for event in page["dependencies"] if event["outputs"] for target in event["targets"]]
-    found = [event for event, (component, name) in targets if name == trigger and types.get(component) == of]
+    targets = [
+        (event, target)
+        for event in page["dependencies"]
+        if event["outputs"]
+        for target in event["targets"]
+    ]
+    found = [
+        event
+        for event, (component, name) in targets
+        if name == trigger and types.get(component) == of
+    ]
     assert found
     return found
 
@@ -67,7 +97,9 @@ def events(server: Server, trigger: str, of: str | None = None) -> list[dict[str
 def test_a_full_queue_holds_up_nothing_else_and_calls_that_nobody_collects_are_dropped(
     server: Server, full: list[Any], clips: Clips
 ) -> None:
-    assert counts(server) in {(1, WAITING), (1, WAITING + 1)}, "one more, where the first had begun before the last one came"
+    assert counts(server) in {(1, WAITING), (1, WAITING + 1)}, (
+        "one more, where the first had begun before the last one came"
+    )
     for page in ("", "?trace=a-block", "config"):
         assert urllib.request.urlopen(server.url + page, timeout=PATIENCE_S).status == 200
     for event in events(server, "load"):
@@ -91,7 +123,9 @@ def test_a_run_ends_whose_page_was_left_before_it_began(server: Server, clips: C
     """Its heartbeat ends at once, and its stream is never opened."""
     (folder,) = server.folder.glob("vr-thinker-page-*")
     pictures, records = folder / "pictures", folder / "records"
-    until(lambda: not files(records))  # a run's files go once its judge has stopped, after it has left the queue
+    until(
+        lambda: not files(records)
+    )  # a run's files go once its judge has stopped, after it has left the queue
     before = sorted(files(pictures))
     event, inputs = comparing(server)
     videos = uploaded(server, clips)

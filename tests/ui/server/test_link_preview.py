@@ -22,14 +22,19 @@ from tests.ui.support.saved_examples import PROMPT, SCRIPT, write_example
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.history.shared_traces import SharedTraces
-from vrthinker_core.ui.server.link_preview import MAX_KEPT, PAGE_PREVIEW, LinkPreviewMiddleware, LinkPreviews
+from vrthinker_core.ui.server.link_preview import (
+    MAX_KEPT,
+    PAGE_PREVIEW,
+    LinkPreviewMiddleware,
+    LinkPreviews,
+)
 from vrthinker_core.ui.view.example_cards import Examples
 
 NASTY = '"><script>alert(1)</script>\n<meta property="og:title" content="x"> & ' + "long " * 100
-SCRIPT_DATA = '<script>window.values = {"text": "<meta property=\\"og:title\\" content=\\"kept\\">"}</script>'
-GRADIO_HEAD = (
-    '<head><meta charset="utf-8" /><meta\n property="og:title"\n content="Gradio" /><meta name="twitter:title" content="Gradio" />'
+SCRIPT_DATA = (
+    '<script>window.values = {"text": "<meta property=\\"og:title\\" content=\\"kept\\">"}</script>'
 )
+GRADIO_HEAD = '<head><meta charset="utf-8" /><meta\n property="og:title"\n content="Gradio" /><meta name="twitter:title" content="Gradio" />'
 
 
 class TagReader(HTMLParser):
@@ -74,14 +79,21 @@ def page(previews: LinkPreviews, address: str, **headers: str) -> httpx.Response
 
     async def ask() -> httpx.Response:
         home = Route("/", lambda _: HTMLResponse(f"<html>{GRADIO_HEAD}{SCRIPT_DATA}</head></html>"))
-        app = Starlette(routes=[home, *previews.routes()], middleware=[Middleware(LinkPreviewMiddleware, previews=previews)])
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://judge.example") as client:
+        app = Starlette(
+            routes=[home, *previews.routes()],
+            middleware=[Middleware(LinkPreviewMiddleware, previews=previews)],
+        )
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://judge.example"
+        ) as client:
             return await client.get(address, headers=headers)
 
     return run_in_thread(ask())
 
 
-def test_the_page_has_a_title_a_description_and_a_picture_of_its_own(previews: LinkPreviews) -> None:
+def test_the_page_has_a_title_a_description_and_a_picture_of_its_own(
+    previews: LinkPreviews,
+) -> None:
     text = page(previews, "/").text
     tags = tags_of(text.replace(SCRIPT_DATA, ""))
     assert tags["og:title"] == tags["twitter:title"] == "VR-Thinker"
@@ -91,9 +103,15 @@ def test_the_page_has_a_title_a_description_and_a_picture_of_its_own(previews: L
 
 
 def test_a_link_shows_verdict_prompt_and_deciding_pair(previews: LinkPreviews) -> None:
-    tags = tags_of(page(previews, "/?trace=a-block", **{"x-forwarded-proto": "https"}).text.replace(SCRIPT_DATA, ""))
+    tags = tags_of(
+        page(previews, "/?trace=a-block", **{"x-forwarded-proto": "https"}).text.replace(
+            SCRIPT_DATA, ""
+        )
+    )
     assert tags["og:title"] == "Video 1 is better overall · VR-Thinker"
-    assert tags["twitter:description"].startswith(f"“{PROMPT}” Overall: Video 1. Text alignment: Video 1.")
+    assert tags["twitter:description"].startswith(
+        f"“{PROMPT}” Overall: Video 1. Text alignment: Video 1."
+    )
     assert "not swap-tested" in tags["og:description"].lower()
     assert tags["og:image"] == "https://judge.example/previews/a-block.jpg"
     picture = page(previews, tags["og:image"].replace("https", "http"))
@@ -115,7 +133,10 @@ def test_what_strangers_wrote_stays_text_and_short(previews: LinkPreviews) -> No
 
 @pytest.mark.parametrize("name", ["0" * 24, "../a-block", "a" * 5000, "%00", "<script>"])
 def test_a_name_that_leads_nowhere_is_shown_as_the_page(previews: LinkPreviews, name: str) -> None:
-    assert tags_of(page(previews, f"/?trace={name}").text.replace(SCRIPT_DATA, ""))["og:title"] == "VR-Thinker"
+    assert (
+        tags_of(page(previews, f"/?trace={name}").text.replace(SCRIPT_DATA, ""))["og:title"]
+        == "VR-Thinker"
+    )
 
 
 def test_only_so_many_previews_are_kept(examples: Path, tmp_path: Path) -> None:
@@ -139,7 +160,10 @@ def test_the_preview_of_a_run_goes_with_its_link(examples: Path, tmp_path: Path)
 
 def test_the_server_tells_of_its_links(serve: Callable[..., Server], examples: Path) -> None:
     server = serve(SCRIPT, "--examples", str(examples), protocol="paired")
-    for address, title in (("", "VR-Thinker"), ("?trace=a-block", "Video 1 is better overall · VR-Thinker")):
+    for address, title in (
+        ("", "VR-Thinker"),
+        ("?trace=a-block", "Video 1 is better overall · VR-Thinker"),
+    ):
         tags = tags_of(httpx.get(server.url + address).text)
         assert tags["og:title"] == title
         assert "radio" not in "".join(tags.values())

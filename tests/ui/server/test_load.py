@@ -25,13 +25,19 @@ CROWD = 8
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server]) -> Server:
-    replies = [reply.replace("<Think>", "<Think>" + "It glides. " * 20) for reply in (ask(10, 60), ANSWER)]
-    return serve(replies, "--at-once", str(CROWD), "--waiting", str(CROWD), protocol="paired", pause=0.01)
+    replies = [
+        reply.replace("<Think>", "<Think>" + "It glides. " * 20) for reply in (ask(10, 60), ANSWER)
+    ]
+    return serve(
+        replies, "--at-once", str(CROWD), "--waiting", str(CROWD), protocol="paired", pause=0.01
+    )
 
 
 @pytest.fixture(scope="module")
 def endless(serve: Callable[..., Server]) -> Server:
-    return serve(["<Think>" + "on and on and on " * 20_000], "--waiting", "1", protocol="paired", pause=0.01)
+    return serve(
+        ["<Think>" + "on and on and on " * 20_000], "--waiting", "1", protocol="paired", pause=0.01
+    )
 
 
 async def wait_until(ready: Callable[[], object]) -> None:
@@ -41,20 +47,31 @@ async def wait_until(ready: Callable[[], object]) -> None:
         await asyncio.sleep(0.02)
 
 
-def test_runs_stream_at_once_and_no_visitor_sees_anything_of_another(server: Server, tmp_path: Path) -> None:
+def test_runs_stream_at_once_and_no_visitor_sees_anything_of_another(
+    server: Server, tmp_path: Path
+) -> None:
     async def crowd() -> list[ObservedRun]:
         site = await PageConfig.open(server.url)
         visitors = [PageClient(site) for _ in range(CROWD)]
-        files = [await visitor.open_with_clips(write_pair(tmp_path, number)) for number, visitor in enumerate(visitors)]
+        files = [
+            await visitor.open_with_clips(write_pair(tmp_path, number))
+            for number, visitor in enumerate(visitors)
+        ]
         runs = [
-            visitor.compare(both, f"Prompt {number}.") for number, (visitor, both) in enumerate(zip(visitors, files, strict=True))
+            visitor.compare(both, f"Prompt {number}.")
+            for number, (visitor, both) in enumerate(zip(visitors, files, strict=True))
         ]
         seen = list(await asyncio.gather(*runs))
         for number, (visitor, run) in enumerate(zip(visitors, seen, strict=True)):
             assert run.complete
             assert run.prompts == {f"Prompt {number}."}
             assert len(run.pictures) > 1
-            assert foreign_content(await visitor.download_trace(run), run.pictures, number, f"Prompt {number}.") == []
+            assert (
+                foreign_content(
+                    await visitor.download_trace(run), run.pictures, number, f"Prompt {number}."
+                )
+                == []
+            )
             await visitor.close()
         return seen
 
@@ -108,15 +125,22 @@ def test_programs_too_many_are_told_busy_within_a_second(endless: Server, tmp_pa
     assert all(answer.busy and answer.seconds <= 1 for answer in refused)
 
 
-def test_no_file_and_no_process_is_left_of_runs_that_are_over(server: Server, tmp_path: Path) -> None:
+def test_no_file_and_no_process_is_left_of_runs_that_are_over(
+    server: Server, tmp_path: Path
+) -> None:
     async def five() -> None:
         site = await PageConfig.open(server.url)
         host = PageClient(site)
         both = await host.open_with_clips(write_pair(tmp_path, 0))
-        files, processes = list_files(server.folder), {process.pid for process in process_tree(server)}
+        files, processes = (
+            list_files(server.folder),
+            {process.pid for process in process_tree(server)},
+        )
         visitors = [PageClient(site) for _ in range(5)]
         await asyncio.gather(*(visitor.open() for visitor in visitors))
-        runs = await asyncio.gather(*(visitor.compare(both, "A block glides.") for visitor in visitors))
+        runs = await asyncio.gather(
+            *(visitor.compare(both, "A block glides.") for visitor in visitors)
+        )
         assert all(one.complete for one in runs)
         assert list_files(server.folder) > files
         await asyncio.gather(*(visitor.close() for visitor in visitors))

@@ -17,7 +17,12 @@ from starlette.websockets import WebSocketDisconnect
 
 from tests.support.threads import run_in_thread
 from tests.support.waiting import until
-from vrthinker_core.ui.server.open_pages import HEARTBEAT_PATH, HeartbeatSocketMiddleware, OpenPages, OpenPagesMiddleware
+from vrthinker_core.ui.server.open_pages import (
+    HEARTBEAT_PATH,
+    HeartbeatSocketMiddleware,
+    OpenPages,
+    OpenPagesMiddleware,
+)
 
 
 def test_a_page_is_open_while_it_holds_its_stream() -> None:
@@ -60,10 +65,19 @@ def test_a_websocket_holds_the_stream_until_it_is_closed() -> None:
             ends.append("the stream has ended, as Gradio notices it")
 
     async def heartbeat(request: Request) -> Response:
-        return StreamingResponse(beats()) if request.path_params["name"] == "anna" else PlainTextResponse("Who?", 404)
+        return (
+            StreamingResponse(beats())
+            if request.path_params["name"] == "anna"
+            else PlainTextResponse("Who?", 404)
+        )
 
-    middleware = [Middleware(HeartbeatSocketMiddleware), Middleware(OpenPagesMiddleware, pages=pages)]
-    client = TestClient(Starlette(routes=[Route(HEARTBEAT_PATH + "{name}", heartbeat)], middleware=middleware))
+    middleware = [
+        Middleware(HeartbeatSocketMiddleware),
+        Middleware(OpenPagesMiddleware, pages=pages),
+    ]
+    client = TestClient(
+        Starlette(routes=[Route(HEARTBEAT_PATH + "{name}", heartbeat)], middleware=middleware)
+    )
     with client.websocket_connect(HEARTBEAT_PATH + "anna"):
         until(lambda: "anna" in pages)
         assert not ends

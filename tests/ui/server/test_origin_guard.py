@@ -27,14 +27,33 @@ def request(names: tuple[str, ...] = (), **headers: str) -> tuple[int, dict[str,
     return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:7860", "127.0.0.1:7860", "192.168.1.7:7860", "[::1]:7860", "LOCALHOST"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "localhost:7860",
+        "127.0.0.1:7860",
+        "192.168.1.7:7860",
+        "[::1]:7860",
+        "LOCALHOST",
+    ],
+)
 def test_own_hosts_pass(host: str) -> None:
     assert request(host=host)[0] == 200
     assert request(host=host, origin=f"http://{host}")[0] == 200
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:7860", "127.0.0.1.evil.example", "localhost.evil.example", "", "[", "::1"]
+    "host",
+    [
+        "evil.example",
+        "evil.example:7860",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "",
+        "[",
+        "::1",
+    ],
 )
 def test_foreign_hosts_are_refused(host: str) -> None:
     assert request(host=host)[0] == 400

@@ -41,7 +41,11 @@ def send(server: Server, size: int, **headers: str) -> tuple[int, str]:
     """Upload a file of `size` zeros, one MiB at a time. Returns status and body."""
     head = b'--line\r\nContent-Disposition: form-data; name="files"; filename="zeros.mp4"\r\n\r\n'
     tail = b"\r\n--line--\r\n"
-    fields = {"Content-Type": "multipart/form-data; boundary=line", "Content-Length": str(len(head) + size + len(tail)), **headers}
+    fields = {
+        "Content-Type": "multipart/form-data; boundary=line",
+        "Content-Length": str(len(head) + size + len(tail)),
+        **headers,
+    }
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE_S)
     try:
         connection.request("POST", "/gradio_api/upload", iter([head, *zeros(size), tail]), fields)
@@ -77,16 +81,24 @@ def test_nothing_is_uploaded_under_a_foreign_host_name(server: Server) -> None:
     assert sorted(files(server.folder)) == before
 
 
-@pytest.mark.parametrize("path", ["queue/join", "run/predict", "call/compare", "cancel", "component_server"])
+@pytest.mark.parametrize(
+    "path", ["queue/join", "run/predict", "call/compare", "cancel", "component_server"]
+)
 def test_a_foreign_page_cannot_start_anything(server: Server, path: str) -> None:
-    request = urllib.request.Request(f"{server.url}gradio_api/{path}", b"{}", {"Origin": "http://evil.example"})
+    request = urllib.request.Request(
+        f"{server.url}gradio_api/{path}", b"{}", {"Origin": "http://evil.example"}
+    )
     with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(request, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize(
     ("path", "kind"),
-    [("upload", "multipart/form-data; boundary=line"), ("queue/join", "application/json"), ("call/compare", "application/json")],
+    [
+        ("upload", "multipart/form-data; boundary=line"),
+        ("queue/join", "application/json"),
+        ("call/compare", "application/json"),
+    ],
 )
 def test_a_body_announced_as_too_large_is_refused(server: Server, path: str, kind: str) -> None:
     """Before it is read: what is no file would be read into memory."""
@@ -113,7 +125,9 @@ def test_a_body_of_unannounced_size_is_cut(server: Server) -> None:
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE_S)
     with contextlib.suppress(OSError):
         kind = {"Content-Type": "application/json"}
-        connection.request("POST", "/gradio_api/queue/join", zeros(256 * 2**20), kind, encode_chunked=True)
+        connection.request(
+            "POST", "/gradio_api/queue/join", zeros(256 * 2**20), kind, encode_chunked=True
+        )
         connection.getresponse().read()
     connection.close()
     assert memory(server) - before < 48 * 2**20
@@ -133,7 +147,9 @@ def ask(server: Server, method: str, path: str, body: bytes | None = None) -> tu
     """Status and text of the answer to a request below Gradio's own path."""
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE_S)
     try:
-        connection.request(method, f"/gradio_api/{path}", body, {"Content-Type": "application/json"})
+        connection.request(
+            method, f"/gradio_api/{path}", body, {"Content-Type": "application/json"}
+        )
         response = connection.getresponse()
         return response.status, response.read().decode()
     finally:
@@ -147,21 +163,37 @@ NUL = b'{"session_hash": "x", "fn_index": 0, "data": [{"path": "a\\u0000b", "met
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        *(("POST", f"{path}/nothing", b'{"data": []}') for path in ("call", "call/v2", "run", "api")),
-        *(("POST", path, b'{"data": [], "fn_index": 999, "session_hash": "x"}') for path in ("queue/join", "run/predict")),
+        *(
+            ("POST", f"{path}/nothing", b'{"data": []}')
+            for path in ("call", "call/v2", "run", "api")
+        ),
+        *(
+            ("POST", path, b'{"data": [], "fn_index": 999, "session_hash": "x"}')
+            for path in ("queue/join", "run/predict")
+        ),
         ("POST", "call/v2/compare", b'{"nothing": 1}'),
-        *(("POST", path, body) for path in ("queue/join", "run/predict", "call/compare") for body in (DEEP, NUL)),
+        *(
+            ("POST", path, body)
+            for path in ("queue/join", "run/predict", "call/compare")
+            for body in (DEEP, NUL)
+        ),
         ("GET", "file=/tmp/a%00b", None),
         ("GET", "../frames/a%00b", None),
         ("GET", "../static/" + "a" * 300, None),
         ("GET", "../?trace=" + "a" * 70_000, None),
         ("GET", "upload_progress?upload_id=" + "a" * 7_000, None),
         ("GET", "queue/data?session_hash=" + "a" * 7_000, None),
-        ("POST", "queue/join?trace=" + "a" * 70_000, b'{"data": [], "fn_index": 0, "session_hash": "x"}'),
+        (
+            "POST",
+            "queue/join?trace=" + "a" * 70_000,
+            b'{"data": [], "fn_index": 0, "session_hash": "x"}',
+        ),
     ],
     ids=lambda value: str(value)[:24],
 )
-def test_nonsense_is_refused_with_a_sentence(method: str, path: str, body: bytes | None, server: Server) -> None:
+def test_nonsense_is_refused_with_a_sentence(
+    method: str, path: str, body: bytes | None, server: Server
+) -> None:
     log = server.log.read_text()
     status, text = ask(server, method, path, body)
     assert 400 <= status < 500
@@ -198,10 +230,14 @@ def test_monitoring_history_and_fetching_are_off(server: Server, path: str) -> N
     assert status_of(server.url + path) in (403, 404)
 
 
-@pytest.mark.parametrize("path", ["process_recording", "component_server", "vibe-edit", "undo-vibe-edit", "stream/x"])
+@pytest.mark.parametrize(
+    "path", ["process_recording", "component_server", "vibe-edit", "undo-vibe-edit", "stream/x"]
+)
 def test_routes_that_the_page_never_uses_are_blocked(server: Server, path: str) -> None:
     before = sorted(files(server.folder))
-    request = urllib.request.Request(f"{server.url}gradio_api/{path}", b"{}", {"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        f"{server.url}gradio_api/{path}", b"{}", {"Content-Type": "application/json"}
+    )
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(request, timeout=PATIENCE_S)
     assert sorted(files(server.folder)) == before
@@ -252,10 +288,17 @@ def test_no_file_stays_of_a_visitor_who_has_left(server: Server, clips: Clips) -
     folders = (folder / "pictures", folder / "records")
     before = [sorted(files(folder)) for folder in folders]
     event, inputs = comparing(server)
-    with urllib.request.urlopen(f"{server.url}gradio_api/heartbeat/anna", timeout=PATIENCE_S) as alive:
+    with urllib.request.urlopen(
+        f"{server.url}gradio_api/heartbeat/anna", timeout=PATIENCE_S
+    ) as alive:
         alive.readline()
         join(server, event, [*uploaded(server, clips), PROMPT, *[None] * (inputs - 3)], "anna")
-        until(lambda: all(sorted(files(folder)) != former for folder, former in zip(folders, before, strict=True)))
+        until(
+            lambda: all(
+                sorted(files(folder)) != former
+                for folder, former in zip(folders, before, strict=True)
+            )
+        )
     until(lambda: [sorted(files(folder)) for folder in folders] == before)
 
 
@@ -289,7 +332,9 @@ def test_no_call_gets_past_the_queue(path: str, answering: Server, clips: Clips)
 
 
 @pytest.mark.parametrize("path", ["queue/data?session_hash=nobody", "call/compare/nothing"])
-def test_a_stream_of_a_session_that_is_not_known_ends_and_leaves_no_traceback(answering: Server, path: str) -> None:
+def test_a_stream_of_a_session_that_is_not_known_ends_and_leaves_no_traceback(
+    answering: Server, path: str
+) -> None:
     with urllib.request.urlopen(f"{answering.url}gradio_api/{path}", timeout=PATIENCE_S) as answer:
         assert b"Not Found" in answer.read()  # raises IncompleteRead where the stream is cut off
     assert "Traceback" not in answering.log.read_text()

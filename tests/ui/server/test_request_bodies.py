@@ -14,7 +14,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from tests.support.threads import run_in_thread
 from vrthinker_core.ui.server import request_bodies
-from vrthinker_core.ui.server.request_limits import MAX_BODY_BYTES, MAX_UPLOAD_REQUEST_BYTES, RequestLimitsMiddleware
+from vrthinker_core.ui.server.request_limits import (
+    MAX_BODY_BYTES,
+    MAX_UPLOAD_REQUEST_BYTES,
+    RequestLimitsMiddleware,
+)
 
 CALL, UPLOAD = "/gradio_api/queue/join", "/gradio_api/upload"
 MIB = bytes(2**20)
@@ -41,9 +45,17 @@ class Application:
 class Client:
     """One request, whose body comes piece by piece; after the last piece nothing comes any more."""
 
-    def __init__(self, path: str, pieces: Sequence[bytes], whole: bool = True, length: str = "") -> None:
+    def __init__(
+        self, path: str, pieces: Sequence[bytes], whole: bool = True, length: str = ""
+    ) -> None:
         headers = [(b"content-length", length.encode())] if length else []
-        self.scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
+        self.scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "query_string": b"",
+            "headers": headers,
+        }
         self.pieces = list(pieces)
         self.whole = whole
         self.status, self.answer = 0, b""
@@ -53,7 +65,11 @@ class Client:
             await asyncio.Event().wait()
         await asyncio.sleep(0)
         piece = self.pieces.pop(0)
-        return {"type": "http.request", "body": piece, "more_body": bool(self.pieces) or not self.whole}
+        return {
+            "type": "http.request",
+            "body": piece,
+            "more_body": bool(self.pieces) or not self.whole,
+        }
 
     async def send(self, message: Message) -> None:
         self.status = message.get("status", self.status)
@@ -107,14 +123,19 @@ def test_only_an_upload_may_be_large() -> None:
         (json.dumps({"data": [{"path": "a\0b"}]}).encode(), 400),
         (json.dumps({"data": ["a\0b"]}).encode(), 200),
         (json.dumps({"data": [], "session_hash": "x" * 36, "event_id": None}).encode(), 200),
-        *((json.dumps({"data": [], name: "x" * 9_000_000}).encode(), 400) for name in ("session_hash", "event_id", "upload_id")),
+        *(
+            (json.dumps({"data": [], name: "x" * 9_000_000}).encode(), 400)
+            for name in ("session_hash", "event_id", "upload_id")
+        ),
         (b"no JSON", 200),
         (b"\xff\xfe", 200),
         (b"", 200),
     ],
     ids=lambda value: str(value)[:24],
 )
-def test_json_that_takes_long_to_read_is_refused_before_it_is_read(body: bytes, status: int) -> None:
+def test_json_that_takes_long_to_read_is_refused_before_it_is_read(
+    body: bytes, status: int
+) -> None:
     assert answered(Client(CALL, [body])) == (status, [body] if status == 200 else [])
 
 
@@ -129,7 +150,9 @@ def test_a_body_that_stalls_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         assert answered(unfinished(path, 2)) == (408, [])
 
 
-def test_all_unfinished_bodies_together_are_limited_and_whoever_stalls_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_unfinished_bodies_together_are_limited_and_whoever_stalls_goes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(request_bodies, "MAX_UNFINISHED_BYTES", 24 * len(MIB))
     monkeypatch.setattr(request_bodies, "DRAIN_SECONDS", 0.05)
     application = Application()

@@ -41,7 +41,9 @@ def test_requests_of_foreign_pages_are_refused(server: Server, path: str) -> Non
 def test_a_space_answers_under_each_of_its_names(tmp_path: Path) -> None:
     judge = write_script(tmp_path / "script.jsonl", ["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
     names = {"you-demo.hf.space": 200, "demo.example": 200, "evil.example": 400}
-    space = Server(tmp_path, judge, variables={"SPACE_HOST": "you-demo.hf.space, demo.example"}, forked=True)
+    space = Server(
+        tmp_path, judge, variables={"SPACE_HOST": "you-demo.hf.space, demo.example"}, forked=True
+    )
     try:
         assert {name: status_of(space.url, Host=name) for name in names} == names
     finally:
@@ -57,10 +59,15 @@ def test_a_space_answers_under_each_of_its_names(tmp_path: Path) -> None:
         (["--waiting", "-1"], "'-1' is no whole number from 0 to"),
         (["--host", "nosuch.invalid"], "The page cannot be served at --host nosuch.invalid: "),
         (["--host", "a..b"], "The page cannot be served at --host a..b: "),
-        (["--port", "{taken}"], "The page cannot be served at --port {taken}: Address already in use. Choose another one."),
+        (
+            ["--port", "{taken}"],
+            "The page cannot be served at --port {taken}: Address already in use. Choose another one.",
+        ),
     ],
 )
-def test_an_option_that_cannot_be_is_one_sentence(options: list[str], said: str, tmp_path: Path) -> None:
+def test_an_option_that_cannot_be_is_one_sentence(
+    options: list[str], said: str, tmp_path: Path
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         told = [option.format(taken=taken) for option in options]
@@ -72,7 +79,14 @@ def test_an_option_that_cannot_be_is_one_sentence(options: list[str], said: str,
 
 
 @pytest.mark.parametrize(
-    "path", ["frames/", "frames/../records", "frames/%2e%2e/records", "frames//etc/passwd", "frames/..%2f..%2fserver.log"]
+    "path",
+    [
+        "frames/",
+        "frames/../records",
+        "frames/%2e%2e/records",
+        "frames//etc/passwd",
+        "frames/..%2f..%2fserver.log",
+    ],
 )
 def test_only_pictures_are_served(server: Server, path: str) -> None:
     assert status_of(server.url + path) == 404
@@ -82,7 +96,11 @@ def test_no_file_is_left_when_the_server_stops(serve: Callable[..., Server]) -> 
     stopped = serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
     assert any(stopped.folder.glob("vr-thinker-page-*/pictures"))
     stopped.stop()
-    assert {path.name for path in stopped.folder.rglob("*") if path.is_file()} == {"script.jsonl", "server.log", "lock"}
+    assert {path.name for path in stopped.folder.rglob("*") if path.is_file()} == {
+        "script.jsonl",
+        "server.log",
+        "lock",
+    }
 
 
 def test_an_idle_server_takes_little_processor_time(server: Server) -> None:

@@ -43,7 +43,13 @@ def uploads(tmp_path: Path) -> Uploads:
     return Uploads(tmp_path / "copies", tmp_path / "uploads" / "fetched")
 
 
-def post(uploads: Uploads, pieces: Sequence[bytes], pause: float = 0, address: str = "192.0.2.1", via: str = "") -> Response:
+def post(
+    uploads: Uploads,
+    pieces: Sequence[bytes],
+    pause: float = 0,
+    address: str = "192.0.2.1",
+    via: str = "",
+) -> Response:
     """The answer to an upload that comes in these pieces, with a pause before each."""
 
     async def messages() -> AsyncIterator[Message]:
@@ -53,7 +59,13 @@ def post(uploads: Uploads, pieces: Sequence[bytes], pause: float = 0, address: s
         yield {"type": "http.disconnect"}
 
     headers = [(b"content-type", KIND.encode()), (b"x-forwarded-for", via.encode())]
-    scope = {"type": "http", "method": "POST", "query_string": b"", "client": (address, 1), "headers": headers}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "query_string": b"",
+        "client": (address, 1),
+        "headers": headers,
+    }
     coming = messages()
     return run_in_thread(UploadRoute(uploads).upload(Request(scope, lambda: anext(coming))))  # type: ignore[arg-type]
 
@@ -74,34 +86,56 @@ def test_an_upload_arrives_whole(uploads: Uploads) -> None:
     assert [str(file) for file in files(Path(path).parents[1])] == [path]
 
 
-def test_one_visitor_who_has_filled_their_share_takes_nobody_elses(uploads: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_visitor_who_has_filled_their_share_takes_nobody_elses(
+    uploads: Uploads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("vrthinker_core.ui.fetch.disk_budget.MAX_VISITOR_BYTES", 5000)
     assert post(uploads, [HEAD, b"a" * 3000, TAIL]).status_code == 200
     check_refused(post(uploads, [HEAD, *[b"b" * 1000] * 3, TAIL]), 507)
     assert post(uploads, [HEAD, b"c" * 3000, TAIL], address="192.0.2.2").status_code == 200
     for via in ("198.51.100.7", "1.1.1.1, 198.51.100.8"):
-        assert post(uploads, [HEAD, via.encode() * 200, TAIL], address="10.0.0.1", via=via).status_code == 200
-    check_refused(post(uploads, [HEAD, b"d" * 3000, TAIL], address="10.0.0.1", via="2.2.2.2, 198.51.100.8"), 507)
+        assert (
+            post(uploads, [HEAD, via.encode() * 200, TAIL], address="10.0.0.1", via=via).status_code
+            == 200
+        )
+    check_refused(
+        post(uploads, [HEAD, b"d" * 3000, TAIL], address="10.0.0.1", via="2.2.2.2, 198.51.100.8"),
+        507,
+    )
     monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.UNUSED_SECONDS", -1.0)
     uploads.expire([])
     assert post(uploads, [HEAD, b"b" * 3000, TAIL]).status_code == 200
 
 
-def test_a_visitor_from_outside_gains_no_share_by_naming_other_addresses(uploads: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_visitor_from_outside_gains_no_share_by_naming_other_addresses(
+    uploads: Uploads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("vrthinker_core.ui.fetch.disk_budget.MAX_VISITOR_BYTES", 5000)
     vias = [f"198.51.100.{n}" for n in range(3)]
-    got = [post(uploads, [HEAD, bytes([n]) * 2000, TAIL], address="8.8.8.8", via=via) for n, via in enumerate(vias)]
+    got = [
+        post(uploads, [HEAD, bytes([n]) * 2000, TAIL], address="8.8.8.8", via=via)
+        for n, via in enumerate(vias)
+    ]
     assert [answer.status_code for answer in got] == [200, 200, 507]
 
 
-def test_all_visitors_together_have_a_bound(uploads: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_visitors_together_have_a_bound(
+    uploads: Uploads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("vrthinker_core.ui.fetch.disk_budget.MAX_BYTES", 5000)
-    statuses = [post(uploads, [HEAD, bytes([n]) * 1500, TAIL], address=f"192.0.2.{n}").status_code for n in range(4)]
+    statuses = [
+        post(uploads, [HEAD, bytes([n]) * 1500, TAIL], address=f"192.0.2.{n}").status_code
+        for n in range(4)
+    ]
     assert statuses == [200, 200, 200, 507]
 
 
-@pytest.mark.parametrize("pieces", [[HEAD, *[b"x"] * 400, TAIL], [HEAD], [b""]], ids=["drips", "stops", "says nothing"])
-def test_a_slow_upload_ends(uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: list[bytes]) -> None:
+@pytest.mark.parametrize(
+    "pieces", [[HEAD, *[b"x"] * 400, TAIL], [HEAD], [b""]], ids=["drips", "stops", "says nothing"]
+)
+def test_a_slow_upload_ends(
+    uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: list[bytes]
+) -> None:
     monkeypatch.setattr("vrthinker_core.ui.server.upload_route.PAUSE_SECONDS", 0.4)
     check_refused(post(uploads, pieces, pause=0.05 if len(pieces) > 2 else 30), 408)
     assert files(tmp_path) == []
@@ -116,7 +150,9 @@ def test_a_slow_upload_ends(uploads: Uploads, tmp_path: Path, monkeypatch: pytes
         [HEAD[:30], TAIL],
     ],
 )
-def test_what_is_no_whole_upload_leaves_nothing(uploads: Uploads, tmp_path: Path, pieces: list[bytes]) -> None:
+def test_what_is_no_whole_upload_leaves_nothing(
+    uploads: Uploads, tmp_path: Path, pieces: list[bytes]
+) -> None:
     response = post(uploads, pieces)
     assert response.status_code in (400, 413) or response.body == b"[]"
     assert files(tmp_path) == []

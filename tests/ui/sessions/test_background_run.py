@@ -40,7 +40,9 @@ def run_until_stopped(job: RunJob) -> Generator[Event, None, None]:
     yield Finished(StopReason.CANCELLED, seconds=1)
 
 
-def start(job: RunJob, run_job: JobRunner, judge_slots: threading.Semaphore | None = None) -> BackgroundRun:
+def start(
+    job: RunJob, run_job: JobRunner, judge_slots: threading.Semaphore | None = None
+) -> BackgroundRun:
     return BackgroundRun(job, run_job, judge_slots or threading.Semaphore(1))
 
 
@@ -127,7 +129,9 @@ def test_a_judge_that_ignores_the_stop_file_is_closed(job: RunJob) -> None:
     assert run.state.finished.stop is StopReason.CANCELLED
 
 
-@pytest.mark.parametrize("error", [CheckpointError("No judge. Choose another."), RuntimeError("secret path")])
+@pytest.mark.parametrize(
+    "error", [CheckpointError("No judge. Choose another."), RuntimeError("secret path")]
+)
 def test_a_judge_that_fails_ends_with_a_sentence(job: RunJob, error: Exception) -> None:
     def fail(job: RunJob) -> Generator[Event, None, None]:
         yield handmade_runs.started()
@@ -155,7 +159,9 @@ def test_a_run_stopped_while_it_waits_for_a_slot_never_starts(job: RunJob) -> No
 def test_a_run_whose_judge_is_not_loaded_takes_no_slot(job: RunJob) -> None:
     judge_slots, loaded = threading.Semaphore(1), threading.Event()
     waiting = BackgroundRun(job, finish_at_once, judge_slots, lambda _: loaded.is_set())
-    assert start(job, finish_at_once, judge_slots).join(PATIENCE_S), "another run has the slot meanwhile"
+    assert start(job, finish_at_once, judge_slots).join(PATIENCE_S), (
+        "another run has the slot meanwhile"
+    )
     assert not waiting.over
     stopped = BackgroundRun(job, finish_at_once, judge_slots, lambda _: False)
     stopped.request_stop()

@@ -59,7 +59,12 @@ def exact(decoders: DecoderPool) -> Iterator[ExactFrames]:
 def judged(pair: VideoPair, settings: Settings, path: Path) -> tuple[Trace, dict[FrameRef, Frame]]:
     """A run of two turns, and the frames as they reached its judge."""
     seen: dict[FrameRef, Frame] = {}
-    answers = iter([f'<tool_call>{{"name": "select_frames", "arguments": {CALLS[settings.protocol]}}}</tool_call>', ANSWER])
+    answers = iter(
+        [
+            f'<tool_call>{{"name": "select_frames", "arguments": {CALLS[settings.protocol]}}}</tool_call>',
+            ANSWER,
+        ]
+    )
 
     def script(messages: Sequence[Message]) -> str:
         seen.update({frame.ref: frame for message in messages for frame in message.frames})
@@ -74,7 +79,9 @@ def replay(sessions: Sessions, trace: Trace, pair: VideoPair, visitor: str = "an
     return sessions.start_replay(visitor, trace, videos=(Path(pair.first), Path(pair.second)))
 
 
-def decoded(exact: ExactFrames, session: Session, turn: int, swapped: bool = False) -> ExactFramesJson:
+def decoded(
+    exact: ExactFrames, session: Session, turn: int, swapped: bool = False
+) -> ExactFramesJson:
     future = exact.request(session, turn, swapped)
     assert future is not None
     return future.result(PATIENCE_S)
@@ -86,7 +93,9 @@ def pixels(sessions: Sessions, src: str) -> tuple[tuple[int, int], bytes]:
 
 
 @pytest.fixture(scope="module")
-def run(clips: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[VideoPair, Trace]:
+def run(
+    clips: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[VideoPair, Trace]:
     pair = VideoPair("A white block glides to the right.", *clips)
     return pair, judged(pair, SETTINGS["paired"], tmp_path_factory.mktemp("run") / "trace.json")[0]
 
@@ -105,7 +114,10 @@ def test_the_pixels_are_those_that_the_judge_was_given(
     assert sources.keys() == {f"{int(ref.side)}-{ref.slot}" for ref in shown}
     for ref in shown:
         frame = seen[ref]
-        assert pixels(sessions, sources[f"{int(ref.side)}-{ref.slot}"]) == ((frame.width, frame.height), frame.rgb)
+        assert pixels(sessions, sources[f"{int(ref.side)}-{ref.slot}"]) == (
+            (frame.width, frame.height),
+            frame.rgb,
+        )
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
@@ -115,19 +127,27 @@ def test_those_of_the_second_run_are_named_after_the_persons_own_videos(
     sessions = Sessions(tmp_path / "server", finish_at_once)
     swapped, seen = judged(pair.swapped(), settings, tmp_path / "swapped.json")
     trace = replace(
-        judged(pair, settings, tmp_path / "trace.json")[0], swapped=Run(swapped.started, swapped.turns, swapped.finished)
+        judged(pair, settings, tmp_path / "trace.json")[0],
+        swapped=Run(swapped.started, swapped.turns, swapped.finished),
     )
     session = replay(sessions, trace, pair)
     found = [decoded(exact, session, turn.number, swapped=True) for turn in swapped.turns]
     sources = {key: src for turn in found for key, src in turn["frames"].items()}
     assert sources.keys() == {f"{3 - ref.side}-{ref.slot}" for ref in seen}
     for ref, frame in seen.items():
-        assert pixels(sessions, sources[f"{3 - ref.side}-{ref.slot}"]) == ((frame.width, frame.height), frame.rgb)
+        assert pixels(sessions, sources[f"{3 - ref.side}-{ref.slot}"]) == (
+            (frame.width, frame.height),
+            frame.rgb,
+        )
 
 
-def test_a_live_run_gives_them_while_it_goes_on(exact: ExactFrames, pair: VideoPair, tmp_path: Path) -> None:
+def test_a_live_run_gives_them_while_it_goes_on(
+    exact: ExactFrames, pair: VideoPair, tmp_path: Path
+) -> None:
     backend = ScriptedBackend(["word " * 10_000], protocol="paired", pause=0.01)
-    sessions = Sessions(tmp_path, lambda job: judge(job.pair, backend, job.settings, cancelled=job.stop_file.exists))
+    sessions = Sessions(
+        tmp_path, lambda job: judge(job.pair, backend, job.settings, cancelled=job.stop_file.exists)
+    )
     session = sessions.start_run("anna", pair, Settings())
     until(lambda: session.run.state.turns and session.run.state.turns[0].text)
     assert len(decoded(exact, session, 1)["frames"]) == 8
@@ -190,12 +210,22 @@ def test_a_video_is_opened_once_for_all_turns_and_closed_when_nobody_looks(
 
 
 @pytest.mark.parametrize(
-    ("gone", "note", "left"), [((0, 1), words.VIDEOS_GONE, 0), ((1,), words.VIDEO_GONE.format(2), 4)], ids=["both", "second"]
+    ("gone", "note", "left"),
+    [((0, 1), words.VIDEOS_GONE, 0), ((1,), words.VIDEO_GONE.format(2), 4)],
+    ids=["both", "second"],
 )
 def test_videos_that_are_gone(
-    exact: ExactFrames, run: tuple[VideoPair, Trace], tmp_path: Path, gone: Sequence[int], note: str, left: int
+    exact: ExactFrames,
+    run: tuple[VideoPair, Trace],
+    tmp_path: Path,
+    gone: Sequence[int],
+    note: str,
+    left: int,
 ) -> None:
-    copies = [Path(shutil.copy(path, tmp_path / f"{number}.mp4")) for number, path in enumerate((run[0].first, run[0].second))]
+    copies = [
+        Path(shutil.copy(path, tmp_path / f"{number}.mp4"))
+        for number, path in enumerate((run[0].first, run[0].second))
+    ]
     session = replay(Sessions(tmp_path / "server", finish_at_once), run[1], VideoPair("", *copies))
     for number in gone:
         copies[number].unlink()
@@ -212,7 +242,9 @@ def test_pictures_of_other_videos_never_stand_for_the_judge_s(
     assert decoded(exact, session, 1) == {"frames": {}, "note": words.VIDEOS_GONE}
 
 
-def test_a_trace_that_lies_about_its_frames_gets_none(exact: ExactFrames, run: tuple[VideoPair, Trace], tmp_path: Path) -> None:
+def test_a_trace_that_lies_about_its_frames_gets_none(
+    exact: ExactFrames, run: tuple[VideoPair, Trace], tmp_path: Path
+) -> None:
     first = run[1].turns[0]
     lies = (
         replace(first.frames[0], ref=FrameRef(128, Side.FIRST)),
@@ -222,11 +254,15 @@ def test_a_trace_that_lies_about_its_frames_gets_none(exact: ExactFrames, run: t
     )
     trace = replace(run[1], turns=(replace(first, frames=lies),))
     found = decoded(exact, replay(Sessions(tmp_path, finish_at_once), trace, run[0]), 1)
-    assert found["frames"].keys() == {f"{int(frame.ref.side)}-{frame.ref.slot}" for frame in first.frames[3:]}
+    assert found["frames"].keys() == {
+        f"{int(frame.ref.side)}-{frame.ref.slot}" for frame in first.frames[3:]
+    }
     assert found["note"] == words.VIDEO_GONE.format(1)
 
 
-def test_one_run_takes_no_more_than_its_bytes(decoders: DecoderPool, run: tuple[VideoPair, Trace], tmp_path: Path) -> None:
+def test_one_run_takes_no_more_than_its_bytes(
+    decoders: DecoderPool, run: tuple[VideoPair, Trace], tmp_path: Path
+) -> None:
     exact = ExactFrames(decoders, max_run_bytes=20_000)
     session = replay(Sessions(tmp_path, finish_at_once), run[1], run[0])
     found = [decoded(exact, session, turn.number) for turn in run[1].turns]
@@ -235,7 +271,9 @@ def test_one_run_takes_no_more_than_its_bytes(decoders: DecoderPool, run: tuple[
     assert found[-1]["note"] == words.NO_ROOM_FOR_FRAMES
 
 
-def test_all_runs_together_take_no_more_than_theirs(decoders: DecoderPool, run: tuple[VideoPair, Trace], tmp_path: Path) -> None:
+def test_all_runs_together_take_no_more_than_theirs(
+    decoders: DecoderPool, run: tuple[VideoPair, Trace], tmp_path: Path
+) -> None:
     sessions = Sessions(tmp_path, finish_at_once)
     runs = [replay(sessions, run[1], run[0], visitor) for visitor in ("anna", "bert", "cleo")]
     exact = ExactFrames(decoders)
@@ -257,21 +295,30 @@ def visit(tmp_path: Path) -> Callable[[ExactFrames], tuple[Sessions, TestClient]
 
     def start(exact: ExactFrames) -> tuple[Sessions, TestClient]:
         sessions = Sessions(tmp_path / "server", finish_at_once)
-        routes = DownloadRoutes(sessions, SharedTraces(RunStore(tmp_path / "shared")), exact).routes()
+        routes = DownloadRoutes(
+            sessions, SharedTraces(RunStore(tmp_path / "shared")), exact
+        ).routes()
         return sessions, TestClient(Starlette(routes=routes))
 
     return start
 
 
 def test_the_route_serves_the_turns_of_a_run_and_nothing_else(
-    exact: ExactFrames, run: tuple[VideoPair, Trace], visit: Callable[[ExactFrames], tuple[Sessions, TestClient]]
+    exact: ExactFrames,
+    run: tuple[VideoPair, Trace],
+    visit: Callable[[ExactFrames], tuple[Sessions, TestClient]],
 ) -> None:
     sessions, client = visit(exact)
     session = replay(sessions, run[1], run[0])
     answer = client.get(f"/runs/{session.name}/turns/1/frames")
     assert answer.status_code == 200
     assert json.loads(answer.text) == decoded(exact, session, 1)
-    for address in (f"{session.name}/turns/0", f"{session.name}/turns/3", f"{session.name}/turns/{'9' * 40}", "another/turns/1"):
+    for address in (
+        f"{session.name}/turns/0",
+        f"{session.name}/turns/3",
+        f"{session.name}/turns/{'9' * 40}",
+        "another/turns/1",
+    ):
         assert client.get(f"/runs/{address}/frames").status_code == 404
     for turn in ("-1", "01", "1.0", "x", "9" * 5000):
         assert client.get(f"/runs/{session.name}/turns/{turn}/frames").status_code == 404

@@ -39,6 +39,8 @@ def test_a_checkpoint_is_opened_on_the_gpu_that_is_imitated(tmp_path: Path) -> N
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, "-c", OPEN, str(tmp_path / "judge")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip().splitlines()[-1] == "{'cuda'} torch.bfloat16"

@@ -69,7 +69,12 @@ def test_names_are_distinct_and_contain_no_path(tmp_path: Path) -> None:
 
 
 def test_a_numbered_name_is_never_given_twice() -> None:
-    assert list(judge_openers(["hf:/x/a 2", "hf:/x/a", "hf:/y/a", "hf:/z/a"])) == ["a 2", "a", "a 3", "a 4"]
+    assert list(judge_openers(["hf:/x/a 2", "hf:/x/a", "hf:/y/a", "hf:/z/a"])) == [
+        "a 2",
+        "a",
+        "a 3",
+        "a 4",
+    ]
 
 
 def test_a_backend_has_the_name_that_the_page_shows(tmp_path: Path) -> None:
@@ -78,10 +83,16 @@ def test_a_backend_has_the_name_that_the_page_shows(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         scripts.append(write_script(tmp_path / name / "script.jsonl", [FIRST], name="of its own"))
     judges = judge_openers(scripts)
-    assert [open_judge().name for open_judge in judges.values()] == list(judges) == ["script", "script 2"]
+    assert (
+        [open_judge().name for open_judge in judges.values()]
+        == list(judges)
+        == ["script", "script 2"]
+    )
 
 
-@pytest.mark.parametrize("choice", ["hf:{}/nothing", "hf:{}", "scripted:{}/nothing.jsonl", "{}/nothing"])
+@pytest.mark.parametrize(
+    "choice", ["hf:{}/nothing", "hf:{}", "scripted:{}/nothing.jsonl", "{}/nothing"]
+)
 def test_errors_name_the_judge_and_no_path(choice: str, tmp_path: Path) -> None:
     ((name, open_judge),) = judge_openers([choice.format(tmp_path)]).items()
     with pytest.raises((BadInput, CheckpointError), match=name) as raised:
@@ -109,7 +120,10 @@ def test_judges_are_chosen_by_option_or_environment_variable(
     assert app.options().judge == chosen
 
 
-@pytest.mark.parametrize(("gpu", "names"), [(False, ["nano (built in)"]), (True, ["qunwang13/vrthinker", "nano (built in)"])])
+@pytest.mark.parametrize(
+    ("gpu", "names"),
+    [(False, ["nano (built in)"]), (True, ["qunwang13/vrthinker", "nano (built in)"])],
+)
 def test_without_a_choice_the_best_judge_and_the_built_in_one_are_offered(
     gpu: bool, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,8 +177,12 @@ def test_wait_all_waits_for_every_judge(load_judges: LoadJudges) -> None:
     assert judges.is_loaded("slow")
 
 
-@pytest.mark.parametrize("broken", [failing, lambda: sys.exit(1), lambda: ScriptedBackend(*[1 / 0])])
-def test_a_judge_that_cannot_be_opened_leaves_the_others_alone(load_judges: LoadJudges, broken: OpenJudge) -> None:
+@pytest.mark.parametrize(
+    "broken", [failing, lambda: sys.exit(1), lambda: ScriptedBackend(*[1 / 0])]
+)
+def test_a_judge_that_cannot_be_opened_leaves_the_others_alone(
+    load_judges: LoadJudges, broken: OpenJudge
+) -> None:
     judges = load_judges(broken=broken, whole=scripted(SECOND, "whole"))
     assert judges.get("whole").name == "whole"
     depths = []
@@ -182,13 +200,22 @@ def test_an_unknown_name_is_one_sentence(load_judges: LoadJudges) -> None:
             settings_form.parse_judge(wrong, judges.names)
     with pytest.raises(BadInput, match="Choose one, two"):
         judges.get("three")
-    assert [settings_form.parse_judge(value, judges.names) for value in (None, "", "one", "two")] == ["one", "one", "one", "two"]
+    assert [
+        settings_form.parse_judge(value, judges.names) for value in (None, "", "one", "two")
+    ] == ["one", "one", "one", "two"]
     assert settings_form.parse_judge("nano", ["one", "nano (built in)"]) == "nano (built in)"
 
 
-def test_a_judge_is_chosen_by_its_whole_name_also_where_another_ones_short_name_is_the_same(load_judges: LoadJudges) -> None:
-    judges = load_judges(**{"nano (built in)": scripted(FIRST, "nano (built in)"), "nano": scripted(SECOND, "nano")})
-    assert [settings_form.parse_judge(name, judges.names) for name in judges.names] == ["nano (built in)", "nano"]
+def test_a_judge_is_chosen_by_its_whole_name_also_where_another_ones_short_name_is_the_same(
+    load_judges: LoadJudges,
+) -> None:
+    judges = load_judges(
+        **{"nano (built in)": scripted(FIRST, "nano (built in)"), "nano": scripted(SECOND, "nano")}
+    )
+    assert [settings_form.parse_judge(name, judges.names) for name in judges.names] == [
+        "nano (built in)",
+        "nano",
+    ]
     assert [judges.get(name).name for name in judges.names] == ["nano (built in)", "nano"]
     assert [judges.find(name) for name in judges.names] == ["nano (built in)", "nano"]
 
@@ -196,11 +223,15 @@ def test_a_judge_is_chosen_by_its_whole_name_also_where_another_ones_short_name_
 # -- runs ----------------------------------------------------------------------------------------------------------------
 
 
-def test_runs_with_different_judges_never_mix(load_judges: LoadJudges, pair: VideoPair, tmp_path: Path) -> None:
+def test_runs_with_different_judges_never_mix(
+    load_judges: LoadJudges, pair: VideoPair, tmp_path: Path
+) -> None:
     judges = load_judges(one=scripted(FIRST, "one"), two=scripted(SECOND, "two"))
     sessions = Sessions(tmp_path, judges.run_job, at_once=4)
     names = ["one", "two", "", "two", "one", "two"]
-    started = [sessions.start_run(str(number), pair, Settings(), name) for number, name in enumerate(names)]
+    started = [
+        sessions.start_run(str(number), pair, Settings(), name) for number, name in enumerate(names)
+    ]
     until(lambda: all(session.run.over for session in started))
     for name, session in zip(names, started, strict=True):
         state = session.run.state

@@ -63,7 +63,9 @@ def test_the_events_of_the_job_are_those_of_the_second_run(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("run_job", [fail, run_until_stopped])
-def test_a_failed_or_stopped_second_run_loses_nothing_of_the_first(tmp_path: Path, run_job: JobRunner) -> None:
+def test_a_failed_or_stopped_second_run_loses_nothing_of_the_first(
+    tmp_path: Path, run_job: JobRunner
+) -> None:
     run = start(job(tmp_path), run_job, fold_all(FIRST.events()))
     until(lambda: run.over or (run.state.swapped and run.state.swapped.turns))
     state = run.stop()
@@ -138,7 +140,9 @@ def test_a_saved_run_can_be_checked_again_and_again(sessions: Sessions) -> None:
     session = sessions.start_replay("visitor", FIRST, "example")
     once = checked(sessions, session)
     twice = checked(sessions, once)
-    assert [each.link for each in (session, once, twice)] == ["example", "", ""], "a link leads to the run without the check"
+    assert [each.link for each in (session, once, twice)] == ["example", "", ""], (
+        "a link leads to the run without the check"
+    )
     check_first_stands(twice.run.state)
     with pytest.raises(BadInput):
         sessions.check_order("visitor", once, PAIR, Settings())
@@ -156,7 +160,9 @@ def test_of_a_run_that_two_pages_show_the_one_with_the_check_is_found(sessions: 
     assert sessions.find_run(session.name) is found
 
 
-def test_a_link_made_before_the_check_is_not_given_for_the_run_after_it(sessions: Sessions, tmp_path: Path) -> None:
+def test_a_link_made_before_the_check_is_not_given_for_the_run_after_it(
+    sessions: Sessions, tmp_path: Path
+) -> None:
     shared = SharedTraces(RunStore(tmp_path / "shared"))
     session = sessions.start_replay("visitor", FIRST)
 

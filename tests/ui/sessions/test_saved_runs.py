@@ -61,7 +61,9 @@ def test_a_turn_that_never_ended_is_not_saved() -> None:
 
 def test_a_replays_status_says_that_it_is_one() -> None:
     trace = handmade_runs.three_turns()
-    assert replay_status_line(Replay(trace).state).startswith("Replaying a saved trace. Finished after 3 turns in 4.6 s")
+    assert replay_status_line(Replay(trace).state).startswith(
+        "Replaying a saved trace. Finished after 3 turns in 4.6 s"
+    )
     assert "cut off" in replay_status_line(Replay(replace(trace, finished=None)).state)
 
 
@@ -81,7 +83,11 @@ def test_examples_are_sorted_by_name_and_broken_ones_left_out(folder: Path, tmp_
     assert cards[0]["prompt"] == PROMPT
     assert (cards[0]["row"], cards[0]["title"]) == ("Examples", "A block")
     assert cards[0]["judge"] == "Judge: scripted · 2 turns"
-    assert all((tmp_path / src.removeprefix("frames/")).exists() for card in cards for src in card["pictures"])
+    assert all(
+        (tmp_path / src.removeprefix("frames/")).exists()
+        for card in cards
+        for src in card["pictures"]
+    )
     json.dumps(cards)
     assert examples.find("a-block") is examples.all[0]
     assert examples.find("../a-block") is None

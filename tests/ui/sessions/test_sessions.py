@@ -79,9 +79,14 @@ def test_runs_never_mix(tmp_path: Path) -> None:
 
     sessions = Sessions(tmp_path, echo, at_once=4)
     names = [f"visitor {number}" for number in range(40)]
-    started = [sessions.start_run(name, VideoPair(name, Path("a"), Path("b")), Settings()) for name in names]
+    started = [
+        sessions.start_run(name, VideoPair(name, Path("a"), Path("b")), Settings())
+        for name in names
+    ]
     until(lambda: all(session.run.over for session in started))
-    assert [session.run.state.started.prompt for session in started if session.run.state.started] == names
+    assert [
+        session.run.state.started.prompt for session in started if session.run.state.started
+    ] == names
     assert len({session.name for session in started}) == len(started)
 
 
@@ -96,7 +101,9 @@ def test_one_slot_means_one_judge_at_a_time(tmp_path: Path) -> None:
     sessions = Sessions(tmp_path, alone)
     started = [sessions.start_run(str(number), PAIR, Settings()) for number in range(8)]
     until(lambda: all(session.run.over for session in started))
-    assert all(session.run.state.finished and not session.run.state.finished.fault for session in started)
+    assert all(
+        session.run.state.finished and not session.run.state.finished.fault for session in started
+    )
 
 
 def test_a_thumbnail_is_written_once(tmp_path: Path) -> None:
@@ -112,9 +119,14 @@ def test_a_thumbnail_is_written_once(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_an_old_session_without_an_unload_event_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_session_without_an_unload_event_expires(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sessions = Sessions(tmp_path, finish_at_once)
-    long_ago = replace(handmade_runs.three_turns(), finished=Finished(StopReason.ANSWERED, handmade_runs.WHOLE, seconds=1e6))
+    long_ago = replace(
+        handmade_runs.three_turns(),
+        finished=Finished(StopReason.ANSWERED, handmade_runs.WHOLE, seconds=1e6),
+    )
     sessions.start_replay("anna", long_ago)
     sessions.start_replay("bert", handmade_runs.three_turns())
     assert sessions.get("anna") is not None, "how long the run once took does not matter"
@@ -139,7 +151,10 @@ def test_a_session_is_kept_for_an_hour_after_it_was_used_last_and_while_its_page
     def after(seconds: float) -> list[str]:
         later[0] += seconds
         sessions.expire()
-        return [{slow.kept: "slow"}.get(session.kept, session.kept) for session in sessions.runs_of("anna")]
+        return [
+            {slow.kept: "slow"}.get(session.kept, session.kept)
+            for session in sessions.runs_of("anna")
+        ]
 
     assert after(3000) == ["slow", "open", "asks", "unused"]
     asks = sessions.get("asks")
@@ -154,7 +169,9 @@ def test_a_session_is_kept_for_an_hour_after_it_was_used_last_and_while_its_page
     assert after(1000) == []
 
 
-def test_sessions_beyond_the_maximum_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_beyond_the_maximum_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.MAX_SESSIONS", 3)
     sessions = Sessions(tmp_path, run_until_stopped)
     live = sessions.start_run("live", PAIR, Settings())
@@ -170,13 +187,17 @@ def large_trace(number: int, megabytes: int) -> Trace:
     trace = handmade_runs.three_turns(prompt=f"stranger {number}")
     jpeg = handmade_runs.jpeg(1, 2, number)
     frames = tuple(
-        replace(handmade_runs.thumbnail(slot, Side.FIRST), jpeg=jpeg + bytes(2**18 - len(jpeg) - slot))
+        replace(
+            handmade_runs.thumbnail(slot, Side.FIRST), jpeg=jpeg + bytes(2**18 - len(jpeg) - slot)
+        )
         for slot in range(4 * megabytes)
     )
     return replace(trace, turns=(replace(trace.turns[0], frames=frames), *trace.turns[1:]))
 
 
-def test_what_sessions_keep_has_a_budget_and_the_oldest_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_sessions_keep_has_a_budget_and_the_oldest_go_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.MAX_KEPT_BYTES", 10 * 2**20)
     sessions = Sessions(tmp_path, run_until_stopped)
     live = sessions.start_run("live", PAIR, Settings())
@@ -184,17 +205,30 @@ def test_what_sessions_keep_has_a_budget_and_the_oldest_go_first(tmp_path: Path,
     for number in range(8):
         sessions.start_replay(str(number), large_trace(number, 3))
     assert sessions.get("live") is live
-    assert [name for name in ("small", *map(str, range(8))) if sessions.get(name)] == ["5", "6", "7"]
+    assert [name for name in ("small", *map(str, range(8))) if sessions.get(name)] == [
+        "5",
+        "6",
+        "7",
+    ]
     sessions.start_replay("one larger than all", large_trace(8, 12))
     assert [name for name in map(str, range(8)) if sessions.get(name)] == []
     assert sessions.get("one larger than all") is not None
     sessions.close()
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="this machine does not say how much memory a process holds")
-def test_the_memory_of_traces_that_were_dropped_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(),
+    reason="this machine does not say how much memory a process holds",
+)
+def test_the_memory_of_traces_that_were_dropped_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def resident() -> float:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return (
+            int(Path("/proc/self/statm").read_text().split()[1])
+            * os.sysconf("SC_PAGE_SIZE")
+            / 2**20
+        )
 
     monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.MAX_KEPT_BYTES", 100 * 2**20)
     sessions, data = Sessions(tmp_path, finish_at_once), to_json(large_trace(0, 24))

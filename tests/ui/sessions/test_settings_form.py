@@ -14,7 +14,14 @@ from vrthinker_core.dialects.factory import chosen_protocol
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings, setting
-from vrthinker_core.ui.sessions.settings_form import FIRST_ROW, OWN_NAME, choices, default_value, form_values, help_text
+from vrthinker_core.ui.sessions.settings_form import (
+    FIRST_ROW,
+    OWN_NAME,
+    choices,
+    default_value,
+    form_values,
+    help_text,
+)
 
 every_row = pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
 
@@ -40,14 +47,21 @@ def test_every_word_and_offered_number_can_be_chosen(row: Setting) -> None:
 @every_row
 def test_the_help_names_the_only_protocol_that_has_the_setting(row: Setting) -> None:
     assert help_text(row).startswith(row.help)
-    assert [name for name in ("concat", "paired") if f"Only in {name}." in help_text(row)] == [row.protocol] * bool(row.protocol)
+    assert [name for name in ("concat", "paired") if f"Only in {name}." in help_text(row)] == [
+        row.protocol
+    ] * bool(row.protocol)
 
 
 def test_the_names_of_values() -> None:
     assert [name for name, _ in choices(setting("window"))] == [
         "As the protocol says", "Forget at once", "1 round", "2 rounds", "3 rounds", "Keep everything",
     ]  # fmt: skip
-    assert choices(setting("temperature")) == [("0", "0"), ("0.3", "0.3"), ("0.7", "0.7"), ("1", "1")]
+    assert choices(setting("temperature")) == [
+        ("0", "0"),
+        ("0.3", "0.3"),
+        ("0.7", "0.7"),
+        ("1", "1"),
+    ]
     assert choices(setting("protocol"))[0] == ("Automatic", "auto")
 
 
@@ -55,14 +69,25 @@ def test_the_first_row_comes_first_in_the_table() -> None:
     assert tuple(row.name for row in SETTINGS)[: len(FIRST_ROW)] == FIRST_ROW
 
 
-ANYTHING = st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.lists(st.text()), st.dictionaries(st.text(), st.text()))
+ANYTHING = st.one_of(
+    st.none(),
+    st.text(),
+    st.integers(),
+    st.floats(),
+    st.lists(st.text()),
+    st.dictionaries(st.text(), st.text()),
+)
 
 
 @every_row
 @given(value=ANYTHING)
-def test_any_value_is_refused_or_becomes_one_in_range_and_changes_no_other(row: Setting, value: object) -> None:
+def test_any_value_is_refused_or_becomes_one_in_range_and_changes_no_other(
+    row: Setting, value: object
+) -> None:
     try:
-        settings = parse_settings({each.name: default_value(each) for each in SETTINGS} | {row.name: value})
+        settings = parse_settings(
+            {each.name: default_value(each) for each in SETTINGS} | {row.name: value}
+        )
     except BadInput:
         return
     row.check(getattr(settings, row.name))
@@ -73,22 +98,40 @@ def test_any_value_is_refused_or_becomes_one_in_range_and_changes_no_other(row: 
     ("name", "value"),
     [
         *[("window", None), ("max_turns", None), ("frames_per_call", None)],
-        *[("window", -1), ("max_turns", 99), ("frames_per_call", 12), ("max_new_tokens", 0), ("temperature", 5.0), ("total", 97)],
+        *[
+            ("window", -1),
+            ("max_turns", 99),
+            ("frames_per_call", 12),
+            ("max_new_tokens", 0),
+            ("temperature", 5.0),
+            ("total", 97),
+        ],
     ],
 )
 def test_what_no_run_can_be_asked_for_is_left_as_the_form_opens(name: str, value: Any) -> None:
     """A trace from elsewhere may hold it; 12 frames per call are more than `concat` allows."""
     begun = with_defaults(Settings(temperature=0.3), make_dialect(Settings(), "concat"))
     values = form_values(replace(begun, **{name: value}), ("concat",))
-    assert values == {row.name: default_value(row) for row in SETTINGS} | ({} if name == "temperature" else {"temperature": "0.3"})
+    assert values == {row.name: default_value(row) for row in SETTINGS} | (
+        {} if name == "temperature" else {"temperature": "0.3"}
+    )
 
 
 @pytest.mark.parametrize(
-    "trained", [(), ("paired",), ("concat",), ("paired", "concat")], ids=lambda names: " ".join(names) or "any"
+    "trained",
+    [(), ("paired",), ("concat",), ("paired", "concat")],
+    ids=lambda names: " ".join(names) or "any",
 )
 @given(data=st.data())
-def test_the_form_asks_for_the_settings_of_a_run_again(trained: tuple[ProtocolName, ...], data: st.DataObject) -> None:
-    chosen = parse_settings({row.name: data.draw(st.sampled_from([value for _, value in choices(row)])) for row in SETTINGS})
+def test_the_form_asks_for_the_settings_of_a_run_again(
+    trained: tuple[ProtocolName, ...], data: st.DataObject
+) -> None:
+    chosen = parse_settings(
+        {
+            row.name: data.draw(st.sampled_from([value for _, value in choices(row)]))
+            for row in SETTINGS
+        }
+    )
 
     def begun(settings: Settings) -> Settings:
         return with_defaults(settings, make_dialect(settings, chosen_protocol(settings, trained)))
@@ -98,4 +141,8 @@ def test_the_form_asks_for_the_settings_of_a_run_again(trained: tuple[ProtocolNa
     except BadInput:
         return  # more frames per call than the protocol allows
     assert begun(parse_settings(form_values(of_the_run, trained))) == of_the_run
-    assert parse_settings(form_values(begun(Settings()), trained)) == parse_settings(form_values(Settings())) == Settings()
+    assert (
+        parse_settings(form_values(begun(Settings()), trained))
+        == parse_settings(form_values(Settings()))
+        == Settings()
+    )

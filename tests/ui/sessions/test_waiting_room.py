@@ -56,7 +56,9 @@ def test_a_place_that_nobody_takes_up_is_given_to_others(monkeypatch: pytest.Mon
     assert not room.join("last", queued.__contains__)
 
 
-def test_a_free_judge_takes_a_visitor_though_nobody_may_wait(serve: Callable[..., Server], tmp_path: Path) -> None:
+def test_a_free_judge_takes_a_visitor_though_nobody_may_wait(
+    serve: Callable[..., Server], tmp_path: Path
+) -> None:
     server = serve(SCRIPT, "--at-once", "2", "--waiting", "0", protocol="paired", pause=0.02)
 
     async def three() -> list[ObservedRun]:
@@ -64,7 +66,9 @@ def test_a_free_judge_takes_a_visitor_though_nobody_may_wait(serve: Callable[...
         visitors = [PageClient(site) for _ in range(3)]
         both = await visitors[0].open_with_clips(write_pair(tmp_path, 0))
         await asyncio.gather(*(visitor.open() for visitor in visitors[1:]))
-        seen = await asyncio.gather(*(visitor.compare(both, "A block glides.") for visitor in visitors))
+        seen = await asyncio.gather(
+            *(visitor.compare(both, "A block glides.") for visitor in visitors)
+        )
         await asyncio.gather(*(visitor.close() for visitor in visitors))
         return seen
 

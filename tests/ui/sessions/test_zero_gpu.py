@@ -16,7 +16,16 @@ import pytest
 from tests.support.waiting import until_equal
 from tests.ui.conftest import Server, write_script
 from tests.ui.support import handmade_runs
-from tests.ui.support.api_calls import PROMPT, Clips, act, answers, begin, comparing, messages, uploaded
+from tests.ui.support.api_calls import (
+    PROMPT,
+    Clips,
+    act,
+    answers,
+    begin,
+    comparing,
+    messages,
+    uploaded,
+)
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import JudgeEvent
@@ -48,7 +57,11 @@ class Scheduler:
         self.received.append((name, values))
         if name != "/schedule":
             return 200, b"{}"
-        return (200, json.dumps(GRANT).encode()) if self.accepts else (429, json.dumps(REFUSAL).encode())
+        return (
+            (200, json.dumps(GRANT).encode())
+            if self.accepts
+            else (429, json.dumps(REFUSAL).encode())
+        )
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +81,9 @@ def scheduler() -> Iterator[Scheduler]:
             """Log nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as service:
-        threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        threading.Thread(
+            target=service.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
         running.url = f"http://127.0.0.1:{service.server_address[1]}"
         yield running
         service.shutdown()
@@ -99,12 +114,19 @@ def seconds(settings: Settings) -> str:
     return str(gpu_seconds(RunJob(pair, settings, Path("trace.json"), Path("stop"))))
 
 
-def test_a_run_happens_in_the_process_that_holds_the_gpu(space: Server, scheduler: Scheduler, clips: Clips) -> None:
+def test_a_run_happens_in_the_process_that_holds_the_gpu(
+    space: Server, scheduler: Scheduler, clips: Clips
+) -> None:
     """The job and its events are pickled between the processes on the way."""
     items = answers(space, *uploaded(space, clips), PROMPT)
-    assert (items[-1]["stop"], items[-1]["labels"]) == ("answered", {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1})
+    assert (items[-1]["stop"], items[-1]["labels"]) == (
+        "answered",
+        {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1},
+    )
     assert [turn["requested"] for turn in items[-1]["turns"]] == [[10, 30], []]
-    assert len(scheduler.requests("/startup-report")) == 1, "the Space found a function that asks for a GPU"
+    assert len(scheduler.requests("/startup-report")) == 1, (
+        "the Space found a function that asks for a GPU"
+    )
     assert int(scheduler.requests("/allow")[0]["pid"]) != space.process.pid
     released = [{"allowToken": "a token", "fail": "false"}] * len(scheduler.requests("/schedule"))
     until_equal(lambda: scheduler.requests("/release"), released)  # once the visitor has the answer
@@ -115,7 +137,9 @@ def test_the_chosen_judge_runs_there(space: Server, clips: Clips) -> None:
     assert (item["judge"], item["labels"]) == ("other", {"TA": 2, "MQ": 2, "VQ": 2, "OA": 2})
 
 
-def test_the_requested_seconds_follow_the_settings(space: Server, scheduler: Scheduler, clips: Clips) -> None:
+def test_the_requested_seconds_follow_the_settings(
+    space: Server, scheduler: Scheduler, clips: Clips
+) -> None:
     event, inputs = comparing(space)
     for turns, settings in ((None, Settings()), ("1", Settings(max_turns=1))):
         values = [*uploaded(space, clips), PROMPT, None, None, None, turns, *[None] * (inputs - 7)]
@@ -123,18 +147,26 @@ def test_the_requested_seconds_follow_the_settings(space: Server, scheduler: Sch
         assert scheduler.requests("/schedule")[-1]["durationSeconds"] == seconds(settings)
 
 
-def test_the_request_carries_the_visitors_token(space: Server, scheduler: Scheduler, clips: Clips) -> None:
+def test_the_request_carries_the_visitors_token(
+    space: Server, scheduler: Scheduler, clips: Clips
+) -> None:
     token = "header.eyJ1c2VyIjoiYW5uYSJ9.signature"
     url = begin(space, *uploaded(space, clips), PROMPT, **{"X-IP-Token": token})
     assert list(messages(url))[-1][0] == "complete"
     assert scheduler.requests("/schedule")[-1]["token"] == token
 
 
-def test_a_refusal_is_shown_with_its_reason(space: Server, scheduler: Scheduler, clips: Clips) -> None:
+def test_a_refusal_is_shown_with_its_reason(
+    space: Server, scheduler: Scheduler, clips: Clips
+) -> None:
     files = uploaded(space, clips)
     scheduler.accepts = False
     token = "header.eyJ1c2VyIjoiYW5uYSJ9.signature"
-    refused = [data[0] for _, data in messages(begin(space, *files, PROMPT, **{"X-IP-Token": token})) if data][-1]
+    refused = [
+        data[0]
+        for _, data in messages(begin(space, *files, PROMPT, **{"X-IP-Token": token}))
+        if data
+    ][-1]
     scheduler.accepts = True
     assert (refused["stop"], refused["labels"]) == ("failed", None)
     assert refused["error"].startswith("No GPU could be borrowed. You have exceeded your")
@@ -144,7 +176,12 @@ def test_a_refusal_is_shown_with_its_reason(space: Server, scheduler: Scheduler,
 
 def refused(run_job: JobRunner, open_judge: Callable[[str], object] = str) -> tuple[int, str]:
     """How many events a job had before it failed, and the sentence."""
-    job, seen = RunJob(VideoPair("p", Path("a"), Path("b")), Settings(), Path("trace"), Path("stop"), "one"), list[JudgeEvent]()
+    job, seen = (
+        RunJob(
+            VideoPair("p", Path("a"), Path("b")), Settings(), Path("trace"), Path("stop"), "one"
+        ),
+        list[JudgeEvent](),
+    )
     with pytest.raises(VrThinkerError) as failure:
         seen.extend(naming_gpu_errors(run_job, open_judge)(job))
     return len(seen), str(failure.value)
@@ -161,8 +198,12 @@ def test_a_judge_that_cannot_be_opened_borrows_no_gpu() -> None:
     assert refused(run_job, open_judge) == (0, "The judge one is damaged.")
 
 
-@pytest.mark.parametrize(("events", "said"), [(0, "No GPU could be borrowed. Wait."), (2, "The GPU was taken back")])
-def test_a_gpu_that_is_refused_and_one_that_is_taken_back_are_told_apart(events: int, said: str) -> None:
+@pytest.mark.parametrize(
+    ("events", "said"), [(0, "No GPU could be borrowed. Wait."), (2, "The GPU was taken back")]
+)
+def test_a_gpu_that_is_refused_and_one_that_is_taken_back_are_told_apart(
+    events: int, said: str
+) -> None:
     def run_job(_: RunJob) -> Generator[JudgeEvent, None, None]:
         yield from islice(handmade_runs.three_turns().events(), events)  # type: ignore[misc]
         raise gr.Error("Wait.")

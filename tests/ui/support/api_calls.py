@@ -24,7 +24,9 @@ def client(server: Server) -> Client:
 
 
 def post(server: Server, path: str, body: bytes, kind: str, **headers: str) -> Any:
-    request = urllib.request.Request(f"{server.url}gradio_api/{path}", body, {"Content-Type": kind, **headers})
+    request = urllib.request.Request(
+        f"{server.url}gradio_api/{path}", body, {"Content-Type": kind, **headers}
+    )
     with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
         return json.loads(response.read())
 
@@ -40,7 +42,9 @@ def upload(server: Server, clip: Path) -> str:
 
 def begin(server: Server, *values: object, **headers: str) -> str:
     """Start a call of `compare`. Returns the URL of its events."""
-    started = post(server, "call/compare", json.dumps({"data": values}).encode(), "application/json", **headers)
+    started = post(
+        server, "call/compare", json.dumps({"data": values}).encode(), "application/json", **headers
+    )
     return f"{server.url}gradio_api/call/compare/{started['event_id']}"
 
 
@@ -58,7 +62,11 @@ def messages(url: str) -> Iterator[tuple[str, Any]]:
 
 def answers(server: Server, *values: object) -> list[dict[str, Any]]:
     """The items that a call of `compare` streams."""
-    return [data[0] for event, data in messages(begin(server, *values)) if event in ("generating", "complete") and data]
+    return [
+        data[0]
+        for event, data in messages(begin(server, *values))
+        if event in ("generating", "complete") and data
+    ]
 
 
 def file(path: str) -> dict[str, Any]:
@@ -98,7 +106,9 @@ def act(server: Server, event: int, values: Sequence[object]) -> Any:
     """Send one of the page's events. Returns its output, or its error."""
     session_id = uuid.uuid4().hex
     join(server, event, values, session_id)
-    with urllib.request.urlopen(f"{server.url}gradio_api/queue/data?session_hash={session_id}", timeout=PATIENCE_S) as response:
+    with urllib.request.urlopen(
+        f"{server.url}gradio_api/queue/data?session_hash={session_id}", timeout=PATIENCE_S
+    ) as response:
         for line in response:
             message = json.loads(line.removeprefix(b"data:")) if line.startswith(b"data:") else {}
             if message.get("msg") == "process_completed":
@@ -113,6 +123,7 @@ def comparing(server: Server) -> tuple[int, int]:
     (found,) = (
         event
         for event in page["dependencies"]
-        if event["queue"] and [types[number] for number in event["inputs"]][:3] == ["video", "video", "textbox"]
+        if event["queue"]
+        and [types[number] for number in event["inputs"]][:3] == ["video", "video", "textbox"]
     )
     return found["id"], len(found["inputs"])

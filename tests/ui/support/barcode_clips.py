@@ -41,7 +41,10 @@ def picture(number: int) -> np.ndarray:
 
 def write_bars(path: Path, codec: str, times: Sequence[Fraction]) -> Path:
     """A clip with one frame at each of `times` (seconds); the suffix of `path` chooses the container."""
-    options = {"libx264": {"preset": "veryfast", "crf": "18", "bf": "2"}, "libvpx-vp9": {"deadline": "realtime", "cpu-used": "8"}}
+    options = {
+        "libx264": {"preset": "veryfast", "crf": "18", "bf": "2"},
+        "libvpx-vp9": {"deadline": "realtime", "cpu-used": "8"},
+    }
     base = Fraction(1, 12_000)
     with av.open(str(path), "w") as container:
         stream = container.add_stream(codec, rate=24, options=options[codec])

@@ -9,7 +9,17 @@ from dataclasses import replace
 
 from PIL import Image
 
-from vrthinker_core.types import ClipInfo, FrameRef, FrameSelection, Preference, Reply, Settings, Side, Thumbnail, Verdict
+from vrthinker_core.types import (
+    ClipInfo,
+    FrameRef,
+    FrameSelection,
+    Preference,
+    Reply,
+    Settings,
+    Side,
+    Thumbnail,
+    Verdict,
+)
 from vrthinker_core.types.events import Finished, Started, StopReason, Trace, Turn
 from vrthinker_core.types.messages import Completion, LabelToken
 
@@ -26,13 +36,23 @@ def jpeg(red: int, green: int, blue: int, size: tuple[int, int] = (96, 96)) -> b
 
 
 def clip(name: str, notes: tuple[str, ...] = ()) -> ClipInfo:
-    return ClipInfo(name, f"digest of {name}", "mp4", "h264", 320, 240, FRAMES, FPS, FRAMES / FPS, notes=notes)
+    return ClipInfo(
+        name, f"digest of {name}", "mp4", "h264", 320, 240, FRAMES, FPS, FRAMES / FPS, notes=notes
+    )
 
 
 def thumbnail(slot: int, side: Side, number: str | None = None, note: str = "") -> Thumbnail:
     index = slot // 2
     picture = jpeg(slot * 2, 90 * side, 255 - slot)
-    return Thumbnail(FrameRef(slot, side), number or str(slot), index, index / FPS, (index + 1) / FPS, picture, note)
+    return Thumbnail(
+        FrameRef(slot, side),
+        number or str(slot),
+        index,
+        index / FPS,
+        (index + 1) / FPS,
+        picture,
+        note,
+    )
 
 
 def pairs(slots: Sequence[int]) -> tuple[Thumbnail, ...]:
@@ -41,17 +61,32 @@ def pairs(slots: Sequence[int]) -> tuple[Thumbnail, ...]:
 
 def completion(text: str, piece: int = 8) -> Completion:
     lengths = [min(piece, len(text) - start) for start in range(0, len(text), piece)]
-    return Completion(text, pieces=tuple(lengths), prompt_tokens=312, new_tokens=len(text.split()), seconds=1.6)
+    return Completion(
+        text, pieces=tuple(lengths), prompt_tokens=312, new_tokens=len(text.split()), seconds=1.6
+    )
 
 
-def asking(number: int, shown: tuple[Thumbnail, ...], wanted: Sequence[int], view: tuple[FrameRef, ...] | None = None) -> Turn:
+def asking(
+    number: int,
+    shown: tuple[Thumbnail, ...],
+    wanted: Sequence[int],
+    view: tuple[FrameRef, ...] | None = None,
+) -> Turn:
     text = f"noted {number}; thought {number}; wants {list(wanted)}"
-    reply = Reply(text, f"What stood out in turn {number}.", THINK * 3, FrameSelection(tuple(wanted), asked=len(wanted)))
+    reply = Reply(
+        text,
+        f"What stood out in turn {number}.",
+        THINK * 3,
+        FrameSelection(tuple(wanted), asked=len(wanted)),
+    )
     return Turn(number, "told", shown, completion(text), reply, in_view=view or refs(shown))
 
 
 def answering(
-    number: int, shown: tuple[Thumbnail, ...], verdict: Verdict = WHOLE, view: tuple[FrameRef, ...] | None = None
+    number: int,
+    shown: tuple[Thumbnail, ...],
+    verdict: Verdict = WHOLE,
+    view: tuple[FrameRef, ...] | None = None,
 ) -> Turn:
     text = f"noted {number}; thought {number}; answers"
     reply = Reply(text, f"What stood out in turn {number}.", THINK * 2, verdict=verdict, final=True)
@@ -63,17 +98,30 @@ def refs(frames: Sequence[Thumbnail]) -> tuple[FrameRef, ...]:
 
 
 def started(prompt: str = "A ball pans steadily.", **changes: object) -> Started:
-    base = {"judge": "by hand", "dialect": "paired", "settings": Settings(max_turns=6), "clips": (clip("a.mp4"), clip("b.mp4"))}
+    base = {
+        "judge": "by hand",
+        "dialect": "paired",
+        "settings": Settings(max_turns=6),
+        "clips": (clip("a.mp4"), clip("b.mp4")),
+    }
     return Started(prompt, **{**base, **changes})  # type: ignore[arg-type]
 
 
 ANSWER = "<Think>Both are sharp.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
-SHARES = {"TA": (0.02, 0.93, 0.05), "MQ": (0.5, 0.3, 0.2), "VQ": (0.0, 0.0, 1.0), "OA": (0.0015, 0.9985, 0.0)}
+SHARES = {
+    "TA": (0.02, 0.93, 0.05),
+    "MQ": (0.5, 0.3, 0.2),
+    "VQ": (0.0, 0.0, 1.0),
+    "OA": (0.0015, 0.9985, 0.0),
+}
 
 
 def label_tokens(text: str = ANSWER) -> tuple[LabelToken, ...]:
     """Of each label in an answer, with the probabilities of `SHARES`."""
-    return tuple(LabelToken(found.end() - 1, SHARES[found[1]]) for found in re.finditer(r"(TA|MQ|VQ|OA)=\d", text))
+    return tuple(
+        LabelToken(found.end() - 1, SHARES[found[1]])
+        for found in re.finditer(r"(TA|MQ|VQ|OA)=\d", text)
+    )
 
 
 def telling_probabilities(reasoning: str = "") -> Trace:
@@ -87,7 +135,11 @@ def telling_probabilities(reasoning: str = "") -> Trace:
 
 def three_turns(**changes: object) -> Trace:
     """Two requests for frames and an answer; the frames of the first request are no longer in view at the end."""
-    opening, middle, late = pairs([16, 48, 80, 112]), pairs([10, 30, 60, 90]), pairs([56, 58, 60, 62, 64, 66])
+    opening, middle, late = (
+        pairs([16, 48, 80, 112]),
+        pairs([10, 30, 60, 90]),
+        pairs([56, 58, 60, 62, 64, 66]),
+    )
     turns = (
         asking(1, opening, [10, 30, 60, 90]),
         asking(2, middle, [56, 58, 60, 62, 64, 66], refs(opening) + refs(middle)),

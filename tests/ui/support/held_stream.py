@@ -56,7 +56,9 @@ def open_held(new_page: Callable[..., Page], url: str, **options: object) -> Pag
 
 def hold_when(page: Page, condition: str = "true") -> None:
     """What is held goes on to the page, up to the message after which a condition of the page holds; no other follows it."""
-    page.evaluate(f"() => {{ Object.assign(heldStream, {{ reached: () => {condition}, holding: false }}); heldStream.pass(); }}")
+    page.evaluate(
+        f"() => {{ Object.assign(heldStream, {{ reached: () => {condition}, holding: false }}); heldStream.pass(); }}"
+    )
 
 
 def wait_until_held(page: Page, messages: int = 0) -> None:
@@ -67,4 +69,6 @@ def wait_until_held(page: Page, messages: int = 0) -> None:
 
 def release(page: Page) -> None:
     """All that is held reaches the page, and whatever follows."""
-    page.evaluate("() => { Object.assign(heldStream, { reached: null, holding: false }); heldStream.pass(); }")
+    page.evaluate(
+        "() => { Object.assign(heldStream, { reached: null, holding: false }); heldStream.pass(); }"
+    )

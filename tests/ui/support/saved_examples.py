@@ -14,7 +14,9 @@ from vrthinker_core.judge import judge
 from vrthinker_core.types import ProtocolName, Settings, VideoPair
 
 PROMPT = "A white block glides to the right."
-THINK = "The block glides in both; video 2 shows it slower, and `${alert(1)}` <b>stays text</b>. " * 3
+THINK = (
+    "The block glides in both; video 2 shows it slower, and `${alert(1)}` <b>stays text</b>. " * 3
+)
 
 
 def ask(*indices: int) -> str:

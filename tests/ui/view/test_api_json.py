@@ -9,7 +9,14 @@ from tests.ui.support import handmade_runs
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import Preference, Verdict
 from vrthinker_core.types.events import Finished, StopReason, Trace
-from vrthinker_core.ui.view.api_json import FrameJson, LabelsJson, RunJson, TurnJson, refused_json, run_json
+from vrthinker_core.ui.view.api_json import (
+    FrameJson,
+    LabelsJson,
+    RunJson,
+    TurnJson,
+    refused_json,
+    run_json,
+)
 from vrthinker_core.ui.view.run_state import RunState, fold_all
 
 
@@ -20,16 +27,26 @@ def state_of(finished: Finished) -> RunState:
 
 def test_missing_labels_are_not_filled_in() -> None:
     partial = Verdict(TA=Preference.FIRST, OA=Preference.TIE)
-    item = run_json(state_of(Finished(StopReason.TURN_LIMIT, partial, provisional=True, forced=True)))
+    item = run_json(
+        state_of(Finished(StopReason.TURN_LIMIT, partial, provisional=True, forced=True))
+    )
     assert item["labels"] == {"TA": 1, "MQ": None, "VQ": None, "OA": 0}
     assert (item["stop"], item["provisional"], item["forced"]) == ("turn limit", True, True)
 
 
 def test_a_failure_keeps_the_turns() -> None:
-    item = run_json(state_of(Finished(StopReason.FAILED, error="The judge stopped.", fault=CheckpointError.__name__)))
+    item = run_json(
+        state_of(
+            Finished(StopReason.FAILED, error="The judge stopped.", fault=CheckpointError.__name__)
+        )
+    )
     assert (item["stop"], item["labels"], item["error"]) == ("failed", None, "The judge stopped.")
     assert [turn["number"] for turn in item["turns"]] == [1, 2, 3]
-    assert [turn["requested"] for turn in item["turns"]] == [[10, 30, 60, 90], [56, 58, 60, 62, 64, 66], []]
+    assert [turn["requested"] for turn in item["turns"]] == [
+        [10, 30, 60, 90],
+        [56, 58, 60, 62, 64, 66],
+        [],
+    ]
 
 
 def test_the_typed_dicts_name_every_key_in_order() -> None:

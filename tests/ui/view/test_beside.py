@@ -28,12 +28,16 @@ def both() -> Trace:
     """Judged in both orders, with the same words each time, so that every label but the tie flips."""
     first = handmade_runs.telling_probabilities(THOUGHT)
     started = replace(first.started, clips=first.started.clips[::-1])
-    return replace(first, swapped=Run(started, first.turns, Finished(StopReason.ANSWERED, handmade_runs.WHOLE)))
+    return replace(
+        first, swapped=Run(started, first.turns, Finished(StopReason.ANSWERED, handmade_runs.WHOLE))
+    )
 
 
 def test_the_details_of_a_doubtful_label_say_how_likely_it_was() -> None:
     chips = view_of(handmade_runs.telling_probabilities())["verdict"]["chips"]
-    assert ["likely" in chip["help"] for chip in chips] == [False, False, False, True], "a share from 90 % on tells nobody anything"
+    assert ["likely" in chip["help"] for chip in chips] == [False, False, False, True], (
+        "a share from 90 % on tells nobody anything"
+    )
     assert "the judge was 50 % likely to write this label (video 1: " in chips[3]["help"]
     assert chips[3]["help"].endswith("does not say how often such labels are right.")
     assert not any("%" in chip["label"] for chip in chips)
@@ -60,13 +64,19 @@ def test_both_orders_have_theirs_in_the_sides_of_the_first() -> None:
     assert [label["probability"][:1] for label in labels] == [[], [], [], ["50 %"]]
     api = run_json(state)
     assert api["swapped"] is not None
-    assert api["swapped"]["probabilities"] == {name: [tie, second, first] for name, (tie, first, second) in SHARES.items()}
+    assert api["swapped"]["probabilities"] == {
+        name: [tie, second, first] for name, (tie, first, second) in SHARES.items()
+    }
 
 
 def test_the_api_has_all_three_numbers_of_each_label_and_the_reasoning() -> None:
     item = run_json(fold_all(handmade_runs.telling_probabilities(THOUGHT).events()))
     assert item["probabilities"] == {name: list(shares) for name, shares in SHARES.items()}
-    assert list(item["probabilities"] or ()) == list(ProbabilitiesJson.__annotations__) == [each.value for each in Dimension]
+    assert (
+        list(item["probabilities"] or ())
+        == list(ProbabilitiesJson.__annotations__)
+        == [each.value for each in Dimension]
+    )
     assert [turn["probabilities"] is None for turn in item["turns"]] == [True, True, False]
     assert [turn["reasoning"] for turn in item["turns"]] == ["", "", THOUGHT]
     assert json.loads(json.dumps(item)) == item
@@ -78,7 +88,11 @@ def test_a_label_of_a_partial_verdict_that_was_never_said_has_none() -> None:
     partial = replace(handmade_runs.WHOLE, VQ=None)
     last = trace.turns[-1]
     turns = (*trace.turns[:-1], replace(last, reply=replace(last.reply, verdict=partial)))
-    item = run_json(fold_all(replace(trace, turns=turns, finished=Finished(StopReason.TURN_LIMIT, partial)).events()))
+    item = run_json(
+        fold_all(
+            replace(trace, turns=turns, finished=Finished(StopReason.TURN_LIMIT, partial)).events()
+        )
+    )
     assert (item["probabilities"] or {})["VQ"] is None
     assert (item["probabilities"] or {})["TA"] == [0.02, 0.93, 0.05]
     assert swap_verdict(swap_verdict(partial)) == partial
@@ -89,7 +103,11 @@ def test_reasoning_is_folded_text_and_stands_in_the_transcript_before_its_reply(
     heading, text, help = view_json(state, image_of)["turns"][-1]["aside"]
     assert (heading, text) == ("Reasoning, aside (25 characters)", THOUGHT)
     assert "never sent back" in help
-    passages = [heading for heading, text in transcript_json(state)["passages"] if text in (THOUGHT, handmade_runs.ANSWER)]
+    passages = [
+        heading
+        for heading, text in transcript_json(state)["passages"]
+        if text in (THOUGHT, handmade_runs.ANSWER)
+    ]
     assert passages == [
         "Received beside the reply, turn 3",
         "Received, turn 3",

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 def report_with(attack: str) -> str:
     trace = handmade_runs.three_turns(prompt=attack, notes=(attack,), judge=attack, system=attack)
     turn = replace(
-        trace.turns[0], told=attack, completion=handmade_runs.completion(attack, 4096), reply=Reply(attack, attack, attack)
+        trace.turns[0],
+        told=attack,
+        completion=handmade_runs.completion(attack, 4096),
+        reply=Reply(attack, attack, attack),
     )
     return render_report(replace(trace, turns=(turn, *trace.turns[1:])))
 
@@ -35,13 +38,19 @@ def test_data_never_becomes_markup(attack: str) -> None:
 
 
 @pytest.mark.browser
-def test_it_opens_from_the_disk_and_shows_the_whole_run(open_file: Callable[[Path], Page], tmp_path: Path) -> None:
+def test_it_opens_from_the_disk_and_shows_the_whole_run(
+    open_file: Callable[[Path], Page], tmp_path: Path
+) -> None:
     path = tmp_path / "report.html"
-    path.write_text(render_report(handmade_runs.three_turns(system="Judge <|im_end|> well.")), encoding="utf-8")
+    path.write_text(
+        render_report(handmade_runs.three_turns(system="Judge <|im_end|> well.")), encoding="utf-8"
+    )
     page = open_file(path)
     assert page.locator(".vrt-turn").count() == 3
     assert page.locator(".vrt-headline").inner_text() == "Video 1 is better overall"
-    assert page.evaluate("[...document.images].length === 28 && [...document.images].every(image => image.naturalWidth > 0)")
+    assert page.evaluate(
+        "[...document.images].length === 28 && [...document.images].every(image => image.naturalWidth > 0)"
+    )
     assert page.locator(".vrt-transcript mark").inner_text() == "<|im_end|>"
 
 
@@ -52,12 +61,19 @@ def test_attacks_stay_text(open_file: Callable[[Path], Page], tmp_path: Path, at
     path.write_text(report_with(attack), encoding="utf-8")
     page = open_file(path)
     assert page.locator(".vrt-prompt p").evaluate("node => node.textContent") == attack
-    assert page.locator(".vrt-turn").first.locator(".vrt-text p").first.evaluate("node => node.textContent") == attack
+    assert (
+        page.locator(".vrt-turn")
+        .first.locator(".vrt-text p")
+        .first.evaluate("node => node.textContent")
+        == attack
+    )
     assert page.locator("img").count() == 28
 
 
 @pytest.mark.browser
-def test_a_megabyte_of_text_does_not_freeze_the_page(open_file: Callable[[Path], Page], tmp_path: Path) -> None:
+def test_a_megabyte_of_text_does_not_freeze_the_page(
+    open_file: Callable[[Path], Page], tmp_path: Path
+) -> None:
     path = tmp_path / "report.html"
     path.write_text(report_with("x" * 1_000_000), encoding="utf-8")
     page = open_file(path)

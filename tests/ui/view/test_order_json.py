@@ -13,15 +13,34 @@ from tests.ui.support import handmade_runs
 from tests.ui.view.test_page_json import image_of
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Side, Verdict
-from vrthinker_core.types.events import Finished, Run, Started, StopReason, Swapped, TextArrived, Trace
+from vrthinker_core.types.events import (
+    Finished,
+    Run,
+    Started,
+    StopReason,
+    Swapped,
+    TextArrived,
+    Trace,
+)
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.types.progress import totals
 from vrthinker_core.ui.sessions.replay import trace_of
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.api_json import run_json
 from vrthinker_core.ui.view.html_report import inline_image, render_report
-from vrthinker_core.ui.view.page_json import replay_status_line, status_line, transcript_json, view_json
-from vrthinker_core.ui.view.run_state import RunState, fold, fold_all, join_text, state_in_first_sides
+from vrthinker_core.ui.view.page_json import (
+    replay_status_line,
+    status_line,
+    transcript_json,
+    view_json,
+)
+from vrthinker_core.ui.view.run_state import (
+    RunState,
+    fold,
+    fold_all,
+    join_text,
+    state_in_first_sides,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -29,7 +48,9 @@ if TYPE_CHECKING:
 WHOLE = handmade_runs.WHOLE
 
 
-def both(second: Verdict | None = WHOLE, stop: StopReason = StopReason.ANSWERED, error: str = "") -> Trace:
+def both(
+    second: Verdict | None = WHOLE, stop: StopReason = StopReason.ANSWERED, error: str = ""
+) -> Trace:
     """A run, and a second one over the swapped clips."""
     first = handmade_runs.three_turns()
     started = replace(first.started, clips=first.started.clips[::-1])
@@ -42,7 +63,10 @@ def test_how_the_text_is_split_does_not_matter_in_either_run() -> None:
     for event in events:
         state = fold(state, event)
     assert state == fold_all(events)
-    assert sum(isinstance(getattr(event, "event", event), TextArrived) for event in join_text(events)) == 6
+    assert (
+        sum(isinstance(getattr(event, "event", event), TextArrived) for event in join_text(events))
+        == 6
+    )
 
 
 def test_a_state_becomes_the_trace_it_came_from() -> None:
@@ -62,21 +86,28 @@ def test_the_sides_of_the_first_run_twice_is_the_same_run() -> None:
     for before, after in zip(second.turns, there.turns, strict=True):
         assert [frame.jpeg for frame in after.frames] == [frame.jpeg for frame in before.frames]
         assert [frame.number for frame in after.frames] == [frame.number for frame in before.frames]
-        assert [frame.ref.side for frame in after.frames] == [Side(3 - frame.ref.side) for frame in before.frames]
+        assert [frame.ref.side for frame in after.frames] == [
+            Side(3 - frame.ref.side) for frame in before.frames
+        ]
         assert after.text == before.text
 
 
 def test_the_page_is_given_both_verdicts_and_a_word_for_each_dimension() -> None:
     order = view_json(fold_all(both().events()), image_of)["order"]
     assert order is not None
-    assert [(row["name"], row["first"]["label"], row["second"]["label"], row["effect"]) for row in order["rows"]] == [
+    assert [
+        (row["name"], row["first"]["label"], row["second"]["label"], row["effect"])
+        for row in order["rows"]
+    ] == [
         ("Overall", "Video 1", "Video 2", "flips"),
         ("Text alignment", "Video 1", "Video 2", "flips"),
         ("Visual quality", "Video 2", "Video 1", "flips"),
         ("Motion quality", "No difference found", "No difference found", "stable"),
     ]
     assert (order["live"], order["line"].split(":")[0]) == (False, "Flips")
-    assert view_json(fold_all(both(swap_verdict(WHOLE)).events()), image_of)["order"]["line"].startswith("Stable")  # type: ignore[index]
+    assert view_json(fold_all(both(swap_verdict(WHOLE)).events()), image_of)["order"][
+        "line"
+    ].startswith("Stable")  # type: ignore[index]
 
 
 def test_a_tile_of_the_second_run_stands_on_the_persons_sides() -> None:
@@ -85,7 +116,9 @@ def test_a_tile_of_the_second_run_stands_on_the_persons_sides() -> None:
     assert order is not None
     for first, second in zip(view["turns"], order["run"]["turns"], strict=True):
         for one, two in zip(first["tiles"], second["tiles"], strict=True):
-            assert [half["src"] for half in two["halves"] if half] == [half["src"] for half in one["halves"] if half][::-1]
+            assert [half["src"] for half in two["halves"] if half] == [
+                half["src"] for half in one["halves"] if half
+            ][::-1]
 
 
 @pytest.mark.parametrize(
@@ -93,18 +126,35 @@ def test_a_tile_of_the_second_run_stands_on_the_persons_sides() -> None:
     [
         (StopReason.CANCELLED, "", "Order not checked: the second run was stopped."),
         (StopReason.FAILED, "The judge broke.", "Order not checked: The judge broke."),
-        (StopReason.NO_ANSWER, "", "Order not checked: the judge gave no answer that could be read."),
+        (
+            StopReason.NO_ANSWER,
+            "",
+            "Order not checked: the judge gave no answer that could be read.",
+        ),
     ],
 )
-def test_without_a_second_verdict_the_first_one_stands(stop: StopReason, error: str, line: str) -> None:
+def test_without_a_second_verdict_the_first_one_stands(
+    stop: StopReason, error: str, line: str
+) -> None:
     state = fold_all(both(None, stop, error).events())
     view, item = view_json(state, image_of), run_json(state)
-    assert view["verdict"] == view_json(fold_all(handmade_runs.three_turns().events()), image_of)["verdict"]
+    assert (
+        view["verdict"]
+        == view_json(fold_all(handmade_runs.three_turns().events()), image_of)["verdict"]
+    )
     assert view["order"] is not None
-    assert (view["order"]["line"], view["order"]["rows"], view["order"]["live"]) == (line, [], False)
+    assert (view["order"]["line"], view["order"]["rows"], view["order"]["live"]) == (
+        line,
+        [],
+        False,
+    )
     assert item["labels"] == {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
     assert item["swapped"] is not None
-    assert (item["swapped"]["order"], item["swapped"]["unchecked"], item["swapped"]["stop"]) == (None, line, stop.value)
+    assert (item["swapped"]["order"], item["swapped"]["unchecked"], item["swapped"]["stop"]) == (
+        None,
+        line,
+        stop.value,
+    )
 
 
 def test_the_api_is_given_labels_mapped_back_and_both_runs() -> None:
@@ -112,7 +162,12 @@ def test_the_api_is_given_labels_mapped_back_and_both_runs() -> None:
     second = item["swapped"]
     assert second is not None
     assert second["labels"] == {"TA": None, "MQ": 0, "VQ": 1, "OA": 2}
-    assert second["order"] == {"TA": "said in one order only", "MQ": "stable", "VQ": "flips", "OA": "flips"}
+    assert second["order"] == {
+        "TA": "said in one order only",
+        "MQ": "stable",
+        "VQ": "flips",
+        "OA": "flips",
+    }
     assert second["unchecked"] == ""
     assert [frame["video"] for frame in second["turns"][0]["frames"][:2]] == [2, 1]
     assert run_json(fold_all(handmade_runs.three_turns().events()))["swapped"] is None
@@ -136,8 +191,15 @@ def test_while_the_second_run_goes_on_the_status_says_so_and_nothing_is_said_of_
 def test_transcript_and_report_hold_both_runs() -> None:
     trace = both()
     assert trace.swapped is not None
-    second = replace(trace.swapped, started=replace(trace.swapped.started, system="The second system prompt."))
-    headings = [heading for heading, _ in transcript_json(fold_all(replace(trace, swapped=second).events()))["passages"]]
+    second = replace(
+        trace.swapped, started=replace(trace.swapped.started, system="The second system prompt.")
+    )
+    headings = [
+        heading
+        for heading, _ in transcript_json(fold_all(replace(trace, swapped=second).events()))[
+            "passages"
+        ]
+    ]
     assert "Received, turn 3" in headings
     assert "Sides swapped: System prompt" in headings
     assert "Sides swapped: Received, turn 3" in headings
@@ -145,7 +207,9 @@ def test_transcript_and_report_hold_both_runs() -> None:
 
 
 def test_a_second_run_that_never_began_is_no_trace_of_one() -> None:
-    state = fold(fold_all(handmade_runs.three_turns().events()), Swapped(Finished(StopReason.CANCELLED)))
+    state = fold(
+        fold_all(handmade_runs.three_turns().events()), Swapped(Finished(StopReason.CANCELLED))
+    )
     trace = trace_of(state)
     assert trace is not None
     assert trace.swapped is None
@@ -156,7 +220,9 @@ def test_a_second_run_that_never_began_is_no_trace_of_one() -> None:
 
 
 @pytest.mark.browser
-def test_the_report_shows_both_verdicts_and_either_run(open_file: Callable[[Path], Page], tmp_path: Path) -> None:
+def test_the_report_shows_both_verdicts_and_either_run(
+    open_file: Callable[[Path], Page], tmp_path: Path
+) -> None:
     path = tmp_path / "report.html"
     trace = both(error="")
     assert trace.swapped is not None
@@ -170,20 +236,33 @@ def test_the_report_shows_both_verdicts_and_either_run(open_file: Callable[[Path
     assert page.locator(".vrt-swapped-notice").is_visible()
     page.locator(".vrt-choice button", has_text="As given").click()
     assert page.locator(".vrt-turn").count() == 3
-    assert page.get_by_role("button", name=words.CHECK_ORDER).count() == 0, "no judge can be asked in a file"
+    assert page.get_by_role("button", name=words.CHECK_ORDER).count() == 0, (
+        "no judge can be asked in a file"
+    )
 
 
 def test_the_status_counts_both_runs_and_says_so() -> None:
     trace = both()
     assert trace.swapped is not None
-    cut = replace(trace.swapped, turns=trace.turns[:2], finished=Finished(StopReason.ANSWERED, WHOLE, seconds=2.5))
+    cut = replace(
+        trace.swapped,
+        turns=trace.turns[:2],
+        finished=Finished(StopReason.ANSWERED, WHOLE, seconds=2.5),
+    )
     trace = replace(trace, swapped=cut)
     line, took = status_line(fold_all(trace.events()), 99), totals([*trace.turns, *cut.turns])
     assert line == f"Finished in both orders after 5 turns in 7.1 s · {took}"
     assert replay_status_line(fold_all(trace.events())) == f"Replaying a saved trace. {line}"
     assert totals(trace.turns) not in line
-    stopped = replace(trace, swapped=replace(cut, finished=Finished(StopReason.CANCELLED, seconds=2.5)))
+    stopped = replace(
+        trace, swapped=replace(cut, finished=Finished(StopReason.CANCELLED, seconds=2.5))
+    )
     start = "Finished as given, stopped with the sides swapped, after 5 turns in 7.1 s"
     assert status_line(fold_all(stopped.events()), 99) == f"{start} · {took}"
-    opened = replace(trace, swapped=replace(cut, turns=(), finished=Finished(StopReason.FAILED, error="It is gone.")))
-    assert "failed with the sides swapped, after 3 turns in 4.6 s" in status_line(fold_all(opened.events()), 99)
+    opened = replace(
+        trace,
+        swapped=replace(cut, turns=(), finished=Finished(StopReason.FAILED, error="It is gone.")),
+    )
+    assert "failed with the sides swapped, after 3 turns in 4.6 s" in status_line(
+        fold_all(opened.events()), 99
+    )

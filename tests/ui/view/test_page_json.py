@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from tests.ui.support import handmade_runs
 from vrthinker_core.traces import from_json, to_json
-from vrthinker_core.types import FrameSelection, Preference, Problem, ProblemKind, Reply, Thumbnail, Verdict
+from vrthinker_core.types import (
+    FrameSelection,
+    Preference,
+    Problem,
+    ProblemKind,
+    Reply,
+    Thumbnail,
+    Verdict,
+)
 from vrthinker_core.types.events import Branch, Finished, FramesShown, Origin, StopReason, Trace
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.ui.view.api_json import run_json
@@ -54,7 +62,9 @@ def test_a_stored_run_looks_like_the_live_one() -> None:
 
 def test_a_turn_with_frames_and_no_text_yet_is_shown() -> None:
     events = list(handmade_runs.three_turns().events())
-    first = next(position for position, event in enumerate(events) if isinstance(event, FramesShown))
+    first = next(
+        position for position, event in enumerate(events) if isinstance(event, FramesShown)
+    )
     turn = view_json(fold_all(events[: first + 1]), image_of)["turns"][0]
     assert [tile["label"] for tile in turn["tiles"]] == ["#16", "#48", "#80", "#112"]
     assert turn["parts"] == []
@@ -65,7 +75,9 @@ def test_an_unfinished_reply_is_shown_raw_or_as_it_is_read() -> None:
     events = list(handmade_runs.three_turns().events())
     state = fold_all(events[:4])
     assert view_json(state, image_of)["turns"][0]["parts"] == [["Writing", "noted 1; thought"]]
-    parts = view_json(state, image_of, lambda text: Reply(text, snapshot=text.upper()))["turns"][0]["parts"]
+    parts = view_json(state, image_of, lambda text: Reply(text, snapshot=text.upper()))["turns"][0][
+        "parts"
+    ]
     assert parts == [["Snapshot", "NOTED 1; THOUGHT"]]
 
 
@@ -92,7 +104,14 @@ def test_an_answered_run_shows_verdict_and_turns() -> None:
 
 def test_frames_that_left_the_window_are_marked() -> None:
     turns = view_of(handmade_runs.three_turns())["turns"]
-    gone = [[tile["label"] for tile in turn["tiles"] if any(half.get("gone") for half in tile["halves"])] for turn in turns]
+    gone = [
+        [
+            tile["label"]
+            for tile in turn["tiles"]
+            if any(half.get("gone") for half in tile["halves"])
+        ]
+        for turn in turns
+    ]
     assert gone == [[], ["#10", "#30", "#90"], []]  # 60 came back in the third turn
 
 
@@ -109,15 +128,25 @@ def test_no_verdict_is_invented(stop: StopReason) -> None:
 
 def test_a_partial_verdict_is_never_shown_as_whole() -> None:
     partial = Verdict(TA=Preference.FIRST, VQ=Preference.TIE)
-    view = view_of(replace(handmade_runs.three_turns(), finished=Finished(StopReason.NO_ANSWER, partial)))
+    view = view_of(
+        replace(handmade_runs.three_turns(), finished=Finished(StopReason.NO_ANSWER, partial))
+    )
     assert view["verdict"]["headline"] == "No overall verdict"
-    assert [chip["label"] for chip in view["verdict"]["chips"]] == ["Not said", "Video 1", "No difference found", "Not said"]
+    assert [chip["label"] for chip in view["verdict"]["chips"]] == [
+        "Not said",
+        "Video 1",
+        "No difference found",
+        "Not said",
+    ]
     assert "Incomplete" in view["verdict"]["caveats"][0]
 
 
 def test_forced_and_provisional_answers_have_caveats() -> None:
     caveats = view_of(
-        replace(handmade_runs.three_turns(), finished=Finished(StopReason.TURN_LIMIT, handmade_runs.WHOLE, True, True))
+        replace(
+            handmade_runs.three_turns(),
+            finished=Finished(StopReason.TURN_LIMIT, handmade_runs.WHOLE, True, True),
+        )
     )["verdict"]["caveats"]
     assert len(caveats) == 2
     assert "Provisional" in caveats[0]
@@ -126,7 +155,11 @@ def test_forced_and_provisional_answers_have_caveats() -> None:
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_text_stays_text_byte_for_byte(attack: str) -> None:
     reply = Reply(attack, attack, attack, problems=(Problem(ProblemKind.NO_ACTION, attack),))
-    turn = replace(handmade_runs.three_turns().turns[0], completion=handmade_runs.completion(attack, 4096), reply=reply)
+    turn = replace(
+        handmade_runs.three_turns().turns[0],
+        completion=handmade_runs.completion(attack, 4096),
+        reply=reply,
+    )
     finished = Finished(StopReason.FAILED, error=attack)
     view = view_of(Trace(handmade_runs.started(prompt=attack, notes=(attack,)), (turn,), finished))
     assert view["prompt"] == view["notes"][0] == view["ending"] == attack
@@ -135,23 +168,35 @@ def test_text_stays_text_byte_for_byte(attack: str) -> None:
 
 
 def test_an_unreadable_reply_is_shown_as_it_came() -> None:
-    turn = replace(handmade_runs.three_turns().turns[0], completion=Completion("mumble"), reply=Reply("mumble"))
-    assert view_of(Trace(handmade_runs.started(), (turn,)))["turns"][0]["parts"] == [["Reply as it came", "mumble"]]
+    turn = replace(
+        handmade_runs.three_turns().turns[0], completion=Completion("mumble"), reply=Reply("mumble")
+    )
+    assert view_of(Trace(handmade_runs.started(), (turn,)))["turns"][0]["parts"] == [
+        ["Reply as it came", "mumble"]
+    ]
 
 
 def test_what_a_stopped_turn_had_written_is_shown_once() -> None:
     text = "<Snapshot>A ball.</Snapshot><Think>It ro"
     turn = replace(
-        handmade_runs.three_turns().turns[0], completion=Completion(text, "cancelled"), reply=Reply(text, "A ball.", "It ro")
+        handmade_runs.three_turns().turns[0],
+        completion=Completion(text, "cancelled"),
+        reply=Reply(text, "A ball.", "It ro"),
     )
-    assert view_of(Trace(handmade_runs.started(), (turn,)))["turns"][0]["parts"] == [["Snapshot", "A ball."], ["Think", "It ro"]]
+    assert view_of(Trace(handmade_runs.started(), (turn,)))["turns"][0]["parts"] == [
+        ["Snapshot", "A ball."],
+        ["Think", "It ro"],
+    ]
 
 
 def test_ignored_requests_are_remarks_of_their_turn() -> None:
     wants = FrameSelection((5,), dropped=(140, 151, "x"), asked=6)
     turn = replace(handmade_runs.three_turns().turns[0], reply=Reply("", wants=wants))
     remarks = view_of(Trace(handmade_runs.started(), (turn,)))["turns"][0]["remarks"]
-    assert remarks == ["3 requests ignored, no such frame: 140, 151, x.", "2 repeated requests ignored."]
+    assert remarks == [
+        "3 requests ignored, no such frame: 140, 151, x.",
+        "2 repeated requests ignored.",
+    ]
 
 
 def test_frames_that_do_not_come_again_are_remarks_of_the_turn_that_would_show_them() -> None:
@@ -162,11 +207,23 @@ def test_frames_that_do_not_come_again_are_remarks_of_the_turn_that_would_show_t
         handmade_runs.asking(2, late, [10, 16], view),
         handmade_runs.answering(3, (), view=view),
     )
-    trace = Trace(handmade_runs.started(), turns, Finished(StopReason.ANSWERED, handmade_runs.WHOLE))
+    trace = Trace(
+        handmade_runs.started(), turns, Finished(StopReason.ANSWERED, handmade_runs.WHOLE)
+    )
     shown = view_of(trace)["turns"]
-    assert [turn["remarks"] for turn in shown] == [[], ["Already shown: 16, 48."], ["Already shown: 10, 16."]]
-    assert [turn["state"].split(" · ")[0] for turn in shown] == ["2 frame pairs", "1 frame pair", "no new frames"]
-    assert [turn["remarks"] for turn in run_json(fold_all(trace.events()))["turns"]] == [turn["remarks"] for turn in shown]
+    assert [turn["remarks"] for turn in shown] == [
+        [],
+        ["Already shown: 16, 48."],
+        ["Already shown: 10, 16."],
+    ]
+    assert [turn["state"].split(" · ")[0] for turn in shown] == [
+        "2 frame pairs",
+        "1 frame pair",
+        "no new frames",
+    ]
+    assert [turn["remarks"] for turn in run_json(fold_all(trace.events()))["turns"]] == [
+        turn["remarks"] for turn in shown
+    ]
     origin = Origin(trace.started.prompt, trace.started.judge, trace.started.settings)
     branch = replace(trace.started, branch=Branch(origin, 3, frames=(48,)))
     assert view_of(replace(trace, started=branch))["turns"][2]["remarks"] == ["Already shown: 48."]
@@ -176,7 +233,10 @@ def test_the_order_of_a_branch_that_took_turns_over_can_never_be_checked() -> No
     trace = handmade_runs.three_turns()
     origin = Origin(trace.started.prompt, trace.started.judge, trace.started.settings)
     for branch, reason in ((None, ""), (Branch(origin, 1), ""), (Branch(origin, 2), CHECK_BRANCH)):
-        assert view_of(replace(trace, started=replace(trace.started, branch=branch)))["no_check"] == reason
+        assert (
+            view_of(replace(trace, started=replace(trace.started, branch=branch)))["no_check"]
+            == reason
+        )
 
 
 def test_a_run_that_has_not_begun_has_no_turns() -> None:
@@ -184,27 +244,51 @@ def test_a_run_that_has_not_begun_has_no_turns() -> None:
 
 
 def test_a_note_on_both_files_is_given_once() -> None:
-    clips = (handmade_runs.clip("a.mp4", ("It is short.", "It is dark.")), handmade_runs.clip("b.mp4", ("It is short.",)))
-    assert view_of(Trace(handmade_runs.started(clips=clips)))["health"] == ["Both videos: It is short.", "Video 1: It is dark."]
+    clips = (
+        handmade_runs.clip("a.mp4", ("It is short.", "It is dark.")),
+        handmade_runs.clip("b.mp4", ("It is short.",)),
+    )
+    assert view_of(Trace(handmade_runs.started(clips=clips)))["health"] == [
+        "Both videos: It is short.",
+        "Video 1: It is dark.",
+    ]
 
 
 def test_confidence_comes_with_its_meaning() -> None:
     trace = handmade_runs.three_turns()
     sure = replace(trace.turns[0], reply=replace(trace.turns[0].reply, confidence=4))
     said = replace(trace, turns=(sure, *trace.turns[1:]))
-    told = {"paired": ["confidence 4 (the judge's own)", OWN_CONFIDENCE_HELP], "concat": ["confidence 4 (concat)", CONFIDENCE_HELP]}
+    told = {
+        "paired": ["confidence 4 (the judge's own)", OWN_CONFIDENCE_HELP],
+        "concat": ["confidence 4 (concat)", CONFIDENCE_HELP],
+    }
     for dialect, confidence in told.items():
         turns = view_of(replace(said, started=handmade_runs.started(dialect=dialect)))["turns"]
         assert [turn["confidence"] for turn in turns] == [confidence, [], []]
 
 
 def test_the_grid_of_each_dialect_is_given_as_data() -> None:
-    assert view_of(handmade_runs.three_turns())["grid"] == {"slots": 128, "rule": "floor", "first": [0, 0], "last": "127"}
-    other = view_of(replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="concat")))["grid"]
+    assert view_of(handmade_runs.three_turns())["grid"] == {
+        "slots": 128,
+        "rule": "floor",
+        "first": [0, 0],
+        "last": "127",
+    }
+    other = view_of(
+        replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="concat"))
+    )["grid"]
     assert other == {"slots": 48, "rule": "even", "first": [1, 49], "last": "96"}
-    assert view_of(replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="klingon")))["grid"] is None
+    assert (
+        view_of(
+            replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="klingon"))
+        )["grid"]
+        is None
+    )
 
 
 def test_a_verdict_without_turns_gives_no_frames() -> None:
     trace = Trace(handmade_runs.started(), (), Finished(StopReason.ANSWERED, handmade_runs.WHOLE))
-    assert [(chip["reason"], chip["frames"], chip["source"]) for chip in view_of(trace)["verdict"]["chips"]] == [("", [], "")] * 4
+    assert [
+        (chip["reason"], chip["frames"], chip["source"])
+        for chip in view_of(trace)["verdict"]["chips"]
+    ] == [("", [], "")] * 4

@@ -19,11 +19,17 @@ def image_of(frame: Thumbnail) -> ImageSource:
 
 
 @given(frames)
-def test_every_frame_is_on_exactly_one_tile_and_on_its_own_side(refs: list[tuple[int, Side]]) -> None:
+def test_every_frame_is_on_exactly_one_tile_and_on_its_own_side(
+    refs: list[tuple[int, Side]],
+) -> None:
     sent = [handmade_runs.thumbnail(slot, side) for slot, side in refs]
-    found = [(half.ref.slot, side) for tile in group_tiles(sent) for side, half in tile.halves.items()]
+    found = [
+        (half.ref.slot, side) for tile in group_tiles(sent) for side, half in tile.halves.items()
+    ]
     assert sorted(found) == sorted(refs)
-    assert all(half.ref.side is side for tile in group_tiles(sent) for side, half in tile.halves.items())
+    assert all(
+        half.ref.side is side for tile in group_tiles(sent) for side, half in tile.halves.items()
+    )
 
 
 def test_a_side_that_was_not_sent_stays_empty() -> None:
@@ -36,7 +42,12 @@ def test_a_side_that_was_not_sent_stays_empty() -> None:
 
 def test_frames_numbered_apart_show_both_numbers() -> None:
     assert (
-        group_tiles([handmade_runs.thumbnail(12, Side.FIRST, "13"), handmade_runs.thumbnail(12, Side.SECOND, "61")])[0].label
+        group_tiles(
+            [
+                handmade_runs.thumbnail(12, Side.FIRST, "13"),
+                handmade_runs.thumbnail(12, Side.SECOND, "61"),
+            ]
+        )[0].label
         == "#13 · #61"
     )
 
@@ -47,7 +58,15 @@ def test_the_seek_time_lies_inside_the_frame_s_interval() -> None:
 
 
 @given(st.integers(), st.floats(), st.floats())
-def test_nonsense_numbers_give_finite_times_and_places(index: int, seconds: float, until: float) -> None:
-    frame = replace(handmade_runs.thumbnail(0, Side.FIRST), ref=FrameRef(0, Side.FIRST), index=index, seconds=seconds, until=until)
+def test_nonsense_numbers_give_finite_times_and_places(
+    index: int, seconds: float, until: float
+) -> None:
+    frame = replace(
+        handmade_runs.thumbnail(0, Side.FIRST),
+        ref=FrameRef(0, Side.FIRST),
+        index=index,
+        seconds=seconds,
+        until=until,
+    )
     assert abs(seek_time(frame)) < float("inf")
     assert 0 <= timeline_position(frame, handmade_runs.clip("a")) <= 1

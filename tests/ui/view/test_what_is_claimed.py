@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 WHOLE = handmade_runs.WHOLE
 WINNERS = {HEADLINES[Preference.FIRST], HEADLINES[Preference.SECOND]}
-OUTSIDE = replace(handmade_runs.three_turns(), finished=Finished(StopReason.ANSWERED, outside_scope=True))
+OUTSIDE = replace(
+    handmade_runs.three_turns(), finished=Finished(StopReason.ANSWERED, outside_scope=True)
+)
 
 
 def in_both_orders(second: Verdict) -> Trace:
@@ -73,7 +75,9 @@ def test_page_list_and_preview_say_the_same(
     assert preview_of(trace, tmp_path, monkeypatch).title.startswith(in_list.rstrip("."))
 
 
-def test_a_flip_takes_the_winner_from_its_cards_and_keeps_the_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flip_takes_the_winner_from_its_cards_and_keeps_the_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = fold_all(FLIP.events())
     verdict = view_json(state, image_of)["verdict"]
     assert verdict is not None
@@ -88,25 +92,40 @@ def test_a_flip_takes_the_winner_from_its_cards_and_keeps_the_scores(tmp_path: P
 def test_outside_its_scope_no_label_reaches_anybody() -> None:
     state = fold_all(OUTSIDE.events())
     api = run_json(state)
-    assert (api["labels"], api["probabilities"], api["outside_scope"], api["stop"]) == (None, None, True, "answered")
+    assert (api["labels"], api["probabilities"], api["outside_scope"], api["stop"]) == (
+        None,
+        None,
+        True,
+        "answered",
+    )
     assert all(turn["labels"] is None and turn["probabilities"] is None for turn in api["turns"])
     assert OUTSIDE.turns[-1].reply.verdict is not None
     view = view_json(state, image_of)
     assert view["verdict"] is not None
-    assert view["verdict"]["chips"] == [label for turn in view["turns"] for label in turn["labels"]] == []
+    assert (
+        view["verdict"]["chips"]
+        == [label for turn in view["turns"] for label in turn["labels"]]
+        == []
+    )
     assert "another judge" in view["ending"]
     assert status_line(state, 1).startswith("Demo run, no verdict")
     strip = strip_json(BranchSet("name", 1, (KeptRun(OUTSIDE, 1), KeptRun(OUTSIDE, 1))), state)
     assert strip is not None
-    assert [(run["note"], run["labels"]) for run in strip["runs"]] == [("Demo run, no verdict", [])] * 2
+    assert [(run["note"], run["labels"]) for run in strip["runs"]] == [
+        ("Demo run, no verdict", [])
+    ] * 2
 
 
 def test_frames_are_shown_for_a_reason_only_if_it_names_them() -> None:
     last = handmade_runs.three_turns().turns[-1]
-    thought = "Text alignment: both follow the prompt. It is jerky between 10 and 30. Overall: video 1."
+    thought = (
+        "Text alignment: both follow the prompt. It is jerky between 10 and 30. Overall: video 1."
+    )
     turn = replace(last, reply=replace(last.reply, think=thought))
     trace = handmade_runs.three_turns()
-    verdict = view_json(fold_all(replace(trace, turns=(*trace.turns[:-1], turn)).events()), image_of)["verdict"]
+    verdict = view_json(
+        fold_all(replace(trace, turns=(*trace.turns[:-1], turn)).events()), image_of
+    )["verdict"]
     assert verdict is not None
     named = {chip["name"]: (chip["frames"], chip["source"]) for chip in verdict["chips"]}
     assert named["Motion quality"] == (["#10", "#30"], "Frames it names")
@@ -115,7 +134,9 @@ def test_frames_are_shown_for_a_reason_only_if_it_names_them() -> None:
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("trace", "chips"), [(FLIP, 4), (OUTSIDE, 0)], ids=["flip", "outside"])
-def test_the_report_claims_no_winner(open_file: Callable[[Path], Page], tmp_path: Path, trace: Trace, chips: int) -> None:
+def test_the_report_claims_no_winner(
+    open_file: Callable[[Path], Page], tmp_path: Path, trace: Trace, chips: int
+) -> None:
     path = tmp_path / "report.html"
     path.write_text(render_report(trace), encoding="utf-8")
     page = open_file(path)

@@ -30,25 +30,47 @@ def stopped_after(text: str) -> Turn:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "<Think>it ro", "<Think>x</Think><tool_call>{", "<Think>x</Think><Answer>TA=1, MQ", "<Snapshot>a</Snapshot>"]
+    "text",
+    [
+        "",
+        "<Think>it ro",
+        "<Think>x</Think><tool_call>{",
+        "<Think>x</Think><Answer>TA=1, MQ",
+        "<Snapshot>a</Snapshot>",
+    ],
 )
 def test_a_turn_that_was_stopped_is_not_blamed_for_it(text: str) -> None:
     turn = stopped_after(text)
     assert words.turn_summary(turn) == "stopped"
     assert words.turn_remarks(turn) == []
-    live = replace(turn, reply=make_dialect(Settings(), "paired").parse(text), completion=replace(turn.completion, stop="end"))
-    assert words.turn_summary(live) in ("no usable answer or request", "incomplete answer"), "a whole reply of this kind is"
+    live = replace(
+        turn,
+        reply=make_dialect(Settings(), "paired").parse(text),
+        completion=replace(turn.completion, stop="end"),
+    )
+    assert words.turn_summary(live) in ("no usable answer or request", "incomplete answer"), (
+        "a whole reply of this kind is"
+    )
     assert words.turn_remarks(live)
 
 
 def test_a_stopped_turn_that_had_asked_for_frames_says_so() -> None:
-    call = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>'
+    call = (
+        '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>'
+    )
     assert words.turn_summary(stopped_after(f"<Think>x</Think>{call} and")) == "asked for 2 more"
 
 
-@pytest.mark.parametrize(("name", "shown"), [("VR-Thinker", "VR-Thinker"), ("J" * 80, "J" * 80), ("J" * 2_000_000, "J" * 80 + "…")])
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("VR-Thinker", "VR-Thinker"), ("J" * 80, "J" * 80), ("J" * 2_000_000, "J" * 80 + "…")],
+)
 def test_the_name_of_a_judge_is_shown_up_to_a_length(name: str, shown: str) -> None:
-    state = fold_all(replace(handmade_runs.three_turns(), started=replace(handmade_runs.started(), judge=name)).events())
+    state = fold_all(
+        replace(
+            handmade_runs.three_turns(), started=replace(handmade_runs.started(), judge=name)
+        ).events()
+    )
     assert view_json(state, lambda _: ImageSource("", 1, 1))["judge"] == f"Judge: {shown}"
 
 
@@ -59,7 +81,9 @@ def test_a_turn_that_broke_off_says_so() -> None:
 
 def test_no_valid_frames_is_said_of_a_forced_turn_too() -> None:
     detail = "The call names no frame."
-    reply = Reply("x", wants=FrameSelection(()), problems=(Problem(ProblemKind.NO_VALID_FRAMES, detail),))
+    reply = Reply(
+        "x", wants=FrameSelection(()), problems=(Problem(ProblemKind.NO_VALID_FRAMES, detail),)
+    )
     turn = Turn(2, "told", (), Completion("x"), reply, forced=True)
     assert words.turn_remarks(turn) == ["The judge was asked to answer now.", detail]
     ignored = replace(turn, reply=replace(reply, wants=FrameSelection((), dropped=(140,), asked=1)))
@@ -76,34 +100,57 @@ def test_the_place_in_the_queue_is_said_in_words() -> None:
 
 def test_the_status_of_a_run_says_how_fast_it_goes_and_how_long_it_takes() -> None:
     trace = handmade_runs.three_turns()
-    state = fold(fold_all(Trace(trace.started, trace.turns[:1]).events()), FramesShown(2, "told", trace.turns[1].frames))
+    state = fold(
+        fold_all(Trace(trace.started, trace.turns[:1]).events()),
+        FramesShown(2, "told", trace.turns[1].frames),
+    )
     pace = Pace((1.0, 11.0), 12.0, 61)
-    assert status_line(state, 11.5, Pace((1.0, 11.0))) == "Turn 2 of 6 · looking at 8 new frames · 12 s · at most 50 s left"
+    assert (
+        status_line(state, 11.5, Pace((1.0, 11.0)))
+        == "Turn 2 of 6 · looking at 8 new frames · 12 s · at most 50 s left"
+    )
     writing = fold(state, TextArrived(2, "a"))
-    assert status_line(writing, 15, pace) == "Turn 2 of 6 · writing · 20 tokens a second · 15 s · at most 46 s left"
+    assert (
+        status_line(writing, 15, pace)
+        == "Turn 2 of 6 · writing · 20 tokens a second · 15 s · at most 46 s left"
+    )
 
 
 def test_the_end_says_what_the_run_took() -> None:
     trace = handmade_runs.three_turns()
     took = "after 3 turns in 4.6 s · 28 frames · 936 tokens read, 25 written"
     assert status_line(fold_all(trace.events()), 99) == f"Finished {took}"
-    assert replay_status_line(fold_all(trace.events())) == f"Replaying a saved trace. Finished {took}"
+    assert (
+        replay_status_line(fold_all(trace.events())) == f"Replaying a saved trace. Finished {took}"
+    )
     none = fold(fold(RunState(), trace.started), Finished(StopReason.CANCELLED))
     assert status_line(none, 99) == "Stopped before the first turn"
 
 
 @pytest.mark.parametrize(
-    ("fault", "advice"), [("VideoError", f" {words.OTHER_VIDEO}"), ("VideoUnavailable", ""), ("JudgeError", "")]
+    ("fault", "advice"),
+    [("VideoError", f" {words.OTHER_VIDEO}"), ("VideoUnavailable", ""), ("JudgeError", "")],
 )
 def test_a_run_that_failed_by_its_video_says_what_to_do(fault: str, advice: str) -> None:
     cause = "Video 2: talk.mp4 holds sound only, no video."
     finished = Finished(StopReason.FAILED, error=cause, fault=fault)
-    for state in (RunState(finished=finished), RunState(handmade_runs.started(), finished=finished)):
+    for state in (
+        RunState(finished=finished),
+        RunState(handmade_runs.started(), finished=finished),
+    ):
         assert view_json(state, lambda _: ImageSource("", 1, 1))["ending"] == cause + advice
 
 
 def test_a_frame_has_one_time_wherever_it_is_shown() -> None:
     trace = handmade_runs.three_turns()
     view = view_json(fold_all(trace.events()), lambda _: ImageSource("", 1, 1))
-    times = [half["time"] for turn in view["turns"] for tile in turn["tiles"] for half in tile["halves"] if half]
-    assert times == [pytest.approx(frame.seconds, abs=1e-5) for turn in trace.turns for frame in turn.frames]
+    times = [
+        half["time"]
+        for turn in view["turns"]
+        for tile in turn["tiles"]
+        for half in tile["halves"]
+        if half
+    ]
+    assert times == [
+        pytest.approx(frame.seconds, abs=1e-5) for turn in trace.turns for frame in turn.frames
+    ]

@@ -33,7 +33,9 @@ Open = Callable[..., "Page"]
 __all__ = ["axe"]
 
 THINK = "TELLTALE: video 1 is the better one, see frame 60."
-ANSWER = f"<Snapshot>TELLTALE</Snapshot><Think>{THINK}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+ANSWER = (
+    f"<Snapshot>TELLTALE</Snapshot><Think>{THINK}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+)
 TELLS = ("TELLTALE", "is better", "you agree", "final answer", words.CHECK_ORDER)
 TABS = (words.TAB_FRAMES, words.TAB_TRANSCRIPT, words.TAB_SAVE, words.TAB_TRACE)
 
@@ -47,7 +49,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server], folder: Path) -> Server:
-    return serve([ask(10, 30, 60, 90).replace("The block", "TELLTALE"), ANSWER], "--examples", str(folder), protocol="paired")
+    return serve(
+        [ask(10, 30, 60, 90).replace("The block", "TELLTALE"), ANSWER],
+        "--examples",
+        str(folder),
+        protocol="paired",
+    )
 
 
 def choose(page: Page, dimension: str, position: int) -> None:
@@ -92,7 +99,10 @@ def test_a_vote_after_the_verdict_is_kept_and_can_be_changed(
     page.get_by_label("Note").fill("<b>A jump</b>")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     save(page)
-    assert page.locator(".vrt-own li").all_inner_texts() == ["Overall Video 1 · you agree", "Motion quality Video 2 · you differ"]
+    assert page.locator(".vrt-own li").all_inner_texts() == [
+        "Overall Video 1 · you agree",
+        "Motion quality Video 2 · you differ",
+    ]
     assert "<b>A jump</b>" in page.locator(".vrt-voted").inner_text()
     page.locator(".vrt-voted .vrt-ref").click()
     assert page.locator(".vrt-tile[aria-current]").get_attribute("data-frames") == "60"
@@ -102,7 +112,12 @@ def test_a_vote_after_the_verdict_is_kept_and_can_be_changed(
     assert page.locator(".vrt-own li").first.inner_text() == "Overall Tie · you differ"
     vote = load(saved(page, tmp_path / "trace.json")).vote
     assert vote is not None
-    assert (vote.labels.labels, vote.agrees, vote.slots, vote.blind) == ({"MQ": 2, "OA": 0}, False, (60,), False)
+    assert (vote.labels.labels, vote.agrees, vote.slots, vote.blind) == (
+        {"MQ": 2, "OA": 0},
+        False,
+        (60,),
+        False,
+    )
     assert load(folder / "a-block" / "trace.json").vote is None
 
 
@@ -140,7 +155,9 @@ def test_vote_first_holds_for_links_and_the_verdict_can_be_shown_without_a_vote(
     page.goto(f"{server.url}?trace=a-block")
     expect(page.locator(".vrt-hidden")).to_be_visible()
     assert page.get_by_label("Vote first").is_checked()
-    assert "is better" not in json.dumps(page.locator("meta").evaluate_all("nodes => nodes.map((node) => node.content)"))
+    assert "is better" not in json.dumps(
+        page.locator("meta").evaluate_all("nodes => nodes.map((node) => node.content)")
+    )
     check_nothing_tells(page)
     assert serious_violations(page, axe) == []
     page.get_by_role("button", name="Show the verdict without voting").click()
@@ -156,9 +173,13 @@ def test_vote_first_holds_for_links_and_the_verdict_can_be_shown_without_a_vote(
     assert not vote.blind
 
 
-def test_a_saved_report_shows_the_vote_and_no_form(open_file: Callable[[Path], Page], tmp_path: Path) -> None:
+def test_a_saved_report_shows_the_vote_and_no_form(
+    open_file: Callable[[Path], Page], tmp_path: Path
+) -> None:
     path = tmp_path / "report.html"
-    path.write_text(render_report(replace(handmade_runs.three_turns(), vote=VOTE)), encoding="utf-8")
+    path.write_text(
+        render_report(replace(handmade_runs.three_turns(), vote=VOTE)), encoding="utf-8"
+    )
     page = open_file(path)
     assert "A person’s vote" in page.locator(".vrt-voted").inner_text()
     said = ["Text alignment Video 1 · they agree", "Motion quality Video 2 · they differ"]

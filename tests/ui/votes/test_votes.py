@@ -39,7 +39,12 @@ from vrthinker_core.video import DecoderPool
 RUN = handmade_runs.three_turns()
 PAIR = VideoPair(RUN.started.prompt, Path("a.mp4"), Path("b.mp4"))
 STATE = fold_all(RUN.events())
-FORM = {"labels": {"TA": 1, "MQ": 0, "VQ": None, "OA": 2}, "agrees": False, "slots": [60], "note": " A jump.\ud800 "}
+FORM = {
+    "labels": {"TA": 1, "MQ": 0, "VQ": None, "OA": 2},
+    "agrees": False,
+    "slots": [60],
+    "note": " A jump.\ud800 ",
+}
 
 
 def test_the_form_becomes_a_vote_of_this_moment() -> None:
@@ -90,7 +95,9 @@ def test_what_no_form_sends_is_refused_in_a_sentence(given: Any) -> None:
 
 def test_a_frame_that_only_the_second_run_showed_may_be_marked() -> None:
     second = replace(RUN.turns[0], frames=handmade_runs.pairs([17]))
-    state = fold_all(replace(both_orders(), swapped=Run(RUN.started, (second,), RUN.finished)).events())
+    state = fold_all(
+        replace(both_orders(), swapped=Run(RUN.started, (second,), RUN.finished)).events()
+    )
     assert read_vote({**FORM, "slots": [17]}, state, hidden=False).slots == (17,)
 
 
@@ -112,7 +119,9 @@ def test_page_report_and_api_have_the_vote() -> None:
         ("Visual quality", "Not said", ""),
         ("Motion quality", "Video 2", "differ"),
     ]
-    assert json.dumps(VOTE.note).replace("<", "\\u003c").replace(">", "\\u003e") in render_report(voted)
+    assert json.dumps(VOTE.note).replace("<", "\\u003c").replace(">", "\\u003e") in render_report(
+        voted
+    )
     said = run_json(state)["vote"]
     assert said is not None
     assert (said["labels"]["TA"], said["blind"], said["slots"]) == (1, True, [60, 16])
@@ -124,8 +133,23 @@ def telling() -> Trace:
     trace = both_orders()
     turns = []
     for turn in trace.turns:
-        reply = replace(turn.reply, text="TELL", snapshot="TELL", think="TELL", verdict=handmade_runs.WHOLE, confidence=4)
-        turns.append(replace(turn, reply=reply, completion=handmade_runs.completion("TELL"), told="TELL", note="TELL"))
+        reply = replace(
+            turn.reply,
+            text="TELL",
+            snapshot="TELL",
+            think="TELL",
+            verdict=handmade_runs.WHOLE,
+            confidence=4,
+        )
+        turns.append(
+            replace(
+                turn,
+                reply=reply,
+                completion=handmade_runs.completion("TELL"),
+                told="TELL",
+                note="TELL",
+            )
+        )
     return replace(trace, turns=tuple(turns), vote=replace(VOTE, note="TELL"))
 
 
@@ -134,7 +158,17 @@ def test_a_hidden_run_holds_its_frames_and_nothing_that_tells_its_verdict() -> N
     hidden = hide_view(whole)
     assert [turn["tiles"] for turn in hidden["turns"]] == [turn["tiles"] for turn in whole["turns"]]
     text = json.dumps(hidden)
-    for word in ("TELL", "better", "flips", "confidence 4", "answer", '"value":', '"verdict"', '"order"', '"vote"'):
+    for word in (
+        "TELL",
+        "better",
+        "flips",
+        "confidence 4",
+        "answer",
+        '"value":',
+        '"verdict"',
+        '"order"',
+        '"vote"',
+    ):
         assert word in json.dumps(whole)
         assert word not in text
 
@@ -153,7 +187,11 @@ class Visit:
         self.sessions = Sessions(folder, play)
         self.shared = SharedTraces(RunStore(folder / "shared"))
         self.pool = DecoderPool()
-        self.http = TestClient(Starlette(routes=DownloadRoutes(self.sessions, self.shared, ExactFrames(self.pool)).routes()))
+        self.http = TestClient(
+            Starlette(
+                routes=DownloadRoutes(self.sessions, self.shared, ExactFrames(self.pool)).routes()
+            )
+        )
 
     def trace(self, session: Session) -> Trace:
         return from_json(self.http.get(f"/runs/{session.name}/trace.json").content)
@@ -183,7 +221,9 @@ def test_a_vote_on_a_live_run_is_downloaded_and_shared_with_it(visit: Visit) -> 
 
 def test_a_vote_on_a_shared_run_is_the_visitors_own(visit: Visit) -> None:
     name = visit.shared.add("0" * 24, RUN)
-    mine, other = (visit.sessions.start_replay(who, visit.shared.get(name), name) for who in ("me", "you"))
+    mine, other = (
+        visit.sessions.start_replay(who, visit.shared.get(name), name) for who in ("me", "you")
+    )
     visit.sessions.add_vote("me", mine, VOTE)
     assert visit.trace(mine).vote == VOTE
     assert visit.trace(other).vote is None

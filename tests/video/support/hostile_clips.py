@@ -17,15 +17,24 @@ EVEN: dict[str, dict[str, Any]] = {
     "webm": {"codec": "libvpx-vp9", "options": FAST_VP9},
 }
 _KEY = "00112233445566778899aabbccddeeff"
-ENCRYPTED = {"fflags": "bitexact", "encryption_scheme": "cenc-aes-ctr", "encryption_key": _KEY, "encryption_kid": _KEY}
+ENCRYPTED = {
+    "fflags": "bitexact",
+    "encryption_scheme": "cenc-aes-ctr",
+    "encryption_key": _KEY,
+    "encryption_kid": _KEY,
+}
 # Two elements of a Matroska track that take the same space: a name, and how its packets are encrypted, padded with a void element.
 _NAME = b"\x53\x6e\xa7" + b"x" * 39
 _CONTENT_ENCODINGS = (
-    bytes.fromhex("6d80a5 6240a2 50318100 50328101 50338101 503593 47e18105 47e28c") + b"twelve bytes" + b"\xec\x80"
+    bytes.fromhex("6d80a5 6240a2 50318100 50328101 50338101 503593 47e18105 47e28c")
+    + b"twelve bytes"
+    + b"\xec\x80"
 )
 
 
-def copy_packets(path: Path, source: Path, pts: Sequence[int] = (), title: str = "", **how: Any) -> Path:
+def copy_packets(
+    path: Path, source: Path, pts: Sequence[int] = (), title: str = "", **how: Any
+) -> Path:
     """The packets of a clip in another file, with other timestamps, or with a title in Latin-1."""
     opened, found = packets(source)
     with opened, av.open(str(path), "w", metadata_encoding="latin-1", **how) as output:
@@ -42,8 +51,12 @@ def copy_packets(path: Path, source: Path, pts: Sequence[int] = (), title: str =
 
 def latin_1(folder: Path, suffix: str) -> Path:
     """A title that is not UTF-8."""
-    how: dict[str, Any] = {"codec": "libvpx", "options": {"cpu-used": "8"}} if suffix == "webm" else {}
-    return copy_packets(folder / f"latin 1.{suffix}", write(folder / f"utf 8.{suffix}", **how), title="Café")
+    how: dict[str, Any] = (
+        {"codec": "libvpx", "options": {"cpu-used": "8"}} if suffix == "webm" else {}
+    )
+    return copy_packets(
+        folder / f"latin 1.{suffix}", write(folder / f"utf 8.{suffix}", **how), title="Café"
+    )
 
 
 def swapped(path: Path, source: Path, gop: int) -> Path:
@@ -52,7 +65,12 @@ def swapped(path: Path, source: Path, gop: int) -> Path:
     opened.close()
     length = (found[0].duration or 1) * gop
     return copy_packets(
-        path, source, [p.pts + (length if n // gop % 2 else -length if n >= gop else 0) for n, p in enumerate(found)]
+        path,
+        source,
+        [
+            p.pts + (length if n // gop % 2 else -length if n >= gop else 0)
+            for n, p in enumerate(found)
+        ],
     )
 
 
@@ -81,7 +99,9 @@ def noisy(path: Path, source: Path, every: int, part: float) -> Path:
 
 def encrypted_matroska(path: Path, source: Path) -> Path:
     """The header says that the packets are encrypted, and they are noise."""
-    named = noisy(path, copy_packets(path.with_suffix(".named.mkv"), source, title="x" * 39), 1, 0.9)
+    named = noisy(
+        path, copy_packets(path.with_suffix(".named.mkv"), source, title="x" * 39), 1, 0.9
+    )
     path.write_bytes(named.read_bytes().replace(_NAME, _CONTENT_ENCODINGS))
     return path
 
@@ -89,7 +109,9 @@ def encrypted_matroska(path: Path, source: Path) -> Path:
 def motion_jpeg_2000(path: Path) -> Path:
     """A QuickTime file with JPEG 2000 pictures, under the signature of an .mj2 file; both begin with 28 bytes before `mdat`."""
     content = write(path.with_suffix(".mov"), 20, codec="jpeg2000", options={}).read_bytes()
-    path.write_bytes(b"\0\0\0\x0cjP  \r\n\x87\n" + struct.pack(">I4s4sI", 16, b"ftyp", b"mjp2", 0) + content[28:])
+    path.write_bytes(
+        b"\0\0\0\x0cjP  \r\n\x87\n" + struct.pack(">I4s4sI", 16, b"ftyp", b"mjp2", 0) + content[28:]
+    )
     return path
 
 
@@ -106,16 +128,24 @@ def _damaged(folder: Path, name: str, options: dict[str, str], every: int, part:
 
 
 HOSTILE: dict[str, Callable[[Path], Path]] = {
-    **{f"Latin-1 title, {end}": lambda to, end=end: latin_1(to, end) for end in ("mp4", "mov", "mkv", "webm", "flv")},
+    **{
+        f"Latin-1 title, {end}": lambda to, end=end: latin_1(to, end)
+        for end in ("mp4", "mov", "mkv", "webm", "flv")
+    },
     **{
         f"swapped key frames, {end}": lambda to, end=end: swapped(
-            to / f"swapped.{end}", write(to / f"ordered.{end}", 720, gop=60, options=x264("scenecut=0")), 60
+            to / f"swapped.{end}",
+            write(to / f"ordered.{end}", 720, gop=60, options=x264("scenecut=0")),
+            60,
         )
         for end in ("mp4", "mkv")
     },
     **{
         f"frame {frame} at {place}, {end}": lambda to, end=end, frame=frame, place=place: stamped(
-            to / f"{frame} at {place}.{end}", write(to / f"even.{end}", 100, gop=10, **EVEN[end]), frame, place
+            to / f"{frame} at {place}.{end}",
+            write(to / f"even.{end}", 100, gop=10, **EVEN[end]),
+            frame,
+            place,
         )
         for end in EVEN
         for frame, place in ((55, 54), (55, 15.3), (55, 80.3), (55, 1e6), (99, 1e5), (60, 15.3))
@@ -123,11 +153,19 @@ HOSTILE: dict[str, Callable[[Path], Path]] = {
     "lost slices": lambda to: _damaged(to, "slices", x264("slices=4"), 4, 0.2),
     "lost halves": lambda to: _damaged(to, "halves", x264("bframes=3:keyint=30"), 3, 0.5),
     "lost ends": lambda to: _damaged(to, "ends", H264, 5, 0.9),
-    "encrypted MP4": lambda to: copy_packets(to / "encrypted.mp4", write(to / "clear.mp4"), options=ENCRYPTED),
-    "encrypted Matroska": lambda to: encrypted_matroska(to / "encrypted.mkv", write(to / "clear.mkv")),
+    "encrypted MP4": lambda to: copy_packets(
+        to / "encrypted.mp4", write(to / "clear.mp4"), options=ENCRYPTED
+    ),
+    "encrypted Matroska": lambda to: encrypted_matroska(
+        to / "encrypted.mkv", write(to / "clear.mkv")
+    ),
     "Motion JPEG 2000": lambda to: motion_jpeg_2000(to / "moving.mj2"),
-    "animated PNG": lambda to: write(to / "moving.png", 20, codec="apng", pix_fmt="rgba", options={}, format="apng"),
-    "animated WebP": lambda to: write(to / "moving.webp", 20, codec="libwebp_anim", pix_fmt="bgra", options={}),
+    "animated PNG": lambda to: write(
+        to / "moving.png", 20, codec="apng", pix_fmt="rgba", options={}, format="apng"
+    ),
+    "animated WebP": lambda to: write(
+        to / "moving.webp", 20, codec="libwebp_anim", pix_fmt="bgra", options={}
+    ),
 }
 if "libsvtav1" in av.codecs_available:
     HOSTILE["AVIF sequence"] = lambda to: avif_sequence(to / "moving.avif")

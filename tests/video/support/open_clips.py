@@ -26,7 +26,14 @@ def decoder_pool() -> DecoderPool:
     return DecoderPool()
 
 
-def opened(path: Path, *, grid: Grid = PAIRED, opening: Sizing = NATIVE, first: Sequence[int] = FIRST, **rest: Any) -> Clip:
+def opened(
+    path: Path,
+    *,
+    grid: Grid = PAIRED,
+    opening: Sizing = NATIVE,
+    first: Sequence[int] = FIRST,
+    **rest: Any,
+) -> Clip:
     """An open clip of side 1; `later` is `opening` unless given. `decoders=None` starts a fresh process for it."""
     rest.setdefault("decoders", decoder_pool())
     plan = FramePlan(grid, opening, rest.pop("later", opening), frozenset(first))

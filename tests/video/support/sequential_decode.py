@@ -40,7 +40,10 @@ def map_frames(path: Path, look: Callable[[int, av.VideoFrame], Result]) -> list
                 stream.codec_context.thread_count = THREADS
             for packet in container.demux(stream) if stream else ():
                 try:
-                    found += [look(index, frame) for index, frame in enumerate(packet.decode(), len(found))]
+                    found += [
+                        look(index, frame)
+                        for index, frame in enumerate(packet.decode(), len(found))
+                    ]
                 except av.FFmpegError:
                     continue
     except av.FFmpegError:
@@ -58,7 +61,12 @@ def resized(pixels: Pixels, width: int, height: int) -> Pixels:
     if (across, down) == (width, height):
         return pixels
     shrinks = width <= across and height <= down
-    return np.asarray(cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC), np.uint8)
+    return np.asarray(
+        cv2.resize(
+            pixels, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC
+        ),
+        np.uint8,
+    )
 
 
 def digest(pixels: Pixels) -> str:
@@ -68,9 +76,15 @@ def digest(pixels: Pixels) -> str:
 def main() -> None:
     av.logging.set_level(av.logging.PANIC)
     sizes = {int(index): size for index, size in json.load(sys.stdin).items()}
-    look = lambda index, frame: digest(resized(rgb_copy(frame), *sizes[index])) if index in sizes else ""  # noqa: E731
+    look = lambda index, frame: (  # noqa: E731
+        digest(resized(rgb_copy(frame), *sizes[index])) if index in sizes else ""
+    )
     digests = map_frames(Path(sys.argv[1]), look)
-    print(json.dumps([len(digests), {index: digests[index] for index in sizes if index < len(digests)}]))
+    print(
+        json.dumps(
+            [len(digests), {index: digests[index] for index in sizes if index < len(digests)}]
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -26,7 +26,9 @@ def x264(params: str) -> dict[str, str]:
 def numbered_picture(index: int, width: int = 96, height: int = 64) -> Picture:
     """A picture for a number: a gradient that moves with it, and its bits as eight bright or dark blocks."""
     x, y = np.meshgrid(np.arange(width), np.arange(height))
-    picture = np.stack([(2 * x + 5 * index) % 256, (3 * y + 7 * index) % 256, (x + y + 11 * index) % 256], axis=2)
+    picture = np.stack(
+        [(2 * x + 5 * index) % 256, (3 * y + 7 * index) % 256, (x + y + 11 * index) % 256], axis=2
+    )
     for bit in range(8):
         left = bit * width // 8
         picture[: height // 4, left : left + width // 8] = 235 if index >> bit & 1 else 20
@@ -60,8 +62,14 @@ def write(path: Path, frames: int = 50, **encoding: Any) -> Path:
     how = Encoding(**encoding)
     target: Any = UnseekableFile() if how.unseekable else str(path)
     with av.open(target, "w", format=how.format, options=how.container or {}) as output:
-        stream: Any = output.add_stream(how.codec, rate=how.rate, options=H264 if how.options is None else how.options)
-        stream.width, stream.height, stream.pix_fmt, stream.gop_size = *how.size, how.pix_fmt, how.gop
+        stream: Any = output.add_stream(
+            how.codec, rate=how.rate, options=H264 if how.options is None else how.options
+        )
+        stream.width, stream.height, stream.pix_fmt, stream.gop_size = (
+            *how.size,
+            how.pix_fmt,
+            how.gop,
+        )
         if how.pts is not None:
             stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
         if how.pixel_aspect is not None:
@@ -100,14 +108,21 @@ def repeated(path: Path, source: Path, times: int) -> Path:
     """A long clip, made quickly: the packets of a short one `times` times, each time from a key frame."""
     opened, found = packets(source)
     length = sum(packet.duration for packet in found)
-    data = [(bytes(packet), packet.pts, packet.dts, packet.is_keyframe, packet.duration) for packet in found]
+    data = [
+        (bytes(packet), packet.pts, packet.dts, packet.is_keyframe, packet.duration)
+        for packet in found
+    ]
     with opened, av.open(str(path), "w") as output:
         stream = output.add_stream_from_template(opened.streams.video[0])
         for turn in range(times):
             for content, pts, dts, key, duration in data:
                 packet = av.Packet(content)
                 packet.stream, packet.time_base = stream, found[0].time_base
-                packet.pts, packet.dts, packet.duration = pts + turn * length, dts + turn * length, duration
+                packet.pts, packet.dts, packet.duration = (
+                    pts + turn * length,
+                    dts + turn * length,
+                    duration,
+                )
                 packet.is_keyframe = key
                 output.mux(packet)
     return path
@@ -129,7 +144,9 @@ def rotated(path: Path, source: Path, a: int, b: int, c: int, d: int) -> Path:
     """A display matrix, written over the one of an MP4: x' = a x + c y, y' = b x + d y."""
     data = bytearray(source.read_bytes())
     at = data.index(b"tkhd") + 4 + 40
-    data[at : at + 36] = struct.pack(">9i", *(value << 16 for value in (a, b, 0, c, d, 0, 0, 0)), 1 << 30)
+    data[at : at + 36] = struct.pack(
+        ">9i", *(value << 16 for value in (a, b, 0, c, d, 0, 0, 0)), 1 << 30
+    )
     path.write_bytes(data)
     return path
 
@@ -150,7 +167,9 @@ def sound_only(path: Path) -> Path:
     with av.open(str(path), "w") as output:
         stream: Any = output.add_stream("aac", rate=16000)
         stream.layout = "mono"
-        frame = av.AudioFrame.from_ndarray(np.zeros((1, 8000), np.float32), format="fltp", layout="mono")
+        frame = av.AudioFrame.from_ndarray(
+            np.zeros((1, 8000), np.float32), format="fltp", layout="mono"
+        )
         frame.sample_rate = 16000
         output.mux(stream.encode(frame))
         output.mux(stream.encode())
@@ -164,12 +183,16 @@ def with_sound(path: Path, source: Path, seconds: float, **how: Any) -> Path:
         video = output.add_stream_from_template(opened.streams.video[0])
         sound: Any = output.add_stream("libopus", rate=48000)
         sound.layout = "mono"
-        frame = av.AudioFrame.from_ndarray(np.zeros((1, int(48000 * seconds)), np.float32), format="fltp", layout="mono")
+        frame = av.AudioFrame.from_ndarray(
+            np.zeros((1, int(48000 * seconds)), np.float32), format="fltp", layout="mono"
+        )
         frame.sample_rate, frame.pts, frame.time_base = 48000, 0, Fraction(1, 48000)
         both = [*sound.encode(frame), *sound.encode()]
         for packet in found:
             packet.stream = video
-        for packet in sorted([*found, *both], key=lambda packet: (packet.dts or 0) * packet.time_base):
+        for packet in sorted(
+            [*found, *both], key=lambda packet: (packet.dts or 0) * packet.time_base
+        ):
             output.mux(packet)
     return path
 
@@ -185,7 +208,11 @@ def two_streams(path: Path, small: tuple[int, int], large: tuple[int, int]) -> P
         for index in range(12):
             for stream in streams:
                 output.mux(
-                    stream.encode(av.VideoFrame.from_ndarray(numbered_picture(index, stream.width, stream.height), format="rgb24"))
+                    stream.encode(
+                        av.VideoFrame.from_ndarray(
+                            numbered_picture(index, stream.width, stream.height), format="rgb24"
+                        )
+                    )
                 )
         for stream in streams:
             output.mux(stream.encode())
@@ -207,33 +234,62 @@ def cat(path: Path, *sources: Path) -> Path:
 
 KINDS: dict[str, Callable[[Path], Path]] = {
     "B-frames": lambda to: write(to / "plain.mp4"),
-    "open GOP": lambda to: write(to / "open gop.mp4", 90, options=x264("open-gop=1:bframes=3:keyint=15:scenecut=0")),
-    "intra refresh": lambda to: write(to / "refresh.mkv", 90, options=x264("intra-refresh=1:keyint=20")),
-    "one key frame": lambda to: write(to / "one key.mp4", 200, gop=1000, options=x264("scenecut=0")),
-    "variable rate": lambda to: write(to / "vfr.mp4", 40, pts=[index * 60 + index % 5 * 11 for index in range(40)]),
+    "open GOP": lambda to: write(
+        to / "open gop.mp4", 90, options=x264("open-gop=1:bframes=3:keyint=15:scenecut=0")
+    ),
+    "intra refresh": lambda to: write(
+        to / "refresh.mkv", 90, options=x264("intra-refresh=1:keyint=20")
+    ),
+    "one key frame": lambda to: write(
+        to / "one key.mp4", 200, gop=1000, options=x264("scenecut=0")
+    ),
+    "variable rate": lambda to: write(
+        to / "vfr.mp4", 40, pts=[index * 60 + index % 5 * 11 for index in range(40)]
+    ),
     "edit list": lambda to: trimmed(to / "trimmed.mp4", write(to / "whole.mp4"), 17),
     "rotated": lambda to: rotated(to / "turned.mp4", write(to / "unturned.mp4"), 0, 1, -1, 0),
     "wide pixels": lambda to: write(to / "wide.mp4", pixel_aspect=Fraction(4, 3)),
     "transport stream": lambda to: write(to / "stream.ts"),
-    "fragments": lambda to: write(to / "fragments.mp4", container={"movflags": "frag_keyframe+empty_moov+default_base_moof"}),
-    "no duration": lambda to: write(to / "live.webm", codec="libvpx-vp9", options=FAST_VP9, unseekable=True, format="webm"),
-    "unfinished AVI": lambda to: write(to / "live.avi", codec="mpeg4", options={}, unseekable=True, format="avi"),
+    "fragments": lambda to: write(
+        to / "fragments.mp4", container={"movflags": "frag_keyframe+empty_moov+default_base_moof"}
+    ),
+    "no duration": lambda to: write(
+        to / "live.webm", codec="libvpx-vp9", options=FAST_VP9, unseekable=True, format="webm"
+    ),
+    "unfinished AVI": lambda to: write(
+        to / "live.avi", codec="mpeg4", options={}, unseekable=True, format="avi"
+    ),
     "raw stream": lambda to: write(to / "raw.264", format="h264"),
-    "animated GIF": lambda to: write(to / "moving.gif", 20, codec="gif", pix_fmt="rgb8", options={}),
+    "animated GIF": lambda to: write(
+        to / "moving.gif", 20, codec="gif", pix_fmt="rgb8", options={}
+    ),
     "MPEG-4 in AVI": lambda to: write(to / "old.avi", codec="mpeg4", options={"bf": "2"}),
     "MPEG-2 program": lambda to: write(to / "old.mpg", codec="mpeg2video", options={}),
     "HEVC": lambda to: write(
-        to / "hevc.mp4", codec="libx265", options={"preset": "ultrafast", "x265-params": "log-level=none:pools=1"}
+        to / "hevc.mp4",
+        codec="libx265",
+        options={"preset": "ultrafast", "x265-params": "log-level=none:pools=1"},
     ),
-    "VP8": lambda to: write(to / "old.webm", codec="libvpx", options={"auto-alt-ref": "1", "lag-in-frames": "16", "cpu-used": "8"}),
+    "VP8": lambda to: write(
+        to / "old.webm",
+        codec="libvpx",
+        options={"auto-alt-ref": "1", "lag-in-frames": "16", "cpu-used": "8"},
+    ),
     "10 bit": lambda to: write(to / "deep.mkv", pix_fmt="yuv420p10le"),
     "4:4:4": lambda to: write(to / "full.mp4", pix_fmt="yuv444p"),
-    "alpha": lambda to: write(to / "alpha.webm", codec="libvpx-vp9", pix_fmt="yuva420p", options={**FAST_VP9, "auto-alt-ref": "0"}),
+    "alpha": lambda to: write(
+        to / "alpha.webm",
+        codec="libvpx-vp9",
+        pix_fmt="yuva420p",
+        options={**FAST_VP9, "auto-alt-ref": "0"},
+    ),
     "odd size": lambda to: write(to / "odd.mkv", size=(97, 63), codec="ffv1", options={}),
     "one frame": lambda to: write(to / "single.mp4", 1),
     "three frames": lambda to: write(to / "three.mp4", 3),
     "two streams": lambda to: two_streams(to / "two.mp4", (64, 48), (128, 96)),
-    "size changes": lambda to: cat(to / "grows.264", write(to / "a.264", 9), write(to / "b.264", 9, size=(128, 96))),
+    "size changes": lambda to: cat(
+        to / "grows.264", write(to / "a.264", 9), write(to / "b.264", 9, size=(128, 96))
+    ),
     "damaged": lambda to: damaged(to / "damaged.mp4", write(to / "sound.mp4"), 20),
     "cut off": lambda to: truncated(to / "cut.mkv", write(to / "uncut.mkv"), 0.6),
     "long": lambda to: repeated(to / "long.mp4", write(to / "short.mp4"), 12),

@@ -26,7 +26,9 @@ class LocalConversation:
         self._cache: PrefixCache | None = PrefixCache(loaded.model, loaded.vision, loaded.threads)
         self._multi_step: MultiStepDecoder | None = None
         if steps := loaded.steps_per_sync:
-            self._multi_step = MultiStepDecoder(loaded.model, self._cache, loaded.label_digits, loaded.repetition_penalty, steps)
+            self._multi_step = MultiStepDecoder(
+                loaded.model, self._cache, loaded.label_digits, loaded.repetition_penalty, steps
+            )
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """The number of prompt tokens of `messages`; the model does not run. Raises BackendRefused for frames it cannot take."""
@@ -60,11 +62,15 @@ class LocalConversation:
             self._clear(generation)
             raise
 
-    def start_generation(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled) -> Generation:
+    def start_generation(
+        self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
+    ) -> Generation:
         """A reply of which nothing is computed yet. Raises ContextFull where the prompt does not fit."""
         prompt, limit = self._render(messages), self.context_length
         if (tokens := token_count(prompt)) + 1 > limit:
-            raise ContextFull(f"The conversation has come to {tokens:,} tokens; this judge's context holds {limit:,}.")
+            raise ContextFull(
+                f"The conversation has come to {tokens:,} tokens; this judge's context holds {limit:,}."
+            )
         if self._cache is None:
             raise BackendFailed("This conversation was closed.")
         return Generation(self._loaded, self._cache, prompt, sampling, cancelled, self._multi_step)
@@ -81,7 +87,9 @@ class LocalConversation:
                 f"The judge ran out of memory at {tokens}: choose a shorter memory window or fewer frames a call."
             )
         detail = str(error).strip().splitlines()
-        return BackendFailed(f"The judge stopped while it was generating: {detail[0] if detail else type(error).__name__}")
+        return BackendFailed(
+            f"The judge stopped while it was generating: {detail[0] if detail else type(error).__name__}"
+        )
 
     def close(self) -> None:
         """Free the KV cache."""

@@ -30,7 +30,9 @@ def parse_address(text: str) -> ServerAddress:
     if not names_model:
         url, _, query = url.partition("?")
     if "@" in url:
-        raise BadInput(f"The address of a server must not hold a user or a password. Put the key into {KEY_VARIABLES[0]}.")
+        raise BadInput(
+            f"The address of a server must not hold a user or a password. Put the key into {KEY_VARIABLES[0]}."
+        )
     try:
         parts = urlsplit(url)
         usable = bool(parts.hostname) and parts.scheme in ("http", "https") and parts.port != 0
@@ -39,7 +41,9 @@ def parse_address(text: str) -> ServerAddress:
     if not usable:
         raise BadInput(f"This is no address of a server. Write {FORM}.")
     if parts.query:
-        raise BadInput(f"The address of a server must not hold a query: options stand behind the model, {FORM}?protocol=paired.")
+        raise BadInput(
+            f"The address of a server must not hold a query: options stand behind the model, {FORM}?protocol=paired."
+        )
     return ServerAddress(url.rstrip("/"), model.strip(), _protocol(query))
 
 
@@ -49,7 +53,9 @@ def _protocol(query: str) -> ProtocolName | None:
         return None
     known = get_args(ProtocolName)
     if len(options) != 1 or options[0][0] != "protocol" or options[0][1] not in known:
-        raise BadInput(f"Behind the address or its model only ?protocol={known[0]} or ?protocol={known[1]} may stand.")
+        raise BadInput(
+            f"Behind the address or its model only ?protocol={known[0]} or ?protocol={known[1]} may stand."
+        )
     return cast(ProtocolName, options[0][1])
 
 
@@ -57,7 +63,11 @@ def display_name(text: str) -> str:
     """Display name of a served judge that is not open yet: its model, else the host. Never a user, a password or a path."""
     url, _, rest = text.partition("#")
     model = rest.partition("?")[0].strip()
-    return model_title(model) if model else re.sub(r"^.*://|^.*@|[/?].*$", "", url.rpartition("@")[2]) or "server"
+    return (
+        model_title(model)
+        if model
+        else re.sub(r"^.*://|^.*@|[/?].*$", "", url.rpartition("@")[2]) or "server"
+    )
 
 
 def model_title(model: str) -> str:
@@ -67,7 +77,9 @@ def model_title(model: str) -> str:
 
 def key_variable() -> str:
     """The variable that holds the key, or that one may be put into."""
-    return next((name for name in KEY_VARIABLES if os.environ.get(name, "").strip()), KEY_VARIABLES[0])
+    return next(
+        (name for name in KEY_VARIABLES if os.environ.get(name, "").strip()), KEY_VARIABLES[0]
+    )
 
 
 def api_key() -> str:
@@ -75,5 +87,7 @@ def api_key() -> str:
     name = key_variable()
     key = os.environ.get(name, "").strip()
     if not (key.isascii() and key.isprintable()):
-        raise BadInput(f"The key in {name} holds a character that no key has, such as a quotation mark of a text: set it anew.")
+        raise BadInput(
+            f"The key in {name} holds a character that no key has, such as a quotation mark of a text: set it anew."
+        )
     return key

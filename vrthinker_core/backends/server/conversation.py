@@ -28,8 +28,19 @@ from vrthinker_core.backends.server.failures import (
 )
 from vrthinker_core.backends.server.loop_thread import LoopThread
 from vrthinker_core.backends.server.pictures import PictureCache
-from vrthinker_core.backends.server.reply_builder import ReplyBuilder, ends_reply, error_in, holds_token, whole_reply
-from vrthinker_core.backends.server.request_body import RequestForm, fewer_features, ids_in, omits_pictures
+from vrthinker_core.backends.server.reply_builder import (
+    ReplyBuilder,
+    ends_reply,
+    error_in,
+    holds_token,
+    whole_reply,
+)
+from vrthinker_core.backends.server.request_body import (
+    RequestForm,
+    fewer_features,
+    ids_in,
+    omits_pictures,
+)
 from vrthinker_core.backends.server.served_model import Server, list_models_sentence
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.types.geometry import IMAGE_FACTOR
@@ -54,7 +65,9 @@ class ServerConversation:
         self._thread: LoopThread | None = None
         self._client: openai.AsyncOpenAI | None = None
         self._closed = False
-        self._tokens_per_measure = 0.0  # What the server counted of the last prompt, by our own measure of it
+        self._tokens_per_measure = (
+            0.0  # What the server counted of the last prompt, by our own measure of it
+        )
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """An estimate: our own measure of `messages`, scaled by what the server counted of the last prompt.
@@ -76,7 +89,9 @@ class ServerConversation:
                 raise item
             yield item
 
-    def start(self, request: GenerationRequest, put: Callable[[StreamItem], None]) -> "PendingReply":
+    def start(
+        self, request: GenerationRequest, put: Callable[[StreamItem], None]
+    ) -> "PendingReply":
         """Begin a reply. Its items are `put` from another thread, a `Completion` or an exception last."""
         if self._closed:
             raise BackendFailed("This conversation was closed.")
@@ -84,7 +99,10 @@ class ServerConversation:
             self._thread, self._client = LoopThread("judge on a server"), self._server.client()
         chosen = request.sampling.redirect
         redirect = chosen and self._server.model.forced_redirects.get(chosen, chosen)
-        builder = ReplyBuilder(redirect if "continue" in self._server.form.features else None, request.sampling.max_new_tokens)
+        builder = ReplyBuilder(
+            redirect if "continue" in self._server.form.features else None,
+            request.sampling.max_new_tokens,
+        )
         return PendingReply(self._thread.submit(self._generate(request, builder, put)), builder)
 
     def close(self) -> None:
@@ -94,7 +112,9 @@ class ServerConversation:
         if thread is not None and self._client is not None:
             thread.close(self._client.close())
 
-    async def _generate(self, request: GenerationRequest, builder: ReplyBuilder, put: Callable[[StreamItem], None]) -> None:
+    async def _generate(
+        self, request: GenerationRequest, builder: ReplyBuilder, put: Callable[[StreamItem], None]
+    ) -> None:
         try:
             async with aclosing(self._pieces(request, builder)) as pieces:
                 async for piece in pieces:
@@ -111,7 +131,9 @@ class ServerConversation:
         if builder.prompt_tokens:
             self.calibrate(request.messages, builder.prompt_tokens)
 
-    async def _pieces(self, request: GenerationRequest, builder: ReplyBuilder) -> AsyncGenerator[str, None]:
+    async def _pieces(
+        self, request: GenerationRequest, builder: ReplyBuilder
+    ) -> AsyncGenerator[str, None]:
         """The text of the reply; where it is redirected, the request is closed and another one goes on behind the new text."""
         prefix, sampling = "", request.sampling
         while True:
@@ -132,13 +154,17 @@ class ServerConversation:
         if piece := builder.flush():
             yield piece
 
-    async def _chunks(self, messages: Sequence[Message], sampling: Sampling, prefix: str) -> AsyncGenerator[Any, None]:
+    async def _chunks(
+        self, messages: Sequence[Message], sampling: Sampling, prefix: str
+    ) -> AsyncGenerator[Any, None]:
         """The chunks of one request. It is sent again, with less, as long as the server refuses what it need not hold."""
         form, tried, shortened = self._server.form, 0, False
         while True:
             body = form.body(messages, sampling, self._pictures, prefix)
             try:
-                first, stream = await self._server.patience.ask(partial(self._send, body), self._server.secret)
+                first, stream = await self._server.patience.ask(
+                    partial(self._send, body), self._server.secret
+                )
                 break
             except Passing as passing:
                 raise unavailable(passing) from None
@@ -146,7 +172,9 @@ class ServerConversation:
                 tried += 1
                 if not shortened and 0 < (left := tokens_left(refusal)) < sampling.max_new_tokens:
                     sampling, shortened = replace(sampling, max_new_tokens=left), True
-                elif not (omits_pictures(body) and may_be_mended(refusal)):  # else it may have forgotten a picture
+                elif not (
+                    omits_pictures(body) and may_be_mended(refusal)
+                ):  # else it may have forgotten a picture
                     form = await self._smaller(form, refusal, tried)
             self._pictures.sent.clear()
         self._server.form = form
@@ -163,7 +191,9 @@ class ServerConversation:
             left = fewer_features(form.features, refusal.answer)
             if left != form.features:
                 return replace(form, features=left)
-        models = await list_models_sentence(self._client, form.model) if refusal.status == 404 else ""
+        models = (
+            await list_models_sentence(self._client, form.model) if refusal.status == 404 else ""
+        )
         raise ending(refusal, self._server.secret, models) from None
 
     async def _send(self, body: dict[str, Any]) -> tuple[Any, "openai.AsyncStream[Any]"]:
@@ -192,7 +222,9 @@ def _checked(chunk: Any, server: Server) -> Any:
     return chunk
 
 
-async def _in_time(chunk: Any, stream: "openai.AsyncStream[Any]", server: Server) -> AsyncGenerator[Any, None]:
+async def _in_time(
+    chunk: Any, stream: "openai.AsyncStream[Any]", server: Server
+) -> AsyncGenerator[Any, None]:
     """The chunks of a reply from its first one on. Raises TimeoutError where no token comes for too long, whatever else does.
 
     Once the server has said that the reply is whole, only counts of tokens are waited for, and whatever fails then is its end.
@@ -256,7 +288,9 @@ def stream_replies(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int,
 
 
 def _drain(
-    items: "queue.SimpleQueue[tuple[int, StreamItem]]", pending: dict[int, PendingReply], requests: Sequence[GenerationRequest]
+    items: "queue.SimpleQueue[tuple[int, StreamItem]]",
+    pending: dict[int, PendingReply],
+    requests: Sequence[GenerationRequest],
 ) -> Iterator[tuple[int, StreamItem]]:
     """The items of all pending replies until each has ended, or was cancelled."""
     looked = 0.0
@@ -286,4 +320,8 @@ def _measure(messages: Sequence[Message]) -> float:
     """Tokens of a conversation by a rule of thumb, pictures as Qwen2.5-VL counts them; never 0."""
     frames = [frame for message in messages for frame in message.frames]
     text = sum(len(message.text.encode("utf-8", "replace")) for message in messages)
-    return 1 + text / TEXT_BYTES + sum(frame.width * frame.height for frame in frames) / IMAGE_FACTOR**2
+    return (
+        1
+        + text / TEXT_BYTES
+        + sum(frame.width * frame.height for frame in frames) / IMAGE_FACTOR**2
+    )

@@ -33,9 +33,7 @@ TOOL_PARSER = (
     "Start it without --enable-auto-tool-choice and without --tool-call-parser."
 )
 BROKEN_OFF = "The server's answer broke off in the middle."
-GARBAGE = (
-    "The server answers with something that is no chat completion. Check that the address is an OpenAI-compatible one, with /v1."
-)
+GARBAGE = "The server answers with something that is no chat completion. Check that the address is an OpenAI-compatible one, with /v1."
 ENDLESS = "The server writes far more than it was asked for and does not end. Choose another judge, or another server."
 FILTERED = "The server's content filter stopped the reply, so this pair cannot be judged there. Choose another judge."
 
@@ -47,9 +45,12 @@ _CONTEXT = re.compile(
 )
 """How servers say that a prompt is too long, in words or in an error's code or type."""
 _PICTURES = re.compile(
-    r"(?:at most (\d+)|too many) (image|video|picture)|limit.mm.per.prompt|\d+ images?.{0,40}exceed", re.IGNORECASE
+    r"(?:at most (\d+)|too many) (image|video|picture)|limit.mm.per.prompt|\d+ images?.{0,40}exceed",
+    re.IGNORECASE,
 )
-_LASTING = re.compile(r"(?:n.t |\bun)support|\binvalid|BadRequest|too (?:large|long)\b|\bexceeds\b", re.IGNORECASE)
+_LASTING = re.compile(
+    r"(?:n.t |\bun)support|\binvalid|BadRequest|too (?:large|long)\b|\bexceeds\b", re.IGNORECASE
+)
 """How a server that failed says that the request is at fault, besides those two."""
 _MOMENTARY = re.compile(
     r"rate.?limit|overload|\bbusy\b|temporar|time[d-]?.?out|try again|\bretry|\blater\b"
@@ -58,7 +59,10 @@ _MOMENTARY = re.compile(
 )
 """How a server says that it failed for now, or that it failed and no more."""
 _LENGTH = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)", re.IGNORECASE)
-_PROMPT = re.compile(r"(?<!at least )\b(\d+)(?: tokens)? (?:in the messages|input tokens|from the input messages)", re.IGNORECASE)
+_PROMPT = re.compile(
+    r"(?<!at least )\b(\d+)(?: tokens)? (?:in the messages|input tokens|from the input messages)",
+    re.IGNORECASE,
+)
 _MODEL = re.compile(r"\bmodel\b", re.IGNORECASE)
 _NO_PATH = re.compile(r"not found\W*$|^\s*$", re.IGNORECASE)
 _PAGE = re.compile(r"\s*<[a-z!?]", re.IGNORECASE)
@@ -68,7 +72,9 @@ _TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
 class Passing(Exception):
     """A failure that may pass. `wait`: seconds that the server asks for, if it does. `cause`: its words, "" if they name none."""
 
-    def __init__(self, sentence: str, wait: float | None = None, *, answered: bool = False, cause: str = "") -> None:
+    def __init__(
+        self, sentence: str, wait: float | None = None, *, answered: bool = False, cause: str = ""
+    ) -> None:
         super().__init__(sentence)
         self.wait, self.answered, self.cause = wait, answered, cause
         self.tries = 1  # How often the server had been asked by then
@@ -99,7 +105,9 @@ class Secret:
 
     def quoted(self, text: str) -> str:
         """What a server says as a part of a sentence: one line, not long, without the key and without control characters."""
-        shown = "".join(each if each.isprintable() else " " for each in self.removed_from(text)[: 10 * QUOTED])
+        shown = "".join(
+            each if each.isprintable() else " " for each in self.removed_from(text)[: 10 * QUOTED]
+        )
         return " ".join(shown.split())[:QUOTED].rstrip(". ") or "nothing"
 
 
@@ -111,14 +119,22 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
         return _status_failure(error, secret)
     kind = type(error.__cause__ or error).__name__ + type(error).__name__
     if "Timeout" in kind:
-        return Passing("The server stayed silent for too long. See whether it is overloaded, and compare again.")
+        return Passing(
+            "The server stayed silent for too long. See whether it is overloaded, and compare again."
+        )
     if sentence := next(filter(None, map(out_of_files, _causes(error))), ""):
         return Passing(sentence)
-    if isinstance(error, openai.APIConnectionError) or type(error).__module__.startswith(("httpx", "httpcore")):
-        return Passing("The server cannot be reached, or drops the connection. Start it, or check the address and the network.")
+    if isinstance(error, openai.APIConnectionError) or type(error).__module__.startswith(
+        ("httpx", "httpcore")
+    ):
+        return Passing(
+            "The server cannot be reached, or drops the connection. Start it, or check the address and the network."
+        )
     if isinstance(error, openai.APIError):
         return streamed_failure(error.body or error.message, secret)
-    if isinstance(error, ValueError | TypeError | AttributeError | RecursionError | openai.OpenAIError):
+    if isinstance(
+        error, ValueError | TypeError | AttributeError | RecursionError | openai.OpenAIError
+    ):
         return BackendFailed(GARBAGE)
     return error
 
@@ -135,12 +151,16 @@ def redirect_refusal(response: Any) -> BackendRefused | None:
     if not any(step.status_code in (301, 302, 303) for step in response.history):
         return None
     where = _base_address(response.url)
-    if where == _base_address(response.history[0].url):  # only a slash at its end, say: no other address helps
+    if where == _base_address(
+        response.history[0].url
+    ):  # only a slash at its end, say: no other address helps
         return BackendRefused(
             f"The server redirects to its path {response.url.path}, where requests arrive without their content. "
             "Let it answer without that redirect."
         )
-    return BackendRefused(f"The server redirects to {where}, where requests arrive without their content. Use that address.")
+    return BackendRefused(
+        f"The server redirects to {where}, where requests arrive without their content. Use that address."
+    )
 
 
 def _base_address(url: Any) -> str:
@@ -151,7 +171,9 @@ def _base_address(url: Any) -> str:
 def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
     if redirected := redirect_refusal(error.response):
         return redirected
-    return _failure(error.status_code, error.code, _answer(error), secret, _retry_after(error.response.headers))
+    return _failure(
+        error.status_code, error.code, _answer(error), secret, _retry_after(error.response.headers)
+    )
 
 
 def streamed_failure(answer: object, secret: Secret) -> Exception:
@@ -160,7 +182,9 @@ def streamed_failure(answer: object, secret: Secret) -> Exception:
     return _failure(int(code) if re.fullmatch(r"[45]\d\d", code) else 0, code, answer, secret)
 
 
-def _failure(status: int, code: object, answer: object, secret: Secret, wait: float | None = None) -> Exception:
+def _failure(
+    status: int, code: object, answer: object, secret: Secret, wait: float | None = None
+) -> Exception:
     """What an error of a server means; `status` is 0 if it has none.
 
     A 500 may pass or not. It does not if its words blame the request, or if they name the same cause twice.
@@ -168,16 +192,26 @@ def _failure(status: int, code: object, answer: object, secret: Secret, wait: fl
     said = _words(answer)
     message, text = secret.quoted(said), said if isinstance(answer, str) else _as_text(answer)
     if status in (401, 403):
-        return BackendRefused(_key_sentence(secret) if status == 401 else _forbidden_sentence(message, secret))
+        return BackendRefused(
+            _key_sentence(secret) if status == 401 else _forbidden_sentence(message, secret)
+        )
     if code == "insufficient_quota":  # what limits a rate speaks of quotas, too
-        return BackendRefused(f"The account of the key has no quota left. The server says: {message}.")
+        return BackendRefused(
+            f"The account of the key has no quota left. The server says: {message}."
+        )
     passes = status in (0, 408, 409, 425, 429) or (status >= 500 and status != 501)
     # behind its own words a server may repeat the request, which may hold any word
     named = status in (0, 500) and wait is None and not _MOMENTARY.search(message + text[:QUOTED])
     at_fault = named and any(words.search(text) for words in (_CONTEXT, _PICTURES, _LASTING))
     if not passes or at_fault or "cache miss" in said.lower():
         return RequestRefusal(status or 400, secret.removed_from(said), text)
-    failed = "has too many requests" if status == 429 else f"failed with status {status}" if status else "failed while it answered"
+    failed = (
+        "has too many requests"
+        if status == 429
+        else f"failed with status {status}"
+        if status
+        else "failed while it answered"
+    )
     quote = f" It says: {message}." if said else ""
     sentence = f"The server {failed}.{quote} See how it does, and compare again later."
     return Passing(sentence, wait, answered=True, cause=message if said and named else "")
@@ -189,7 +223,12 @@ def _answer(error: openai.APIStatusError) -> object:
         return ""
     text = error.response.text
     try:
-        return json.loads(text, object_hook=lambda found: {key: value for key, value in found.items() if key != "input"})
+        return json.loads(
+            text,
+            object_hook=lambda found: {
+                key: value for key, value in found.items() if key != "input"
+            },
+        )
     except (ValueError, RecursionError):
         return text
 
@@ -200,7 +239,14 @@ def _words(answer: object) -> str:
         answer = answer[0]
     if isinstance(answer, Mapping):
         inner = answer["error"] if isinstance(answer.get("error"), Mapping) else answer
-        found = next((inner[key] for key in ("message", "detail", "error") if isinstance(inner.get(key), str)), answer)
+        found = next(
+            (
+                inner[key]
+                for key in ("message", "detail", "error")
+                if isinstance(inner.get(key), str)
+            ),
+            answer,
+        )
         answer = _passed_on(inner.get("metadata")) or found
     text = _as_text(answer).strip()
     if not _PAGE.match(text):
@@ -216,7 +262,13 @@ def _passed_on(metadata: object) -> str:
 
 
 def _as_text(answer: object) -> str:
-    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False) if answer else ""
+    return (
+        answer
+        if isinstance(answer, str)
+        else json.dumps(answer, ensure_ascii=False)
+        if answer
+        else ""
+    )
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -239,19 +291,29 @@ def _moment(date: str) -> float | None:
 
 def _key_sentence(secret: Secret) -> str:
     name = secret.variable
-    return f"The server does not accept the key in {name}." if secret.value else f"The server wants a key: put it into {name}."
+    return (
+        f"The server does not accept the key in {name}."
+        if secret.value
+        else f"The server wants a key: put it into {name}."
+    )
 
 
 def _forbidden_sentence(message: str, secret: Secret) -> str:
     """A key may be right and yet not do: a country, a model or an account is closed to it, and only the server says which."""
     name = secret.variable
-    key = f"The key is the one in {name}." if secret.value else f"It was sent no key: one may be put into {name}."
+    key = (
+        f"The key is the one in {name}."
+        if secret.value
+        else f"It was sent no key: one may be put into {name}."
+    )
     return f"The server forbids the request. It says: {message}. {key}"
 
 
 def unavailable(passing: Passing) -> ServerUnavailable:
     """The end after the last try."""
-    return ServerUnavailable(f"{passing}" + (f" It was asked {passing.tries} times." if passing.tries > 1 else ""))
+    return ServerUnavailable(
+        f"{passing}" + (f" It was asked {passing.tries} times." if passing.tries > 1 else "")
+    )
 
 
 def tokens_left(refusal: RequestRefusal) -> int:
@@ -269,7 +331,11 @@ def may_be_mended(refusal: RequestRefusal) -> bool:
     said = str(refusal)
     if "cache miss" in said.lower():
         return True
-    return refusal.status in (400, 422) and not _PICTURES.search(refusal.answer) and not _CONTEXT.search(refusal.answer)
+    return (
+        refusal.status in (400, 422)
+        and not _PICTURES.search(refusal.answer)
+        and not _CONTEXT.search(refusal.answer)
+    )
 
 
 def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
@@ -293,7 +359,10 @@ def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
 
 
 def _too_many(most: str, kind: str, words: str) -> TooManyPictures:
-    limit, noun = f"at most {most}" if most else "fewer", "video" if kind.lower() == "video" else "picture"
+    limit, noun = (
+        f"at most {most}" if most else "fewer",
+        "video" if kind.lower() == "video" else "picture",
+    )
     return TooManyPictures(
         f"The server takes {limit} {noun}{'' if most == '1' else 's'} in one prompt. Start vLLM with --limit-mm-per-prompt "
         f'\'{{"image": 128, "video": 2}}\', or choose a shorter memory window. It says: {words}.'

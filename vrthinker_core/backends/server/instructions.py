@@ -44,4 +44,8 @@ CONCAT_WORDS = (
 
 def instructions_for(messages: Sequence[Message]) -> str:
     """The words for the protocol in which the conversation is held: its system prompt says which."""
-    return CONCAT_WORDS if messages and messages[0].text == prompt_text("concat_system") else PAIRED_WORDS
+    return (
+        CONCAT_WORDS
+        if messages and messages[0].text == prompt_text("concat_system")
+        else PAIRED_WORDS
+    )

@@ -27,7 +27,9 @@ def label_tokens(text: str, choices: Sequence[TokenChoice]) -> tuple[LabelToken,
     what counts is the same token with another digit. An alternative that the server does not list was less likely than all it does.
     """
     places = [match.start() for match in _ALL_DIGITS.finditer(text)]
-    if "".join(digit for choice in choices for digit in _ALL_DIGITS.findall(choice.text)) != "".join(text[at] for at in places):
+    if "".join(
+        digit for choice in choices for digit in _ALL_DIGITS.findall(choice.text)
+    ) != "".join(text[at] for at in places):
         return ()
     wanted = mentioned_digits(text)
     found, position = [], 0
@@ -40,7 +42,9 @@ def label_tokens(text: str, choices: Sequence[TokenChoice]) -> tuple[LabelToken,
 
 
 def _probabilities(choice: TokenChoice, digit: str) -> tuple[float, float, float]:
-    found = [choice.alternatives.get(choice.text.replace(digit, other), -math.inf) for other in "012"]
+    found = [
+        choice.alternatives.get(choice.text.replace(digit, other), -math.inf) for other in "012"
+    ]
     shares = [math.exp(min(0.0, value)) for value in found]
     first, second, third = (share / max(1.0, sum(shares)) for share in shares)  # a server rounds
     return first, second, third

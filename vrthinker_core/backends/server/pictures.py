@@ -10,7 +10,9 @@ from PIL import Image
 
 from vrthinker_core.types import Frame
 
-CACHE_BYTES = 64 * 2**20  # Bytes of encoded pictures that one conversation keeps: some 200 frames of 448 x 448 pixels
+CACHE_BYTES = (
+    64 * 2**20
+)  # Bytes of encoded pictures that one conversation keeps: some 200 frames of 448 x 448 pixels
 
 
 class PictureCache:
@@ -49,5 +51,7 @@ class PictureCache:
 def encode_png(frame: Frame) -> str:
     """A frame as PNG in base64; no pixel changes."""
     buffer = io.BytesIO()
-    Image.frombytes("RGB", (frame.width, frame.height), frame.rgb).save(buffer, "PNG", compress_level=1)
+    Image.frombytes("RGB", (frame.width, frame.height), frame.rgb).save(
+        buffer, "PNG", compress_level=1
+    )
     return base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -10,7 +10,12 @@ from openai.types.chat.chat_completion_chunk import ChoiceDelta
 
 from vrthinker_core.backends.base import held_back, redirect_start
 from vrthinker_core.backends.server.failures import ENDLESS, FILTERED, TOOL_PARSER
-from vrthinker_core.backends.server.label_tokens import TokenChoice, has_digit, is_log_probability, label_tokens
+from vrthinker_core.backends.server.label_tokens import (
+    TokenChoice,
+    has_digit,
+    is_log_probability,
+    label_tokens,
+)
 from vrthinker_core.dialects.reading.tags import lost_its_opening
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.types.messages import Completion
@@ -25,7 +30,9 @@ class ReplyBuilder:
 
     def __init__(self, redirect: tuple[str, str] | None, max_new_tokens: int) -> None:
         self._characters_left = TOKEN_CHARACTERS * max_new_tokens
-        self.redirected = False  # `b` stands in the place of `a`, and the reply must go on behind it
+        self.redirected = (
+            False  # `b` stands in the place of `a`, and the reply must go on behind it
+        )
         self.finish_reason = ""  # "" until the server has said that the reply is whole
         self.prompt_tokens: int | None = None
         self._first_prompt: int | None = None  # Tokens of the prompt without a reply that goes on
@@ -57,7 +64,9 @@ class ReplyBuilder:
         self._count(getattr(chunk, "usage", None))
         for choice in getattr(chunk, "choices", None) or ():
             self._choices += _choices_in(getattr(choice, "logprobs", None))
-            if choice.delta is not None or not self._text:  # a last `message` may repeat all that was streamed
+            if (
+                choice.delta is not None or not self._text
+            ):  # a last `message` may repeat all that was streamed
                 self._take(_delta_of(choice))
             if choice.finish_reason == "tool_calls" and not self._text.endswith(CALL_END):
                 raise BackendRefused(TOOL_PARSER)
@@ -71,7 +80,9 @@ class ReplyBuilder:
             raise BackendRefused(FILTERED)
         if self.finish_reason in ("error", "abort"):
             raise BackendFailed("The server gave up in the middle of its answer.")
-        if not self._behind and lost_its_opening(self._text):  # behind a redirect the judge may close what it began to write
+        if not self._behind and lost_its_opening(
+            self._text
+        ):  # behind a redirect the judge may close what it began to write
             raise BackendRefused(TOOL_PARSER)
         return self._emit(len(self._text))
 
@@ -143,7 +154,11 @@ def _choices_in(logprobs: Any) -> list[TokenChoice]:
     try:
         for token in getattr(logprobs, "content", None) or ():
             if isinstance(token.token, str) and has_digit(token.token):
-                alternatives = {each.token: each.logprob for each in token.top_logprobs or () if is_log_probability(each.logprob)}
+                alternatives = {
+                    each.token: each.logprob
+                    for each in token.top_logprobs or ()
+                    if is_log_probability(each.logprob)
+                }
                 found.append(TokenChoice(token.token, alternatives))
     except (AttributeError, TypeError, OverflowError):
         return []
@@ -153,13 +168,21 @@ def _choices_in(logprobs: Any) -> list[TokenChoice]:
 def _delta_of(choice: Any) -> Any:
     """What a choice adds to the reply: its `delta`, or the `message` of a server that does not stream."""
     message = getattr(choice, "message", None)
-    return ChoiceDelta.construct(**message) if choice.delta is None and isinstance(message, dict) else choice.delta
+    return (
+        ChoiceDelta.construct(**message)
+        if choice.delta is None and isinstance(message, dict)
+        else choice.delta
+    )
 
 
 def _text_of(content: Any) -> str:
     """The text of a message, which some servers write as a list of parts."""
     if isinstance(content, list):
-        return "".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+        return "".join(
+            part["text"]
+            for part in content
+            if isinstance(part, dict) and isinstance(part.get("text"), str)
+        )
     return content or ""
 
 
@@ -190,7 +213,9 @@ def holds_token(chunk: Any) -> bool:
     """Something of the reply has arrived: from here on a failure is no longer one of the request."""
     choices = getattr(chunk, "choices", None) or ()
     return ends_reply(chunk) or any(
-        getattr(delta, "content", None) or _reasoning_of(delta) or getattr(delta, "tool_calls", None)
+        getattr(delta, "content", None)
+        or _reasoning_of(delta)
+        or getattr(delta, "tool_calls", None)
         for delta in map(_delta_of, choices)
     )
 
@@ -200,7 +225,9 @@ def error_in(chunk: Any) -> object:
     more = getattr(chunk, "model_extra", None) or {}
     if more.get("error"):
         return more["error"]
-    if more and (chunk.object == "error" or (chunk.choices is None and isinstance(more.get("message"), str))):
+    if more and (
+        chunk.object == "error" or (chunk.choices is None and isinstance(more.get("message"), str))
+    ):
         return more
     return None
 

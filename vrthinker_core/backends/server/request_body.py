@@ -11,11 +11,22 @@ from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Part, Sampling, Text, Video
 
 Feature = Literal[
-    "special tokens", "logprobs", "usage", "usage so far", "seed", "temperature", "max_tokens", "picture ids", "video", "continue"
+    "special tokens",
+    "logprobs",
+    "usage",
+    "usage so far",
+    "seed",
+    "temperature",
+    "max_tokens",
+    "picture ids",
+    "video",
+    "continue",
 ]
 """Something that a request may hold and that some servers refuse."""
 
-EVERYWHERE: frozenset[Feature] = frozenset({"special tokens", "logprobs", "usage", "seed", "temperature", "max_tokens"})
+EVERYWHERE: frozenset[Feature] = frozenset(
+    {"special tokens", "logprobs", "usage", "seed", "temperature", "max_tokens"}
+)
 """Tried with every server, and left out from then on where one refuses it."""
 
 BY_ENGINE: dict[str, frozenset[Feature]] = {
@@ -51,7 +62,9 @@ _NAMES: dict[Feature, str] = {
 def _named_features(refusal: str) -> frozenset[Feature]:
     """The features that a server's refusal names."""
     return frozenset(
-        feature for feature, names in _NAMES.items() if re.search(rf"(?<!\w)(?:{names})(?!\w)", refusal, re.IGNORECASE)
+        feature
+        for feature, names in _NAMES.items()
+        if re.search(rf"(?<!\w)(?:{names})(?!\w)", refusal, re.IGNORECASE)
     )
 
 
@@ -69,7 +82,13 @@ class RequestForm:
     told: bool  # It was trained for no protocol and is told the rules in words
     features: frozenset[Feature]
 
-    def body(self, messages: Sequence[Message], sampling: Sampling, pictures: PictureCache, prefix: str = "") -> dict[str, Any]:
+    def body(
+        self,
+        messages: Sequence[Message],
+        sampling: Sampling,
+        pictures: PictureCache,
+        prefix: str = "",
+    ) -> dict[str, Any]:
         """The arguments of `chat.completions.create`. Pictures that the server has are named by their id alone.
 
         With `prefix` the reply goes on behind that text (feature "continue").
@@ -84,7 +103,13 @@ class RequestForm:
             rendered[0]["content"] += instructions_for(messages)
         if prefix:
             rendered.append({"role": "assistant", "content": prefix})
-        return {"model": self.model, "messages": rendered, "stream": True, "extra_body": extra, **self._options(sampling)}
+        return {
+            "model": self.model,
+            "messages": rendered,
+            "stream": True,
+            "extra_body": extra,
+            **self._options(sampling),
+        }
 
     def _options(self, sampling: Sampling) -> dict[str, Any]:
         limit = "max_tokens" if "max_tokens" in self.features else "max_completion_tokens"
@@ -104,7 +129,10 @@ class RequestForm:
         """A message without pictures is a plain string, as a trained model's chat template expects it."""
         if not message.frames:
             return {"role": message.role, "content": message.text}
-        return {"role": message.role, "content": [each for part in message.parts for each in self._parts(part, pictures)]}
+        return {
+            "role": message.role,
+            "content": [each for part in message.parts for each in self._parts(part, pictures)],
+        }
 
     def _parts(self, part: Part, pictures: PictureCache) -> list[dict[str, Any]]:
         match part:
@@ -121,7 +149,10 @@ class RequestForm:
         picture_id = pictures.picture_id(frame) if "picture ids" in self.features else ""
         if picture_id in pictures.sent:
             return {"type": "image_url", "image_url": None, "uuid": picture_id}
-        part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{pictures.png(frame)}"}}
+        part = {
+            "type": "image_url",
+            "image_url": {"url": f"data:image/png;base64,{pictures.png(frame)}"},
+        }
         return part | ({"uuid": picture_id} if picture_id else {})
 
     def _video(self, frames: Sequence[Frame], pictures: PictureCache) -> dict[str, Any]:
@@ -130,7 +161,9 @@ class RequestForm:
         if video_id in pictures.sent:
             return {"type": "video_url", "video_url": None, "uuid": video_id}
         url = "data:video/jpeg;base64," + ",".join(map(pictures.png, frames))
-        return {"type": "video_url", "video_url": {"url": url}} | ({"uuid": video_id} if video_id else {})
+        return {"type": "video_url", "video_url": {"url": url}} | (
+            {"uuid": video_id} if video_id else {}
+        )
 
 
 def ids_in(body: dict[str, Any]) -> frozenset[str]:

@@ -44,9 +44,13 @@ class Patience:
 
     connect: float = 10.0
     silence: float = 300.0  # Between two tokens, and while nothing at all arrives: many pictures wait in the server's queue
-    counts: float = 5.0  # For the counts of tokens and the end of the answer, once the reply is whole
+    counts: float = (
+        5.0  # For the counts of tokens and the end of the answer, once the reply is whole
+    )
     tries: int = 6
-    deadline: float = 420.0  # For all tries of one request together, up to its first token, whatever else arrives
+    deadline: float = (
+        420.0  # For all tries of one request together, up to its first token, whatever else arrives
+    )
     first_wait: float = 0.5  # Before the second try; doubled each time, and as much again by chance
     longest_wait: float = 20.0
 
@@ -58,7 +62,9 @@ class Patience:
             return True
         return error.wait if error.wait < self.deadline else False
 
-    async def ask(self, send: Callable[[], Awaitable[T]], secret: Secret, most: int | None = None) -> T:
+    async def ask(
+        self, send: Callable[[], Awaitable[T]], secret: Secret, most: int | None = None
+    ) -> T:
         """What `send` gives. It is sent again, `most` times in all, with back-off, while that may help.
 
         A server that names the same cause twice is not asked again. Raises what `failure_of` makes of the last error.
@@ -75,7 +81,9 @@ class Patience:
         ):
             with attempt:
                 try:
-                    async with asyncio.timeout_at(max(deadline, loop.time() + self.first_wait)):  # the last wait may outlast it
+                    async with asyncio.timeout_at(
+                        max(deadline, loop.time() + self.first_wait)
+                    ):  # the last wait may outlast it
                         return await send()
                 except Exception as error:  # noqa: BLE001 - see `failure_of`
                     failure = failure_of(error, secret)
@@ -91,10 +99,16 @@ class ServedModel:
     """One model of a server."""
 
     id: str
-    engine: str = ""  # "vllm", "sglang"; whatever else the list of models calls its owner says nothing
+    engine: str = (
+        ""  # "vllm", "sglang"; whatever else the list of models calls its owner says nothing
+    )
     context_length: int | None = None
-    protocols: tuple[ProtocolName, ...] = ()  # Those it was trained for; none for a model that is told the rules in words
-    forced_redirects: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)  # See `LoadedModel`
+    protocols: tuple[
+        ProtocolName, ...
+    ] = ()  # Those it was trained for; none for a model that is told the rules in words
+    forced_redirects: Mapping[tuple[str, str], tuple[str, str]] = field(
+        default_factory=dict
+    )  # See `LoadedModel`
     video_items: bool = True  # See `Marker.video_items`
     scope: Scope = "any"  # See `Marker.scope`
     built_in: bool = False  # It is the built-in judge
@@ -111,7 +125,9 @@ class Server:
     form: RequestForm = field(init=False)
 
     def __post_init__(self) -> None:
-        features = BY_ENGINE.get(self.model.engine, EVERYWHERE) - (set() if self.model.video_items else {"video"})
+        features = BY_ENGINE.get(self.model.engine, EVERYWHERE) - (
+            set() if self.model.video_items else {"video"}
+        )
         self.form = RequestForm(self.model.id, not self.model.protocols, features)
 
     def client(self) -> openai.AsyncOpenAI:
@@ -123,11 +139,15 @@ def make_client(address: ServerAddress, secret: Secret, patience: Patience) -> o
     """A client of `openai`, which wants a key even where a server wants none. Raises BadInput for an address that it refuses."""
     timeout = openai.Timeout(patience.silence, connect=patience.connect)
     try:
-        return openai.AsyncOpenAI(base_url=address.url, api_key=secret.value or "none", max_retries=0, timeout=timeout)
+        return openai.AsyncOpenAI(
+            base_url=address.url, api_key=secret.value or "none", max_retries=0, timeout=timeout
+        )
     except ImportError as error:
         raise BadInput(f"The proxy that {PROXIES} names cannot be used: {error}") from None
     except Exception:  # noqa: BLE001 - its HTTP client has errors of its own for addresses, that of a proxy among them
-        raise BadInput(f"This is no address of a server, or {PROXIES} names no proxy. Write {FORM}.") from None
+        raise BadInput(
+            f"This is no address of a server, or {PROXIES} names no proxy. Write {FORM}."
+        ) from None
 
 
 def quiet_retries() -> None:
@@ -147,11 +167,17 @@ def find_server(address: ServerAddress, secret: Secret, patience: Patience) -> S
 def _find_model(address: ServerAddress, cards: list[dict[str, Any]]) -> ServedModel:
     listed = [str(card["id"]) for card in cards]
     if not address.model and len(listed) != 1:
-        raise BackendRefused(_choose(listed) if listed else "The server lists no model. Name one behind the address: URL#MODEL.")
+        raise BackendRefused(
+            _choose(listed)
+            if listed
+            else "The server lists no model. Name one behind the address: URL#MODEL."
+        )
     card = next((card for card in cards if address.model in ("", card["id"])), None)
     if card is None:
         if any(map(_engine, cards)):
-            raise BackendRefused(f"The server has no model {model_title(address.model)!r}. {_choose(listed)}")
+            raise BackendRefused(
+                f"The server has no model {model_title(address.model)!r}. {_choose(listed)}"
+            )
         card = {"id": address.model}  # some servers list only a part of what they serve, or nothing
     return recognise(card, address.protocol)
 
@@ -165,7 +191,11 @@ def recognise(card: Mapping[str, Any], chosen: ProtocolName | None) -> ServedMod
         length if isinstance(length, int) and not isinstance(length, bool) and length > 0 else None,
         (chosen,) if chosen else (),
     )
-    names = {part.lower() for name in (model.id, str(card.get("root") or "")) for part in (name, model_title(name))}
+    names = {
+        part.lower()
+        for name in (model.id, str(card.get("root") or ""))
+        for part in (name, model_title(name))
+    }
     if "nano" in names:
         return _built_in(model)
     known = published_protocol(names)
@@ -183,16 +213,22 @@ def _built_in(model: ServedModel) -> ServedModel:
     folder = asset("nano")
     marker = read_marker(folder, str(folder))
     forced = redirects(marker.forced)
-    known = replace(model, protocols=marker.protocols, forced_redirects=forced, video_items=marker.video_items)
+    known = replace(
+        model, protocols=marker.protocols, forced_redirects=forced, video_items=marker.video_items
+    )
     return replace(known, scope=marker.scope, built_in=True)
 
 
-def _cards(address: ServerAddress, secret: Secret, patience: Patience) -> tuple[ServerAddress, list[dict[str, Any]]]:
+def _cards(
+    address: ServerAddress, secret: Secret, patience: Patience
+) -> tuple[ServerAddress, list[dict[str, Any]]]:
     """The server's list of models, empty where it has no such list, and the address that the list came from."""
     client = make_client(address, secret, patience)
     thread = LoopThread("list of models")
     try:
-        url, cards = thread.submit(patience.ask(lambda: _list_models(client), secret, LIST_TRIES)).result()
+        url, cards = thread.submit(
+            patience.ask(lambda: _list_models(client), secret, LIST_TRIES)
+        ).result()
         return replace(address, url=url or address.url), cards
     except Passing as passing:
         if passing.answered and address.model:
@@ -201,7 +237,9 @@ def _cards(address: ServerAddress, secret: Secret, patience: Patience) -> tuple[
     except RequestRefusal as refusal:
         if address.model and (refusal.status == 404 or refusal.status >= 500):
             return address, []
-        raise BackendRefused(GARBAGE) if refusal.status == 404 else ending(refusal, secret, "") from None
+        raise (
+            BackendRefused(GARBAGE) if refusal.status == 404 else ending(refusal, secret, "")
+        ) from None
     finally:
         thread.close(client.close())
 
@@ -213,7 +251,11 @@ async def _list_models(client: openai.AsyncOpenAI) -> tuple[str, list[dict[str, 
     """
     response = (await client.models.with_raw_response.list()).http_response
     url = str(response.url).rstrip("/")
-    taken_on = bool(response.history) and url.endswith(LIST_PATH) and "authorization" in response.request.headers
+    taken_on = (
+        bool(response.history)
+        and url.endswith(LIST_PATH)
+        and "authorization" in response.request.headers
+    )
     if not taken_on and (redirected := redirect_refusal(response)):
         raise redirected
     return url.removesuffix(LIST_PATH) if taken_on else "", _read_cards(response.json())
@@ -222,7 +264,9 @@ async def _list_models(client: openai.AsyncOpenAI) -> tuple[str, list[dict[str, 
 def _read_cards(answer: Any) -> list[dict[str, Any]]:
     """Raises BackendFailed for what is no list of models."""
     data = answer.get("data") if isinstance(answer, dict) else None
-    if not isinstance(data, list) or not all(isinstance(card, dict) and card.get("id") for card in data):
+    if not isinstance(data, list) or not all(
+        isinstance(card, dict) and card.get("id") for card in data
+    ):
         raise BackendFailed(GARBAGE)
     return data
 
@@ -239,4 +283,8 @@ async def list_models_sentence(client: openai.AsyncOpenAI | None, wanted: str) -
         listed = [str(card["id"]) for card in (await _list_models(client))[1]]
     except Exception:  # noqa: BLE001 - whatever goes wrong here, the server has said something before
         return ""
-    return "" if wanted in listed or not listed else f"The server has no model {model_title(wanted)!r}. {_choose(listed)}"
+    return (
+        ""
+        if wanted in listed or not listed
+        else f"The server has no model {model_title(wanted)!r}. {_choose(listed)}"
+    )

@@ -23,13 +23,22 @@ class StepPace:
     total: int = 0
     reward: float | None = None
     begun: float = field(default_factory=time.monotonic)
-    starts: dict[str, tuple[int, float]] = field(default_factory=dict)  # Steps before this start, and when it was, by stage
+    starts: dict[str, tuple[int, float]] = field(
+        default_factory=dict
+    )  # Steps before this start, and when it was, by stage
 
     def add(self, step: "StepMetrics", total: int) -> None:
         """Count one more."""
-        before = step.step - 1 if step.seconds else step.step  # Where it says no time, it is not counted
+        before = (
+            step.step - 1 if step.seconds else step.step
+        )  # Where it says no time, it is not counted
         self.starts.setdefault(step.stage, (before, time.monotonic() - step.seconds))
-        self.stage, self.done, self.total, self.reward = step.stage, step.step, total, step.reward_total
+        self.stage, self.done, self.total, self.reward = (
+            step.stage,
+            step.step,
+            total,
+            step.reward_total,
+        )
 
     @property
     def line(self) -> str:
@@ -40,10 +49,16 @@ class StepPace:
         if made > 0 and seconds > 0:
             rate = made / seconds
             parts += rate_parts(rate, min((self.total - self.done) / rate, self._until_end()))
-        return ", ".join([*parts, *([f"reward {self.reward:.2f}"] if self.reward is not None else [])])
+        return ", ".join(
+            [*parts, *([f"reward {self.reward:.2f}"] if self.reward is not None else [])]
+        )
 
     def _until_end(self) -> float:
-        return float("inf") if self.minutes is None else max(0.0, self.begun + self.minutes * 60 - time.monotonic())
+        return (
+            float("inf")
+            if self.minutes is None
+            else max(0.0, self.begun + self.minutes * 60 - time.monotonic())
+        )
 
 
 @contextmanager

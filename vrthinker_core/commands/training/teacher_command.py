@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vrthinker_core.commands.arguments import INTERRUPTED, NOTHING_JUDGED, JudgeOption, print_error, progress, stop_on_signal
+from vrthinker_core.commands.arguments import (
+    INTERRUPTED,
+    NOTHING_JUDGED,
+    JudgeOption,
+    print_error,
+    progress,
+    stop_on_signal,
+)
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.commands.training.training_data import SCRIPTED, open_teacher
 from vrthinker_core.errors import BadInput
@@ -20,10 +27,15 @@ if TYPE_CHECKING:
 @with_setting_options
 def teacher(
     *,
-    data: Annotated[str, typer.Option(help="drawn:SEED, a data set, a table, rows, or a folder of traces.")],
+    data: Annotated[
+        str, typer.Option(help="drawn:SEED, a data set, a table, rows, or a folder of traces.")
+    ],
     out: Annotated[Path, typer.Option(help="Folder of the runs: a new one, or one to go on with.")],
     judge: JudgeOption = None,
-    pairs: Annotated[int | None, typer.Option(help="How many pairs, from the first on. (default: all of the data)")] = None,
+    pairs: Annotated[
+        int | None,
+        typer.Option(help="How many pairs, from the first on. (default: all of the data)"),
+    ] = None,
     samples: Annotated[int, typer.Option(help="Runs of each pair.")] = 1,
     settings: Settings,
 ) -> None:
@@ -43,7 +55,9 @@ def teacher(
     numbers = range(_how_many(pair_set, pairs))
     job = TeacherJob(choice, _named_data(data, out), settings, samples)
     with stop_on_signal() as stopped, progress("runs") as advance:
-        for made, _ in enumerate(run_teacher(pair_set, numbers, backend, job, out, stopped), start=1):
+        for made, _ in enumerate(
+            run_teacher(pair_set, numbers, backend, job, out, stopped), start=1
+        ):
             advance(made, len(numbers) * samples)
     report = report_outcomes(read_outcomes(out))
     for line in report.lines:
@@ -59,7 +73,9 @@ def _named_data(data: str, out: Path) -> str:
     from vrthinker_core.training.labelled_pairs.open_pairs import absolute_data
     from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_job
 
-    return absolute_data(data, str(read_job(out).get("data", "")) if (out / OUTCOMES).is_file() else None)
+    return absolute_data(
+        data, str(read_job(out).get("data", "")) if (out / OUTCOMES).is_file() else None
+    )
 
 
 def _open(choice: str, data: str, settings: Settings) -> "tuple[PairSet, Backend | BackendOfPair]":
@@ -73,7 +89,9 @@ def _open(choice: str, data: str, settings: Settings) -> "tuple[PairSet, Backend
         pairs = open_pairs(data, layouts)
         return pairs, open_teacher(choice, pairs, layouts).open()
     backend = open_backend(choice)
-    return open_pairs(data, frame_layouts(settings, (chosen_protocol(settings, backend.protocols),))), backend
+    return open_pairs(
+        data, frame_layouts(settings, (chosen_protocol(settings, backend.protocols),))
+    ), backend
 
 
 def _how_many(pair_set: "PairSet", wanted: int | None) -> int:

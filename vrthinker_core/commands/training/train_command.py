@@ -10,11 +10,30 @@ import typer
 
 from vrthinker_core.commands.arguments import INTERRUPTED, print_error, stop_on_signal
 from vrthinker_core.commands.training.step_progress import StepPace, step_progress
-from vrthinker_core.commands.training.training_data import chosen_teacher, named_places, open_training_data, resolved_model
+from vrthinker_core.commands.training.training_data import (
+    chosen_teacher,
+    named_places,
+    open_training_data,
+    resolved_model,
+)
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable, printable
-from vrthinker_core.training.run.config import CONFIG, PresetName, TrainConfig, changed_config, preset_config, read_config
-from vrthinker_core.training.run.run_folder import STATE, RunFolder, StageName, TrainingRun, open_run_folder, read_state
+from vrthinker_core.training.run.config import (
+    CONFIG,
+    PresetName,
+    TrainConfig,
+    changed_config,
+    preset_config,
+    read_config,
+)
+from vrthinker_core.training.run.run_folder import (
+    STATE,
+    RunFolder,
+    StageName,
+    TrainingRun,
+    open_run_folder,
+    read_state,
+)
 
 if TYPE_CHECKING:
     from vrthinker_core.training.run.processes import Processes
@@ -34,21 +53,46 @@ def train(
     stage: Annotated[StageName, typer.Argument(help="The stage; all is one after the other.")],
     *,
     model: Annotated[
-        str | None, typer.Option(help="Checkpoint to begin with: a folder, a hub id, or nano for the built-in judge. (all: nano)")
+        str | None,
+        typer.Option(
+            help="Checkpoint to begin with: a folder, a hub id, or nano for the built-in judge. (all: nano)"
+        ),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="drawn:SEED, a data set, a table, rows, a folder of traces, or that of a teacher.")
+        str | None,
+        typer.Option(
+            help="drawn:SEED, a data set, a table, rows, a folder of traces, or that of a teacher."
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the run: a new one, or that of a run to --resume.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the run: a new one, or that of a run to --resume."),
+    ] = None,
     teacher: Annotated[
-        str | None, typer.Option(help="Judge whose runs the cold start learns from, as --judge elsewhere; scripted on drawn pairs.")
+        str | None,
+        typer.Option(
+            help="Judge whose runs the cold start learns from, as --judge elsewhere; scripted on drawn pairs."
+        ),
     ] = None,
-    preset: Annotated[PresetName | None, typer.Option(help="The figures of a size. (default: nano)")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out was stopped or killed.")] = False,
-    minutes: Annotated[float | None, typer.Option(help="End after so many minutes, with what there is then.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Equal seeds train equal judges. (default: 0)")] = None,
-    changes: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: grpo.steps=30. May come again.")] = None,
-    estimate: Annotated[bool, typer.Option("--estimate", help="Only say what it takes on GPUs in memory and hours.")] = False,
+    preset: Annotated[
+        PresetName | None, typer.Option(help="The figures of a size. (default: nano)")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where the run in --out was stopped or killed.")
+    ] = False,
+    minutes: Annotated[
+        float | None, typer.Option(help="End after so many minutes, with what there is then.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Equal seeds train equal judges. (default: 0)")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change a setting: grpo.steps=30. May come again."),
+    ] = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Only say what it takes on GPUs in memory and hours.")
+    ] = False,
     gpus: Annotated[int, typer.Option(help="With --estimate: how many, of 80 GiB each.")] = 8,
 ) -> None:
     """Train a judge: cold start, rejection sampling, GRPO, or all in turn.
@@ -70,7 +114,9 @@ def train(
         raise BadInput(f"--model is missing: {stage} goes on from a checkpoint.")
     if data is None:
         raise BadInput("--data is missing: name the pairs to train with, as drawn:1 or a data set.")
-    run = TrainingRun(stage, *named_places(model, data, out), chosen_teacher(stage, data, teacher) or "")
+    run = TrainingRun(
+        stage, *named_places(model, data, out), chosen_teacher(stage, data, teacher) or ""
+    )
     raise typer.Exit(_train(run, config, out, Start(minutes, resume)))
 
 
@@ -101,7 +147,9 @@ def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gp
                 print(line)
 
 
-def _config(out: Path | None, preset: PresetName | None, seed: int | None, changes: list[str], resume: bool) -> TrainConfig:
+def _config(
+    out: Path | None, preset: PresetName | None, seed: int | None, changes: list[str], resume: bool
+) -> TrainConfig:
     """What was chosen; where a run goes on, its own with what is changed."""
     if resume and out is not None and preset is None and (out / CONFIG).is_file():
         config = read_config(out)
@@ -127,13 +175,17 @@ def _train(run: TrainingRun, config: TrainConfig, out: Path, start: Start) -> in
         with step_progress(StepPace(start.minutes)) as tell:
             made = _run_stages(data, config, folder, _sitting(stopped, start, tell, processes))
     if made is None:
-        print_error(f"Stopped; go on with --resume --out {encodable(str(out))}." if processes.main else "")
+        print_error(
+            f"Stopped; go on with --resume --out {encodable(str(out))}." if processes.main else ""
+        )
         return INTERRUPTED
     _say(processes, f"Trained: {made}")
     return 0
 
 
-def _run_stages(data: "TrainingData", config: TrainConfig, folder: RunFolder, sitting: "Sitting") -> Path | None:
+def _run_stages(
+    data: "TrainingData", config: TrainConfig, folder: RunFolder, sitting: "Sitting"
+) -> Path | None:
     from vrthinker_core.training.stages.pipeline import train_all, train_stage
 
     stage, source = folder.state.stage, resolved_model(folder.state.model)
@@ -142,10 +194,16 @@ def _run_stages(data: "TrainingData", config: TrainConfig, folder: RunFolder, si
     return train_stage(stage, source, data, config, folder, sitting)
 
 
-def _sitting(stopped: Callable[[], bool], start: Start, tell: "Listener", processes: "Processes") -> "Sitting":
+def _sitting(
+    stopped: Callable[[], bool], start: Start, tell: "Listener", processes: "Processes"
+) -> "Sitting":
     from vrthinker_core.training.run.sitting import begin_sitting
 
-    return begin_sitting(stopped, start.minutes, tell, print_error) if processes.main else begin_sitting(stopped, start.minutes)
+    return (
+        begin_sitting(stopped, start.minutes, tell, print_error)
+        if processes.main
+        else begin_sitting(stopped, start.minutes)
+    )
 
 
 def _say(processes: "Processes", line: str) -> None:

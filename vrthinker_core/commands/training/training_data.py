@@ -42,7 +42,11 @@ def named_places(model: str, data: str, out: Path) -> tuple[str, str]:
 
 def chosen_teacher(stage: str, data: str, teacher: str | None) -> str | None:
     """The one that was named; of drawn pairs the scripted one, where none is: nobody knows them better."""
-    return SCRIPTED if teacher is None and _is_drawn(data) and stage in ("cold-start", "all") else teacher
+    return (
+        SCRIPTED
+        if teacher is None and _is_drawn(data) and stage in ("cold-start", "all")
+        else teacher
+    )
 
 
 def _is_drawn(data: str) -> bool:
@@ -60,9 +64,15 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
     protocols = _protocols(run, config)
     if ready is not None and run.stage == "cold-start":
         return TrainingData(run.data, None, ready=ready)
-    played = protocols[:1] if run.stage in ("grpo", "all") else protocols  # TRL reads the replies of one
+    played = (
+        protocols[:1] if run.stage in ("grpo", "all") else protocols
+    )  # TRL reads the replies of one
     pairs = open_pairs(taught_pairs(run.data), frame_layouts(config.settings, played))
-    taught = open_teacher(run.teacher, pairs, frame_layouts(config.settings, protocols)) if run.teacher else None
+    taught = (
+        open_teacher(run.teacher, pairs, frame_layouts(config.settings, protocols))
+        if run.teacher
+        else None
+    )
     return TrainingData(run.data, pairs, taught, ready)
 
 
@@ -71,7 +81,11 @@ def _protocols(run: "TrainingRun", config: "TrainConfig") -> "tuple[ProtocolName
     from vrthinker_core.dialects.factory import chosen_protocol
 
     known = _spoken(resolved_model(run.model))
-    return known if known and config.settings.protocol == "auto" else (chosen_protocol(config.settings, known),)
+    return (
+        known
+        if known and config.settings.protocol == "auto"
+        else (chosen_protocol(config.settings, known),)
+    )
 
 
 def _spoken(model: str) -> "tuple[ProtocolName, ...]":
@@ -115,8 +129,12 @@ def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
 
     if name == SCRIPTED:
         if not isinstance(pairs, DrawnPairSet):
-            raise BadInput("The scripted teacher knows drawn pairs alone: give --data drawn:SEED, or name another judge.")
-        own = replace(pairs, grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items()))
+            raise BadInput(
+                "The scripted teacher knows drawn pairs alone: give --data drawn:SEED, or name another judge."
+            )
+        own = replace(
+            pairs, grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items())
+        )
         return Teacher(name, lambda: scripted_teacher(own, write_lesson), own)
     kind, _, source = name.partition(":")
     if name == "nano" or (kind == "hf" and source):

@@ -26,16 +26,26 @@ COUNT_WORDS = ("one", "two", "three", "four")
 
 _LINE = re.compile(r"^[^\S\n]*Video ([12]):\s*(.*)$", re.MULTILINE)
 _PICTURE, _MOTION = "|".join(PICTURES), "|".join(MOTIONS[:-1])
-_FACT = re.compile(rf"(?:(\d{{1,3}}) )?(\d{{1,2}}) (\d{{1,2}}) ({_PICTURE}) ({_MOTION})(?:: \w+ \w+)?(?=\s|$)")
+_FACT = re.compile(
+    rf"(?:(\d{{1,3}}) )?(\d{{1,2}}) (\d{{1,2}}) ({_PICTURE}) ({_MOTION})(?:: \w+ \w+)?(?=\s|$)"
+)
 _SHOWS = re.compile(r"([a-z]+(?: [a-z]+){0,7})\.\s*")
 _SO_FAR = re.compile(r":\s*\w+ \w+\s*$")
-_PLAIN_MOTIONS = {"": "first", "moves": "go", "hardly moves": "stay", "jumps": "leap", "moves oddly": "odd"}
+_PLAIN_MOTIONS = {
+    "": "first",
+    "moves": "go",
+    "hardly moves": "stay",
+    "jumps": "leap",
+    "moves oddly": "odd",
+}
 _PLACE = r"at \d{1,3}%,\d{1,3}%(?: and at \d{1,3}%,\d{1,3}%)?|with nothing to follow"
 _BESIDE = rf"(?: \((?:#\d{{1,3}} (?:{_PLACE})(?:, )?){{1,2}}\))?"
 _PLAIN_FACT = re.compile(
     rf"(#\d{{1,3}}|video 2) (?:{_PLACE}){_BESIDE} ({_PICTURE})(?:, ({'|'.join(filter(None, _PLAIN_MOTIONS))}))?; "
 )
-_PLAIN_HEAD = re.compile(r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: |^Video 1, from #(\d{1,3}) on video 2: ")
+_PLAIN_HEAD = re.compile(
+    r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: |^Video 1, from #(\d{1,3}) on video 2: "
+)
 _COLOUR, _SHAPE = "|".join(COLOURS), "|".join(SHAPES)
 _THING = rf"(?:an? (?:{_COLOUR}) (?:{_SHAPE})|(?:{'|'.join(COUNT_WORDS[1:])}) (?:{_COLOUR}) (?:{_SHAPE})s)"
 _SCENE = re.compile(rf"{_THING}(?: and {_THING})? moving (?:{'|'.join(DIRECTIONS)})")
@@ -72,14 +82,24 @@ def read_frame_facts(snapshot: str, shown: Sequence[str] = ()) -> tuple[VideoFac
     lines = [(Side(int(match[1])), match[2]) for match in _LINE.finditer(snapshot[:_MAX_TEXT])]
     videos = [_video(side, text, shown) for side, text in lines]
     whole = [video for video in videos if video is not None and video.frames]
-    return tuple(whole) if len(whole) == len(lines) == len({side for side, _ in lines}) == len(Side) else ()
+    return (
+        tuple(whole)
+        if len(whole) == len(lines) == len({side for side, _ in lines}) == len(Side)
+        else ()
+    )
 
 
 def reads_as_drawn(snapshot: str, frames: Mapping[Side, Sequence[str]]) -> bool:
     """Whether first notes read whole as a drawn scene: the prompt, both videos, and each of these first `frames` in order."""
     asked, _, rest = snapshot.strip().partition("\n")
-    facts = _read_plain(rest) if _ASKED.fullmatch(asked) and len(rest.splitlines()) == len(Side) else ()
-    noted = {video.side: [fact.frame for fact in video.frames] for video in facts if _SCENE.fullmatch(video.shows)}
+    facts = (
+        _read_plain(rest) if _ASKED.fullmatch(asked) and len(rest.splitlines()) == len(Side) else ()
+    )
+    noted = {
+        video.side: [fact.frame for fact in video.frames]
+        for video in facts
+        if _SCENE.fullmatch(video.shows)
+    }
     return noted == {side: list(numbers) for side, numbers in frames.items()}
 
 
@@ -91,7 +111,10 @@ def _video(side: Side, text: str, shown: Sequence[str]) -> VideoFacts | None:
     if len(found) > _MAX_FACTS or _SO_FAR.sub("", _FACT.sub("", rest)).strip():
         return None
     numbers: Iterable[str] = shown if len(shown) == len(found) else ("",) * len(found)
-    facts = (FrameFact(side, match[1] or number, match[4], match[5]) for match, number in zip(found, numbers, strict=True))
+    facts = (
+        FrameFact(side, match[1] or number, match[4], match[5])
+        for match, number in zip(found, numbers, strict=True)
+    )
     return VideoFacts(side, subject[1] if subject else "", tuple(facts))
 
 
@@ -106,7 +129,9 @@ def _read_plain(snapshot: str) -> tuple[VideoFacts, ...]:
                 return ()
             continue
         facts = list(_PLAIN_FACT.finditer(line, head.end()))
-        if len(facts) > 2 * _MAX_FACTS or not _PLAIN_SO_FAR.fullmatch(_PLAIN_FACT.sub("", line[head.end() :])):
+        if len(facts) > 2 * _MAX_FACTS or not _PLAIN_SO_FAR.fullmatch(
+            _PLAIN_FACT.sub("", line[head.end() :])
+        ):
             return ()
         if head[1]:
             shows[Side(int(head[1]))] = head[2]
@@ -122,4 +147,8 @@ def _read_plain(snapshot: str) -> tuple[VideoFacts, ...]:
                 else Side.FIRST
             )
             found[side].append(FrameFact(side, number, fact[2], _PLAIN_MOTIONS[fact[3] or ""]))
-    return tuple(VideoFacts(side, shows[side], tuple(found[side])) for side in Side) if any(found.values()) else ()
+    return (
+        tuple(VideoFacts(side, shows[side], tuple(found[side])) for side in Side)
+        if any(found.values())
+        else ()
+    )

@@ -51,7 +51,9 @@ class Labels(NamedTuple):
     verdict: Verdict
     confidence: int | None
     problems: tuple[Problem, ...]
-    places: dict[Dimension, int]  # Of each label that could be read, the offset in the body of the digit that said it first
+    places: dict[
+        Dimension, int
+    ]  # Of each label that could be read, the offset in the body of the digit that said it first
 
 
 class Mention(NamedTuple):
@@ -67,7 +69,9 @@ def read_labels(body: str) -> Labels:
     mentions = list(_mentions(body))
     values = _values(mentions)
     labels = {name: _single_value(values[name]) for name in Dimension}
-    verdict = Verdict(**{name: None if label is None else Preference(label) for name, label in labels.items()})
+    verdict = Verdict(
+        **{name: None if label is None else Preference(label) for name, label in labels.items()}
+    )
     confidence = _single_value(values["CF"])
     problems = (*_label_problems(values), *_confidence_problems(values["CF"], confidence))
     said = [(Dimension(name), place) for name, _, place in reversed(mentions) if name != "CF"]
@@ -120,10 +124,18 @@ def _label_problems(values: dict[str, list[int | None]]) -> list[Problem]:
     bad = [name for name in Dimension if None in values[name]]
     missing = [name for name in Dimension if not values[name]]
     found = (
-        (conflict, ProblemKind.CONFLICT, f"The answer gives {_listed(conflict)} two different labels."),
+        (
+            conflict,
+            ProblemKind.CONFLICT,
+            f"The answer gives {_listed(conflict)} two different labels.",
+        ),
         (bad, ProblemKind.BAD_VALUE, f"The label of {_listed(bad)} is not 0, 1 or 2."),
         (missing, ProblemKind.MISSING_DIMS, f"The answer has no label for {_listed(missing)}."),
-        (len(missing) == len(Dimension), ProblemKind.EMPTY_ANSWER, "The answer holds no label at all."),
+        (
+            len(missing) == len(Dimension),
+            ProblemKind.EMPTY_ANSWER,
+            "The answer holds no label at all.",
+        ),
     )
     return [Problem(kind, detail) for holds, kind, detail in found if holds]
 
@@ -131,7 +143,12 @@ def _label_problems(values: dict[str, list[int | None]]) -> list[Problem]:
 def _confidence_problems(values: list[int | None], confidence: int | None) -> list[Problem]:
     if not values or confidence is not None:
         return []
-    return [Problem(ProblemKind.BAD_CONFIDENCE, "The confidence is not one number from 1 to 5 and was left out.")]
+    return [
+        Problem(
+            ProblemKind.BAD_CONFIDENCE,
+            "The confidence is not one number from 1 to 5 and was left out.",
+        )
+    ]
 
 
 def _listed(names: list[Dimension]) -> str:

@@ -131,7 +131,9 @@ def _parse_float(digits: str) -> float | str:
     return value if math.isfinite(value) else digits
 
 
-_DECODER: Final = json.JSONDecoder(parse_int=_parse_int, parse_float=_parse_float, parse_constant=str, object_pairs_hook=_object)
+_DECODER: Final = json.JSONDecoder(
+    parse_int=_parse_int, parse_float=_parse_float, parse_constant=str, object_pairs_hook=_object
+)
 
 
 def _without_fence(text: str) -> str:
@@ -154,8 +156,12 @@ class _StrictWriter:
     """Writes tokens as strict JSON. What it lets stand where it must not, the JSON reader refuses afterwards."""
 
     written: list[str] = field(default_factory=list)
-    open: list[str] = field(default_factory=list)  # The closing brackets that are still to come, the innermost last
-    words: list[str] = field(default_factory=list)  # Bare words beside each other that are still to be written
+    open: list[str] = field(
+        default_factory=list
+    )  # The closing brackets that are still to come, the innermost last
+    words: list[str] = field(
+        default_factory=list
+    )  # Bare words beside each other that are still to be written
     repaired: bool = False  # The one bracket too many or too few has been met
 
     def add(self, kind: str, token: str) -> bool:
@@ -195,7 +201,11 @@ class _StrictWriter:
     def _write_words(self) -> None:
         """The bare words before this token: in a list one text, as `- 5` or `5 / 2`, unless each of them is a number."""
         values = [_scalar("word", word) for word in self.words]
-        if self.open[-1:] == ["]"] and len(values) > 1 and not all(isinstance(value, int | float) for value in values):
+        if (
+            self.open[-1:] == ["]"]
+            and len(values) > 1
+            and not all(isinstance(value, int | float) for value in values)
+        ):
             values = [" ".join(self.words)]
         for value in values:
             self._write_scalar(value)

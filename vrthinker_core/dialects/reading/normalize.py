@@ -10,7 +10,11 @@ INVISIBLE: Final = re.compile(
 """Control, zero-width and direction characters, variation selectors: between two letters they would hide a tag or a label."""
 
 _SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-_NARROW: Final = {0xFF01 + k: 0x21 + k for k in range(94)} | {ord(space): " " for space in _SPACES} | {0x2028: "\n", 0x2029: "\n"}
+_NARROW: Final = (
+    {0xFF01 + k: 0x21 + k for k in range(94)}
+    | {ord(space): " " for space in _SPACES}
+    | {0x2028: "\n", 0x2029: "\n"}
+)
 
 
 def strip_invisible(text: str) -> str:

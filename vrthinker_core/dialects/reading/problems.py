@@ -5,7 +5,12 @@ from typing import Final
 
 from vrthinker_core.types import Problem, ProblemKind
 
-MINOR_PROBLEMS: Final = (ProblemKind.INVENTED, ProblemKind.IGNORED_CALL, ProblemKind.REPAIRED, ProblemKind.BAD_CONFIDENCE)
+MINOR_PROBLEMS: Final = (
+    ProblemKind.INVENTED,
+    ProblemKind.IGNORED_CALL,
+    ProblemKind.REPAIRED,
+    ProblemKind.BAD_CONFIDENCE,
+)
 """Problems that do not make a reply unusable."""
 
 
@@ -19,7 +24,9 @@ def by_severity(problems: Sequence[Problem]) -> tuple[Problem, ...]:
 
 def reason(problems: Sequence[Problem], otherwise: str) -> str:
     """Why a reply could not be used: the detail of the first problem that is not minor, else `otherwise`."""
-    return next((problem.detail for problem in problems if problem.kind not in MINOR_PROBLEMS), otherwise)
+    return next(
+        (problem.detail for problem in problems if problem.kind not in MINOR_PROBLEMS), otherwise
+    )
 
 
 def retry_text(problems: Sequence[Problem], forms: str) -> str:

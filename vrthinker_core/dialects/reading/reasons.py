@@ -5,7 +5,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 from vrthinker_core.types import Dimension
 
-_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")  # a point inside a number ends none
+_SENTENCE = re.compile(
+    r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?"
+)  # a point inside a number ends none
 _NAMES = {
     Dimension.TA: (r"\bTA\b", r"text[- ]alignment|\balign|\bprompt", r"\bdescri(?:be|ption)"),
     Dimension.VQ: (
@@ -18,11 +20,21 @@ _NAMES = {
         r"motion[- ]quality|\bmotion\b|\bmovement",
         r"\bsmooth|\bjerk|\bflicker|\bjitter|\bjumps?\b|\bstutter|\bmoves?\b",
     ),
-    Dimension.OA: (r"\bOA\b", r"\boverall\b|\bin all\b", r"\b(?:every|each|all(?: four)?) dimensions?\b"),
+    Dimension.OA: (
+        r"\bOA\b",
+        r"\boverall\b|\bin all\b",
+        r"\b(?:every|each|all(?: four)?) dimensions?\b",
+    ),
 }
 """What says that a sentence is about a dimension, the surest first."""
-_SURENESS = {dimension: [re.compile(each, re.IGNORECASE) for each in words] for dimension, words in _NAMES.items()}
-_FRAMES = re.compile(r"(?:\bframes?|\bind(?:ex|ices)|#)\s*((?:\d{1,9}(?:\s*(?:,|and|to|-|–|&|#)\s*)*)+)", re.IGNORECASE)
+_SURENESS = {
+    dimension: [re.compile(each, re.IGNORECASE) for each in words]
+    for dimension, words in _NAMES.items()
+}
+_FRAMES = re.compile(
+    r"(?:\bframes?|\bind(?:ex|ices)|#)\s*((?:\d{1,9}(?:\s*(?:,|and|to|-|–|&|#)\s*)*)+)",
+    re.IGNORECASE,
+)
 _BARE = re.compile(
     r"(?<!\bvideo )(?<!\bvideos )(?<!\bvideo \d and )(?<!\bvideos \d and )(?<![\w.,:%=/-])\d{1,9}"
     r"(?![\w%=/:]|[.,]\d|\s(?:%|px|s|ms|fps|pixels?|seconds?|percent|frames?|times?)(?!\w))",
@@ -38,12 +50,19 @@ def find_sentence(dimension: Dimension, texts: Iterable[str]) -> str:
 
     A sentence with the dimension's abbreviation ("VQ: …") comes before one with its name, and that before one with a word about it.
     """
-    return next((sentence for text in texts for sentence in _sentences_about(dimension, text[-_MAX_TEXT:])), "")
+    return next(
+        (sentence for text in texts for sentence in _sentences_about(dimension, text[-_MAX_TEXT:])),
+        "",
+    )
 
 
 def frame_numbers(sentence: str, shown: Collection[str]) -> list[int]:
     """The frames among those `shown` that a sentence names: "frames 10, 60 and 90", "#16", and "between 14 and 18" alike."""
-    called = [(match.start(1) + digits.start(), digits[0]) for match in _FRAMES.finditer(sentence) for digits in _digits(match[1])]
+    called = [
+        (match.start(1) + digits.start(), digits[0])
+        for match in _FRAMES.finditer(sentence)
+        for digits in _digits(match[1])
+    ]
     bare = [(match.start(), match[0]) for match in _BARE.finditer(sentence)]
     numbers = [str(int(digits)) for _, digits in sorted({*called, *bare})]
     return [int(number) for number in dict.fromkeys(numbers) if number in shown]
@@ -56,4 +75,6 @@ def _digits(text: str) -> Iterator[re.Match[str]]:
 def _sentences_about(dimension: Dimension, text: str) -> Iterator[str]:
     sentences = [sentence.strip() for sentence in reversed(_SENTENCE.findall(text))]
     for expression in _SURENESS[dimension]:
-        yield from (sentence[:_MAX_SENTENCE] for sentence in sentences if expression.search(sentence))
+        yield from (
+            sentence[:_MAX_SENTENCE] for sentence in sentences if expression.search(sentence)
+        )

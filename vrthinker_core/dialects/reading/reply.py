@@ -4,7 +4,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from vrthinker_core.dialects.reading.labels import Labels, read_labels
-from vrthinker_core.dialects.reading.normalize import original_end, original_offsets, strip_invisible, to_narrow
+from vrthinker_core.dialects.reading.normalize import (
+    original_end,
+    original_offsets,
+    strip_invisible,
+    to_narrow,
+)
 from vrthinker_core.dialects.reading.problems import by_severity
 from vrthinker_core.dialects.reading.segments import Action, ReplySegments, ReplySplitter
 from vrthinker_core.dialects.reading.tags import invention_start
@@ -18,8 +23,13 @@ _CUT_OFF: Final = Problem(ProblemKind.TRUNCATED, "The reply was cut off by the t
 _CUT_ANSWER: Final = Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its answer.")
 _EMPTY: Final = Problem(ProblemKind.EMPTY, "The reply is empty.")
 _NO_ACTION: Final = Problem(ProblemKind.NO_ACTION, "The reply holds neither an answer nor a call.")
-_IGNORED: Final = Problem(ProblemKind.IGNORED_CALL, "A call stood beside the final answer and was ignored.")
-_INVENTED: Final = Problem(ProblemKind.INVENTED, "The judge went on to invent what it would be told; that part was cut away.")
+_IGNORED: Final = Problem(
+    ProblemKind.IGNORED_CALL, "A call stood beside the final answer and was ignored."
+)
+_INVENTED: Final = Problem(
+    ProblemKind.INVENTED,
+    "The judge went on to invent what it would be told; that part was cut away.",
+)
 
 
 def read_reply(text: str, rules: CallRules, *, cut: bool = False) -> Reply:
@@ -53,7 +63,9 @@ def _own_part(text: str) -> tuple[str, str, int | None]:
     return visible[:end], narrow[:end], end
 
 
-def _read(text: str, segments: ReplySegments, rules: CallRules, extra: list[Problem], *, cut: bool) -> Reply:
+def _read(
+    text: str, segments: ReplySegments, rules: CallRules, extra: list[Problem], *, cut: bool
+) -> Reply:
     calls = [action for action in segments.actions if action.kind == "call"]
     wants, call_problems = read_calls(calls, rules, cut=cut)
     labels, final, answer_problems = _answer(segments.actions, cut=cut)
@@ -65,7 +77,9 @@ def _read(text: str, segments: ReplySegments, rules: CallRules, extra: list[Prob
         extra = [_IGNORED, *extra]
     verdict, confidence = (labels.verdict, labels.confidence) if labels else (None, None)
     problems = by_severity([*call_problems, *answer_problems, *extra])
-    return Reply(text, segments.snapshot, segments.think, wants, verdict, confidence, final, problems)
+    return Reply(
+        text, segments.snapshot, segments.think, wants, verdict, confidence, final, problems
+    )
 
 
 def _answer(actions: Sequence[Action], *, cut: bool) -> tuple[Labels | None, bool, list[Problem]]:
@@ -102,7 +116,11 @@ def _answer_rank(action: Action, labels: Labels) -> tuple[bool, bool, bool]:
 
 def _with_cut(action: Action, labels: Labels, *, cut: bool) -> list[Problem]:
     """The problems of an answer, with the cut first where it took labels away."""
-    lost = cut and not action.closed and any(problem.kind is ProblemKind.MISSING_DIMS for problem in labels.problems)
+    lost = (
+        cut
+        and not action.closed
+        and any(problem.kind is ProblemKind.MISSING_DIMS for problem in labels.problems)
+    )
     return [*([_CUT_ANSWER] if lost else []), *labels.problems]
 
 

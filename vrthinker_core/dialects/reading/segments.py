@@ -3,7 +3,13 @@
 from typing import Final, Literal, NamedTuple
 
 from vrthinker_core.dialects.reading.labels import says_a_label
-from vrthinker_core.dialects.reading.lenient_json import MAX_REPAIR_CHARS, parse_repaired, parse_strict, value_end, without_strings
+from vrthinker_core.dialects.reading.lenient_json import (
+    MAX_REPAIR_CHARS,
+    parse_repaired,
+    parse_strict,
+    value_end,
+    without_strings,
+)
 from vrthinker_core.dialects.reading.normalize import original_offsets, strip_invisible, to_narrow
 from vrthinker_core.dialects.reading.tags import Tag, TagKind, find_tags, opens_directly_inside
 
@@ -50,7 +56,9 @@ class ReplySplitter:
         self._tags = list(find_tags(narrow))
         self._closings = self._pair_reasoning()
         self._last_close = {tag.kind: i for i, tag in enumerate(self._tags) if not tag.opens}
-        self._last_action = max((i for i, tag in enumerate(self._tags) if tag.opens and tag.acts), default=-1)
+        self._last_action = max(
+            (i for i, tag in enumerate(self._tags) if tag.opens and tag.acts), default=-1
+        )
         self._leading = self._leading_reasoning()
         self._unopened = self._unopened_reasoning()
 
@@ -63,7 +71,9 @@ class ReplySplitter:
         while i < len(self._tags):
             tag = self._tags[i]
             if i == self._leading <= self._unopened:
-                segments["think"].append(self._visible[self._gap_start(i) : self._tags[self._unopened].start].strip())
+                segments["think"].append(
+                    self._visible[self._gap_start(i) : self._tags[self._unopened].start].strip()
+                )
                 i = self._unopened + 1
             elif not tag.opens:
                 i += 1
@@ -80,7 +90,9 @@ class ReplySplitter:
 
     def _text(self, source: str, i: int, end: int) -> str:
         """From behind tag `i` to tag `end`."""
-        return source[self._tags[i].end : self._tags[end].start if end < len(self._tags) else len(source)]
+        return source[
+            self._tags[i].end : self._tags[end].start if end < len(self._tags) else len(source)
+        ]
 
     def _gap_start(self, i: int) -> int:
         """Where the tag before tag `i` ends."""
@@ -142,7 +154,11 @@ class ReplySplitter:
         unopened = self._unopened_closings()
         if acting := [i for i in unopened if i < self._last_action]:
             return acting[-1]
-        if not unopened or self._is_adjacent(self._leading) or (not self._cut and self._follows_action(unopened[0])):
+        if (
+            not unopened
+            or self._is_adjacent(self._leading)
+            or (not self._cut and self._follows_action(unopened[0]))
+        ):
             return -1
         return unopened[-1]
 
@@ -159,7 +175,13 @@ class ReplySplitter:
         while i < len(self._tags):
             tag, closing = self._tags[i], self._closings.get(i)
             if closing is not None:
-                quoted = quoting and acted and not found and tag.kind == "think" and closing < self._last_action
+                quoted = (
+                    quoting
+                    and acted
+                    and not found
+                    and tag.kind == "think"
+                    and closing < self._last_action
+                )
                 found += [closing] if quoted else []
                 i = closing + 1
             elif tag.opens and tag.acts:
@@ -167,12 +189,18 @@ class ReplySplitter:
                 end = self._call(i)[0] if tag.kind == "call" else self._next_acting(i)
                 i = end if tag.kind == "call" or self._closes(end, _ANSWERS) else i + 1
             else:
-                found += [i] if tag.kind == "think" and not tag.opens and not self._closed_twice(i) else []
+                found += (
+                    [i]
+                    if tag.kind == "think" and not tag.opens and not self._closed_twice(i)
+                    else []
+                )
                 i += 1
         return found
 
     def _next_acting(self, i: int) -> int:
-        return next((j for j in range(i + 1, len(self._tags)) if self._tags[j].acts), len(self._tags))
+        return next(
+            (j for j in range(i + 1, len(self._tags)) if self._tags[j].acts), len(self._tags)
+        )
 
     def _closed_twice(self, i: int) -> bool:
         """Tag `i` closes what the tag right before it has closed already."""
@@ -196,12 +224,17 @@ class ReplySplitter:
         last = self._last_close.get(kind, -1)
         if last > i and (self._cut or self._last_action > last):
             return last
-        return next((j for j in range(i + 1, len(self._tags)) if self._interrupts(kind, self._tags[j])), len(self._tags))
+        return next(
+            (j for j in range(i + 1, len(self._tags)) if self._interrupts(kind, self._tags[j])),
+            len(self._tags),
+        )
 
     def _interrupts(self, kind: str, tag: Tag) -> bool:
         return tag.opens and (not self._cut or (kind == "snapshot" and tag.kind == "think"))
 
-    def _action(self, i: int, kind: Literal["final", "recommend", "call"]) -> tuple[int, Action | None]:
+    def _action(
+        self, i: int, kind: Literal["final", "recommend", "call"]
+    ) -> tuple[int, Action | None]:
         """(tag to go on from, the action that tag `i` opens); no action for the first of two equal opening tags.
 
         A recommended answer is never final, whatever answer tag opens directly inside it.
@@ -212,7 +245,13 @@ class ReplySplitter:
         i = self._innermost(i) if kind == "recommend" else i
         if kind != "call":
             end = self._answer_end(i)
-            return i + 1, Action(kind, self._without_inner(i, end), self._closes(end, _ANSWERS), self._tags[i].end, start)
+            return i + 1, Action(
+                kind,
+                self._without_inner(i, end),
+                self._closes(end, _ANSWERS),
+                self._tags[i].end,
+                start,
+            )
         end, body = self._call(i)
         return end, Action(kind, body, self._closes(end, ("call",)), self._tags[i].end, start)
 
@@ -227,7 +266,11 @@ class ReplySplitter:
         end = self._behind_inner(i, calls=True)
         if self._closes(end, _ANSWERS):
             return end
-        return i + 1 if says_a_label(self._text(self._narrow, i, i + 1)) else self._behind_inner(i, calls=False)
+        return (
+            i + 1
+            if says_a_label(self._text(self._narrow, i, i + 1))
+            else self._behind_inner(i, calls=False)
+        )
 
     def _behind_inner(self, i: int, *, calls: bool) -> int:
         """The tag behind all reasoning, and with `calls` behind all calls, that opens after tag `i` and is closed."""
@@ -238,7 +281,12 @@ class ReplySplitter:
 
     def _inner_closing(self, i: int) -> int | None:
         """The tag that closes the reasoning opened by tag `i`, or the call where no tag stands in it."""
-        called = i < len(self._tags) and self._tags[i].kind == "call" and self._tags[i].opens and self._closes(i + 1, ("call",))
+        called = (
+            i < len(self._tags)
+            and self._tags[i].kind == "call"
+            and self._tags[i].opens
+            and self._closes(i + 1, ("call",))
+        )
         return i + 1 if called else self._closings.get(i)
 
     def _without_inner(self, i: int, end: int) -> str:
@@ -253,7 +301,14 @@ class ReplySplitter:
     def _call(self, i: int) -> tuple[int, str]:
         """(the tag that ends the call opened by tag `i`, its body): the next one that does not stand in a string of its JSON."""
         closings = self._call_closings(i)
-        end = next((end for end in closings if closings == [i + 1] or self._is_call(self._text(self._narrow, i, end))), None)
+        end = next(
+            (
+                end
+                for end in closings
+                if closings == [i + 1] or self._is_call(self._text(self._narrow, i, end))
+            ),
+            None,
+        )
         if end is None and self._closes(reasoned := self._behind_inner(i, calls=False), ("call",)):
             return reasoned, self._without_inner(i, reasoned)
         end = self._behind_value(i) if end is None else end
@@ -265,7 +320,10 @@ class ReplySplitter:
             return i + 1
         self._unclosed -= 1
         start = value_end(self._narrow, self._tags[i].end)
-        return next((j for j in range(i + 1, len(self._tags)) if self._tags[j].start >= start), len(self._tags))
+        return next(
+            (j for j in range(i + 1, len(self._tags)) if self._tags[j].start >= start),
+            len(self._tags),
+        )
 
     def _call_closings(self, i: int) -> list[int]:
         """The first two tags that close a call, before the next one opens."""

@@ -15,7 +15,9 @@ TagKind = Literal["think", "snapshot", "recommend", "final", "call"]
 _GAP = r"[\s_-]{0,8}"
 _OPENING = r"<\s{0,8}([/\\]?)\s{0,8}(?=\w)"
 _REST = r"(?:[\s/][^<>‹›]{0,400})?>"  # Attributes; never guillemets, which `sanitize_prompt` writes for the brackets of a tag
-_REASONING = r"(?:\w{1,20}:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection)(?::\w{1,20})?"
+_REASONING = (
+    r"(?:\w{1,20}:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection)(?::\w{1,20})?"
+)
 _CHANNEL = r"channel\|?>\s{0,8}(?:%s)\b(?:[^<\n]{0,80}<\|message\|>)?"
 _BEGINS = (
     rf"<\|(?:{_CHANNEL % 'analysis|thought'}|(?:start_thinking|begin_of_thought|inner_prefix|think)\|>|open\|>\s?think\s?<\|sep\|>)"
@@ -88,7 +90,11 @@ def lost_its_opening(text: str) -> bool:
 def _opened_actions(text: str, tags: Sequence[Tag]) -> Iterator[Tag]:
     """Tags that open a final answer or a call behind the reasoning; an answer directly inside a recommended one is not final."""
     reasoned = _reasoning_end(tags)
-    wrapped = {tag for before, tag in pairwise(tags) if before.kind == "recommend" and opens_directly_inside(text, before, tag)}
+    wrapped = {
+        tag
+        for before, tag in pairwise(tags)
+        if before.kind == "recommend" and opens_directly_inside(text, before, tag)
+    }
     following = (tag for tag in tags if tag.start >= reasoned and tag.opens and tag not in wrapped)
     return (tag for tag in following if tag.kind in ("final", "call"))
 

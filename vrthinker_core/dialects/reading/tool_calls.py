@@ -17,11 +17,14 @@ from vrthinker_core.dialects.reading.segments import Action
 from vrthinker_core.text import encodable
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind
 
-MAX_CALLS: Final = 200  # Calls that are read in one reply; a judge at 2,048 tokens cannot write more
+MAX_CALLS: Final = (
+    200  # Calls that are read in one reply; a judge at 2,048 tokens cannot write more
+)
 MAX_ENTRIES: Final = 1000  # Entries that are looked at in one request
 
 _TOO_MUCH: Final = Problem(
-    ProblemKind.TRUNCATED, f"The reply asks for too much: its first {MAX_ENTRIES:,} frame numbers and {MAX_CALLS} calls were read."
+    ProblemKind.TRUNCATED,
+    f"The reply asks for too much: its first {MAX_ENTRIES:,} frame numbers and {MAX_CALLS} calls were read.",
 )
 _TOOL: Final = "selectframes"
 _NAMES: Final = ("name", "function", "tool", "toolname")
@@ -30,7 +33,9 @@ _FRAMES: Final = ("frameindices", "targetframes")
 """The argument's name in either protocol: both are read in both, always with the numbers of the protocol in use."""
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
-_NUMBERS: Final = re.compile(rf"[\s{SEPARATORS}]*{_NUMBER.pattern}(?:[\s{SEPARATORS}]+{_NUMBER.pattern})*[\s{SEPARATORS}]*")
+_NUMBERS: Final = re.compile(
+    rf"[\s{SEPARATORS}]*{_NUMBER.pattern}(?:[\s{SEPARATORS}]+{_NUMBER.pattern})*[\s{SEPARATORS}]*"
+)
 """The only text that is split into numbers: any other is one entry, so that no frame is taken out of a sentence."""
 
 Entry = int | float | str | None
@@ -43,7 +48,9 @@ class CallRules(NamedTuple):
     limit: int  # Most numbers one reply may bring
 
 
-def read_calls(calls: Sequence[Action], rules: CallRules, *, cut: bool) -> tuple[FrameSelection | None, list[Problem]]:
+def read_calls(
+    calls: Sequence[Action], rules: CallRules, *, cut: bool
+) -> tuple[FrameSelection | None, list[Problem]]:
     """(what the calls select together, None where none of them can be read; what was wrong).
 
     `cut`: the token limit ended the reply. Then a call without its closing tag counts only as whole, strict JSON.
@@ -79,12 +86,18 @@ class _CallReader:
         """Collect one call."""
         values = parse_complete(call.body) if whole_only else parse_strict(call.body)
         if not values and whole_only:
-            self.problems.append(Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its call."))
+            self.problems.append(
+                Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its call.")
+            )
             return
         if not values:
             values = self._repair(call.body)
             if values:
-                self.problems.append(Problem(ProblemKind.REPAIRED, "The call was broken JSON and was read all the same."))
+                self.problems.append(
+                    Problem(
+                        ProblemKind.REPAIRED, "The call was broken JSON and was read all the same."
+                    )
+                )
         if values and isinstance(values[0], str):
             values = parse_strict(values[0])
         objects = list(islice(_call_objects(values), MAX_CALLS + 1))
@@ -92,7 +105,9 @@ class _CallReader:
         for value in objects[:MAX_CALLS]:
             self._collect(value)
         if not objects:
-            self.problems.append(Problem(ProblemKind.BAD_JSON, "The call is no JSON object that can be read."))
+            self.problems.append(
+                Problem(ProblemKind.BAD_JSON, "The call is no JSON object that can be read.")
+            )
 
     def _repair(self, text: str) -> list[object]:
         if len(text) > self.repairable:
@@ -102,14 +117,28 @@ class _CallReader:
 
     def _collect(self, value: dict[str, object]) -> None:
         fields = _plain_fields(value)
-        fields = next((_plain_fields(inner) for key, inner in fields if key == "function" and isinstance(inner, dict)), fields)
-        name = next((each for wanted in _NAMES for key, each in fields if key == wanted and each), None)
+        fields = next(
+            (
+                _plain_fields(inner)
+                for key, inner in fields
+                if key == "function" and isinstance(inner, dict)
+            ),
+            fields,
+        )
+        name = next(
+            (each for wanted in _NAMES for key, each in fields if key == wanted and each), None
+        )
         if name is not None and _plain_name(name).rpartition(".")[2] != _TOOL:
             self.problems.append(_unknown_tool(name))
             return
         self.readable = True
         for wanted in _ARGUMENTS:
-            self.entries += [entry for key, each in fields if key == wanted for entry in self._argument_entries(each)]
+            self.entries += [
+                entry
+                for key, each in fields
+                if key == wanted
+                for entry in self._argument_entries(each)
+            ]
         self.entries += self._frame_entries(fields)
 
     def _argument_entries(self, arguments: object) -> list[object]:
@@ -117,7 +146,11 @@ class _CallReader:
         if isinstance(arguments, str):
             values = parse_strict(arguments) or self._repair(arguments) or [arguments]
             arguments = values[0]
-        return self._frame_entries(_plain_fields(arguments)) if isinstance(arguments, dict) else self._entries(arguments)
+        return (
+            self._frame_entries(_plain_fields(arguments))
+            if isinstance(arguments, dict)
+            else self._entries(arguments)
+        )
 
     def _frame_entries(self, fields: Sequence[tuple[str, object]]) -> list[object]:
         return [entry for key, value in fields if key in _FRAMES for entry in self._entries(value)]
@@ -127,7 +160,11 @@ class _CallReader:
         if isinstance(value, list):
             return value
         if isinstance(value, str):
-            values = [found for found in parse_strict(value) or self._repair(value) if isinstance(found, list)]
+            values = [
+                found
+                for found in parse_strict(value) or self._repair(value)
+                if isinstance(found, list)
+            ]
             if values or not value.strip():
                 return list(values[0]) if values else []
             return _NUMBER.findall(value) if _NUMBERS.fullmatch(value) else [value]
@@ -135,7 +172,11 @@ class _CallReader:
 
 
 def _unknown_tool(name: object) -> Problem:
-    quoted = re.sub(r"[^\w .-]", "", str(name))[:40].strip() if isinstance(name, str | int | float) else ""
+    quoted = (
+        re.sub(r"[^\w .-]", "", str(name))[:40].strip()
+        if isinstance(name, str | int | float)
+        else ""
+    )
     what = f'There is no tool "{quoted}"' if quoted else "The call names no tool"
     return Problem(ProblemKind.UNKNOWN_TOOL, f"{what}; the only one is select_frames.")
 
@@ -172,7 +213,9 @@ def _selection(entries: list[object], rules: CallRules, *, all_read: bool) -> Fr
             dropped[type(written), written] = written
     indices = tuple(valid)
     truncated = len(indices) > rules.limit or not all_read
-    return FrameSelection(indices[: rules.limit], tuple(dropped.values()), truncated=truncated, asked=len(entries))
+    return FrameSelection(
+        indices[: rules.limit], tuple(dropped.values()), truncated=truncated, asked=len(entries)
+    )
 
 
 def _index(entry: object) -> int | None:
@@ -193,6 +236,10 @@ def _as_written(entry: object) -> Entry:
         return entry
     if isinstance(entry, str):
         return encodable(entry if len(entry) <= 40 else entry[:40] + "…")
-    if isinstance(entry, list) and len(entry) <= 8 and all(isinstance(item, int | float) for item in entry):
+    if (
+        isinstance(entry, list)
+        and len(entry) <= 8
+        and all(isinstance(item, int | float) for item in entry)
+    ):
         return str(entry)
     return "[…]" if isinstance(entry, list) else "{…}"

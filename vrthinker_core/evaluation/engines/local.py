@@ -49,7 +49,9 @@ def judge_pair(
     try:
         trace: Trace | None = None
         file = out / trace_file(pair)
-        for event in judge(pair.videos, backend, settings, cancelled=cancelled, trace=file, decoder_pool=pool):
+        for event in judge(
+            pair.videos, backend, settings, cancelled=cancelled, trace=file, decoder_pool=pool
+        ):
             trace = add_event(trace, event)
         return _result(pair, trace) if trace else PairResult(pair, backend.name)
     except Exception as error:  # noqa: BLE001 - the border: one pair never ends the others
@@ -73,19 +75,33 @@ def _result(pair: EvaluationPair, trace: Trace) -> PairResult:
 
     Where the record of the run had to go elsewhere, no trace is named: what stands at its place is not the whole run.
     """
-    result, second = result_of(pair, trace, trace_file(pair)), trace.swapped.finished if trace.swapped else None
+    result, second = (
+        result_of(pair, trace, trace_file(pair)),
+        trace.swapped.finished if trace.swapped else None,
+    )
     notes = [note for end in (trace.finished, second) if end is not None for note in end.notes]
     if unsaved := next((note for note in notes if note.startswith(NOT_SAVED)), ""):
         result = replace(result, trace="", error=result.error or unsaved)
     if second is None or not (second.fault or second.stop is StopReason.CANCELLED):
         return result
     sides = tuple(side.other for side in second.unreadable)
-    ended = replace(result, stop=second.stop, error=f"In the second order: {second.error}", fault=second.fault, unreadable=sides)
+    ended = replace(
+        result,
+        stop=second.stop,
+        error=f"In the second order: {second.error}",
+        fault=second.fault,
+        unreadable=sides,
+    )
     return ended if ended.is_transient else replace(result, error=ended.error)
 
 
 def _judge_batch(
-    pairs: Iterable[EvaluationPair], backend: Backend, settings: Settings, out: Path, concurrency: int, cancelled: Cancelled
+    pairs: Iterable[EvaluationPair],
+    backend: Backend,
+    settings: Settings,
+    out: Path,
+    concurrency: int,
+    cancelled: Cancelled,
 ) -> Iterator[PairResult]:
     taken: dict[int, EvaluationPair] = {}
 
@@ -112,7 +128,12 @@ def _judge_batch(
 
 
 def _judge_in_threads(
-    pairs: Iterable[EvaluationPair], backend: Backend, settings: Settings, out: Path, concurrency: int, cancelled: Cancelled
+    pairs: Iterable[EvaluationPair],
+    backend: Backend,
+    settings: Settings,
+    out: Path,
+    concurrency: int,
+    cancelled: Cancelled,
 ) -> Iterator[PairResult]:
     left = False  # Whoever iterates has gone: what is in hand ends as cancelled
 
@@ -122,7 +143,9 @@ def _judge_in_threads(
     with DecoderPool() as pool, ThreadPoolExecutor(concurrency, "pair") as executor:
         try:
             yield from as_they_end(
-                lambda pair: executor.submit(judge_pair, pair, backend, settings, out, over, pool), pairs, concurrency
+                lambda pair: executor.submit(judge_pair, pair, backend, settings, out, over, pool),
+                pairs,
+                concurrency,
             )
         finally:
             left = True

@@ -15,7 +15,9 @@ from vrthinker_core.errors import BadInput
 CPUS_PER_JUDGE = 4  # Where a model runs on processors, as far as a node has as many
 CLIENT_PAIRS = 16  # Pairs that one process decodes and sends to a server at a time
 CONNECT_SECONDS = 10.0  # until a cluster must have answered
-OBJECT_STORE = 512 * 2**20  # Bytes, of a Ray that is started for one run; traces pass through it one by one
+OBJECT_STORE = (
+    512 * 2**20
+)  # Bytes, of a Ray that is started for one run; traces pass through it one by one
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
 """Environment of Ray: its C++ part writes on the terminal what it takes for an error; what stops a run is an exception besides."""
@@ -31,7 +33,9 @@ class Judges:
     gpus: float = 0.0
 
 
-def place_judges(judge: str | None, concurrency: int, pairs: int, nodes: list[dict[str, float]]) -> Judges:
+def place_judges(
+    judge: str | None, concurrency: int, pairs: int, nodes: list[dict[str, float]]
+) -> Judges:
     """How many judges there is room for on `nodes`, each with what it has of "CPU" and "GPU". Raises BadInput for none.
 
     A model takes a GPU, or some processors where the cluster has no GPU, and has `concurrency` pairs in hand. Pairs for a server
@@ -46,15 +50,25 @@ def place_judges(judge: str | None, concurrency: int, pairs: int, nodes: list[di
     if gpus and kind != "scripted":
         return Judges(min(gpus, pairs), concurrency, 1.0 if cpus >= gpus else 0.0, 1.0)
     if not cpus:
-        raise BadInput("The cluster has no processor for a judge: start its nodes with --num-cpus, or add nodes.")
-    share = min(1 if kind == "scripted" else CPUS_PER_JUDGE, max(int(node.get("CPU", 0)) for node in nodes))
-    return Judges(min(sum(int(node.get("CPU", 0)) // share for node in nodes), pairs), concurrency, share)
+        raise BadInput(
+            "The cluster has no processor for a judge: start its nodes with --num-cpus, or add nodes."
+        )
+    share = min(
+        1 if kind == "scripted" else CPUS_PER_JUDGE, max(int(node.get("CPU", 0)) for node in nodes)
+    )
+    return Judges(
+        min(sum(int(node.get("CPU", 0)) // share for node in nodes), pairs), concurrency, share
+    )
 
 
 def absolute_choice(judge: str | None) -> str | None:
     """The judge's own files by their whole path: a node works in another folder."""
     kind, _, rest = (judge or "").partition(":")
-    return f"{kind}:{Path(rest).absolute()}" if kind in ("scripted", "hf") and Path(rest).exists() else judge
+    return (
+        f"{kind}:{Path(rest).absolute()}"
+        if kind in ("scripted", "hf") and Path(rest).exists()
+        else judge
+    )
 
 
 @contextmanager
@@ -69,7 +83,9 @@ def connected(address: str | None) -> Iterator[list[dict[str, float]]]:
         import ray
         import ray.data
     except ImportError:
-        raise BadInput("Ray is not installed: run pip install -e '.[cluster]' on every node.") from None
+        raise BadInput(
+            "Ray is not installed: run pip install -e '.[cluster]' on every node."
+        ) from None
     _silence()
     started = not ray.is_initialized()
     if started:
@@ -91,11 +107,18 @@ def _connect(address: str | None) -> None:
     import ray
     from ray.exceptions import RayError
 
-    own: dict[str, Any] = {"include_dashboard": False, "object_store_memory": OBJECT_STORE} if address is None else {}
+    own: dict[str, Any] = (
+        {"include_dashboard": False, "object_store_memory": OBJECT_STORE} if address is None else {}
+    )
     try:
         _check_reachable(address)
         with _without_stderr():
-            ray.init(address=address or "local", log_to_driver=False, logging_level=logging.CRITICAL, **own)
+            ray.init(
+                address=address or "local",
+                log_to_driver=False,
+                logging_level=logging.CRITICAL,
+                **own,
+            )
     except (RuntimeError, ValueError, OSError, OverflowError, RayError) as error:
         raise BadInput(_unreachable(address, first_line(error))) from None
 
@@ -130,7 +153,9 @@ def _without_stderr() -> Iterator[None]:
 def _silence() -> None:
     """What Ray Data says on the terminal is for its own developers; its log files keep all of it."""
     for handler in logging.getLogger("ray.data").handlers:
-        if isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler):
+        if isinstance(handler, logging.StreamHandler) and not isinstance(
+            handler, logging.FileHandler
+        ):
             handler.setLevel(logging.CRITICAL + 1)
 
 

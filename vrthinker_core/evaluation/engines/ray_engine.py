@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from vrthinker_core.errors import BadInput, JudgeError
-from vrthinker_core.evaluation.engines.ray_cluster import Judges, absolute_choice, connected, first_line, place_judges
+from vrthinker_core.evaluation.engines.ray_cluster import (
+    Judges,
+    absolute_choice,
+    connected,
+    first_line,
+    place_judges,
+)
 from vrthinker_core.evaluation.engines.ray_worker import ClusterJudge, make_beginnings, pair_row
 from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.results.pair import EvaluationPair
@@ -31,7 +37,13 @@ class _Opening(NamedTuple):
 
 
 def judge_on_ray(
-    pairs: Iterable[EvaluationPair], *, judge: str | None, settings: Settings, out: Path, concurrency: int, address: str | None
+    pairs: Iterable[EvaluationPair],
+    *,
+    judge: str | None,
+    settings: Settings,
+    out: Path,
+    concurrency: int,
+    address: str | None,
 ) -> Generator[PairResult, None, None]:
     """Judge pairs on a Ray cluster; results come in the order in which they end, and traces are written below `out`.
 
@@ -44,11 +56,15 @@ def judge_on_ray(
         return
     with connected(address) as nodes:
         judges = place_judges(judge, concurrency, len(left), nodes)
-        for result, trace in _answers(left, _Opening(absolute_choice(judge), settings, judges.live, make_beginnings()), judges):
+        for result, trace in _answers(
+            left, _Opening(absolute_choice(judge), settings, judges.live, make_beginnings()), judges
+        ):
             yield _keep(replace(result, pair=left.pop(result.pair.id)), trace, out)
 
 
-def _answers(left: dict[str, EvaluationPair], opening: "_Opening", judges: Judges) -> Iterator[tuple[PairResult, bytes]]:
+def _answers(
+    left: dict[str, EvaluationPair], opening: "_Opening", judges: Judges
+) -> Iterator[tuple[PairResult, bytes]]:
     """What the judges answer. Where Ray stops before all is done, it begins anew with those that are left, if any were answered."""
     from ray.data.exceptions import ExecutionTimeoutError
     from ray.exceptions import RayError
@@ -67,7 +83,10 @@ def _dataset(pairs: list[EvaluationPair], opening: _Opening, judges: Judges) -> 
     """One row a block: what a judge that dies had in hand is its rows, and each result comes as soon as it is there."""
     import ray.data
 
-    rows = [pair_row(replace(pair, first=_absolute(pair.first), second=_absolute(pair.second))) for pair in pairs]
+    rows = [
+        pair_row(replace(pair, first=_absolute(pair.first), second=_absolute(pair.second)))
+        for pair in pairs
+    ]
     calls = 2 * judges.live + 4  # Those that wait in the actor take the places of those that end
     with _quiet_context():
         return ray.data.from_items(rows, override_num_blocks=len(rows)).map(
@@ -94,7 +113,9 @@ def _quiet_context() -> Iterator[None]:
     from ray.data import DataContext
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Ray's own: its context warns of one of its own fields
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # Ray's own: its context warns of one of its own fields
         context = DataContext.get_current().copy()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
@@ -121,5 +142,9 @@ def _keep(result: PairResult, trace: bytes, out: Path) -> PairResult:
     except BadInput as error:
         return failed_result(result.pair, result.judge, error)
     except OSError as error:
-        return replace(result, trace="", error=result.error or f"The trace could not be saved: {error.strerror or error}.")
+        return replace(
+            result,
+            trace="",
+            error=result.error or f"The trace could not be saved: {error.strerror or error}.",
+        )
     return result

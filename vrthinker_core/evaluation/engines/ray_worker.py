@@ -82,7 +82,9 @@ class ClusterJudge:
 
         me = str(ray.get_runtime_context().get_actor_id())  # The same when Ray has started it again
         if self._count(me) > TRIES:
-            raise CheckpointError(f"The judge's process died {TRIES} times while the judge was opened: it needs more memory.")
+            raise CheckpointError(
+                f"The judge's process died {TRIES} times while the judge was opened: it needs more memory."
+            )
         allow_open_files()
         backend = open_backend(choice)
         self._beginnings.end.remote(me)
@@ -100,7 +102,9 @@ class ClusterJudge:
         pair: EvaluationPair = pickle.loads(bytes(row["pair"]))  # type: ignore[arg-type] # `pair_row` made it
         error = _missing(pair)
         if error is None and self._count(pair.id) > TRIES:
-            error = BackendFailed(f"The judge's process died {TRIES} times while this pair was judged: it needs more memory.")
+            error = BackendFailed(
+                f"The judge's process died {TRIES} times while this pair was judged: it needs more memory."
+            )
         if error is not None:
             return _answer(failed_result(pair, self._backend.name, error))
         answer = self._answers[pair.id] = Future()
@@ -119,13 +123,21 @@ class ClusterJudge:
         """Judge a pair and all that come while there is one to judge. Each of them is answered, whatever happens."""
         taken: dict[str, EvaluationPair] = {}
         try:
-            for result in judge_locally(self._take(first, taken), self._backend, self._settings, folder, self._live):
-                self._answers.pop(taken.pop(result.pair.id).id).set_result(_answer(result, _take_file(folder / result.trace)))
+            for result in judge_locally(
+                self._take(first, taken), self._backend, self._settings, folder, self._live
+            ):
+                self._answers.pop(taken.pop(result.pair.id).id).set_result(
+                    _answer(result, _take_file(folder / result.trace))
+                )
         except Exception as error:  # noqa: BLE001 - a judge that answers nothing would be waited for
             for pair in taken.values():
-                self._answers.pop(pair.id).set_result(_answer(failed_result(pair, self._backend.name, error)))
+                self._answers.pop(pair.id).set_result(
+                    _answer(failed_result(pair, self._backend.name, error))
+                )
 
-    def _take(self, first: EvaluationPair, taken: dict[str, EvaluationPair]) -> Iterator[EvaluationPair]:
+    def _take(
+        self, first: EvaluationPair, taken: dict[str, EvaluationPair]
+    ) -> Iterator[EvaluationPair]:
         pair = first
         with suppress(Empty):
             while True:

@@ -7,7 +7,9 @@ import numpy as np
 
 from vrthinker_core.evaluation.ranking.outcomes import Counts
 
-Ring = tuple[int, ...]  # Generators by their places; each beats the next one, and the last one the first
+Ring = tuple[
+    int, ...
+]  # Generators by their places; each beats the next one, and the last one the first
 
 
 def majority_cycles(margins: Counts) -> list[Ring]:
@@ -18,7 +20,12 @@ def majority_cycles(margins: Counts) -> list[Ring]:
     """
     n = len(margins)
     beats = [[j for j in range(n) if margins[i, j] > 0] for i in range(n)]
-    rings = {_turned(ring) for three in combinations(range(n), 3) for ring in _both_ways(three) if _holds(ring, margins)}
+    rings = {
+        _turned(ring)
+        for three in combinations(range(n), 3)
+        for ring in _both_ways(three)
+        if _holds(ring, margins)
+    }
     closed = {(ring[k - 1], ring[k]) for ring in rings for k in range(len(ring))}
     for i in range(n):
         for j in beats[i]:
@@ -29,7 +36,9 @@ def majority_cycles(margins: Counts) -> list[Ring]:
 
 def cycle_share(ring: Ring, margins: Counts) -> float:
     """The share of samples in which all majorities of a cycle hold; `margins` are [sample, i, j]."""
-    return float(np.all([margins[:, ring[k - 1], ring[k]] > 0 for k in range(len(ring))], axis=0).mean())
+    return float(
+        np.all([margins[:, ring[k - 1], ring[k]] > 0 for k in range(len(ring))], axis=0).mean()
+    )
 
 
 def _both_ways(three: tuple[int, int, int]) -> tuple[Ring, Ring]:

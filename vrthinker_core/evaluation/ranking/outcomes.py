@@ -10,17 +10,30 @@ from vrthinker_core.results.result import MissingRule, PairResult
 from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
 
 Counts = NDArray[np.float64]
-SCORES = {Preference.FIRST: 1.0, Preference.TIE: 0.5, Preference.SECOND: 0.0}  # Of the first video of a pair
+SCORES = {
+    Preference.FIRST: 1.0,
+    Preference.TIE: 0.5,
+    Preference.SECOND: 0.0,
+}  # Of the first video of a pair
 
 
 def as_counted(results: Iterable[PairResult], missing: MissingRule) -> list[PairResult]:
     """The results as they count: if one video alone cannot be read and the rule is "loses", the other one has won."""
-    return [_lost(result) if missing == "loses" and result.unreadable_generator else result for result in results]
+    return [
+        _lost(result) if missing == "loses" and result.unreadable_generator else result
+        for result in results
+    ]
 
 
 def _lost(result: PairResult) -> PairResult:
     winner = Preference(result.unreadable[0].other)
-    return replace(result, stop=StopReason.ANSWERED, verdict=Verdict(*[winner] * len(Dimension)), swapped=None, fault="")
+    return replace(
+        result,
+        stop=StopReason.ANSWERED,
+        verdict=Verdict(*[winner] * len(Dimension)),
+        swapped=None,
+        fault="",
+    )
 
 
 def labels_said(dimension: Dimension, *verdicts: Verdict | None) -> list[Preference]:
@@ -34,7 +47,9 @@ def pair_score(labels: Sequence[Preference]) -> float | None:
     return sum(SCORES[label] for label in labels) / len(labels) if labels else None
 
 
-def win_rates(videos: int, scores: Mapping[tuple[int, int], float | None]) -> tuple[float | None, ...]:
+def win_rates(
+    videos: int, scores: Mapping[tuple[int, int], float | None]
+) -> tuple[float | None, ...]:
     """The pairwise win rate of each of `videos` videos, 0 to 1, from the score of each pair (first, second).
 
     A video's rate is the mean over its pairs; a pair of which nothing was said counts for nothing, and a video without any other
@@ -53,7 +68,9 @@ class WinCounts:
     """Wins and ties in one dimension. A pair judged in both orders counts once: each order for half of it."""
 
     generators: tuple[str, ...]
-    prompts: tuple[str, ...]  # Prompts as texts: several videos of one prompt are resampled together
+    prompts: tuple[
+        str, ...
+    ]  # Prompts as texts: several videos of one prompt are resampled together
     wins: Counts  # [prompt, i, j]: how often generator i beat j
     ties: Counts  # [prompt, i, j], the same as [prompt, j, i]
 
@@ -69,10 +86,17 @@ class WinCounts:
 
 
 def count_wins(
-    results: Iterable[PairResult], generators: Sequence[str], dimension: Dimension, weights: Mapping[str, float] = {}
+    results: Iterable[PairResult],
+    generators: Sequence[str],
+    dimension: Dimension,
+    weights: Mapping[str, float] = {},
 ) -> WinCounts:
     """Count what the results say, each with the weight of its pair's id, if it has one. Their order makes no difference."""
-    said = [(result.pair, labels_said(dimension, result.verdict, result.swapped)) for result in results if result.judged]
+    said = [
+        (result.pair, labels_said(dimension, result.verdict, result.swapped))
+        for result in results
+        if result.judged
+    ]
     prompts = sorted({pair.prompt for pair, labels in said if labels})
     place = {name: number for number, name in enumerate(generators)}
     row = {prompt: number for number, prompt in enumerate(prompts)}

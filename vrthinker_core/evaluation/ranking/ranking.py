@@ -53,11 +53,19 @@ class GeneratorStrength:
     """One generator in one dimension."""
 
     generator: str
-    place: int | None  # 1 is the strongest, and equals share theirs; None where nothing was said of it
-    strength: float | None  # Natural logarithm, mean 0 over the generators; a lead of 1.1 wins three of four decided pairs
-    interval: tuple[float, float] | None  # Of the strength, 95 % over prompts; None with fewer than two prompts
+    place: (
+        int | None
+    )  # 1 is the strongest, and equals share theirs; None where nothing was said of it
+    strength: (
+        float | None
+    )  # Natural logarithm, mean 0 over the generators; a lead of 1.1 wins three of four decided pairs
+    interval: (
+        tuple[float, float] | None
+    )  # Of the strength, 95 % over prompts; None with fewer than two prompts
     all_pairs: WinCell  # Against all others together
-    without_video: int  # Pairs that it lost, or that are left out, since its own video alone cannot be read
+    without_video: (
+        int  # Pairs that it lost, or that are left out, since its own video alone cannot be read
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +80,14 @@ class MajorityCycle:
 class DimensionRanking:
     """All generators in one dimension."""
 
-    strengths: tuple[GeneratorStrength, ...]  # The strongest first; those of which nothing was said last
+    strengths: tuple[
+        GeneratorStrength, ...
+    ]  # The strongest first; those of which nothing was said last
     matrix: tuple[tuple[WinCell, ...], ...]  # Row against column, both in the order of `strengths`
     cycles: tuple[MajorityCycle, ...]  # The surest first
-    groups: tuple[tuple[str, ...], ...]  # Generators that no chain of judged pairs connects; one group where all are
+    groups: tuple[
+        tuple[str, ...], ...
+    ]  # Generators that no chain of judged pairs connects; one group where all are
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +96,9 @@ class BestOfPrompt:
 
     name: str  # Of the videos
     prompt: str
-    rates: dict[str, float | None]  # Generator to its video's pairwise win rate; None where nothing was said of it
+    rates: dict[
+        str, float | None
+    ]  # Generator to its video's pairwise win rate; None where nothing was said of it
     best: tuple[str, ...]  # With the highest rate; several where they share it
 
 
@@ -96,7 +110,9 @@ class Ranking:
     generators: tuple[str, ...]
     prompts: int  # Prompts that were judged
     pairs: int  # That gave a verdict
-    missing: MissingRule  # What became of pairs of which one video alone is missing or cannot be decoded
+    missing: (
+        MissingRule  # What became of pairs of which one video alone is missing or cannot be decoded
+    )
     uncounted: dict[str, int]  # How many pairs count for nobody, by the reason
     failed: tuple[str, ...]  # Why pairs have no verdict of the judge, a sentence each
     left_out: tuple[str, ...]  # What was never judged, and why
@@ -106,10 +122,14 @@ class Ranking:
     def summary(self, cycles: int) -> list[str]:
         """What it rests on, in sentences, and at most so many of its cycles."""
         overall = self.dimensions[Dimension.OA]
-        lines = [f"{count(self.pairs, 'pair')} of {count(self.prompts, 'prompt')} judged by {self.judge}."]
+        lines = [
+            f"{count(self.pairs, 'pair')} of {count(self.prompts, 'prompt')} judged by {self.judge}."
+        ]
         lost = {row.generator: row.without_video for row in overall.strengths if row.without_video}
         if lost and self.missing == "loses":
-            lines.append(f"Lost without a look, as the video is missing or cannot be decoded: {_told(lost)}.")
+            lines.append(
+                f"Lost without a look, as the video is missing or cannot be decoded: {_told(lost)}."
+            )
         if self.uncounted:
             lines.append(f"Pairs that are left out: {_told(self.uncounted)}.")
         lines += [
@@ -120,20 +140,28 @@ class Ranking:
             lines.append(f"There are {len(overall.cycles) - cycles} more cycles.")
         if len(overall.groups) > 1:
             apart = "; ".join(", ".join(group) for group in overall.groups)
-            lines.append(f"No judged pairs connect these generators, so their strengths cannot be compared: {apart}.")
+            lines.append(
+                f"No judged pairs connect these generators, so their strengths cannot be compared: {apart}."
+            )
         if not any(row.interval for row in overall.strengths):
             lines.append("Intervals need at least two prompts.")
         return lines
 
 
-def rank_generators(table: VideoTable, results: Iterable[PairResult], judge: str, samples: int = SAMPLES) -> Ranking:
+def rank_generators(
+    table: VideoTable, results: Iterable[PairResult], judge: str, samples: int = SAMPLES
+) -> Ranking:
     """Rank the generators of a table by what was judged of it. The order of results makes no difference."""
     ordered = sorted(results, key=lambda result: result.pair.row)
     silent = [result for result in ordered if not result.has_verdict]
     counted = [result for result in as_counted(ordered, table.rule) if result.has_verdict]
-    without = Counter(result.unreadable_generator for result in silent if result.unreadable_generator)
+    without = Counter(
+        result.unreadable_generator for result in silent if result.unreadable_generator
+    )
     weights = _weights(table, ordered)
-    uncounted = Counter(_reason(result) for result in as_counted(silent, table.rule) if not result.has_verdict)
+    uncounted = Counter(
+        _reason(result) for result in as_counted(silent, table.rule) if not result.has_verdict
+    )
     return Ranking(
         judge,
         table.generators,
@@ -141,9 +169,15 @@ def rank_generators(table: VideoTable, results: Iterable[PairResult], judge: str
         len(ordered) - len(silent),
         table.rule,
         dict(sorted(uncounted.items())),
-        tuple(f"{_named(result)}: {result.error or 'it ended without a verdict.'}" for result in silent),
+        tuple(
+            f"{_named(result)}: {result.error or 'it ended without a verdict.'}"
+            for result in silent
+        ),
         table.left_out,
-        {each: _dimension(count_wins(counted, table.generators, each, weights), samples, without) for each in Dimension},
+        {
+            each: _dimension(count_wins(counted, table.generators, each, weights), samples, without)
+            for each in Dimension
+        },
         tuple(_best_of(table, counted)),
     )
 
@@ -156,7 +190,9 @@ def _weights(table: VideoTable, results: Sequence[PairResult]) -> dict[str, floa
     possible = Counter(_ends(pair) for pair in all_pairs(table) if not pair.fault)
     tried = Counter(_ends(result.pair) for result in results if not result.pair.fault)
     ends = {result.pair.id: _ends(result.pair) for result in results if result.pair.fault}
-    return {name: tried[both] / possible[both] if possible[both] else 1.0 for name, both in ends.items()}
+    return {
+        name: tried[both] / possible[both] if possible[both] else 1.0 for name, both in ends.items()
+    }
 
 
 def _ends(pair: EvaluationPair) -> frozenset[str]:
@@ -180,19 +216,27 @@ def _named(result: PairResult) -> str:
     return f"{result.pair.first_generator} and {result.pair.second_generator}, {result.pair.prompt[:60]}"
 
 
-def _dimension(counts: WinCounts, samples: int, without_video: Mapping[str, int]) -> DimensionRanking:
+def _dimension(
+    counts: WinCounts, samples: int, without_video: Mapping[str, int]
+) -> DimensionRanking:
     wins, ties = counts.wins.sum(0), counts.ties.sum(0)
     compared = (wins + wins.T + ties).sum(1) > 0
     strengths, _ = fit_strengths(wins, ties)
     intervals, margins = _bootstrap(counts, samples)
     rounded = [round(float(strength), 6) for strength in strengths]
-    order = sorted(range(len(wins)), key=lambda i: (not compared[i], -rounded[i], counts.generators[i]))
+    order = sorted(
+        range(len(wins)), key=lambda i: (not compared[i], -rounded[i], counts.generators[i])
+    )
     rows = [
         GeneratorStrength(
             generator=counts.generators[i],
-            place=1 + sum(rounded[j] > rounded[i] for j in order if compared[j]) if compared[i] else None,
+            place=1 + sum(rounded[j] > rounded[i] for j in order if compared[j])
+            if compared[i]
+            else None,
             strength=float(strengths[i]) if compared[i] else None,
-            interval=(float(intervals[0, i]), float(intervals[1, i])) if compared[i] and intervals is not None else None,
+            interval=(float(intervals[0, i]), float(intervals[1, i]))
+            if compared[i] and intervals is not None
+            else None,
             all_pairs=_cell(wins[i].sum(), ties[i].sum(), wins[:, i].sum()),
             without_video=without_video.get(counts.generators[i], 0),
         )
@@ -204,7 +248,9 @@ def _dimension(counts: WinCounts, samples: int, without_video: Mapping[str, int]
         for ring in majority_cycles(wins - wins.T)
     ]
     cycles.sort(key=lambda cycle: (-cycle.share, cycle.generators))
-    return DimensionRanking(tuple(rows), matrix, tuple(cycles), _groups(counts.generators, wins + wins.T + ties))
+    return DimensionRanking(
+        tuple(rows), matrix, tuple(cycles), _groups(counts.generators, wins + wins.T + ties)
+    )
 
 
 def _cell(wins: float, ties: float, losses: float) -> WinCell:
@@ -220,7 +266,11 @@ def _bootstrap(counts: WinCounts, samples: int) -> tuple[Counts | None, Counts]:
     if prompts < 2:
         wins = counts.wins.sum(0)
         return None, (wins - wins.T)[None]
-    drawn = np.random.default_rng(0).multinomial(prompts, np.full(prompts, 1 / prompts), size=samples).astype(float)
+    drawn = (
+        np.random.default_rng(0)
+        .multinomial(prompts, np.full(prompts, 1 / prompts), size=samples)
+        .astype(float)
+    )
     wins, ties = counts.sample(drawn)
     strengths = np.array([fit_strengths(*each)[0] for each in zip(wins, ties, strict=True)])
     intervals: Counts = np.percentile(strengths, [100 * TAIL, 100 - 100 * TAIL], axis=0)
@@ -237,7 +287,9 @@ def _says_the_same(counts: WinCounts) -> NDArray[np.bool_]:
     """
     pairs = counts.pairs
     parts = ((part, part.sum(0)) for part in (counts.wins, counts.ties))
-    alike = [np.isclose(part * pairs.sum(0), whole * pairs).all(axis=(0, 2)) for part, whole in parts]
+    alike = [
+        np.isclose(part * pairs.sum(0), whole * pairs).all(axis=(0, 2)) for part, whole in parts
+    ]
     same: NDArray[np.bool_] = alike[0] & alike[1] & (pairs.sum((0, 2)) > 0)
     return same
 
@@ -263,7 +315,10 @@ def _extremes(counts: WinCounts, place: int) -> tuple[float, float]:
 
 def _groups(generators: Sequence[str], compared: Counts) -> tuple[tuple[str, ...], ...]:
     group = connected(len(generators), zip(*np.nonzero(compared), strict=True))
-    return tuple(tuple(name for name, of in zip(generators, group, strict=True) if of == each) for each in sorted(set(group)))
+    return tuple(
+        tuple(name for name, of in zip(generators, group, strict=True) if of == each)
+        for each in sorted(set(group))
+    )
 
 
 def _best_of(table: VideoTable, said: Sequence[PairResult]) -> Iterable[BestOfPrompt]:
@@ -279,5 +334,7 @@ def _best_of(table: VideoTable, said: Sequence[PairResult]) -> Iterable[BestOfPr
         rates = dict(zip(table.generators, win_rates(len(place), scores[name]), strict=True))
         known = [rate for rate in rates.values() if rate is not None]
         best = tuple(generator for generator, rate in rates.items() if known and rate == max(known))
-        shown = {g: rate for g, rate in rates.items() if rate is not None or (g, name) in table.videos}
+        shown = {
+            g: rate for g, rate in rates.items() if rate is not None or (g, name) in table.videos
+        }
         yield BestOfPrompt(name, table.prompts[name], shown, best)

@@ -18,10 +18,15 @@ JSON, HTML = "ranking.json", "ranking.html"
 def write_report(ranking: Ranking, out: Path) -> None:
     """Write both files into the folder; those of an earlier ranking are replaced. Raises BadInput where that cannot be done."""
     try:
-        _write(out / JSON, json.dumps(to_json(ranking), ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+        _write(
+            out / JSON,
+            json.dumps(to_json(ranking), ensure_ascii=False, indent=1, allow_nan=False) + "\n",
+        )
         _write(out / HTML, render_ranking(ranking))
     except OSError as error:
-        raise BadInput(f"Cannot write to {encodable(str(out))}: {error.strerror or error}.") from None
+        raise BadInput(
+            f"Cannot write to {encodable(str(out))}: {error.strerror or error}."
+        ) from None
 
 
 def to_json(ranking: Ranking) -> dict[str, Any]:

@@ -8,7 +8,13 @@ from vrthinker_core.evaluation.ranking.ranking import DimensionRanking, Generato
 from vrthinker_core.evaluation.reports.html.markup import Html, element, join
 from vrthinker_core.evaluation.reports.html.page_frame import paragraph, plots, remark, render_page
 from vrthinker_core.evaluation.reports.html.svg_plots import Bar, interval_bars, svg_text
-from vrthinker_core.evaluation.reports.html.tables import Cell, TableColumn, number, percent, sortable_table
+from vrthinker_core.evaluation.reports.html.tables import (
+    Cell,
+    TableColumn,
+    number,
+    percent,
+    sortable_table,
+)
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.wording import DIMENSION_NAMES
 
@@ -28,16 +34,26 @@ def render_ranking(ranking: Ranking) -> str:
     """The file."""
     lead = join(*(paragraph(line) for line in ranking.summary(0)))
     first, *others = sorted(Dimension, key=lambda each: each is not Dimension.OA)
-    sections = [(DIMENSION_NAMES[each], _dimension(ranking.dimensions[each])) for each in (first, *others)]
+    sections = [
+        (DIMENSION_NAMES[each], _dimension(ranking.dimensions[each])) for each in (first, *others)
+    ]
     sections.insert(1, ("Best of each prompt", _best(ranking)))
-    return render_page("Ranking of video generators", lead, [*sections, ("Not judged", _not_judged(ranking))])
+    return render_page(
+        "Ranking of video generators", lead, [*sections, ("Not judged", _not_judged(ranking))]
+    )
 
 
 def _dimension(found: DimensionRanking) -> Html:
     """Nothing for a dimension in which nothing was said."""
     if all(row.strength is None for row in found.strengths):
         return Html("")
-    parts: list[str] = [_strengths(found), remark(STRENGTH_MEANING), plots(_plot(found)), win_matrix(found), remark(MATRIX_MEANING)]
+    parts: list[str] = [
+        _strengths(found),
+        remark(STRENGTH_MEANING),
+        plots(_plot(found)),
+        win_matrix(found),
+        remark(MATRIX_MEANING),
+    ]
     if found.cycles:
         parts += [element("h3", "Cycles"), _cycles(found), remark(CYCLE_MEANING)]
     return join(*parts)
@@ -46,7 +62,9 @@ def _dimension(found: DimensionRanking) -> Html:
 def _strengths(found: DimensionRanking) -> Html:
     numbers = ("place", "strength", "from", "to", "win rate", "wins", "ties", "losses", "no video")
     columns = [TableColumn("generator"), *(TableColumn(name, number=True) for name in numbers)]
-    return sortable_table("Generators, the strongest first", columns, map(_strength_row, found.strengths))
+    return sortable_table(
+        "Generators, the strongest first", columns, map(_strength_row, found.strengths)
+    )
 
 
 def _strength_row(row: GeneratorStrength) -> list[Cell | str]:
@@ -54,12 +72,23 @@ def _strength_row(row: GeneratorStrength) -> list[Cell | str]:
     pairs = row.all_pairs
     counts = [number(value, 1) for value in (pairs.wins, pairs.ties, pairs.losses)]
     strengths = [number(value, 2) for value in (row.strength, low, high)]
-    return [row.generator, number(row.place), *strengths, percent(pairs.rate), *counts, number(row.without_video)]
+    return [
+        row.generator,
+        number(row.place),
+        *strengths,
+        percent(pairs.rate),
+        *counts,
+        number(row.without_video),
+    ]
 
 
 def _plot(found: DimensionRanking) -> Html:
     bars = [
-        Bar(row.generator, _chance(row.strength), *(map(_chance, row.interval) if row.interval else ()))
+        Bar(
+            row.generator,
+            _chance(row.strength),
+            *(map(_chance, row.interval) if row.interval else ()),
+        )
         for row in found.strengths
         if row.strength is not None
     ]
@@ -74,14 +103,42 @@ def win_matrix(found: DimensionRanking) -> Html:
     """The win matrix as SVG: row against column, in the order of the strengths; a cell is filled as far as its row wins."""
     names = [row.generator for row in found.strengths]
     width, height = LABEL + SIDE * len(names), SIDE * (len(names) + 1)
-    heads = (svg_text(str(place + 1), LABEL + SIDE * (place + 0.5), SIDE - 8, "middle", "figures") for place in range(len(names)))
-    rows = (svg_text(f"{place + 1} {name}", 0, SIDE * (place + 1.5) + 5) for place, name in enumerate(names))
-    cells = (shape for i in range(len(names)) for j in range(len(names)) if i != j for shape in _cell(found, i, j))
+    heads = (
+        svg_text(str(place + 1), LABEL + SIDE * (place + 0.5), SIDE - 8, "middle", "figures")
+        for place in range(len(names))
+    )
+    rows = (
+        svg_text(f"{place + 1} {name}", 0, SIDE * (place + 1.5) + 5)
+        for place, name in enumerate(names)
+    )
+    cells = (
+        shape
+        for i in range(len(names))
+        for j in range(len(names))
+        if i != j
+        for shape in _cell(found, i, j)
+    )
     title = "Win matrix: row against column"
     svg = element(
-        "svg", *heads, *rows, *cells, viewBox=f"0 0 {width} {height}", width=width, height=height, role="img", aria_label=title
+        "svg",
+        *heads,
+        *rows,
+        *cells,
+        viewBox=f"0 0 {width} {height}",
+        width=width,
+        height=height,
+        role="img",
+        aria_label=title,
     )
-    return element("div", element("p", title, class_="remark"), svg, class_="scroll", tabindex="0", role="region", aria_label=title)
+    return element(
+        "div",
+        element("p", title, class_="remark"),
+        svg,
+        class_="scroll",
+        tabindex="0",
+        role="region",
+        aria_label=title,
+    )
 
 
 def _cell(found: DimensionRanking, i: int, j: int) -> Iterator[Html]:
@@ -92,7 +149,15 @@ def _cell(found: DimensionRanking, i: int, j: int) -> Iterator[Html]:
     tall = side * cell.rate
     counts = f"{found.strengths[i].generator} against {found.strengths[j].generator}: {cell.wins:g} won, {cell.ties:g} tied, "
     ground = element("rect", x=left, y=top, width=side, height=side, class_="ground")
-    filled = element("rect", x=left, y=top + side - tall, width=side, height=tall, class_="bar", fill_opacity=0.45)
+    filled = element(
+        "rect",
+        x=left,
+        y=top + side - tall,
+        width=side,
+        height=tall,
+        class_="bar",
+        fill_opacity=0.45,
+    )
     share = svg_text(f"{100 * cell.rate:.0f}", left + side / 2, top + side / 2 + 5, "middle")
     yield element("g", element("title", f"{counts}{cell.losses:g} lost"), ground, filled, share)
 
@@ -101,18 +166,30 @@ def _cycles(found: DimensionRanking) -> Html:
     columns = [TableColumn("cycle"), TableColumn("holds in", number=True)]
     shown = found.cycles[:SHOWN_CYCLES]
     rows: list[list[Cell | str]] = [
-        [" beats ".join((*cycle.generators, cycle.generators[0])), percent(cycle.share)] for cycle in shown
+        [" beats ".join((*cycle.generators, cycle.generators[0])), percent(cycle.share)]
+        for cycle in shown
     ]
     more = len(found.cycles) - len(shown)
-    return join(sortable_table("The surest first", columns, rows), remark(f"There are {more} more.") if more else "")
+    return join(
+        sortable_table("The surest first", columns, rows),
+        remark(f"There are {more} more.") if more else "",
+    )
 
 
 def _best(ranking: Ranking) -> Html:
     if not ranking.best_of:
         return Html("")
-    columns = [TableColumn("prompt"), TableColumn("best"), *(TableColumn(name, number=True) for name in ranking.generators)]
+    columns = [
+        TableColumn("prompt"),
+        TableColumn("best"),
+        *(TableColumn(name, number=True) for name in ranking.generators),
+    ]
     rows: list[list[Cell | str]] = [
-        [each.prompt, ", ".join(each.best), *(percent(each.rates.get(name)) for name in ranking.generators)]
+        [
+            each.prompt,
+            ", ".join(each.best),
+            *(percent(each.rates.get(name)) for name in ranking.generators),
+        ]
         for each in ranking.best_of
     ]
     return join(sortable_table("Prompts", columns, rows), remark(BEST_MEANING))

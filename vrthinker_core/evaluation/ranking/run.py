@@ -16,7 +16,9 @@ def planned_pairs(table: VideoTable, budget: int | None) -> int:
     """How many pairs a ranking judges in all. Raises BadInput for a budget that cannot connect the generators."""
     possible, least = sum(not pair.fault for pair in all_pairs(table)), len(table.generators) - 1
     if budget is not None and budget < least:
-        raise BadInput(f"A budget of {budget} cannot compare {least + 1} generators with one another: it takes at least {least}.")
+        raise BadInput(
+            f"A budget of {budget} cannot compare {least + 1} generators with one another: it takes at least {least}."
+        )
     return possible if budget is None else min(budget, possible)
 
 
@@ -39,7 +41,9 @@ def judge_pairs(
         return
     gone = [pair for pair in pairs if pair.fault]
     schedule = AdaptiveSchedule(table.generators, [pair for pair in pairs if not pair.fault])
-    results: dict[str, PairResult] = {}  # Of the rounds so far and of nothing else, so that a resumed run chooses as it did before
+    results: dict[
+        str, PairResult
+    ] = {}  # Of the rounds so far and of nothing else, so that a resumed run chooses as it did before
     asked = 0
     while not stopped() and (chosen := schedule.next_round(results, budget - asked)):
         for result in evaluate([*gone, *chosen], engine, judge, out, kept, stopped):

@@ -52,15 +52,35 @@ def pairs_by_name(table: VideoTable) -> dict[str, list[EvaluationPair]]:
     return pairs
 
 
-def _pair(table: VideoTable, name: str, ends: Sequence[tuple[str, str]], row: int) -> EvaluationPair:
+def _pair(
+    table: VideoTable, name: str, ends: Sequence[tuple[str, str]], row: int
+) -> EvaluationPair:
     prompt = table.prompts[name]
     first, second = (table.videos.get(end, "") for end in ends)
-    files = [Path(path).name if path else table.missing[end] for end, path in zip(ends, (first, second), strict=True)]
+    files = [
+        Path(path).name if path else table.missing[end]
+        for end, path in zip(ends, (first, second), strict=True)
+    ]
     (one, _), (other, _) = ends
-    name_of = pair_id(prompt, *(f"{end[0]}/{name}/{file}" for end, file in zip(ends, files, strict=True)))
+    name_of = pair_id(
+        prompt, *(f"{end[0]}/{name}/{file}" for end, file in zip(ends, files, strict=True))
+    )
     gone = [generator for generator, path in ((one, first), (other, second)) if not path]
-    fault = f"{' and '.join(gone)} {'has' if len(gone) == 1 else 'have'} no video of this prompt." if gone else ""
-    return EvaluationPair(name_of, row, prompt, first, second, first_generator=one, second_generator=other, fault=fault)
+    fault = (
+        f"{' and '.join(gone)} {'has' if len(gone) == 1 else 'have'} no video of this prompt."
+        if gone
+        else ""
+    )
+    return EvaluationPair(
+        name_of,
+        row,
+        prompt,
+        first,
+        second,
+        first_generator=one,
+        second_generator=other,
+        fault=fault,
+    )
 
 
 class AdaptiveSchedule:
@@ -150,5 +170,7 @@ def _spread(covariance: Counts, link: Link) -> float:
 def _observed(covariance: Counts, link: Link, variance: float) -> Counts:
     """The covariance once this pair is judged as well (Sherman and Morrison's formula)."""
     moved = covariance @ _step(len(covariance), link)
-    updated: Counts = covariance - np.outer(moved, moved) * variance / (1 + variance * _spread(covariance, link))
+    updated: Counts = covariance - np.outer(moved, moved) * variance / (
+        1 + variance * _spread(covariance, link)
+    )
     return updated

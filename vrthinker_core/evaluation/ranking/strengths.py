@@ -22,7 +22,10 @@ def fit_strengths(wins: Counts, ties: Counts) -> tuple[Counts, float]:
     consistent and gives no ties it swings between two states.
     """
     n, tied = len(wins), bool(ties.any())
-    won, even = np.pad(wins, (0, 1)), np.pad(ties, (0, 1))  # The last one is the opponent, whose strength stays 0
+    won, even = (
+        np.pad(wins, (0, 1)),
+        np.pad(ties, (0, 1)),
+    )  # The last one is the opponent, whose strength stays 0
     won[:n, n] = won[n, :n] = PRIOR
     point = np.append(np.zeros(n + 1), 0.0 if tied else -np.inf)  # All strengths, and log 2v
     free = [*range(n), n + 1][: n + tied]
@@ -36,7 +39,9 @@ def fit_strengths(wins: Counts, ties: Counts) -> tuple[Counts, float]:
         point += step
         if np.abs(step).max() < TOLERANCE:
             return point[:n] - point[:n].mean(), float(np.exp(point[-1]) / 2)
-    raise ArithmeticError(f"No strengths were found for the wins {wins.tolist()} and the ties {ties.tolist()}.")
+    raise ArithmeticError(
+        f"No strengths were found for the wins {wins.tolist()} and the ties {ties.tolist()}."
+    )
 
 
 def outcome_variance(difference: Counts, v: float) -> Counts:
@@ -60,9 +65,16 @@ def _derivatives(won: Counts, even: Counts, point: Counts) -> tuple[Counts, Coun
     half, whole = _weights(point)
     win, tie = np.exp(half - whole), np.exp(point[-1] - whole)
     pairs, lead = won + won.T + even, (win - win.T) / 2
-    first = np.append((pairs * (win + tie / 2) - won - even / 2).sum(1), (pairs * tie - even).sum() / 2)
+    first = np.append(
+        (pairs * (win + tie / 2) - won - even / 2).sum(1), (pairs * tie - even).sum() / 2
+    )
     links, mixed = pairs * ((win + win.T) / 4 - lead**2), -(pairs * lead * tie).sum(1)
-    second = np.block([[np.diag(links.sum(1)) - links, mixed[:, None]], [mixed, (pairs * tie * (1 - tie)).sum() / 2]])
+    second = np.block(
+        [
+            [np.diag(links.sum(1)) - links, mixed[:, None]],
+            [mixed, (pairs * tie * (1 - tie)).sum() / 2],
+        ]
+    )
     return first, second
 
 

@@ -34,7 +34,9 @@ class VideoTable:
     left_out: tuple[str, ...] = ()  # What is missing or could not be used, a sentence each
     missing: dict[tuple[str, str], str] = field(default_factory=dict)
     """(generator, name) of each video that is not there, to the name that its file should have."""
-    rule: MissingRule = "loses"  # What becomes of a pair of which one video alone is missing or cannot be decoded
+    rule: MissingRule = (
+        "loses"  # What becomes of a pair of which one video alone is missing or cannot be decoded
+    )
 
 
 def read_videos(path: Path) -> VideoTable:
@@ -52,15 +54,21 @@ class _Collector:
     def __init__(self) -> None:
         self.prompts: dict[str, str] = {}
         self.videos: dict[tuple[str, str], str] = {}
-        self.named: dict[tuple[str, str], str] = {}  # Names of files that a table has and the disk has not
+        self.named: dict[
+            tuple[str, str], str
+        ] = {}  # Names of files that a table has and the disk has not
         self.left_out: list[str] = []
 
     def add(self, generator: str, name: str, path: Path, where: str) -> None:
         """Take a video; `where` says where it was named."""
         if encodable(f"{generator}{path}") != f"{generator}{path}":
-            self.left_out.append(f"{where} has a name that is not UTF-8: it is left out. Rename it.")
+            self.left_out.append(
+                f"{where} has a name that is not UTF-8: it is left out. Rename it."
+            )
         elif (generator, name) in self.videos:
-            self.left_out.append(f"{where} is a second video of {generator} for {_short(name)}: it is left out.")
+            self.left_out.append(
+                f"{where} is a second video of {generator} for {_short(name)}: it is left out."
+            )
         else:
             self.videos[generator, name] = str(path)
 
@@ -70,12 +78,16 @@ class _Collector:
         if len(generators) < 2:
             found = f"there is only {generators[0]}" if generators else "there is none"
             why = f" {self.left_out[0]}" if self.left_out else ""
-            raise BadInput(encodable(f"A ranking needs videos of at least two generators, and {found}.{why}"))
+            raise BadInput(
+                encodable(f"A ranking needs videos of at least two generators, and {found}.{why}")
+            )
         held = defaultdict(set)
         for generator, name in self.videos:
             held[name].add(generator)
         if all(len(owners) < 2 for owners in held.values()):
-            raise BadInput("No two generators have a video for the same prompt, so there is no pair to compare.")
+            raise BadInput(
+                "No two generators have a video for the same prompt, so there is no pair to compare."
+            )
         generators = sorted({generator for generator, _ in (*self.videos, *self.named)})
         for generator in generators:
             if gone := sorted(name for name, owners in held.items() if generator not in owners):
@@ -84,34 +96,52 @@ class _Collector:
             self.left_out.append(f"No generator has a video for {_list(unused)}.")
         files = {name: Path(path).name for (_, name), path in self.videos.items()}
         ends = [(generator, name) for generator in generators for name in sorted(self.prompts)]
-        missing = {end: self.named.get(end, files.get(end[1], "")) for end in ends if end not in self.videos}
+        missing = {
+            end: self.named.get(end, files.get(end[1], ""))
+            for end in ends
+            if end not in self.videos
+        }
         prompts, left_out = dict(sorted(self.prompts.items())), tuple(map(encodable, self.left_out))
-        return VideoTable(tuple(generators), prompts, dict(sorted(self.videos.items())), left_out, missing)
+        return VideoTable(
+            tuple(generators), prompts, dict(sorted(self.videos.items())), left_out, missing
+        )
 
 
 def _read_folder(folder: Path) -> VideoTable:
     if not (folder / PROMPTS).is_file():
-        raise BadInput(f"{encodable(str(folder))} has no {PROMPTS}: write one with the columns {' and '.join(PROMPT_COLUMNS)}.")
+        raise BadInput(
+            f"{encodable(str(folder))} has no {PROMPTS}: write one with the columns {' and '.join(PROMPT_COLUMNS)}."
+        )
     found = _Collector()
     found.prompts = _read_prompts(folder / PROMPTS, found.left_out)
-    names = {normalize("NFC", name): name for name in found.prompts} | {name: name for name in found.prompts}
+    names = {normalize("NFC", name): name for name in found.prompts} | {
+        name: name for name in found.prompts
+    }
     unknown: set[str] = set()
-    for generator in [path for path in _listed(folder) if path.is_dir() and not path.name.startswith(".")]:
+    for generator in [
+        path for path in _listed(folder) if path.is_dir() and not path.name.startswith(".")
+    ]:
         videos = _videos_in(generator)
         if not videos:
-            found.left_out.append(f"The folder {generator.name} holds no video, so it is no generator.")
+            found.left_out.append(
+                f"The folder {generator.name} holds no video, so it is no generator."
+            )
         for video in videos:
             if name := names.get(video.stem) or names.get(normalize("NFC", video.stem)):
                 found.add(generator.name, name, video, f"{generator.name}/{video.name}")
             else:
                 unknown.add(video.stem)
     if unknown:
-        found.left_out.append(f"{PROMPTS} has no prompt for {_list(sorted(unknown))}: those videos are left out.")
+        found.left_out.append(
+            f"{PROMPTS} has no prompt for {_list(sorted(unknown))}: those videos are left out."
+        )
     return found.table()
 
 
 def _videos_in(folder: Path) -> list[Path]:
-    return [path for path in _listed(folder) if path.suffix.lower() in VIDEO_SUFFIXES and path.is_file()]
+    return [
+        path for path in _listed(folder) if path.suffix.lower() in VIDEO_SUFFIXES and path.is_file()
+    ]
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -119,7 +149,9 @@ def _listed(folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError as error:
-        raise BadInput(f"Cannot read {encodable(str(folder))}: {error.strerror or error}.") from None
+        raise BadInput(
+            f"Cannot read {encodable(str(folder))}: {error.strerror or error}."
+        ) from None
 
 
 def _read_prompts(path: Path, left_out: list[str]) -> dict[str, str]:
@@ -161,7 +193,9 @@ def _video_of(row: TableRow, folder: Path) -> Path:
     """The video of a row that names all three. Raises BadInput with the sentence that says why the row has none."""
     if row.fault:
         raise BadInput(row.fault)
-    if empty := [column for column, value in zip(COLUMNS, _values(row, COLUMNS), strict=True) if not value]:
+    if empty := [
+        column for column, value in zip(COLUMNS, _values(row, COLUMNS), strict=True) if not value
+    ]:
         raise BadInput(f"The field {empty[0]} is empty.")
     video = row.values["video"].strip()
     if "://" in video:

@@ -2,7 +2,12 @@
 
 from collections.abc import Iterator
 
-from vrthinker_core.evaluation.reports.figures import points_with_interval, share, share_cell, value_of
+from vrthinker_core.evaluation.reports.figures import (
+    points_with_interval,
+    share,
+    share_cell,
+    value_of,
+)
 from vrthinker_core.evaluation.reports.html.markup import Html, element, join
 from vrthinker_core.evaluation.reports.html.page_frame import paragraph, plots, remark
 from vrthinker_core.evaluation.reports.html.svg_plots import Bar, interval_bars
@@ -25,9 +30,15 @@ def agreement_section(summary: Summary) -> Html:
     """Plots and tables of tau and diff; nothing where people gave no labels."""
     if not summary.agreement:
         return Html("")
-    figures = (interval_bars(f"{metric} by dimension", _dimension_bars(summary, metric)) for metric in METRICS)
+    figures = (
+        interval_bars(f"{metric} by dimension", _dimension_bars(summary, metric))
+        for metric in METRICS
+    )
     main = main_agreement(summary)
-    beside = (interval_bars(f"{metric}, {_name(main)}", _baseline_bars(main, metric)) for metric in METRICS)
+    beside = (
+        interval_bars(f"{metric}, {_name(main)}", _baseline_bars(main, metric))
+        for metric in METRICS
+    )
     return join(
         paragraph(METRICS_TEXT),
         plots(*beside),
@@ -47,13 +58,25 @@ def published_section(summary: Summary) -> Html:
     """Published numbers beside ours, for the same set and metric; or why there are none."""
     overall = [each for each in summary.agreement if each.dimension is Dimension.OA]
     if not overall or not summary.published_tau:
-        return paragraph(summary.published_remark) if summary.published_remark and overall else Html("")
+        return (
+            paragraph(summary.published_remark)
+            if summary.published_remark and overall
+            else Html("")
+        )
     published = {"tau": summary.published_tau, "diff": summary.published_diff}
-    bars = ((metric, _published_bars(summary.judge, found, published[metric])) for metric, found in _both(overall[0]))
+    bars = (
+        (metric, _published_bars(summary.judge, found, published[metric]))
+        for metric, found in _both(overall[0])
+    )
     rows = [(summary.judge, [share_cell(overall[0].tau), share_cell(overall[0].diff)])]
-    rows += [(tau.model, [percent(tau.value), percent(diff.value)]) for tau, diff in zip(*published.values(), strict=True)]
+    rows += [
+        (tau.model, [percent(tau.value), percent(diff.value)])
+        for tau, diff in zip(*published.values(), strict=True)
+    ]
     return join(
-        paragraph("Overall labels of the same data set, as the paper reports them; it gives no intervals."),
+        paragraph(
+            "Overall labels of the same data set, as the paper reports them; it gives no intervals."
+        ),
         plots(*(interval_bars(metric, each) for metric, each in bars)),
         figure_table("This judge and published models", ("model", "tau", "diff"), rows),
         remark(summary.published_remark),
@@ -70,7 +93,10 @@ def _name(found: DimensionAgreement) -> str:
 
 
 def _dimension_bars(summary: Summary, metric: Metric) -> list[Bar]:
-    known = [(DIMENSION_NAMES[each.dimension], each.tau if metric == "tau" else each.diff) for each in summary.agreement]
+    known = [
+        (DIMENSION_NAMES[each.dimension], each.tau if metric == "tau" else each.diff)
+        for each in summary.agreement
+    ]
     return [Bar(name, found.value, found.low, found.high) for name, found in known if found]
 
 
@@ -83,13 +109,23 @@ def _baseline_bars(found: DimensionAgreement, metric: Metric) -> list[Bar]:
     return [Bar("the judge", estimate.value, estimate.low, estimate.high), *plain]
 
 
-def _published_bars(judge: str, estimate: IntervalEstimate | None, scores: tuple[PublishedScore, ...]) -> list[Bar]:
+def _published_bars(
+    judge: str, estimate: IntervalEstimate | None, scores: tuple[PublishedScore, ...]
+) -> list[Bar]:
     mine = [Bar(judge, estimate.value, estimate.low, estimate.high)] if estimate else []
     return [*mine, *(Bar(each.model, each.value, plain=True) for each in scores)]
 
 
 def _dimension_table(summary: Summary) -> Html:
-    heads = ("dimension", "judged", "tau", "diff", "judge's ties", "people's ties", "points over best baseline")
+    heads = (
+        "dimension",
+        "judged",
+        "tau",
+        "diff",
+        "judge's ties",
+        "people's ties",
+        "points over best baseline",
+    )
     rows = (
         (
             DIMENSION_NAMES[each.dimension],
@@ -108,12 +144,19 @@ def _dimension_table(summary: Summary) -> Html:
 
 
 def _baseline_table(summary: Summary) -> Html:
-    heads = ("answer", *(f"{each.dimension.value} {metric}" for each in summary.agreement for metric in METRICS))
-    judge = [percent(value_of(found)) for each in summary.agreement for found in (each.tau, each.diff)]
+    heads = (
+        "answer",
+        *(f"{each.dimension.value} {metric}" for each in summary.agreement for metric in METRICS),
+    )
+    judge = [
+        percent(value_of(found)) for each in summary.agreement for found in (each.tau, each.diff)
+    ]
     rows = [("the judge", judge)]
     for at, baseline in enumerate(summary.agreement[0].baselines):
         found = [each.baselines[at] for each in summary.agreement]
-        rows.append((baseline.name, [percent(value) for each in found for value in (each.tau, each.diff)]))
+        rows.append(
+            (baseline.name, [percent(value) for each in found for value in (each.tau, each.diff)])
+        )
     table = figure_table("The judge, and answers that need no look", heads, rows)
     return join(table, remark("A coin flip is what it scores on average."))
 
@@ -121,7 +164,12 @@ def _baseline_table(summary: Summary) -> Html:
 def _confusion(found: DimensionAgreement) -> Html:
     """People's labels against the judge's, folded away."""
     heads = ("people said", "judge: tie", "judge: 1", "judge: 2", "no label")
-    rows = ((name, [number(count) for count in row]) for name, row in zip(("tie", "1", "2"), found.confusion, strict=True))
+    rows = (
+        (name, [number(count) for count in row])
+        for name, row in zip(("tie", "1", "2"), found.confusion, strict=True)
+    )
     name = DIMENSION_NAMES[found.dimension]
     title = f"{name}: people's labels against the judge's, {share(found.tau.value)} equal"
-    return element("details", element("summary", title), figure_table(f"{name}: how many pairs", heads, rows))
+    return element(
+        "details", element("summary", title), figure_table(f"{name}: how many pairs", heads, rows)
+    )

@@ -15,18 +15,30 @@ from vrthinker_core.evaluation.reports.html.svg_plots import Bar, interval_bars
 from vrthinker_core.evaluation.reports.html.tables import Cell, figure_table, number, percent
 from vrthinker_core.evaluation.reports.pair_tables import one_right_section
 from vrthinker_core.evaluation.scores.agreement import Metric
-from vrthinker_core.evaluation.scores.judge_comparison import JudgeComparison, MetricComparison, SharedResults
+from vrthinker_core.evaluation.scores.judge_comparison import (
+    JudgeComparison,
+    MetricComparison,
+    SharedResults,
+)
 from vrthinker_core.evaluation.scores.summary import Summary
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES
 
 SMALL = 0.05  # A p below it is called clear
-COSTS = ("frames a pair, mean", "turns a pair, mean", "new tokens a pair, mean", "seconds a pair, median")
+COSTS = (
+    "frames a pair, mean",
+    "turns a pair, mean",
+    "new tokens a pair, mean",
+    "seconds a pair, median",
+)
 
 
 def comparison_page(
-    compared: JudgeComparison, shared: SharedResults, summaries: tuple[Summary, Summary], folders: tuple[str, str]
+    compared: JudgeComparison,
+    shared: SharedResults,
+    summaries: tuple[Summary, Summary],
+    folders: tuple[str, str],
 ) -> str:
     """The whole file. `summaries` are of the shared pairs; `folders` is where each judge's traces lie, as a link says it."""
     dimension = summaries[0].dimension
@@ -35,7 +47,9 @@ def comparison_page(
         ("Side by side", _side_by_side(compared, summaries)),
         ("One judge right", one_right_section(shared, compared.judges, folders, dimension)),
     ]
-    return render_page(f"{compared.judges[0]} and {compared.judges[1]}", _lead(compared, summaries), sections)
+    return render_page(
+        f"{compared.judges[0]} and {compared.judges[1]}", _lead(compared, summaries), sections
+    )
 
 
 def difference_sentence(found: MetricComparison, judges: tuple[str, str]) -> str:
@@ -57,9 +71,16 @@ def _lead(compared: JudgeComparison, summaries: tuple[Summary, Summary]) -> Html
         f"by the second alone. Everything here is about the shared pairs. {unchecked_sentence(*summaries)}"
     )
     main = [each for each in compared.metrics if each.dimension is dimension]
-    facts = [fact(each.metric, f"{points(each.difference.value)}", f"points, p {probability(each.p)}") for each in main]
+    facts = [
+        fact(each.metric, f"{points(each.difference.value)}", f"points, p {probability(each.p)}")
+        for each in main
+    ]
     same = dict(compared.same).get(dimension)
-    facts += [fact("same label", share(same), DIMENSION_NAMES[dimension].lower())] if same is not None else []
+    facts += (
+        [fact("same label", share(same), DIMENSION_NAMES[dimension].lower())]
+        if same is not None
+        else []
+    )
     sentences = (paragraph(difference_sentence(each, compared.judges)) for each in main)
     return join(paragraph(text.rstrip()), *sentences, element("dl", *facts, class_="facts"))
 
@@ -67,22 +88,41 @@ def _lead(compared: JudgeComparison, summaries: tuple[Summary, Summary]) -> Html
 def _difference_section(compared: JudgeComparison) -> Html:
     if not compared.metrics:
         return paragraph("People gave no labels for these pairs, so neither judge is better here.")
-    heads = ("figure", "pairs", *compared.judges, "difference, points", "only first right", "only second right", "McNemar p")
-    rows = ((f"{DIMENSION_NAMES[each.dimension]}, {each.metric}", _cells(each)) for each in compared.metrics)
+    heads = (
+        "figure",
+        "pairs",
+        *compared.judges,
+        "difference, points",
+        "only first right",
+        "only second right",
+        "McNemar p",
+    )
+    rows = (
+        (f"{DIMENSION_NAMES[each.dimension]}, {each.metric}", _cells(each))
+        for each in compared.metrics
+    )
     metrics: tuple[Metric, ...] = ("tau", "diff")
     text = f"Difference in points, {compared.judges[0]} less {compared.judges[1]}, with its 95 % interval over prompts."
     return join(
         paragraph(text),
         plots(*(_difference_plot(compared, metric) for metric in metrics)),
         figure_table("Both judges on the same pairs", heads, rows),
-        remark("McNemar's exact test takes pairs of one prompt for independent: where prompts repeat, trust the interval."),
+        remark(
+            "McNemar's exact test takes pairs of one prompt for independent: where prompts repeat, trust the interval."
+        ),
     )
 
 
 def _difference_plot(compared: JudgeComparison, metric: Metric) -> Html:
     found = [each for each in compared.metrics if each.metric == metric]
     bars = [
-        Bar(DIMENSION_NAMES[each.dimension], each.difference.value, each.difference.low, each.difference.high) for each in found
+        Bar(
+            DIMENSION_NAMES[each.dimension],
+            each.difference.value,
+            each.difference.low,
+            each.difference.high,
+        )
+        for each in found
     ]
     ends = [abs(end) for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None]
     most = max([0.05, *ends])
@@ -102,13 +142,17 @@ def _cells(each: MetricComparison) -> list[Cell]:
 
 
 def _side_by_side(compared: JudgeComparison, summaries: tuple[Summary, Summary]) -> Html:
-    return figure_table("What else differs", ("on the shared pairs", *compared.judges), _figures(summaries))
+    return figure_table(
+        "What else differs", ("on the shared pairs", *compared.judges), _figures(summaries)
+    )
 
 
 def _figures(summaries: tuple[Summary, Summary]) -> list[tuple[str, list[Cell]]]:
     """Rows of names with a cell for each judge; those that neither has are left out."""
     name = DIMENSION_NAMES[summaries[0].dimension].lower()
-    cells = list(zip(*(_judge_cells(summary, summaries[0].dimension) for summary in summaries), strict=True))
+    cells = list(
+        zip(*(_judge_cells(summary, summaries[0].dimension) for summary in summaries), strict=True)
+    )
     heads = (
         f"ties, {name}",
         f"prefers video 1, {name}",
@@ -116,7 +160,11 @@ def _figures(summaries: tuple[Summary, Summary]) -> list[tuple[str, list[Cell]]]
         f"calibration error, {name}",
         *COSTS,
     )
-    return [(head, list(row)) for head, row in zip(heads, cells, strict=True) if any(cell.value is not None for cell in row)]
+    return [
+        (head, list(row))
+        for head, row in zip(heads, cells, strict=True)
+        if any(cell.value is not None for cell in row)
+    ]
 
 
 def _judge_cells(summary: Summary, dimension: Dimension) -> list[Cell]:
@@ -125,7 +173,11 @@ def _judge_cells(summary: Summary, dimension: Dimension) -> list[Cell]:
     first = (each.first for each in summary.position if each.dimension is dimension)
     stable = (each.stable for each in summary.swap if each.dimension is dimension)
     errors = (each.error for each in summary.calibration if each.dimension is dimension)
-    means = [costs.frames.mean, costs.turns.mean, costs.new_tokens.mean, costs.seconds.median] if costs else [None] * len(COSTS)
+    means = (
+        [costs.frames.mean, costs.turns.mean, costs.new_tokens.mean, costs.seconds.median]
+        if costs
+        else [None] * len(COSTS)
+    )
     shares = [
         share_cell(next(ties, None)),
         share_cell(next(first, None)),

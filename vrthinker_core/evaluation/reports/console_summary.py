@@ -26,7 +26,12 @@ HEADS = ("", "judged", "tau", "diff", "ties (people's)", "baseline")
 
 def print_summary(summary: Summary, console: "Console") -> None:
     """Print a summary, its table narrow enough for a terminal. Whatever a data set holds is printed as plain text."""
-    _print_table(console, f"{printable(summary.judge)}, in per cent with 95 % intervals", HEADS, _agreement_rows(summary))
+    _print_table(
+        console,
+        f"{printable(summary.judge)}, in per cent with 95 % intervals",
+        HEADS,
+        _agreement_rows(summary),
+    )
     for sentence in _sentences(summary):
         console.print(printable(sentence), markup=False, highlight=False)
 
@@ -47,11 +52,17 @@ def print_comparison(compared: JudgeComparison, console: "Console") -> None:
     )
     first, second = map(printable, compared.judges)
     _print_table(console, f"first: {first}; second: {second}", heads, rows)
-    alone = f"{compared.only_first:,} by the first alone, {compared.only_second:,} by the second alone"
-    console.print(f"{compared.shared:,} pairs were judged by both, {alone}.", markup=False, highlight=False)
+    alone = (
+        f"{compared.only_first:,} by the first alone, {compared.only_second:,} by the second alone"
+    )
+    console.print(
+        f"{compared.shared:,} pairs were judged by both, {alone}.", markup=False, highlight=False
+    )
 
 
-def _print_table(console: "Console", title: str, heads: tuple[str, ...], rows: Iterator[list[str]]) -> None:
+def _print_table(
+    console: "Console", title: str, heads: tuple[str, ...], rows: Iterator[list[str]]
+) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -92,7 +103,11 @@ def _bare_interval(estimate: IntervalEstimate | None) -> str:
 
 def _sentences(summary: Summary) -> Iterator[str]:
     yield from outcome_sentences(summary)
-    yield from (agreement_sentence(each) for each in summary.agreement if each.dimension is summary.dimension)
+    yield from (
+        agreement_sentence(each)
+        for each in summary.agreement
+        if each.dimension is summary.dimension
+    )
     for swap in (each for each in summary.swap if each.dimension is summary.dimension):
         stable = share_with_interval(swap.stable)
         yield f"In both orders {stable} of {swap.pairs:,} pairs have the same label, {share(swap.flips)} flip."

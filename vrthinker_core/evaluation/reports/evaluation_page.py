@@ -2,7 +2,11 @@
 
 from collections.abc import Sequence
 
-from vrthinker_core.evaluation.reports.agreement_section import agreement_section, main_agreement, published_section
+from vrthinker_core.evaluation.reports.agreement_section import (
+    agreement_section,
+    main_agreement,
+    published_section,
+)
 from vrthinker_core.evaluation.reports.behaviour_sections import (
     calibration_section,
     cost_section,
@@ -32,7 +36,10 @@ def evaluation_page(summary: Summary, results: Sequence[PairResult]) -> str:
     sections = [
         ("Agreement with people", agreement_section(summary)),
         ("Published numbers", published_section(summary)),
-        ("Worst disagreements", disagreement_section(disagreements(results, summary.dimension), summary.dimension)),
+        (
+            "Worst disagreements",
+            disagreement_section(disagreements(results, summary.dimension), summary.dimension),
+        ),
         ("Calibration", calibration_section(summary)),
         ("Order of the videos", order_section(summary)),
         ("Overall against its parts", overall_section(summary)),
@@ -46,10 +53,16 @@ def evaluation_page(summary: Summary, results: Sequence[PairResult]) -> str:
 def _lead(summary: Summary) -> Html:
     counted = paragraph(" ".join(outcome_sentences(summary)))
     if not summary.agreement:
-        return join(counted, paragraph("People gave no labels, so nothing is said here about agreement."))
+        return join(
+            counted, paragraph("People gave no labels, so nothing is said here about agreement.")
+        )
     main = main_agreement(summary)
     unsure = main.margin.low is None or main.margin.low <= 0
-    return join(counted, element("p", agreement_sentence(main), class_="warning" if unsure else None), _facts(summary))
+    return join(
+        counted,
+        element("p", agreement_sentence(main), class_="warning" if unsure else None),
+        _facts(summary),
+    )
 
 
 def _facts(summary: Summary) -> Html:
@@ -60,7 +73,9 @@ def _facts(summary: Summary) -> Html:
         fact("diff", share(value_of(main.diff)), _interval(main.diff)),
         fact("best baseline, tau", share(best.tau), best.name),
         fact("judged", f"{main.answered:,}", f"of {main.labelled:,} labelled pairs"),
-        fact("ties", share(value_of(main.tie_rate)), f"people: {share(main.people_tie_rate.value)}"),
+        fact(
+            "ties", share(value_of(main.tie_rate)), f"people: {share(main.people_tie_rate.value)}"
+        ),
     ]
     facts += [fact("seconds a pair", f"{costs.seconds.median:.1f}", "median")] if costs else []
     return element("dl", *facts, class_="facts")

@@ -66,7 +66,12 @@ def fault_name(fault: str) -> str:
 def outcome_sentences(summary: Summary) -> list[str]:
     """What became of the pairs, and what must be known of the verdicts."""
     counts = summary.counts
-    return list(filter(None, (_counts_sentence(counts), _provisional_sentence(counts), unchecked_sentence(summary))))
+    return list(
+        filter(
+            None,
+            (_counts_sentence(counts), _provisional_sentence(counts), unchecked_sentence(summary)),
+        )
+    )
 
 
 def unchecked_sentence(*summaries: Summary) -> str:
@@ -81,15 +86,18 @@ def _counts_sentence(counts: ResultCounts) -> str:
     outcomes = [
         (counts.answered, "with a verdict"),
         (counts.unanswered, "without"),
-        (counts.failed, f"failed ({'; '.join(f'{fault_name(name)}: {number:,}' for name, number in counts.faults)})"),
+        (
+            counts.failed,
+            f"failed ({'; '.join(f'{fault_name(name)}: {number:,}' for name, number in counts.faults)})",
+        ),
         (counts.cancelled, "stopped"),
     ]
-    told = ", ".join(f"{number:,} {what}" for number, what in outcomes if number or what == "with a verdict")
+    told = ", ".join(
+        f"{number:,} {what}" for number, what in outcomes if number or what == "with a verdict"
+    )
     outside = [(counts.broken, "broken"), (counts.left_out, "left out, for people could not say")]
     aside = ", ".join(f"{number:,} {what}" for number, what in outside if number)
-    return (
-        f"{count(counts.pairs, 'pair')} of {count(counts.prompts, 'prompt')}: {told}.{f' Not counted: {aside}.' if aside else ''}"
-    )
+    return f"{count(counts.pairs, 'pair')} of {count(counts.prompts, 'prompt')}: {told}.{f' Not counted: {aside}.' if aside else ''}"
 
 
 def _provisional_sentence(counts: ResultCounts) -> str:
@@ -99,7 +107,9 @@ def _provisional_sentence(counts: ResultCounts) -> str:
         (counts.forced, "asked for on the last turn"),
         (counts.partial, "partial (a label is missing)"),
     ]
-    told = "; ".join(f"{share(number / counts.answered)} are {what}" for number, what in kinds if number)
+    told = "; ".join(
+        f"{share(number / counts.answered)} are {what}" for number, what in kinds if number
+    )
     return f"Of the verdicts {told}. They count like all others." if told else ""
 
 

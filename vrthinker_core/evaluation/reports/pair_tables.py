@@ -7,7 +7,13 @@ from vrthinker_core.evaluation.reports.disagreements import MAX_SHOWN, Disagreem
 from vrthinker_core.evaluation.reports.figures import FLIPS, LABELS, NONE, fault_name
 from vrthinker_core.evaluation.reports.html.markup import Html, element, join
 from vrthinker_core.evaluation.reports.html.page_frame import paragraph, remark
-from vrthinker_core.evaluation.reports.html.tables import Cell, TableColumn, number, percent, sortable_table
+from vrthinker_core.evaluation.reports.html.tables import (
+    Cell,
+    TableColumn,
+    number,
+    percent,
+    sortable_table,
+)
 from vrthinker_core.evaluation.scores.judge_comparison import SharedResults
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, Verdict
@@ -21,20 +27,45 @@ def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) ->
     """The worst of them, each with a link to its trace."""
     if not found:
         return Html("")
-    some = [each for each in found if each.probability is not None], [each for each in found if each.confidence is not None]
-    columns = [TableColumn("row", number=True), TableColumn("prompt"), TableColumn("people"), TableColumn("judge")]
+    some = (
+        [each for each in found if each.probability is not None],
+        [each for each in found if each.confidence is not None],
+    )
+    columns = [
+        TableColumn("row", number=True),
+        TableColumn("prompt"),
+        TableColumn("people"),
+        TableColumn("judge"),
+    ]
     columns += [TableColumn("probability", number=True)] if some[0] else []
     columns += [TableColumn("CF, concat", number=True)] if some[1] else []
     rows = (
-        [*_common(each, dimension), *_certainty(each, *map(bool, some)), Cell(trace_link(each.trace))] for each in found[:MAX_SHOWN]
+        [
+            *_common(each, dimension),
+            *_certainty(each, *map(bool, some)),
+            Cell(trace_link(each.trace)),
+        ]
+        for each in found[:MAX_SHOWN]
     )
-    shown = count(len(found), "pair") if len(found) <= MAX_SHOWN else f"The first {MAX_SHOWN} of {len(found):,} pairs"
+    shown = (
+        count(len(found), "pair")
+        if len(found) <= MAX_SHOWN
+        else f"The first {MAX_SHOWN} of {len(found):,} pairs"
+    )
     first = "The surest wrong label comes first. " if any(some) else ""
     return join(
-        paragraph(f"{shown} in which the judge's label is not people's. {first}{DIMENSION_NAMES[dimension]} stands in bold."),
-        sortable_table("Disagreements with people", [*columns, TableColumn("trace")], rows, tall=True),
+        paragraph(
+            f"{shown} in which the judge's label is not people's. {first}{DIMENSION_NAMES[dimension]} stands in bold."
+        ),
+        sortable_table(
+            "Disagreements with people", [*columns, TableColumn("trace")], rows, tall=True
+        ),
         _flip_remark(any(each.flips for each in found[:MAX_SHOWN])),
-        remark("A trace is the whole run: ", element("code", "python -m vrthinker_core replay FILE"), " shows it."),
+        remark(
+            "A trace is the whole run: ",
+            element("code", "python -m vrthinker_core replay FILE"),
+            " shows it.",
+        ),
     )
 
 
@@ -45,36 +76,66 @@ def _common(each: Disagreement, dimension: Dimension) -> list[Cell]:
 
 def _certainty(each: Disagreement, probabilities: bool, confidence: bool) -> list[Cell]:
     sure = each.probability is not None and each.probability >= TELLING
-    cells = [Cell("high", each.probability) if sure else percent(each.probability)] if probabilities else []
+    cells = (
+        [Cell("high", each.probability) if sure else percent(each.probability)]
+        if probabilities
+        else []
+    )
     return cells + ([number(each.confidence)] if confidence else [])
 
 
-def one_right_section(shared: SharedResults, judges: tuple[str, str], folders: tuple[str, str], dimension: Dimension) -> Html:
+def one_right_section(
+    shared: SharedResults, judges: tuple[str, str], folders: tuple[str, str], dimension: Dimension
+) -> Html:
     """The pairs in which exactly one of two judges has people's label; `folders` say where the traces of each lie."""
-    rows = [row for first, second in zip(shared.first, shared.second, strict=True) if (row := _one_right(first, second, dimension))]
+    rows = [
+        row
+        for first, second in zip(shared.first, shared.second, strict=True)
+        if (row := _one_right(first, second, dimension))
+    ]
     if not rows:
         return Html("")
-    columns = [TableColumn("row", number=True), *map(TableColumn, ("prompt", "people", *judges, "right", "traces"))]
+    columns = [
+        TableColumn("row", number=True),
+        *map(TableColumn, ("prompt", "people", *judges, "right", "traces")),
+    ]
     cells = (
         _one_right_cells(first, second, (judges[0] if right else judges[1], *folders), dimension)
         for first, second, right in rows[:MAX_SHOWN]
     )
-    shown = count(len(rows), "pair") if len(rows) <= MAX_SHOWN else f"The first {MAX_SHOWN} of {len(rows):,} pairs"
+    shown = (
+        count(len(rows), "pair")
+        if len(rows) <= MAX_SHOWN
+        else f"The first {MAX_SHOWN} of {len(rows):,} pairs"
+    )
     text = f"{shown} in which one judge has people's label and the other has not. {DIMENSION_NAMES[dimension]} stands in bold."
     flips = any(each.flips for first, second, _ in rows[:MAX_SHOWN] for each in (first, second))
-    return join(paragraph(text), sortable_table("One judge right", columns, cells, tall=True), _flip_remark(flips))
+    return join(
+        paragraph(text),
+        sortable_table("One judge right", columns, cells, tall=True),
+        _flip_remark(flips),
+    )
 
 
-def _one_right(first: PairResult, second: PairResult, dimension: Dimension) -> tuple[PairResult, PairResult, bool] | None:
+def _one_right(
+    first: PairResult, second: PairResult, dimension: Dimension
+) -> tuple[PairResult, PairResult, bool] | None:
     people = getattr(first.pair.labels, dimension.value)
     right = [getattr(result.verdict, dimension.value, None) is people for result in (first, second)]
     return (first, second, right[0]) if people is not None and right[0] != right[1] else None
 
 
-def _one_right_cells(first: PairResult, second: PairResult, told: tuple[str, str, str], dimension: Dimension) -> list[Cell]:
+def _one_right_cells(
+    first: PairResult, second: PairResult, told: tuple[str, str, str], dimension: Dimension
+) -> list[Cell]:
     """`told` are the judge who is right, and where the traces of both lie."""
-    judges = [said((each.verdict or Verdict()).labels, dimension, each.flips) for each in (first, second)]
-    files = [f"{folder}{each.trace}" if each.trace else "" for each, folder in zip((first, second), told[1:], strict=True)]
+    judges = [
+        said((each.verdict or Verdict()).labels, dimension, each.flips) for each in (first, second)
+    ]
+    files = [
+        f"{folder}{each.trace}" if each.trace else ""
+        for each, folder in zip((first, second), told[1:], strict=True)
+    ]
     return [
         number(first.pair.row),
         Cell(prompt_text(first.pair.prompt)),
@@ -86,7 +147,10 @@ def _one_right_cells(first: PairResult, second: PairResult, told: tuple[str, str
 
 def not_judged_section(results: Iterable[PairResult]) -> Html:
     """What failed, was stopped, or is a broken row, each with its sentence; in the order of the rows."""
-    missed = sorted((each for each in results if not each.judged), key=lambda each: (each.pair.row, each.pair.id))
+    missed = sorted(
+        (each for each in results if not each.judged),
+        key=lambda each: (each.pair.row, each.pair.id),
+    )
     if not missed:
         return Html("")
     rows = (
@@ -99,8 +163,13 @@ def not_judged_section(results: Iterable[PairResult]) -> Html:
         ]
         for each in missed[:MAX_SHOWN]
     )
-    columns = [TableColumn("row", number=True), *map(TableColumn, ("what", "why", "prompt", "trace"))]
-    more = f" The first {MAX_SHOWN} of {len(missed):,} are shown." if len(missed) > MAX_SHOWN else ""
+    columns = [
+        TableColumn("row", number=True),
+        *map(TableColumn, ("what", "why", "prompt", "trace")),
+    ]
+    more = (
+        f" The first {MAX_SHOWN} of {len(missed):,} are shown." if len(missed) > MAX_SHOWN else ""
+    )
     text = f"A pair that failed or was stopped counts as wrong above; {ROW_FAULT} and rows that were left out count nowhere.{more}"
     return join(paragraph(text), sortable_table("Not judged", columns, rows, tall=True))
 
@@ -117,7 +186,10 @@ def prompt_text(prompt: str) -> Html:
 
 def said(labels: dict[str, int], dimension: Dimension, flips: Sequence[Dimension] = ()) -> Html:
     """Labels as a cell: the one the report is about in bold, the others after it. None of those that flip is shown."""
-    words = {name: FLIPS if name in flips else LABELS[Preference(label)] for name, label in labels.items()}
+    words = {
+        name: FLIPS if name in flips else LABELS[Preference(label)]
+        for name, label in labels.items()
+    }
     main = None if dimension in flips else labels.get(dimension.value)
     others = ", ".join(f"{name} {word}" for name, word in words.items() if name != dimension.value)
     text = element("b", words.get(dimension.value, NONE), class_=f"v{main}" if main else None)

@@ -11,7 +11,11 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.reports.comparison_page import comparison_page
 from vrthinker_core.evaluation.reports.disagreements import MAX_SHOWN, disagreements
 from vrthinker_core.evaluation.reports.evaluation_page import evaluation_page
-from vrthinker_core.evaluation.scores.judge_comparison import JudgeComparison, compare_judges, shared_results
+from vrthinker_core.evaluation.scores.judge_comparison import (
+    JudgeComparison,
+    compare_judges,
+    shared_results,
+)
 from vrthinker_core.evaluation.scores.summary import Summary, summarize
 from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.results.result import PairResult
@@ -25,7 +29,10 @@ def write_report(out: Path, summary: Summary, results: Sequence[PairResult]) -> 
     values = {
         "format": "vr-thinker-report/1",
         "summary": asdict(summary),
-        "disagreements": {"pairs": len(worst), "worst": [asdict(each) for each in worst[:MAX_SHOWN]]},
+        "disagreements": {
+            "pairs": len(worst),
+            "worst": [asdict(each) for each in worst[:MAX_SHOWN]],
+        },
     }
     return _write(out / REPORT, evaluation_page(summary, results), values)
 
@@ -69,7 +76,10 @@ def _write(path: Path, page: str, values: dict[str, Any]) -> Path:
     """Both files beside each other; gives the page."""
     text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False)
     try:
-        for file, content in ((path.with_suffix(".json"), text + "\n"), (path.with_suffix(".html"), page)):
+        for file, content in (
+            (path.with_suffix(".json"), text + "\n"),
+            (path.with_suffix(".html"), page),
+        ):
             write_atomically(file, content.encode(errors="replace"))
     except OSError as error:
         raise BadInput(f"Cannot write {path}: {error.strerror or error}.") from None

@@ -4,4 +4,11 @@ from vrthinker_core.evaluation.scores.judge_comparison import JudgeComparison, c
 from vrthinker_core.evaluation.scores.summary import Summary, summarize
 from vrthinker_core.evaluation.scores.tie_threshold import TieThreshold, tie_threshold
 
-__all__ = ["JudgeComparison", "Summary", "TieThreshold", "compare_judges", "summarize", "tie_threshold"]
+__all__ = [
+    "JudgeComparison",
+    "Summary",
+    "TieThreshold",
+    "compare_judges",
+    "summarize",
+    "tie_threshold",
+]

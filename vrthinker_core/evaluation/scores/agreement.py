@@ -6,15 +6,28 @@ from typing import Literal
 import numpy as np
 
 from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate, Ratio, estimate_ratios
-from vrthinker_core.evaluation.scores.labels import NOT_SAID, LabelColumn, LabelTable, Numbers, decided
+from vrthinker_core.evaluation.scores.labels import (
+    NOT_SAID,
+    LabelColumn,
+    LabelTable,
+    Numbers,
+    decided,
+)
 from vrthinker_core.types import Dimension, Preference
 
 Metric = Literal["tau", "diff"]
 """tau: the share of labelled pairs with exactly people's label, of 1, 2 and tie. diff: the same share of the pairs in which people
 prefer a video; a tie is wrong there. A pair without an answer is wrong in both."""
 
-CONSTANT = {"always tie": Preference.TIE, "always 1": Preference.FIRST, "always 2": Preference.SECOND}
-COIN, COIN_OF_TWO = "coin flip", "coin flip, never a tie"  # Over 1, 2 and tie, and over 1 and 2 alone
+CONSTANT = {
+    "always tie": Preference.TIE,
+    "always 1": Preference.FIRST,
+    "always 2": Preference.SECOND,
+}
+COIN, COIN_OF_TWO = (
+    "coin flip",
+    "coin flip, never a tie",
+)  # Over 1, 2 and tie, and over 1 and 2 alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +61,10 @@ class DimensionAgreement:
 def agreement(table: LabelTable) -> tuple[DimensionAgreement, ...]:
     """Of every dimension that people labelled in any pair."""
     dimensions = [dimension for dimension in Dimension if table.labelled(dimension).any()]
-    best = {dimension: max(baselines(table.people[dimension]), key=lambda each: each.tau) for dimension in dimensions}
+    best = {
+        dimension: max(baselines(table.people[dimension]), key=lambda each: each.tau)
+        for dimension in dimensions
+    }
     ratios: dict[tuple[Dimension, str], Ratio] = {}
     margins: dict[Dimension, Ratio] = {}
     for dimension in dimensions:
@@ -58,7 +74,10 @@ def agreement(table: LabelTable) -> tuple[DimensionAgreement, ...]:
         answered = (people != NOT_SAID) & (judge != NOT_SAID)
         ratios[dimension, "ties"] = (answered & (judge == Preference.TIE), answered)
         ratios[dimension, "people's ties"] = (people == Preference.TIE, people != NOT_SAID)
-        margins[dimension] = (right(people, judge) - baseline_right(people, best[dimension].name), people != NOT_SAID)
+        margins[dimension] = (
+            right(people, judge) - baseline_right(people, best[dimension].name),
+            people != NOT_SAID,
+        )
     scores = estimate_ratios(ratios, table.prompts)
     above = estimate_ratios(margins, table.prompts, least=-1.0)
     return tuple(_dimension(table, d, scores, above[d]) for d in dimensions)
@@ -104,7 +123,11 @@ def _dimension(
     scores: dict[tuple[Dimension, str], IntervalEstimate | None],
     margin: IntervalEstimate | None,
 ) -> DimensionAgreement:
-    people, judge, labelled = table.people[dimension], table.judge[dimension], table.labelled(dimension)
+    people, judge, labelled = (
+        table.people[dimension],
+        table.judge[dimension],
+        table.labelled(dimension),
+    )
     answered = labelled & (judge != NOT_SAID)
     provisional = np.array([result.provisional for result in table.results], dtype=bool)
     tau, people_ties = scores[dimension, "tau"], scores[dimension, "people's ties"]
@@ -128,5 +151,8 @@ def _dimension(
 
 
 def _confusion(people: LabelColumn, judge: LabelColumn) -> tuple[tuple[int, int, int, int], ...]:
-    rows = ([int(((people == mine) & (judge == its)).sum()) for its in (0, 1, 2, NOT_SAID)] for mine in Preference)
+    rows = (
+        [int(((people == mine) & (judge == its)).sum()) for its in (0, 1, 2, NOT_SAID)]
+        for mine in Preference
+    )
     return tuple((tie, first, second, missing) for tie, first, second, missing in rows)

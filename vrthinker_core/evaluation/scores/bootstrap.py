@@ -43,7 +43,10 @@ def estimate_ratios(
     above = np.column_stack([_by_prompt(ratio[0], prompts) for ratio in ratios.values()])
     below = np.column_stack([_by_prompt(ratio[1], prompts) for ratio in ratios.values()])
     drawn = _draw_ratios(above, below, seed)
-    return {key: _estimate(above[:, at], below[:, at], drawn[:, at], least) for at, key in enumerate(ratios)}
+    return {
+        key: _estimate(above[:, at], below[:, at], drawn[:, at], least)
+        for at, key in enumerate(ratios)
+    }
 
 
 def exact_end(count: int) -> float:
@@ -57,7 +60,12 @@ def _by_prompt(rows: Column, prompts: NDArray[np.int64]) -> Numbers:
 
 def _draw_ratios(above: Numbers, below: Numbers, seed: int) -> Numbers:
     """The ratios of each draw, a row for each."""
-    sums = np.concatenate([counts.astype(np.float64) @ np.hstack((above, below)) for counts in _draw(len(above), seed)])
+    sums = np.concatenate(
+        [
+            counts.astype(np.float64) @ np.hstack((above, below))
+            for counts in _draw(len(above), seed)
+        ]
+    )
     numerators, denominators = np.hsplit(sums, 2)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(denominators > 0, numerators / denominators, np.nan)
@@ -73,7 +81,9 @@ def _draw(prompts: int, seed: int) -> Iterator[NDArray[np.int64]]:
         yield np.bincount(drawn.ravel(), minlength=size * prompts).reshape(size, prompts)
 
 
-def _estimate(above: Numbers, below: Numbers, drawn: Numbers, least: float) -> IntervalEstimate | None:
+def _estimate(
+    above: Numbers, below: Numbers, drawn: Numbers, least: float
+) -> IntervalEstimate | None:
     if below.sum() <= 0:
         return None
     value, voices = float(above.sum() / below.sum()), int((below > 0).sum())

@@ -37,7 +37,9 @@ class JudgeComparison:
     only_first: int  # Pairs that only the first judge has judged
     only_second: int
     metrics: tuple[MetricComparison, ...]
-    same: tuple[tuple[Dimension, float], ...]  # Share of pairs with both labels in which they are equal
+    same: tuple[
+        tuple[Dimension, float], ...
+    ]  # Share of pairs with both labels in which they are equal
 
 
 def compare_judges(first: Iterable[PairResult], second: Iterable[PairResult]) -> JudgeComparison:
@@ -46,7 +48,9 @@ def compare_judges(first: Iterable[PairResult], second: Iterable[PairResult]) ->
     tables = label_table(both.first), label_table(both.second)
     metrics = _metrics(*tables)
     names = _name(both.first), _name(both.second)
-    return JudgeComparison(names, len(both.first), both.only_first, both.only_second, metrics, _same(*tables))
+    return JudgeComparison(
+        names, len(both.first), both.only_first, both.only_second, metrics, _same(*tables)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +65,25 @@ class SharedResults:
 
 def shared_results(first: Iterable[PairResult], second: Iterable[PairResult]) -> SharedResults:
     """Match two evaluations by the ids of their pairs. Raises BadInput where they share none."""
-    mine, its = ({result.pair.id: result for result in results if result.judged} for results in (first, second))
+    mine, its = (
+        {result.pair.id: result for result in results if result.judged}
+        for results in (first, second)
+    )
     shared = sorted(mine.keys() & its.keys())
     if not shared:
         raise BadInput("No pair was judged by both: compare two evaluations of one data set.")
     changed = [name for name in shared if mine[name].pair.labels != its[name].pair.labels]
     if changed:
         rows = f"row {mine[changed[0]].pair.row}"
-        raise BadInput(f"People's labels differ in {len(changed):,} of the shared pairs, first in {rows}: compare one data set.")
-    first_results, second_results = (tuple(results[name] for name in shared) for results in (mine, its))
-    return SharedResults(first_results, second_results, len(mine) - len(shared), len(its) - len(shared))
+        raise BadInput(
+            f"People's labels differ in {len(changed):,} of the shared pairs, first in {rows}: compare one data set."
+        )
+    first_results, second_results = (
+        tuple(results[name] for name in shared) for results in (mine, its)
+    )
+    return SharedResults(
+        first_results, second_results, len(mine) - len(shared), len(its) - len(shared)
+    )
 
 
 def mcnemar(first_alone: int, second_alone: int) -> float:
@@ -99,14 +112,19 @@ def _metrics(first: LabelTable, second: LabelTable) -> tuple[MetricComparison, .
 
 
 def _metric(
-    tables: tuple[LabelTable, LabelTable], dimension: Dimension, metric: Metric, difference: IntervalEstimate
+    tables: tuple[LabelTable, LabelTable],
+    dimension: Dimension,
+    metric: Metric,
+    difference: IntervalEstimate,
 ) -> MetricComparison:
     people = tables[0].people[dimension]
     rows: Rows = people != NOT_SAID if metric == "tau" else decided(people)
     first, second = (_right(table, dimension)[rows] > 0 for table in tables)
     alone = int((first & ~second).sum()), int((second & ~first).sum())
     shares = float(first.mean()), float(second.mean())
-    return MetricComparison(dimension, metric, int(rows.sum()), *shares, difference, *alone, mcnemar(*alone))
+    return MetricComparison(
+        dimension, metric, int(rows.sum()), *shares, difference, *alone, mcnemar(*alone)
+    )
 
 
 def _right(table: LabelTable, dimension: Dimension) -> np.ndarray:

@@ -48,8 +48,13 @@ def counts(result: PairResult) -> bool:
 
 def label_table(results: Iterable[PairResult]) -> LabelTable:
     """The table of all results that count."""
-    rows = sorted((result for result in results if counts(result)), key=lambda result: (result.pair.id, result.pair.row))
-    _, prompts = np.unique(np.array([result.pair.prompt for result in rows], dtype=object), return_inverse=True)
+    rows = sorted(
+        (result for result in results if counts(result)),
+        key=lambda result: (result.pair.id, result.pair.row),
+    )
+    _, prompts = np.unique(
+        np.array([result.pair.prompt for result in rows], dtype=object), return_inverse=True
+    )
     return LabelTable(
         tuple(rows),
         prompts.astype(np.int64),
@@ -66,7 +71,10 @@ def decided(labels: LabelColumn) -> Rows:
 
 
 def _columns(verdicts: Sequence[Verdict | None]) -> dict[Dimension, LabelColumn]:
-    return {dimension: _column([getattr(verdict, dimension.value, None) for verdict in verdicts]) for dimension in Dimension}
+    return {
+        dimension: _column([getattr(verdict, dimension.value, None) for verdict in verdicts])
+        for dimension in Dimension
+    }
 
 
 def _column(labels: Sequence[Preference | None]) -> LabelColumn:

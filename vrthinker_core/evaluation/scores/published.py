@@ -4,8 +4,14 @@ from dataclasses import dataclass
 
 from vrthinker_core.evaluation.scores.agreement import Metric
 
-GENAI, VIDEOGEN, MJ = "genai-bench", "videogen-reward", "mj-bench-video"  # As the command line calls them
-MAX_BROKEN = 0.05  # Share of rows that cannot be judged, up to which a set is still the published one
+GENAI, VIDEOGEN, MJ = (
+    "genai-bench",
+    "videogen-reward",
+    "mj-bench-video",
+)  # As the command line calls them
+MAX_BROKEN = (
+    0.05  # Share of rows that cannot be judged, up to which a set is still the published one
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +23,9 @@ class PublishedScore:
 
 
 def _scores(*per_cent: float) -> tuple[PublishedScore, ...]:
-    return tuple(PublishedScore(model, value / 100) for model, value in zip(MODELS, per_cent, strict=True))
+    return tuple(
+        PublishedScore(model, value / 100) for model, value in zip(MODELS, per_cent, strict=True)
+    )
 
 
 MODELS = (
@@ -59,6 +67,9 @@ def published_remark(data_set: str, rows: int, broken: int) -> str:
     known = REMARKS.get(data_set, "")
     if published(data_set, "tau", rows, broken):
         return known
-    sizes = " or ".join(f"{low:,}" if low == high else f"about {(low + high) // 2:,}" for low, high in ROWS[data_set])
+    sizes = " or ".join(
+        f"{low:,}" if low == high else f"about {(low + high) // 2:,}"
+        for low, high in ROWS[data_set]
+    )
     left_out = f"Published numbers are left out: they are of all {sizes} rows, and this is of {rows - broken:,} that can be judged."
     return f"{left_out} {known}".strip()

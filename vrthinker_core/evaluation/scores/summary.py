@@ -42,10 +42,14 @@ class ResultCounts:
     failed: int
     cancelled: int
     partial: int  # Of the answered ones: a label is missing
-    provisional: int  # Of the answered ones: no final answer came, so the last recommended one counts
+    provisional: (
+        int  # Of the answered ones: no final answer came, so the last recommended one counts
+    )
     forced: int  # Of the answered ones: the answer was asked for on the last turn
     prompts: int
-    faults: tuple[tuple[str, int], ...] = ()  # What failed, by the name of the error, the most frequent first
+    faults: tuple[
+        tuple[str, int], ...
+    ] = ()  # What failed, by the name of the error, the most frequent first
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,9 @@ class Summary:
     generator_pairs: tuple[GeneratorPair, ...]
     generators: tuple[GeneratorScore, ...]
     lengths: tuple[LengthGroup, ...]
-    published_tau: tuple[PublishedScore, ...] = ()  # For overall labels, only where this is the same set
+    published_tau: tuple[
+        PublishedScore, ...
+    ] = ()  # For overall labels, only where this is the same set
     published_diff: tuple[PublishedScore, ...] = ()
     published_remark: str = ""
 

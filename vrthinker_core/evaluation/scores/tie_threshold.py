@@ -27,12 +27,16 @@ def tie_threshold(gaps: Sequence[float], labels: Sequence[Preference | int]) -> 
     """
     signed, people = np.asarray(gaps, dtype=np.float64), np.asarray(labels, dtype=np.int64)
     if len(signed) != len(people) or not len(signed) or not np.isfinite(signed).all():
-        raise BadInput("A tie threshold is fitted on as many finite gaps as labels, and on at least one.")
+        raise BadInput(
+            "A tie threshold is fitted on as many finite gaps as labels, and on at least one."
+        )
     distinct, where = np.unique(np.append(np.abs(signed), 0.0), return_inverse=True)
     where = where[:-1]  # the last one is the zero that was added
     preferred = np.where(signed > 0, int(Preference.FIRST), int(Preference.SECOND))
     as_tie = np.bincount(where[people == Preference.TIE], minlength=len(distinct))
-    as_preference = np.bincount(where[(people == preferred) & (signed != 0)], minlength=len(distinct))
+    as_preference = np.bincount(
+        where[(people == preferred) & (signed != 0)], minlength=len(distinct)
+    )
     # With the threshold at each distinct gap: right as ties up to it, right as preferences above it
     right = np.cumsum(as_tie) + as_preference.sum() - np.cumsum(as_preference)
     best = int(np.argmax(right))

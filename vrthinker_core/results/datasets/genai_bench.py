@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.datasets.layout import PairLayout, TableRow, as_text, check_columns, make_pairs
+from vrthinker_core.results.datasets.layout import (
+    PairLayout,
+    TableRow,
+    as_text,
+    check_columns,
+    make_pairs,
+)
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Preference
 
@@ -39,13 +45,17 @@ def _files(path: Path) -> list[Path]:
     """The Parquet files of one split: `test-*`, or `test_v1-*`."""
     if not path.is_dir():
         return [path]
-    found = [file for folder in (path, path / SUBFOLDER) for file in sorted(folder.glob("*.parquet"))]
+    found = [
+        file for folder in (path, path / SUBFOLDER) for file in sorted(folder.glob("*.parquet"))
+    ]
     splits = sorted({file.name.partition("-")[0] for file in found})
     if not found:
         raise BadInput(f"{path} holds no Parquet file, nor does its folder {SUBFOLDER}.")
     if len(splits) > 1:
         names = ", ".join(file.name for file in found)
-        raise BadInput(f"{path} holds {' and '.join(splits)}, which are different sets of votes. Give the path of one: {names}.")
+        raise BadInput(
+            f"{path} holds {' and '.join(splits)}, which are different sets of votes. Give the path of one: {names}."
+        )
     return found
 
 
@@ -77,14 +87,20 @@ class _Videos:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._found = {path.name.lower(): path for path in sorted(root.rglob("*.mp4"), reverse=True)}
+        self._found = {
+            path.name.lower(): path for path in sorted(root.rglob("*.mp4"), reverse=True)
+        }
 
     def find(self, address: str) -> Path:
         """The file of a video's address. Raises BadInput with one sentence."""
         match = VIDEO_NAME.search(address)
         if match is None:
-            raise BadInput(f"{address[:120] or 'A video'} does not end in the name of a video, <md5>.mp4.")
+            raise BadInput(
+                f"{address[:120] or 'A video'} does not end in the name of a video, <md5>.mp4."
+            )
         found = self._found.get(match[1].lower())
         if found is None or not found.is_file():
-            raise BadInput(f"There is no file {match[1]} below {self._root}: put the videos of the data set there.")
+            raise BadInput(
+                f"There is no file {match[1]} below {self._root}: put the videos of the data set there."
+            )
         return found

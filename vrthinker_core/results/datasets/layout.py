@@ -12,7 +12,9 @@ from vrthinker_core.results.pair import EvaluationPair, pair_id
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension, Preference, Verdict
 
-MISSING = frozenset(("", "nan", "none", "null", "n/a", "<na>"))  # How tables write that nobody gave a label, in lower case
+MISSING = frozenset(
+    ("", "nan", "none", "null", "n/a", "<na>")
+)  # How tables write that nobody gave a label, in lower case
 
 FindVideo = Callable[[str], Path]
 """The file of a video that a row names. Raises BadInput with the sentence that says why it cannot be judged."""
@@ -41,7 +43,9 @@ class PairLayout:
     """Words, in lower case, of people who could not say: overall they leave the row out, elsewhere they are no label."""
 
 
-def make_pairs(rows: Iterable[TableRow], layout: PairLayout, find: FindVideo) -> list[EvaluationPair]:
+def make_pairs(
+    rows: Iterable[TableRow], layout: PairLayout, find: FindVideo
+) -> list[EvaluationPair]:
     """The pairs of all rows, in their order. What is wrong with a row becomes its `fault`; the same row again is one, too."""
     return _name_repeated([_make_pair(row, layout, find) for row in rows])
 
@@ -51,13 +55,19 @@ def find_below(folder: Path, name: str, *, absolute: bool = False) -> Path:
     if not name:
         raise BadInput("A video is not named.")
     if "://" in name:
-        raise BadInput(f"{_short(name)} is an address: download the video and give its path on this machine.")
+        raise BadInput(
+            f"{_short(name)} is an address: download the video and give its path on this machine."
+        )
     for spelled in _spellings(name):
         full = PurePosixPath(spelled).is_absolute() or PureWindowsPath(spelled).is_absolute()
         if full and not absolute:
-            raise BadInput(f"{_short(name)} is a full path: the videos of this data set lie in its own folder.")
+            raise BadInput(
+                f"{_short(name)} is a full path: the videos of this data set lie in its own folder."
+            )
         if not full and Path(os.path.normpath(spelled)).parts[:1] == ("..",):
-            raise BadInput(f"{_short(name)} leaves the folder of the data set{': give the full path' if absolute else ''}.")
+            raise BadInput(
+                f"{_short(name)} leaves the folder of the data set{': give the full path' if absolute else ''}."
+            )
     return existing_file(folder, name)
 
 
@@ -73,7 +83,9 @@ def existing_file(folder: Path, name: str) -> Path:
                 if found.is_file():
                     return found
     except (OSError, ValueError) as error:
-        raise BadInput(f"{_short(name)} cannot be a file: {getattr(error, 'strerror', None) or error}.") from None
+        raise BadInput(
+            f"{_short(name)} cannot be a file: {getattr(error, 'strerror', None) or error}."
+        ) from None
     raise BadInput(f"There is no file {_short(name)}.")
 
 
@@ -111,7 +123,9 @@ def _make_pair(row: TableRow, layout: PairLayout, find: FindVideo) -> Evaluation
     prompt = encodable(row.values.get(layout.prompt, "").strip())
     first, second = map(encodable, named)
     generators = [encodable(row.values.get(column, "").strip()) for column in layout.generators]
-    pair = EvaluationPair(pair_id(prompt, first, second), row.number, prompt, first, second, Verdict(), *generators)
+    pair = EvaluationPair(
+        pair_id(prompt, first, second), row.number, prompt, first, second, Verdict(), *generators
+    )
     try:
         if row.fault:
             raise BadInput(row.fault)
@@ -145,7 +159,9 @@ def _labels(row: TableRow, layout: PairLayout) -> tuple[Verdict, str]:
             labels[dimension.value] = layout.words[text.lower()]
         except KeyError:
             known = ", ".join(layout.words)
-            raise BadInput(f"{column} is {_short(text)!r}, which is no label. Labels are {known}.") from None
+            raise BadInput(
+                f"{column} is {_short(text)!r}, which is no label. Labels are {known}."
+            ) from None
     return Verdict(**labels), left_out
 
 
@@ -165,7 +181,9 @@ def _name_group(pairs: list[EvaluationPair], positions: list[int]) -> None:
     told = {pairs[position].labels for position in positions}
     seen: dict[str, int] = {}  # Row in which each name came first
     repeats = 0
-    for position in sorted(positions, key=lambda position: bool(pairs[position].fault or pairs[position].left_out)):
+    for position in sorted(
+        positions, key=lambda position: bool(pairs[position].fault or pairs[position].left_out)
+    ):
         pair = pairs[position]
         name = pair.id if len(told) == 1 else f"{pair.id}-{_signature(pair.labels)}"
         if name in seen:

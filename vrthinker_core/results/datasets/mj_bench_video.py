@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.datasets.layout import PairLayout, TableRow, as_text, find_below, make_pairs
+from vrthinker_core.results.datasets.layout import (
+    PairLayout,
+    TableRow,
+    as_text,
+    find_below,
+    make_pairs,
+)
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Preference
 
@@ -23,7 +29,11 @@ LAYOUT = PairLayout(
         Dimension.OA: OVERALL,
     },
     ("video_0_model", "video_1_model"),
-    {"video 1 better": Preference.FIRST, "video 2 better": Preference.SECOND, "same": Preference.TIE},
+    {
+        "video 1 better": Preference.FIRST,
+        "video 2 better": Preference.SECOND,
+        "same": Preference.TIE,
+    },
     frozenset(("hard to judge",)),
 )
 
@@ -50,7 +60,9 @@ def _rows(items: list[Any], file: Path) -> Iterator[TableRow]:
     needed = (*LAYOUT.videos, LAYOUT.prompt, OVERALL)
     for column in needed:
         if not any(isinstance(item, dict) and column in item for item in items):
-            raise BadInput(f"{file.name} has no {column}. Each of its pairs needs {', '.join(needed)}.")
+            raise BadInput(
+                f"{file.name} has no {column}. Each of its pairs needs {', '.join(needed)}."
+            )
     for number, item in enumerate(items, start=1):
         if not isinstance(item, dict):
             yield TableRow(number, {}, "The row is no JSON object.")

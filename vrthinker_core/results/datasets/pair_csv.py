@@ -13,11 +13,19 @@ WORDS = {
     **dict.fromkeys(("2", "second", "b", "2.0"), Preference.SECOND),
     **dict.fromkeys(("0", "tie", "same", "0.0"), Preference.TIE),
 }
-LAYOUT = PairLayout(("video1", "video2"), "prompt", {each: each.value for each in Dimension}, ("model1", "model2"), WORDS)
+LAYOUT = PairLayout(
+    ("video1", "video2"),
+    "prompt",
+    {each: each.value for each in Dimension},
+    ("model1", "model2"),
+    WORDS,
+)
 
 
 def read_pair_csv(path: Path) -> list[EvaluationPair]:
     """The pairs; paths are full, or relative to the folder of the file. Raises BadInput for a file without the three columns."""
     columns = [*LAYOUT.videos, LAYOUT.prompt]
     optional = [*LAYOUT.labels.values(), *LAYOUT.generators]
-    return make_pairs(read_table(path, columns, optional), LAYOUT, partial(find_below, path.parent, absolute=True))
+    return make_pairs(
+        read_table(path, columns, optional), LAYOUT, partial(find_below, path.parent, absolute=True)
+    )

@@ -14,10 +14,14 @@ FILLED_LINE = re.compile(r"\S[^\r\n]*")
 LINE_END = re.compile(r"\r\n?|\n|\Z")
 LONGEST = 2**17  # Characters of one field
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-QUOTES = "its quotation marks do not pair up: put the text in a pair of them and double those within it"
+QUOTES = (
+    "its quotation marks do not pair up: put the text in a pair of them and double those within it"
+)
 
 
-def read_table(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> Iterator[TableRow]:
+def read_table(
+    path: Path, needed: Sequence[str], optional: Sequence[str] = ()
+) -> Iterator[TableRow]:
     """The rows under the header line. Columns are known by their names, whatever the case.
 
     They are separated as Excel's line `sep=` says, else by `,`, `;` or tabs. Raises BadInput for a file that cannot be read, or
@@ -43,7 +47,9 @@ def read_table(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) 
         fault = fault and f"The row cannot be read: {fault}."
         if not fault and len(values) != len(columns):
             fault = _wrong_number(len(values), len(columns), delimiter)
-        if not fault and any("\udc80" <= character <= "\udcff" for value in values for character in value):
+        if not fault and any(
+            "\udc80" <= character <= "\udcff" for value in values for character in value
+        ):
             fault = "The row is not UTF-8: save the table as UTF-8."
         yield TableRow(number, dict(zip(columns, values, strict=False)), fault)
 
@@ -53,7 +59,11 @@ def _fitted(values: list[str], columns: Sequence[str], known: Mapping[str, str])
     while len(values) > len(columns) and not values[-1].strip():
         values = values[:-1]
     left_out = columns[len(values) :]
-    return values if any(column in known.values() for column in left_out) else [*values, *("" for _ in left_out)]
+    return (
+        values
+        if any(column in known.values() for column in left_out)
+        else [*values, *("" for _ in left_out)]
+    )
 
 
 def _wrong_number(found: int, wanted: int, delimiter: str) -> str:
@@ -68,7 +78,9 @@ def _records(text: str, delimiter: str) -> Iterator[tuple[list[str], str]]:
     """
     mark = re.escape(delimiter)
     space = rf"[^\S\r\n{mark}]*+"
-    field = re.compile(rf'{space}(?:"([^"]*+(?:""[^"]*+)*+)"{space}|((?!")[^\r\n{mark}]*))({mark}|\r\n?|\n|\Z)')
+    field = re.compile(
+        rf'{space}(?:"([^"]*+(?:""[^"]*+)*+)"{space}|((?!")[^\r\n{mark}]*))({mark}|\r\n?|\n|\Z)'
+    )
     start = 0
     while start < len(text):
         values, place, fault = list[str](), start, ""

@@ -25,4 +25,8 @@ def read_videogen_reward(path: Path) -> list[EvaluationPair]:
     """
     table = path / FILE if path.is_dir() else path
     columns = [*LAYOUT.videos, *LAYOUT.generators, LAYOUT.prompt, *LAYOUT.labels.values()]
-    return make_pairs(read_table(table, columns), LAYOUT, partial(find_below, table.parent, absolute=table is path))
+    return make_pairs(
+        read_table(table, columns),
+        LAYOUT,
+        partial(find_below, table.parent, absolute=table is path),
+    )

@@ -11,16 +11,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.training.drawn_teacher.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN, Places
+from vrthinker_core.training.drawn_teacher.phrases import (
+    HARDLY,
+    JUMPS,
+    MOTION_FLAWS,
+    MOVES,
+    ODDLY,
+    PLAIN,
+    Places,
+)
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES
 from vrthinker_core.training.drawn_world.moving_scene import GO, STAY, Scene
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.scenes import DrawnPair, verdict_from_flaws
 from vrthinker_core.types import FrameRef, Side, Verdict
 
-LIGHT_OFF = 0.05  # What the light of a view must be off, as a share of the picture, if anybody is to see it
-ODDLY_OFF = 0.015  # A step that ends so far from where it should, in the clip's own lengths, is doubtful
-LIGHT_SIDE, LIGHT_CELLS = 32, 8  # Pixels and cells per side of the picture in which the light of a view is looked for
+LIGHT_OFF = (
+    0.05  # What the light of a view must be off, as a share of the picture, if anybody is to see it
+)
+ODDLY_OFF = (
+    0.015  # A step that ends so far from where it should, in the clip's own lengths, is doubtful
+)
+LIGHT_SIDE, LIGHT_CELLS = (
+    32,
+    8,
+)  # Pixels and cells per side of the picture in which the light of a view is looked for
 LIGHT_GAIN = 0.2  # How steeply the light moves with the brightness of one side, in display levels
 
 
@@ -34,7 +49,9 @@ class SeenFrame:
     places: Places  # Of what is followed
     state: str
     motion: str
-    beside: tuple[SeenFrame, ...] = ()  # Those of earlier looks and of this one that it is held against; of the first ones ()
+    beside: tuple[
+        SeenFrame, ...
+    ] = ()  # Those of earlier looks and of this one that it is held against; of the first ones ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +82,25 @@ class Evidence:
 
     def picture_flaw(self, side: Side) -> Flaw | None:
         """The first flaw of the picture that was seen."""
-        return next((Flaw(frame.state, frame.number) for frame in self.frames(side) if frame.state != CLEAR), None)
+        return next(
+            (
+                Flaw(frame.state, frame.number)
+                for frame in self.frames(side)
+                if frame.state != CLEAR
+            ),
+            None,
+        )
 
     def motion_flaw(self, side: Side) -> Flaw | None:
         """The first flaw of the motion that was seen."""
-        return next((Flaw(frame.motion, frame.number) for frame in self.frames(side) if frame.motion in MOTION_FLAWS), None)
+        return next(
+            (
+                Flaw(frame.motion, frame.number)
+                for frame in self.frames(side)
+                if frame.motion in MOTION_FLAWS
+            ),
+            None,
+        )
 
     def odd_frames(self, side: Side) -> list[SeenFrame]:
         """Where the motion is to be looked at closer: one frame alone shows a flaw, not of the first; or it is doubtful."""
@@ -85,14 +116,24 @@ class Evidence:
     @property
     def wrong(self) -> Mapping[Side, int]:
         """How many facts of each video are not as the prompt asks."""
-        return {side: self.pair.wanted.count_wrong(scene.facts) for side, scene in self.pair.scenes.items()}
+        return {
+            side: self.pair.wanted.count_wrong(scene.facts)
+            for side, scene in self.pair.scenes.items()
+        }
 
     @property
     def verdict(self) -> Verdict:
         """The labels as far as these frames show them."""
-        picture, motion = ([flaw(side) is not None for side in Side] for flaw in (self.picture_flaw, self.motion_flaw))
+        picture, motion = (
+            [flaw(side) is not None for side in Side]
+            for flaw in (self.picture_flaw, self.motion_flaw)
+        )
         wrong = self.wrong
-        return verdict_from_flaws((wrong[Side.FIRST], wrong[Side.SECOND]), (picture[0], picture[1]), (motion[0], motion[1]))
+        return verdict_from_flaws(
+            (wrong[Side.FIRST], wrong[Side.SECOND]),
+            (picture[0], picture[1]),
+            (motion[0], motion[1]),
+        )
 
     def index(self, ref: FrameRef) -> int:
         """Which of the clip's frames a slot means."""
@@ -103,7 +144,10 @@ class Evidence:
         noted = sorted(self.frames(ref.side), key=lambda frame: frame.index)
         before = [frame for frame in noted if frame.index < index][-1:]
         beside = (*before, *[frame for frame in noted if frame.index > index][:1])
-        places, number = view_light(scene, index) or _thing_place(scene, index), self.dialect.frame_number(ref)
+        places, number = (
+            view_light(scene, index) or _thing_place(scene, index),
+            self.dialect.frame_number(ref),
+        )
         motion = motion_word(scene, index, [frame.index for frame in beside])
         told = beside if len(self.looks) > 1 else ()
         return SeenFrame(ref.side, number, index, places, scene.picture_state(index), motion, told)
@@ -120,7 +164,11 @@ def step_word(scene: Scene, start: int, end: int) -> str:
     """How the clip goes on from one frame to another, against how it would without a fault of its motion."""
     word = scene.motion_words((start, end))[0]
     if word != GO:
-        shown = not scene.view or _is_repeated(scene, start, end) or any(_is_off(scene, index) for index in (start, end))
+        shown = (
+            not scene.view
+            or _is_repeated(scene, start, end)
+            or any(_is_off(scene, index) for index in (start, end))
+        )
         return MOVES if not shown else HARDLY if word == STAY else JUMPS
     due = scene.pace * ((end - start) / (FRAMES - 1))
     off = float(np.linalg.norm(scene.trace(end) - scene.trace(start) - due))
@@ -129,13 +177,17 @@ def step_word(scene: Scene, start: int, end: int) -> str:
 
 def _is_repeated(scene: Scene, start: int, end: int) -> bool:
     """The picture of both frames is the same, which is seen however flat it is."""
-    times, shifts, states = ({of(start), of(end)} for of in (scene.time_and_offset, scene.shift, scene.picture_state))
+    times, shifts, states = (
+        {of(start), of(end)} for of in (scene.time_and_offset, scene.shift, scene.picture_state)
+    )
     return len(times) == len(shifts) == len(states) == 1
 
 
 def _is_off(scene: Scene, index: int) -> bool:
     """The light of a view is elsewhere in frame `index` than without the fault of its motion; in a flat picture it hardly is."""
-    shown, due = (np.array(view_light(each, index)) for each in (scene, replace(scene, motion_fault=None)))
+    shown, due = (
+        np.array(view_light(each, index)) for each in (scene, replace(scene, motion_fault=None))
+    )
     return bool(np.abs(shown - due).max() >= LIGHT_OFF)
 
 
@@ -164,11 +216,20 @@ def light_of(picture: NDArray[np.uint8]) -> Places:
 
     It is nearer to a side the brighter that is, and moves as the picture does: the motion of a view is read from it.
     """
-    cells = cv2.resize(picture, (LIGHT_CELLS, LIGHT_CELLS), interpolation=cv2.INTER_AREA).astype(np.float32).mean(-1)
-    return tuple((_light_along(half.mean(0)), _light_along(half.mean(1))) for half in np.split(cells, 2))
+    cells = (
+        cv2.resize(picture, (LIGHT_CELLS, LIGHT_CELLS), interpolation=cv2.INTER_AREA)
+        .astype(np.float32)
+        .mean(-1)
+    )
+    return tuple(
+        (_light_along(half.mean(0)), _light_along(half.mean(1))) for half in np.split(cells, 2)
+    )
 
 
 def _light_along(brightness: NDArray[np.float32]) -> float:
     """Where along one axis the light of cells [n] is, in display levels: 0.5 if both of its ends are as bright."""
     middles = (np.arange(len(brightness)) + 0.5) / len(brightness) - 0.5
-    return float(0.5 + 0.5 * np.tanh(LIGHT_GAIN * (brightness - brightness.mean()) @ middles / len(brightness)))
+    return float(
+        0.5
+        + 0.5 * np.tanh(LIGHT_GAIN * (brightness - brightness.mean()) @ middles / len(brightness))
+    )

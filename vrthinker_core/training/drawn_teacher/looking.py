@@ -16,10 +16,20 @@ NEAR = 4  # Slots from the middle between two of the first frames to the two tha
 
 def next_indices(evidence: Evidence) -> tuple[int, ...]:
     """The dialect's numbers to call for; () when there is nothing more to see."""
-    wanted = _coarse(evidence) if len(evidence.looks) == 1 else _closer(evidence) if len(evidence.looks) == 2 else []
+    wanted = (
+        _coarse(evidence)
+        if len(evidence.looks) == 1
+        else _closer(evidence)
+        if len(evidence.looks) == 2
+        else []
+    )
     dialect = evidence.dialect
     seen = {(frame.side, frame.index) for look in evidence.looks for frame in look}
-    numbers = {int(dialect.frame_number(ref)) for ref in wanted if (ref.side, evidence.index(ref)) not in seen}
+    numbers = {
+        int(dialect.frame_number(ref))
+        for ref in wanted
+        if (ref.side, evidence.index(ref)) not in seen
+    }
     return tuple(sorted(numbers)[: dialect.frames_per_call])
 
 
@@ -33,7 +43,9 @@ def _middles(evidence: Evidence, side: Side) -> Iterable[FrameRef]:
     slots = [ref.slot for ref in evidence.dialect.opening_refs if ref.side is side]
     middles = [(start + end) // 2 for start, end in pairwise(slots)]
     step = slots[1] - slots[0]
-    if slots[0] < step // 4:  # The first frames begin with the clip, so there is a gap behind the last one
+    if (
+        slots[0] < step // 4
+    ):  # The first frames begin with the clip, so there is a gap behind the last one
         middles.append(slots[-1] + step // 2)
     if evidence.dialect.name == "paired" and evidence.pair.scenes[side].view:
         middles = [middle + off for middle in middles for off in (-NEAR, NEAR)]
@@ -47,6 +59,12 @@ def _closer(evidence: Evidence) -> list[FrameRef]:
     found = []
     for side in Side:
         for frame in [] if evidence.settled(side) else evidence.odd_frames(side):
-            slot = next(slot for slot in range(grid.slots) if grid.index(slot, FRAMES) == frame.index)
-            found += [FrameRef(near, side) for near in (slot - steps, slot + steps) if 0 <= near < grid.slots]
+            slot = next(
+                slot for slot in range(grid.slots) if grid.index(slot, FRAMES) == frame.index
+            )
+            found += [
+                FrameRef(near, side)
+                for near in (slot - steps, slot + steps)
+                if 0 <= near < grid.slots
+            ]
     return found

@@ -11,7 +11,11 @@ Places = tuple[tuple[float, float], ...]
 
 FACT_WORDS = tuple(
     f" {word}"
-    for word in ("no fact", "one fact", *(f"{count} facts" for count in ("two", "three", "four", "five", "six", "seven", "eight")))
+    for word in (
+        "no fact",
+        "one fact",
+        *(f"{count} facts" for count in ("two", "three", "four", "five", "six", "seven", "eight")),
+    )
 )
 """How many facts of a video are not as the prompt asks."""
 
@@ -33,7 +37,9 @@ TOPICS = (" on the prompt", " on the picture", " on the motion")
 MAY_HIDE = "Flaws may hide between these frames.\n"
 NEAR = "Video {side} moves oddly near "
 MORE = "More frames are needed.\n"
-FACT_NAMES = MappingProxyType({"count": "Count", "colour": "Colour", "shape": "Shape", "direction": "Direction"})
+FACT_NAMES = MappingProxyType(
+    {"count": "Count", "colour": "Colour", "shape": "Shape", "direction": "Direction"}
+)
 SECOND_THING = "Second thing's "
 
 
@@ -53,7 +59,9 @@ def better(label: int, *, settled: bool) -> str:
     return f", {BETTER[label]}{'' if settled else ' so far'}.\n"
 
 
-def entry(number: str, places: Places, beside: Sequence[tuple[str, Places]], state: str, motion: str) -> str:
+def entry(
+    number: str, places: Places, beside: Sequence[tuple[str, Places]], state: str, motion: str
+) -> str:
     """One frame: its number, where the thing or the light is, where it was in the frames beside, picture and motion."""
     return f"{number}{where(places)}{_among(beside)} {state}{f', {motion}' if motion else ''}; "
 

@@ -10,7 +10,10 @@ from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.types import Dimension, ProtocolName, Settings, Side, Verdict
 from vrthinker_core.types.comparison import ANSWER_ORDER, SUB_SCORES
 
-FIRST_CONFIDENCE, LATER_CONFIDENCE = 2, 3  # CF of a recommended answer after the first frames, and after a coarse look
+FIRST_CONFIDENCE, LATER_CONFIDENCE = (
+    2,
+    3,
+)  # CF of a recommended answer after the first frames, and after a coarse look
 FORCED_EVERY = 12  # One run in so many answers before it has seen all that it would
 
 
@@ -75,7 +78,9 @@ def _snapshot(evidence: Evidence) -> str:
         lines = [restate(evidence.pair.wanted)]
         for side, scene in evidence.pair.scenes.items():
             noted = "".join(_entry(frame) for frame in look if frame.side is side)
-            lines.append(f"{describe(side, scene.facts)}: {noted}{phrases.SO_FAR}{_state(evidence, side)}.\n")
+            lines.append(
+                f"{describe(side, scene.facts)}: {noted}{phrases.SO_FAR}{_state(evidence, side)}.\n"
+            )
         return "".join(lines)
     head = phrases.BOTH_VIDEOS if evidence.dialect.name == "paired" else phrases.ONE_LIST
     noted = "".join(_entry(frame, paired=evidence.dialect.name == "paired") for frame in look)
@@ -88,7 +93,9 @@ def _think(evidence: Evidence, *, more: bool) -> str:
     labels = {dimension: int(label) for dimension, label in evidence.verdict if label is not None}
     lines = [compare_facts(evidence.pair)] if len(evidence.looks) == 1 else []
     wrong = [phrases.FACT_WORDS[count] for count in evidence.wrong.values()]
-    lines.append(f"{phrases.alignment_head(evidence.dialect)}{wrong[0]} wrong, video 2 has{wrong[1]} wrong")
+    lines.append(
+        f"{phrases.alignment_head(evidence.dialect)}{wrong[0]} wrong, video 2 has{wrong[1]} wrong"
+    )
     lines.append(phrases.better(labels[Dimension.TA], settled=True))
     for dimension, flaw, none in (
         (Dimension.VQ, evidence.picture_flaw, " is clear"),
@@ -104,7 +111,10 @@ def _think(evidence: Evidence, *, more: bool) -> str:
 
 
 def _overall(labels: dict[Dimension, int], *, more: bool) -> str:
-    leads = ", ".join(f"{phrases.LEADS[labels[name]]}{topic}" for name, topic in zip(SUB_SCORES, phrases.TOPICS, strict=True))
+    leads = ", ".join(
+        f"{phrases.LEADS[labels[name]]}{topic}"
+        for name, topic in zip(SUB_SCORES, phrases.TOPICS, strict=True)
+    )
     return f"OA: {leads}{phrases.better(labels[Dimension.OA], settled=not more)}"
 
 
@@ -112,7 +122,11 @@ def _why_more(evidence: Evidence) -> str:
     if len(evidence.looks) == 1:
         return phrases.MAY_HIDE
     odd = [(side, evidence.odd_frames(side)) for side in Side if not evidence.settled(side)]
-    return "".join(f"{phrases.NEAR.format(side=int(side))}#{frames[0].number}.\n" for side, frames in odd if frames)
+    return "".join(
+        f"{phrases.NEAR.format(side=int(side))}#{frames[0].number}.\n"
+        for side, frames in odd
+        if frames
+    )
 
 
 def _entry(frame: SeenFrame, *, paired: bool = False) -> str:
@@ -133,4 +147,6 @@ def _at(flaw: Flaw | None) -> str:
 
 def _labels(verdict: Verdict) -> str:
     labels = dict(verdict)
-    return ", ".join(f"{dimension.value}={int(labels[dimension] or 0)}" for dimension in ANSWER_ORDER)
+    return ", ".join(
+        f"{dimension.value}={int(labels[dimension] or 0)}" for dimension in ANSWER_ORDER
+    )

@@ -21,7 +21,9 @@ def restate(wanted: SceneFacts) -> str:
 
 def describe(side: Side, shown: SceneFacts) -> str:
     """What a video shows."""
-    return phrases.SHOWS.format(side=int(side)) + (_named(shown) if _things(shown) else phrases.REAL_SCENE + phrases.AND_LIGHT)
+    return phrases.SHOWS.format(side=int(side)) + (
+        _named(shown) if _things(shown) else phrases.REAL_SCENE + phrases.AND_LIGHT
+    )
 
 
 def compare_facts(pair: DrawnPair) -> str:
@@ -31,7 +33,9 @@ def compare_facts(pair: DrawnPair) -> str:
     lines = []
     for number, thing in enumerate(wanted):
         for place, key in enumerate(("count", "colour", "shape")):
-            values = [None if (found := things[number]) is None else found[place] for things in shown]
+            values = [
+                None if (found := things[number]) is None else found[place] for things in shown
+            ]
             lines.append(_line(phrases.fact_name(key, number), thing[place], values))
     if wanted:
         directions = [scene.facts.direction for scene in pair.scenes.values()]
@@ -45,14 +49,19 @@ def _things(facts: SceneFacts) -> list[Words]:
 
 def _named(facts: SceneFacts) -> str:
     counts = COUNT_WORDS
-    things = " and".join(phrases.name_thing(colour, shape, 1 + counts.index(count)) for count, colour, shape in _things(facts))
+    things = " and".join(
+        phrases.name_thing(colour, shape, 1 + counts.index(count))
+        for count, colour, shape in _things(facts)
+    )
     return f"{things} moving {facts.direction}"
 
 
 def _matched(wanted: list[Words], shown: list[Words]) -> list[Words | None]:
     """Of what is shown, what stands for each wanted thing: as it fits best; None for one that is missing."""
     padded = [*shown, *[None] * (len(wanted) - len(shown))]
-    return list(min(permutations(padded, len(wanted)), key=lambda some: sum(map(_difference, wanted, some))))
+    return list(
+        min(permutations(padded, len(wanted)), key=lambda some: sum(map(_difference, wanted, some)))
+    )
 
 
 def _difference(wanted: Words, shown: Words | None) -> int:
@@ -60,7 +69,9 @@ def _difference(wanted: Words, shown: Words | None) -> int:
 
 
 def _line(name: str, wanted: str, shown: Sequence[str | None]) -> str:
-    said = [phrases.MISSING if each is None else f" {each}{_fits(each == wanted)}" for each in shown]
+    said = [
+        phrases.MISSING if each is None else f" {each}{_fits(each == wanted)}" for each in shown
+    ]
     return f"{name} {wanted}: video 1{said[0]}; video 2{said[1]}.\n"
 
 

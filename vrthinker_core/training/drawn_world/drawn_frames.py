@@ -30,10 +30,14 @@ class DrawnFrames:
 
     def _draw(self, ref: FrameRef) -> Frame:
         if ref.side not in self._renderers:
-            self._renderers[ref.side] = SceneRenderer(self._pair.scenes[ref.side], self._size, wear=self._pair.wear)
+            self._renderers[ref.side] = SceneRenderer(
+                self._pair.scenes[ref.side], self._size, wear=self._pair.wear
+            )
         index = self._grid.index(ref.slot, FRAMES)
         pixels = np.ascontiguousarray(self._renderers[ref.side].frame(index))
         key = f"drawn {self._name}:{int(ref.side)}:{index}:{self._size}"
         times = index / FRAME_RATE, (index + 1) / FRAME_RATE
-        self._frames[ref] = frame = Frame(ref, index, *times, self._size, self._size, key, pixels.tobytes())
+        self._frames[ref] = frame = Frame(
+            ref, index, *times, self._size, self._size, key, pixels.tobytes()
+        )
         return frame

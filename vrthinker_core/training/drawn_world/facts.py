@@ -30,7 +30,9 @@ class Thing:
 
     def count_wrong(self, shown: Thing) -> int:
         """How many of colour, shape and count are not as wanted here, 0..3."""
-        return sum((self.colour != shown.colour, self.shape != shown.shape, self.count != shown.count))
+        return sum(
+            (self.colour != shown.colour, self.shape != shown.shape, self.count != shown.count)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,10 @@ class SceneFacts:
         Which thing stands for which is taken as it fits best.
         """
         fewer, more = sorted((self.things, shown.things), key=len)
-        wrong = min(sum(a.count_wrong(b) for a, b in zip(fewer, some, strict=True)) for some in permutations(more, len(fewer)))
+        wrong = min(
+            sum(a.count_wrong(b) for a, b in zip(fewer, some, strict=True))
+            for some in permutations(more, len(fewer))
+        )
         return wrong + len(more) - len(fewer) + (self.direction != shown.direction)
 
 

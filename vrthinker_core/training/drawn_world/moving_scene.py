@@ -15,11 +15,25 @@ from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFaul
 from vrthinker_core.training.drawn_world.rendering.camera import Camera
 from vrthinker_core.training.drawn_world.rendering.photographs import FlatView
 from vrthinker_core.training.drawn_world.rendering.renderer import Background
-from vrthinker_core.training.drawn_world.rendering.solids import BOUNDS, Floats, Solid, bases_of, corners_of, dot
+from vrthinker_core.training.drawn_world.rendering.solids import (
+    BOUNDS,
+    Floats,
+    Solid,
+    bases_of,
+    corners_of,
+    dot,
+)
 
-WIDTH, DEPTH = 5.2, 6.4  # World units that the ground's coordinates 0..1 cover, sideways and towards the camera
+WIDTH, DEPTH = (
+    5.2,
+    6.4,
+)  # World units that the ground's coordinates 0..1 cover, sideways and towards the camera
 SIDEWAYS = 0.055  # A step that goes further off its line, in the clip's own lengths, is a leap
-FAR, BACK, SHORT = 1.45, -0.4, 0.5  # Shares of what the speed says: beyond FAR or BACK a step is a leap, below SHORT it stays
+FAR, BACK, SHORT = (
+    1.45,
+    -0.4,
+    0.5,
+)  # Shares of what the speed says: beyond FAR or BACK a step is a leap, below SHORT it stays
 NOTICED = 0.02  # A step is no leap where it is not even so far from where it should be
 LOW_MIDDLE = 0.32  # Of a cone, as a share of its height: most of it is near the ground
 ROUND = 0.85  # What a solid covers against the box of all its rotations
@@ -33,7 +47,9 @@ class Formation:
 
     solids: tuple[Solid, ...]  # Standing about the middle of the ground
     spin: float  # How far each rotates during the clip, radians
-    start: tuple[float, float]  # Where the middle is at first: the ground's coordinates, 0..1 rightwards and towards the camera
+    start: tuple[
+        float, float
+    ]  # Where the middle is at first: the ground's coordinates, 0..1 rightwards and towards the camera
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +60,10 @@ class Scene:
     background: Background | None
     groups: tuple[Formation, ...] = ()  # One for each thing of the facts, in their order
     still_solids: tuple[Solid, ...] = ()  # Solids at the back that do not move
-    travel: tuple[float, float] = (0.0, 0.0)  # How far the things move during the clip, in the ground's coordinates
+    travel: tuple[float, float] = (
+        0.0,
+        0.0,
+    )  # How far the things move during the clip, in the ground's coordinates
     view: FlatView | None = field(default=None, kw_only=True)  # In place of background and things
     picture_fault: PictureFault | None = field(default=None, kw_only=True)
     motion_fault: MotionFault | None = field(default=None, kw_only=True)
@@ -59,7 +78,11 @@ class Scene:
 
     def time_and_offset(self, index: int) -> tuple[float, float]:
         """(time, offset) that frame `index` shows: the time runs 0..1 over the clip, the offset is sideways."""
-        return self.motion_fault.time_and_offset(index) if self.motion_fault else (index / (FRAMES - 1), 0.0)
+        return (
+            self.motion_fault.time_and_offset(index)
+            if self.motion_fault
+            else (index / (FRAMES - 1), 0.0)
+        )
 
     def shift(self, index: int) -> tuple[float, float]:
         """How far all of frame `index` is shifted, rightwards and downwards, as shares of the picture."""
@@ -76,7 +99,11 @@ class Scene:
         camera, groups, (right, down) = self._camera(), self._groups(index), self.shift(index)
         positions: list[tuple[float, float] | None] = []
         for group, share in zip(groups, self._visible_shares(groups, index), strict=True):
-            x, y = camera.project(np.array([_middle(solid) for solid in group], np.float32)).mean(0).tolist()
+            x, y = (
+                camera.project(np.array([_middle(solid) for solid in group], np.float32))
+                .mean(0)
+                .tolist()
+            )
             positions.append((x + right, y + down) if share >= HIDDEN else None)
         return tuple(positions)
 
@@ -98,7 +125,10 @@ class Scene:
         return tuple(self._word(before, after) for before, after in pairwise(indices))
 
     def _word(self, before: int, after: int) -> str:
-        moved, expected = self.trace(after) - self.trace(before), self.pace * ((after - before) / (FRAMES - 1))
+        moved, expected = (
+            self.trace(after) - self.trace(before),
+            self.pace * ((after - before) / (FRAMES - 1)),
+        )
         square = float(expected @ expected)
         along = float(moved @ expected) / square if square else 1.0
         across, off = np.linalg.norm(moved - along * expected), np.linalg.norm(moved - expected)
@@ -113,8 +143,14 @@ class Scene:
 
     def trace(self, index: int) -> NDArray[np.float64]:
         """What moves evenly in a clip without a motion fault, [3]: the things on the ground, or the camera."""
-        place = self.view.trace(*self.time_and_offset(index)) if self.view else (*self.position(index), 0.0)
-        traced: NDArray[np.float64] = np.array(place, np.float64) + np.array((*self.shift(index), 0.0))
+        place = (
+            self.view.trace(*self.time_and_offset(index))
+            if self.view
+            else (*self.position(index), 0.0)
+        )
+        traced: NDArray[np.float64] = np.array(place, np.float64) + np.array(
+            (*self.shift(index), 0.0)
+        )
         return traced
 
     def _groups(self, index: int) -> list[list[Solid]]:
@@ -125,12 +161,19 @@ class Scene:
     def _placed(self, group: Formation, time: float, sideways: float) -> list[Solid]:
         (x, y), turned = self._position(group, time, sideways), group.spin * time
         return [
-            replace(solid, x=(x - 0.5) * WIDTH + solid.x, z=(y - 0.55) * DEPTH + solid.z, rotation=solid.rotation + turned)
+            replace(
+                solid,
+                x=(x - 0.5) * WIDTH + solid.x,
+                z=(y - 0.55) * DEPTH + solid.z,
+                rotation=solid.rotation + turned,
+            )
             for solid in group.solids
         ]
 
     def _position(self, group: Formation, time: float, sideways: float) -> tuple[float, float]:
-        x, y = (begin + time * length for begin, length in zip(group.start, self.travel, strict=True))
+        x, y = (
+            begin + time * length for begin, length in zip(group.start, self.travel, strict=True)
+        )
         return (x, y + sideways) if self.travel[0] else (x + sideways, y)
 
     def _camera(self) -> Camera:
@@ -162,18 +205,26 @@ class _Ellipses:
         points = camera.project(corners_of(solids).reshape(-1, 3)).reshape(len(solids), -1, 2)
         low, high = points.min(1), points.max(1)
         offsets = bases_of(solids) - camera.eye
-        return cls((low + high) / 2, (high - low) / 2 * np.float32(ROUND), np.sqrt(dot(offsets, offsets)))
+        return cls(
+            (low + high) / 2, (high - low) / 2 * np.float32(ROUND), np.sqrt(dot(offsets, offsets))
+        )
 
     def visible_shares(self, owners: NDArray[np.intp], shift: NDArray[np.float64]) -> Floats:
         """Of each solid [n]: inside the picture, and not behind one that another thing owns."""
         points = self.middles[:, None] + _DISC * self.halves[:, None]  # [n, points, 2]
         seen = ((points + shift >= 0) & (points + shift <= 1)).all(-1)
-        behind = (owners[:, None] != owners) & (self.distances < self.distances[:, None])  # [n, n]: the second before the first
+        behind = (owners[:, None] != owners) & (
+            self.distances < self.distances[:, None]
+        )  # [n, n]: the second before the first
         for hidden, before in zip(*np.nonzero(behind), strict=True):
-            seen[hidden] &= (((points[hidden] - self.middles[before]) / self.halves[before]) ** 2).sum(-1) > 1
+            seen[hidden] &= (
+                ((points[hidden] - self.middles[before]) / self.halves[before]) ** 2
+            ).sum(-1) > 1
         shares: Floats = seen.mean(1)
         return shares
 
 
-_GRID = np.stack(np.meshgrid(np.linspace(-0.9, 0.9, 7), np.linspace(-0.9, 0.9, 7)), -1).reshape(-1, 2)
+_GRID = np.stack(np.meshgrid(np.linspace(-0.9, 0.9, 7), np.linspace(-0.9, 0.9, 7)), -1).reshape(
+    -1, 2
+)
 _DISC = _GRID[(_GRID**2).sum(-1) <= 1]  # Points spread evenly over a disc of radius 1

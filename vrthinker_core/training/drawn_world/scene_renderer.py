@@ -13,7 +13,9 @@ from vrthinker_core.training.drawn_world.rendering.wear import Wear
 class SceneRenderer:
     """A scene ready to be drawn at one size: the ground is drawn once, then any frame in any order."""
 
-    def __init__(self, scene: Scene, size: int, supersample: int = 1, wear: Wear | None = None) -> None:
+    def __init__(
+        self, scene: Scene, size: int, supersample: int = 1, wear: Wear | None = None
+    ) -> None:
         """Draw the ground, `size` pixels a side. Edges of solids get `supersample` x `supersample` samples a pixel."""
         self.scene, self._wear, self._shown = scene, wear, size
         self._size = size = wear.drawn if wear else size
@@ -22,7 +24,9 @@ class SceneRenderer:
 
     def frame(self, index: int) -> Pixels:
         """Frame `index` (0..127) of the clip: RGB [size, size, 3]."""
-        return self._wear.apply(self._drawn, index, self._shown) if self._wear else self._drawn(index)
+        return (
+            self._wear.apply(self._drawn, index, self._shown) if self._wear else self._drawn(index)
+        )
 
     def _drawn(self, index: int) -> Pixels:
         pixels = self._shifted(self._clean(index), index)
@@ -40,4 +44,7 @@ class SceneRenderer:
         if not (right or down):
             return pixels
         matrix = np.array([[1, 0, right * self._size], [0, 1, down * self._size]], np.float32)
-        return np.asarray(cv2.warpAffine(pixels, matrix, (self._size, self._size), borderMode=cv2.BORDER_REFLECT), np.uint8)
+        return np.asarray(
+            cv2.warpAffine(pixels, matrix, (self._size, self._size), borderMode=cv2.BORDER_REFLECT),
+            np.uint8,
+        )

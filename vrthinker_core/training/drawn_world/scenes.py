@@ -11,13 +11,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vrthinker_core.training.drawn_world.facts import COLOURS, DIRECTIONS, SceneFacts, Thing
-from vrthinker_core.training.drawn_world.faults import MotionFault, draw_motion_fault, draw_picture_fault
+from vrthinker_core.training.drawn_world.faults import (
+    MotionFault,
+    draw_motion_fault,
+    draw_picture_fault,
+)
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.prompts import write_prompt
 from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO, FlatView
 from vrthinker_core.training.drawn_world.rendering.wear import Wear, draw_wear
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
-from vrthinker_core.training.drawn_world.world import FULL, SIMPLE, World, draw_facts, draw_scene, draw_view, with_wrong
+from vrthinker_core.training.drawn_world.world import (
+    FULL,
+    SIMPLE,
+    World,
+    draw_facts,
+    draw_scene,
+    draw_view,
+    with_wrong,
+)
 from vrthinker_core.types import Preference, Side, Verdict
 
 __all__ = [
@@ -63,10 +75,14 @@ class DrawnPair:
         first, second = self.first, self.second
         wrong = self.wanted.count_wrong(first.facts), self.wanted.count_wrong(second.facts)
         picture = first.picture_fault is not None, second.picture_fault is not None
-        return verdict_from_flaws(wrong, picture, (first.motion_fault is not None, second.motion_fault is not None))
+        return verdict_from_flaws(
+            wrong, picture, (first.motion_fault is not None, second.motion_fault is not None)
+        )
 
 
-def verdict_from_flaws(wrong: tuple[int, int], picture: tuple[bool, bool], motion: tuple[bool, bool]) -> Verdict:
+def verdict_from_flaws(
+    wrong: tuple[int, int], picture: tuple[bool, bool], motion: tuple[bool, bool]
+) -> Verdict:
     """The labels that follow from how many facts are wrong and what is faulty on each side.
 
     Overall, text alignment counts half as much again.
@@ -83,7 +99,11 @@ def draw_pair(seed: int, world: World = SIMPLE) -> DrawnPair:
     in four. (Not so for TA where there is no thing.)
     """
     rng = np.random.default_rng((seed, 2))
-    pair = _draw_place_pair(rng, seed, world) if rng.random() < world.no_thing else _draw_thing_pair(rng, seed, world)
+    pair = (
+        _draw_place_pair(rng, seed, world)
+        if rng.random() < world.no_thing
+        else _draw_thing_pair(rng, seed, world)
+    )
     return replace(pair, wear=draw_wear(rng, world.h264)) if rng.random() < world.worn else pair
 
 
@@ -97,7 +117,9 @@ def _draw_thing_pair(rng: np.random.Generator, seed: int, world: World) -> Drawn
             shown[side],
             world,
             draw_picture_fault(rng, world.faults) if picture[side] else None,
-            draw_motion_fault(rng, world.faults, whole=bool(rng.random() < world.faults.whole)) if motion[side] else None,
+            draw_motion_fault(rng, world.faults, whole=bool(rng.random() < world.faults.whole))
+            if motion[side]
+            else None,
         )
         for side in (0, 1)
     )
@@ -125,7 +147,12 @@ def _draw_place_pair(rng: np.random.Generator, seed: int, world: World) -> Drawn
 
 
 def _draw_fault_of_view(rng: np.random.Generator, view: FlatView, world: World) -> MotionFault:
-    return draw_motion_fault(rng, world.faults, whole=bool(rng.random() < 0.5), freezes=float(np.linalg.norm(view.pace)) >= FREEZES)
+    return draw_motion_fault(
+        rng,
+        world.faults,
+        whole=bool(rng.random() < 0.5),
+        freezes=float(np.linalg.norm(view.pace)) >= FREEZES,
+    )
 
 
 def _draw_flawed_sides(rng: np.random.Generator) -> tuple[bool, bool]:

@@ -21,18 +21,37 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import atomic_path, remove_parts
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
-from vrthinker_core.training.drawn_world.scenes import SIMPLE, DrawnPair, Scene, SceneRenderer, World, draw_pair
+from vrthinker_core.training.drawn_world.scenes import (
+    SIMPLE,
+    DrawnPair,
+    Scene,
+    SceneRenderer,
+    World,
+    draw_pair,
+)
 from vrthinker_core.types import Side
 from vrthinker_core.video.drawn_mark import UNSEALED, PacketDigest, sealed, unmarked
 
-COLUMNS = ("video1", "video2", "prompt", "TA", "VQ", "MQ", "OA")  # Of pairs.csv; the paths of the videos are relative to its folder
+COLUMNS = (
+    "video1",
+    "video2",
+    "prompt",
+    "TA",
+    "VQ",
+    "MQ",
+    "OA",
+)  # Of pairs.csv; the paths of the videos are relative to its folder
 FRAME_RATE = 24  # Frames a second
 SUPERSAMPLE = 4  # Samples per side of a pixel at the edges of solids
 MIN_SIZE, MAX_SIZE = 112, 1080  # Pixels per side of a video; only even numbers
 PAIRS_CSV = "pairs.csv"
-OWN_FILES = re.compile(r"(pairs\.csv|pair_\d{4,}_[ab]\.mp4)")  # Names that a folder of pairs may hold
+OWN_FILES = re.compile(
+    r"(pairs\.csv|pair_\d{4,}_[ab]\.mp4)"
+)  # Names that a folder of pairs may hold
 
-ProgressCallback = Callable[[int, int], None]  # Called with (videos written, videos in all), first before any is written
+ProgressCallback = Callable[
+    [int, int], None
+]  # Called with (videos written, videos in all), first before any is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +100,24 @@ def write_pairs(
         if progress:
             progress(kept, len(specs))
         for done, spec in enumerate(missing, start=kept + 1):
-            write_video(pair_of(seed, spec.number, world).scenes[spec.side], out / spec.name, size, comment=spec.comment)
+            write_video(
+                pair_of(seed, spec.number, world).scenes[spec.side],
+                out / spec.name,
+                size,
+                comment=spec.comment,
+            )
             if progress:
                 progress(done, len(specs))
         return _write_csv(out, [pair_of(seed, number, world) for number in range(count)])
     except (OSError, av.error.FFmpegError) as problem:
-        raise BadInput(f"The pairs cannot be written to {out}: {getattr(problem, 'strerror', None) or problem}.") from None
+        raise BadInput(
+            f"The pairs cannot be written to {out}: {getattr(problem, 'strerror', None) or problem}."
+        ) from None
 
 
-def write_video(scene: Scene, path: Path, size: int = 448, *, supersample: int = SUPERSAMPLE, comment: str = "") -> None:
+def write_video(
+    scene: Scene, path: Path, size: int = 448, *, supersample: int = SUPERSAMPLE, comment: str = ""
+) -> None:
     """Write a scene as an H.264 video, 128 frames at 24 a second; a file of that name is replaced at the end. Raises OSError."""
     with atomic_path(path) as part:
         _encode(SceneRenderer(scene, size, supersample), part, size, comment)
@@ -97,7 +125,9 @@ def write_video(scene: Scene, path: Path, size: int = 448, *, supersample: int =
 
 def pair_of(seed: int, number: int, world: World = SIMPLE) -> DrawnPair:
     """Pair `number` of a run with `seed`; runs with other seeds have other pairs."""
-    return draw_pair(int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0]), world)
+    return draw_pair(
+        int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0]), world
+    )
 
 
 def _check(count: int, seed: int, size: int) -> None:
@@ -106,7 +136,9 @@ def _check(count: int, seed: int, size: int) -> None:
     if seed < 0:
         raise BadInput(f"A seed is 0 or larger, not {seed}.")
     if size % 2 or not MIN_SIZE <= size <= MAX_SIZE:
-        raise BadInput(f"A video's side is an even number of pixels from {MIN_SIZE} to {MAX_SIZE}, not {size}.")
+        raise BadInput(
+            f"A video's side is an even number of pixels from {MIN_SIZE} to {MAX_SIZE}, not {size}."
+        )
 
 
 def _prepare_folder(out: Path) -> None:
@@ -118,7 +150,9 @@ def _prepare_folder(out: Path) -> None:
     if PAIRS_CSV in names and not any(name.endswith(".mp4") for name in names):
         foreign = [PAIRS_CSV]
     if foreign:
-        raise BadInput(f"{out} holds something else ({foreign[0]}): name an empty folder for the pairs.")
+        raise BadInput(
+            f"{out} holds something else ({foreign[0]}): name an empty folder for the pairs."
+        )
 
 
 def _already_written(spec: VideoSpec, out: Path) -> bool:
@@ -133,14 +167,18 @@ def _already_written(spec: VideoSpec, out: Path) -> bool:
         return False
     drawn_from = unmarked(comment)
     if spec.comment not in (drawn_from, comment):
-        raise BadInput(f"{out} holds videos of another seed or size ({spec.name}): name an empty folder for the pairs.")
+        raise BadInput(
+            f"{out} holds videos of another seed or size ({spec.name}): name an empty folder for the pairs."
+        )
     return drawn_from is not None  # Earlier versions wrote no mark
 
 
 def _encode(renderer: SceneRenderer, path: Path, size: int, comment: str) -> None:
     with av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"}) as video:
         video.metadata["comment"] = "; ".join(filter(None, (comment, UNSEALED)))
-        stream = video.add_stream("libx264", rate=FRAME_RATE, options={"crf": "18", "preset": "medium"})
+        stream = video.add_stream(
+            "libx264", rate=FRAME_RATE, options={"crf": "18", "preset": "medium"}
+        )
         stream.width = stream.height = size
         stream.pix_fmt = "yuv420p"
         # Untagged, players guess the matrix by the size of the picture.
@@ -150,7 +188,9 @@ def _encode(renderer: SceneRenderer, path: Path, size: int, comment: str) -> Non
         stream.codec_context.thread_count = 1
         for index in range(FRAMES):
             picture = av.VideoFrame.from_ndarray(renderer.frame(index), format="rgb24")
-            frame = picture.reformat(format="yuv420p", dst_colorspace=Colorspace.ITU601, dst_color_range=ColorRange.MPEG)
+            frame = picture.reformat(
+                format="yuv420p", dst_colorspace=Colorspace.ITU601, dst_color_range=ColorRange.MPEG
+            )
             video.mux(stream.encode(frame))
         video.mux(stream.encode())
     _seal(path)
@@ -162,7 +202,9 @@ def _seal(path: Path) -> None:
         digest = PacketDigest(video.metadata)
         for packet in video.demux(video=0):
             digest.add(memoryview(packet))
-    path.write_bytes(path.read_bytes().replace(UNSEALED.encode(), sealed(digest.hexdigest).encode()))
+    path.write_bytes(
+        path.read_bytes().replace(UNSEALED.encode(), sealed(digest.hexdigest).encode())
+    )
 
 
 def _write_csv(out: Path, pairs: Sequence[DrawnPair]) -> Path:
@@ -172,5 +214,7 @@ def _write_csv(out: Path, pairs: Sequence[DrawnPair]) -> Path:
         rows.writerow(COLUMNS)
         for number, pair in enumerate(pairs):
             names = [VideoSpec(0, number, side, 0).name for side in Side]
-            rows.writerow([*names, pair.prompt, *(pair.verdict.labels[column] for column in COLUMNS[3:])])
+            rows.writerow(
+                [*names, pair.prompt, *(pair.verdict.labels[column] for column in COLUMNS[3:])]
+            )
     return path

@@ -9,18 +9,35 @@ from pathlib import Path
 
 import numpy as np
 
-from vrthinker_core.training.drawn_world.facts import COLOURS, DIRECTIONS, MAX_COUNT, SceneFacts, Thing, in_order
+from vrthinker_core.training.drawn_world.facts import (
+    COLOURS,
+    DIRECTIONS,
+    MAX_COUNT,
+    SceneFacts,
+    Thing,
+    in_order,
+)
 from vrthinker_core.training.drawn_world.faults import FaultRanges, MotionFault, PictureFault
 from vrthinker_core.training.drawn_world.moving_scene import DEPTH, WIDTH, Formation, Scene
 from vrthinker_core.training.drawn_world.rendering.damage import REFERENCE_SIDE
-from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO, FlatView, Mover, photo_count
+from vrthinker_core.training.drawn_world.rendering.photographs import (
+    PHOTO,
+    FlatView,
+    Mover,
+    photo_count,
+)
 from vrthinker_core.training.drawn_world.rendering.renderer import Background, draw_background
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
 from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, VARIANTS
 from vrthinker_core.training.drawn_world.rendering.tone import draw_tone
 from vrthinker_core.training.drawn_world.rendering.wear import STRETCHES
 
-SIZES = ((0.66, 0.95), (0.5, 0.62), (0.42, 0.52), (0.38, 0.46))  # Of solids, by the count of their thing
+SIZES = (
+    (0.66, 0.95),
+    (0.5, 0.62),
+    (0.42, 0.52),
+    (0.38, 0.46),
+)  # Of solids, by the count of their thing
 SMALLER = 0.84  # Solids of two things, against those of one
 FORMATIONS: tuple[tuple[tuple[float, float], ...], ...] = (
     ((0, 0),),
@@ -29,7 +46,9 @@ FORMATIONS: tuple[tuple[tuple[float, float], ...], ...] = (
     ((-1.9, 1.2), (-0.6, -1.4), (0.7, 1.2), (2.0, -1.4)),
 )
 """Where the solids of a thing stand, by their count: (rightwards, towards the camera) in sizes of the solid."""
-PLAIN_GROUNDS = tuple(ground for ground in GROUNDS if ground != "tiles")  # Tiles from near by look like blocks
+PLAIN_GROUNDS = tuple(
+    ground for ground in GROUNDS if ground != "tiles"
+)  # Tiles from near by look like blocks
 LEAST_VISIBLE = 0.45  # Of every thing in most frames
 CHECKED = (8, 36, 64, 92, 120)  # Frames in which that is looked at
 MAX_TRIES = 60
@@ -44,7 +63,12 @@ class World:
     photos: Path | None = None  # A folder of photographs; procedural clouds stand in for them
     no_thing: float = 0.2  # Share of pairs in which a camera moves over a picture
     two_things: float = 0.4  # Share of the other pairs
-    counts: tuple[float, ...] = (0.5, 0.2, 0.15, 0.15)  # Shares of things of one solid, two, three, four
+    counts: tuple[float, ...] = (
+        0.5,
+        0.2,
+        0.15,
+        0.15,
+    )  # Shares of things of one solid, two, three, four
     slowest: float = 0.45  # How far things go in a clip at least, as a share of the ground
     most_wrong: int = 3  # Facts of one video
     photo_ground: float = 0.15  # Share of grounds that are a photograph
@@ -82,11 +106,18 @@ def draw_facts(rng: np.random.Generator, world: World) -> SceneFacts:
     ground = PHOTO if rng.random() < world.photo_ground else str(rng.choice(GROUNDS))
     count = 2 if rng.random() < world.two_things else 1
     colours = rng.choice(list(COLOURS), count, replace=False)
-    things = in_order(*(Thing(str(colour), str(rng.choice(SHAPES)), _draw_count(rng, world)) for colour in colours))
+    things = in_order(
+        *(
+            Thing(str(colour), str(rng.choice(SHAPES)), _draw_count(rng, world))
+            for colour in colours
+        )
+    )
     return SceneFacts(things, str(rng.choice(list(DIRECTIONS))), ground)
 
 
-def with_wrong(rng: np.random.Generator, wanted: SceneFacts, wrong: int, world: World) -> SceneFacts:
+def with_wrong(
+    rng: np.random.Generator, wanted: SceneFacts, wrong: int, world: World
+) -> SceneFacts:
     """The facts with `wrong` of them changed: another colour, shape, count or direction, or one of two things missing."""
     while True:
         shown = wanted
@@ -110,7 +141,9 @@ def draw_scene(
     fault = motion_fault
     across = 1 if DIRECTIONS[facts.direction][0] else 0
     if fault and np.mean([group.start[across] for group in scene.groups]) >= 0.5:
-        fault = replace(fault, jump=-fault.jump)  # Towards the middle, so the things stay in the picture
+        fault = replace(
+            fault, jump=-fault.jump
+        )  # Towards the middle, so the things stay in the picture
     return replace(scene, picture_fault=picture_fault, motion_fault=fault)
 
 
@@ -129,7 +162,9 @@ def draw_view(rng: np.random.Generator, world: World) -> FlatView:
         photos=world.photos,
         center=(rng.uniform(0.35, 0.65), rng.uniform(0.4, 0.6)),
         side=rng.uniform(0.35, 0.95),
-        travel=(0.0, 0.0, 0.0) if still else (right, down, speed * rng.uniform(-0.3, 0.3) if grows else 0.0),
+        travel=(0.0, 0.0, 0.0)
+        if still
+        else (right, down, speed * rng.uniform(-0.3, 0.3) if grows else 0.0),
         mirrored=bool(rng.random() < 0.5),
         stretch=float(rng.choice(STRETCHES)),
         sway=float(rng.choice([0.0, rng.uniform(0, 0.012)])),
@@ -144,7 +179,10 @@ def _draw_travel(rng: np.random.Generator) -> tuple[float, float]:
 
 
 def _draw_mover(rng: np.random.Generator, world: World) -> Mover:
-    number, middle = int(rng.integers(photo_count(world.photos))), rng.uniform(0.35, 0.65, 2).tolist()
+    number, middle = (
+        int(rng.integers(photo_count(world.photos))),
+        rng.uniform(0.35, 0.65, 2).tolist(),
+    )
     return Mover(number, rng.uniform(0.25, 0.5), (middle[0], middle[1]), _draw_travel(rng))
 
 
@@ -156,12 +194,21 @@ def _until_visible(tries: Iterator[tuple[float, Scene]]) -> Iterator[tuple[float
             return
 
 
-def _place_things(rng: np.random.Generator, facts: SceneFacts, background: Background, world: World) -> tuple[float, Scene]:
+def _place_things(
+    rng: np.random.Generator, facts: SceneFacts, background: Background, world: World
+) -> tuple[float, Scene]:
     """(the share of the least visible thing in the second worst of the checked frames, the scene)."""
     right, closer = DIRECTIONS[facts.direction]
-    sizes = [rng.uniform(*SIZES[thing.count - 1]) * (SMALLER if len(facts.things) > 1 else 1) for thing in facts.things]
+    sizes = [
+        rng.uniform(*SIZES[thing.count - 1]) * (SMALLER if len(facts.things) > 1 else 1)
+        for thing in facts.things
+    ]
     width = max(size * _half_width(thing) for thing, size in zip(facts.things, sizes, strict=True))
-    length = rng.uniform(world.slowest + 0.05, 0.74) - 0.12 * min(1, width / 2) if right else rng.uniform(world.slowest, 0.74)
+    length = (
+        rng.uniform(world.slowest + 0.05, 0.74) - 0.12 * min(1, width / 2)
+        if right
+        else rng.uniform(world.slowest, 0.74)
+    )
     along = 0.5 - length / 2 + rng.uniform(-0.02, 0.02)
     along = 1 - along if right + closer < 0 else along
     across = rng.uniform(0.25, 0.75)
@@ -171,12 +218,16 @@ def _place_things(rng: np.random.Generator, facts: SceneFacts, background: Backg
         _draw_group(rng, thing, size, (start[0] + place[0] / WIDTH, start[1] + place[1] / DEPTH))
         for thing, size, place in zip(facts.things, sizes, places, strict=True)
     )
-    scene = Scene(facts, background, groups, _draw_bystander(rng), (right * length, closer * length))
+    scene = Scene(
+        facts, background, groups, _draw_bystander(rng), (right * length, closer * length)
+    )
     shares = sorted(min(scene.visible_shares(index)) for index in CHECKED)
     return shares[1], scene
 
 
-def _draw_places(rng: np.random.Generator, facts: SceneFacts, sizes: list[float]) -> list[tuple[float, float]]:
+def _draw_places(
+    rng: np.random.Generator, facts: SceneFacts, sizes: list[float]
+) -> list[tuple[float, float]]:
     """Where the middles of one or two things stand: two at different depths, so that one may hide part of the other."""
     if len(sizes) == 1:
         return [(0.0, 0.0)]
@@ -191,7 +242,9 @@ def _half_width(thing: Thing) -> float:
     return 1 + max(right for right, _ in FORMATIONS[thing.count - 1])
 
 
-def _draw_group(rng: np.random.Generator, thing: Thing, size: float, start: tuple[float, float]) -> Formation:
+def _draw_group(
+    rng: np.random.Generator, thing: Thing, size: float, start: tuple[float, float]
+) -> Formation:
     tint = np.clip(np.array(COLOURS[thing.colour]) + rng.integers(-14, 15, 3), 0, 255).tolist()
     mirror = float(rng.choice([-1, 1]))
     rotation = rng.uniform(-0.35, 0.35)
@@ -207,7 +260,16 @@ def _draw_bystander(rng: np.random.Generator) -> tuple[Solid, ...]:
     if rng.random() > 0.25:
         return ()
     x = float(rng.choice([-1, 1])) * rng.uniform(1.6, 2.6)
-    return (Solid(str(rng.choice(SHAPES)), COLOURS[str(rng.choice(list(COLOURS)))], 0.32, x, -3.8, rng.uniform(-0.3, 0.3)),)
+    return (
+        Solid(
+            str(rng.choice(SHAPES)),
+            COLOURS[str(rng.choice(list(COLOURS)))],
+            0.32,
+            x,
+            -3.8,
+            rng.uniform(-0.3, 0.3),
+        ),
+    )
 
 
 def _draw_ground(rng: np.random.Generator, ground: str, world: World) -> Background:
@@ -223,7 +285,13 @@ def _draw_count(rng: np.random.Generator, world: World) -> int:
 
 def _with_change(rng: np.random.Generator, facts: SceneFacts, world: World) -> SceneFacts:
     """The facts with one change."""
-    kinds = ["colour", "shape", "direction", *["count"] * (len(world.counts) > 1), *["missing"] * (len(facts.things) > 1)]
+    kinds = [
+        "colour",
+        "shape",
+        "direction",
+        *["count"] * (len(world.counts) > 1),
+        *["missing"] * (len(facts.things) > 1),
+    ]
     kind = str(rng.choice(kinds))
     if kind == "direction":
         return replace(facts, direction=_other(rng, DIRECTIONS, facts.direction))
@@ -232,10 +300,14 @@ def _with_change(rng: np.random.Generator, facts: SceneFacts, world: World) -> S
     if kind == "missing":
         return replace(facts, things=rest)
     if kind == "colour":
-        free = [colour for colour in COLOURS if colour not in {other.colour for other in facts.things}]
+        free = [
+            colour for colour in COLOURS if colour not in {other.colour for other in facts.things}
+        ]
         return replace(facts, things=in_order(*rest, replace(thing, colour=str(rng.choice(free)))))
     if kind == "shape":
-        return replace(facts, things=in_order(*rest, replace(thing, shape=_other(rng, SHAPES, thing.shape))))
+        return replace(
+            facts, things=in_order(*rest, replace(thing, shape=_other(rng, SHAPES, thing.shape)))
+        )
     counts = [count for count in range(1, MAX_COUNT + 1) if count != thing.count]
     return replace(facts, things=in_order(*rest, replace(thing, count=int(rng.choice(counts)))))
 

@@ -26,16 +26,22 @@ def kept_rollouts(
     """
 
     def read(outcome: Outcome) -> StoredRollout:
-        return StoredRollout.read(partial(_read_rollout, out / outcome.file, pairs, outcome.pair, keep_tokens))
+        return StoredRollout.read(
+            partial(_read_rollout, out / outcome.file, pairs, outcome.pair, keep_tokens)
+        )
 
     outcomes = chosen if chosen is not None else [each for each in read_outcomes(out) if each.kept]
     with ThreadPoolExecutor(READERS, "rollout") as executor:
-        yield from in_their_order(lambda outcome: executor.submit(read, outcome), outcomes, READERS + 1)
+        yield from in_their_order(
+            lambda outcome: executor.submit(read, outcome), outcomes, READERS + 1
+        )
 
 
 def _read_rollout(path: Path, pairs: PairSet, number: int, keep_tokens: bool) -> Rollout:
     try:
         pair = pairs.pair(number)
     except IndexError:
-        raise NotForTraining("the data hold fewer pairs today than there were: give them as they were") from None
+        raise NotForTraining(
+            "the data hold fewer pairs today than there were: give them as they were"
+        ) from None
     return to_rollout(load(path), pair, keep_tokens=keep_tokens)

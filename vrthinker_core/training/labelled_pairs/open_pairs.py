@@ -20,7 +20,11 @@ from vrthinker_core.training.labelled_pairs.traced_pairs import read_traced_pair
 from vrthinker_core.training.labelled_pairs.video_pairs import Layouts, VideoPairSet
 
 CHOICES = "drawn:SEED, drawn2:SEED[:PHOTOS], KIND:PATH, or a path whose kind is seen from it"
-READERS: dict[str, Callable[[Path], list[EvaluationPair]]] = {**DATASETS, "rows": read_rl_rows, "traces": read_traced_pairs}
+READERS: dict[str, Callable[[Path], list[EvaluationPair]]] = {
+    **DATASETS,
+    "rows": read_rl_rows,
+    "traces": read_traced_pairs,
+}
 """By the word for KIND."""
 
 
@@ -31,7 +35,10 @@ def open_pairs(data: str, layouts: Layouts) -> PairSet:
     """
     kind, _, rest = data.partition(":")
     if kind in ("drawn", "drawn2"):
-        return replace(_drawn_pairs(kind, rest), grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items()))
+        return replace(
+            _drawn_pairs(kind, rest),
+            grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items()),
+        )
     return VideoPairSet(read_pairs(data), layouts)
 
 
@@ -42,7 +49,9 @@ def _drawn_pairs(kind: str, rest: str) -> DrawnPairSet:
     """
     seed, _, photos = rest.partition(":")
     if not seed.isascii() or not seed.isdecimal() or (photos and kind == "drawn"):
-        raise BadInput(f"{kind}:{rest} names no seed: give a whole number from 0 on, as in {kind}:1.")
+        raise BadInput(
+            f"{kind}:{rest} names no seed: give a whole number from 0 on, as in {kind}:1."
+        )
     if kind == "drawn":
         return DrawnPairSet(int(seed))
     if photos:
@@ -65,7 +74,11 @@ def absolute_data(data: str, before: str | None = None) -> str:
     kind, path = _divided(data)
     if not path:
         return data
-    if before and _divided(before)[0] == kind and Path(_divided(before)[1]).resolve() == Path(path).resolve():
+    if (
+        before
+        and _divided(before)[0] == kind
+        and Path(_divided(before)[1]).resolve() == Path(path).resolve()
+    ):
         return before
     return f"{kind}{Path(path).absolute()}"
 
@@ -102,13 +115,19 @@ def find_data(data: str) -> tuple[str, Path]:
 def kind_of(path: Path) -> str:
     """Which reader a path is for."""
     if path.is_dir():
-        if (path / RUN).exists() and (path / RESULTS).exists():  # An evaluation or a ranking, whose table is a parquet file too
+        if (path / RUN).exists() and (
+            path / RESULTS
+        ).exists():  # An evaluation or a ranking, whose table is a parquet file too
             return "traces"
         if (path / VIDEOGEN).exists():
             return "videogen-reward"
         if (path / MJ_BENCH).exists():
             return "mj-bench-video"
-        return "genai-bench" if any(path.glob("*.parquet")) or any(path.glob("*/*.parquet")) else "traces"
+        return (
+            "genai-bench"
+            if any(path.glob("*.parquet")) or any(path.glob("*/*.parquet"))
+            else "traces"
+        )
     if path.suffix == ".parquet":
         return "genai-bench"
     if path.suffix in (".jsonl", ".json"):

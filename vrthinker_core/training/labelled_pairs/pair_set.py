@@ -48,7 +48,18 @@ class DrawnClips:
     def _clip(self, side: Side) -> ClipInfo:
         name = f"drawn-{self._drawn.seed}-{'ab'[side - 1]}"
         digest = hashlib.sha256(f"{name}-{self._size}".encode()).hexdigest()
-        return ClipInfo(name, digest, "drawn", "none", self._size, self._size, FRAMES, FRAME_RATE, FRAMES / FRAME_RATE, drawn=True)
+        return ClipInfo(
+            name,
+            digest,
+            "drawn",
+            "none",
+            self._size,
+            self._size,
+            FRAMES,
+            FRAME_RATE,
+            FRAMES / FRAME_RATE,
+            drawn=True,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +81,9 @@ class DrawnPairSet:
         """The pair of a number from 0 on."""
         drawn = self.drawn(number)
         protocol, grid = self.grids[number % len(self.grids)]
-        return LabelledPair(drawn.prompt, drawn.verdict, DrawnClips(drawn, self.frame_size, grid), number, protocol)
+        return LabelledPair(
+            drawn.prompt, drawn.verdict, DrawnClips(drawn, self.frame_size, grid), number, protocol
+        )
 
     def protocol(self, number: int) -> ProtocolName | None:
         """That of the pair of a number."""

@@ -35,10 +35,14 @@ class ReadyRuns:
     """Runs with known labels."""
 
     name: str  # As they were chosen
-    entries: Callable[[ExitStack], Iterator[RunEntry]]  # Each run, or why it cannot be read; the stack closes their videos
+    entries: Callable[
+        [ExitStack], Iterator[RunEntry]
+    ]  # Each run, or why it cannot be read; the stack closes their videos
     held_out: tuple[LabelledPair, ...] = ()  # Pairs whose runs are not learnt from
 
-    def kept(self, most: int, say: Callable[[str], None], videos: ExitStack) -> Iterator[StoredRollout]:
+    def kept(
+        self, most: int, say: Callable[[str], None], videos: ExitStack
+    ) -> Iterator[StoredRollout]:
         """Those that pass both filters, at most so many; `say` hears how many do, and why the others do not.
 
         They can be read again until `videos` is closed. Raises BadInput.
@@ -54,7 +58,12 @@ class ReadyRuns:
             elif why is not None:
                 refused[why.reason] += 1
         told = [f"{number:,} not: {reason}" for reason, number in refused.most_common()]
-        say("; ".join([f"{runs - refused.total():,} of {count(runs, 'run')} pass the filters", *told]) + ".")
+        say(
+            "; ".join(
+                [f"{runs - refused.total():,} of {count(runs, 'run')} pass the filters", *told]
+            )
+            + "."
+        )
 
     def _refusal(self, rollout: Rollout) -> FilterRefusal | None:
         if any(_is_readable_of(rollout.run, pair) for pair in self.held_out):
@@ -78,7 +87,9 @@ def open_ready_runs(data: str) -> ReadyRuns | None:
         return None
     if (path / OUTCOMES).is_file():
         return ReadyRuns(data, partial(_teachers_runs, path))
-    return ReadyRuns(data, partial(_traced_runs, path)) if "traces" in (kind, kind_of(path)) else None
+    return (
+        ReadyRuns(data, partial(_traced_runs, path)) if "traces" in (kind, kind_of(path)) else None
+    )
 
 
 def taught_pairs(data: str) -> str:
@@ -89,17 +100,25 @@ def taught_pairs(data: str) -> str:
 def _job_data(folder: Path) -> str:
     data = read_job(folder).get("data")
     if not isinstance(data, str) or not data:
-        raise BadInput(f"{folder} does not say which pairs its teacher was given: give a folder that the command teacher made.")
+        raise BadInput(
+            f"{folder} does not say which pairs its teacher was given: give a folder that the command teacher made."
+        )
     path = path_of(data)
     if path is not None and not path.exists():
         where = "" if path.is_absolute() else ", or start where the teacher was started"
-        raise BadInput(f"The runs in {folder} are of the pairs in {path}, and nothing is there: put them back{where}.")
+        raise BadInput(
+            f"The runs in {folder} are of the pairs in {path}, and nothing is there: put them back{where}."
+        )
     return data
 
 
 def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
     """The kept runs, over the pairs that the teacher was given, and why the others were not kept."""
-    yield from (FilterRefusal(Reason(each.reason), each.sentence) for each in read_outcomes(folder) if not each.kept)
+    yield from (
+        FilterRefusal(Reason(each.reason), each.sentence)
+        for each in read_outcomes(folder)
+        if not each.kept
+    )
     if not (layouts := _taught_layouts(folder)):
         return
     pairs = open_pairs(_job_data(folder), layouts)
@@ -112,8 +131,13 @@ def _taught_layouts(folder: Path) -> dict[ProtocolName, FrameLayout]:
     """Of the protocols that the pairs of a teacher's folder take in turn, that of pair 0 first."""
     kept = [outcome for outcome in read_outcomes(folder) if outcome.kept]
     most = len(get_args(ProtocolName))
-    turns = (next((outcome for outcome in kept if outcome.pair % most == turn), None) for turn in range(most))
-    dialects = [run_dialect(load(folder / outcome.file)) for outcome in turns if outcome is not None]
+    turns = (
+        next((outcome for outcome in kept if outcome.pair % most == turn), None)
+        for turn in range(most)
+    )
+    dialects = [
+        run_dialect(load(folder / outcome.file)) for outcome in turns if outcome is not None
+    ]
     return {dialect.name: frame_layout(dialect) for dialect in dialects}
 
 
@@ -125,8 +149,15 @@ def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
             continue
         try:
             layout = frame_layout(run_dialect(file.trace))
-            clips = opened[layout] if layout in opened else opened.setdefault(layout, videos.enter_context(OpenClips(layout)))
-            yield StoredRollout(_traced_rollout(file, clips, number), partial(_read_again, file.path, file.pair, clips, number))
+            clips = (
+                opened[layout]
+                if layout in opened
+                else opened.setdefault(layout, videos.enter_context(OpenClips(layout)))
+            )
+            yield StoredRollout(
+                _traced_rollout(file, clips, number),
+                partial(_read_again, file.path, file.pair, clips, number),
+            )
         except NotForTraining as error:
             yield FilterRefusal(Reason.STORED, str(error))
         except VideoError as error:
@@ -144,4 +175,6 @@ def _traced_rollout(file: TraceFile, clips: OpenClips, number: int) -> Rollout:
 def _traced_pair(file: TraceFile, clips: OpenClips, number: int) -> LabelledPair:
     prompt = file.trace.started.prompt
     first, second = (Path(str(video["path"])) for video in trace_videos(file, file.trace))
-    return LabelledPair(prompt, known_verdict(file), ClipFrames(VideoPair(prompt, first, second), clips), number)
+    return LabelledPair(
+        prompt, known_verdict(file), ClipFrames(VideoPair(prompt, first, second), clips), number
+    )

@@ -33,15 +33,26 @@ def _load(path: Path) -> list[dict[str, Any]]:
         from datasets import Dataset, disable_progress_bars
         from datasets.exceptions import DatasetsError
     except ImportError:
-        raise BadInput("Files of rows take Hugging Face datasets: run pip install -e '.[train]'.") from None
+        raise BadInput(
+            "Files of rows take Hugging Face datasets: run pip install -e '.[train]'."
+        ) from None
     disable_progress_bars()
     read = Dataset.from_parquet if path.suffix == ".parquet" else Dataset.from_json
     try:
         with TemporaryDirectory() as cache:
-            rows: list[dict[str, Any]] = read(glob.escape(str(path)), cache_dir=cache, keep_in_memory=True).to_list()
-    except (DatasetsError, OSError, StopIteration, ValueError) as error:  # It stops the iteration for an empty file
+            rows: list[dict[str, Any]] = read(
+                glob.escape(str(path)), cache_dir=cache, keep_in_memory=True
+            ).to_list()
+    except (
+        DatasetsError,
+        OSError,
+        StopIteration,
+        ValueError,
+    ) as error:  # It stops the iteration for an empty file
         said = str(error.__cause__ or error).partition("\n")[0].rstrip(".") or "it is empty"
-        raise BadInput(f"Cannot read the rows of {path}: {said}. Give JSON, JSON lines or Parquet.") from None
+        raise BadInput(
+            f"Cannot read the rows of {path}: {said}. Give JSON, JSON lines or Parquet."
+        ) from None
     return rows
 
 
@@ -49,10 +60,28 @@ def _table_row(number: int, row: Mapping[str, Any]) -> TableRow:
     """The row in the columns of a plain table of pairs."""
     videos, prompt, answer = row.get("image"), row.get("prompt"), row.get("answer")
     if not isinstance(videos, list) or len(videos) != 2 or row.get("is_video") is False:
-        return TableRow(number, {}, 'The row does not name two videos: give a list of two paths in "image", with "is_video" true.')
+        return TableRow(
+            number,
+            {},
+            'The row does not name two videos: give a list of two paths in "image", with "is_video" true.',
+        )
     if not isinstance(prompt, str):
-        return TableRow(number, {}, 'The row has no "prompt": add a column of that name with the text the videos were made from.')
-    labels = {name.upper(): label for name, label in LABEL.findall(answer)} if isinstance(answer, str) else {}
+        return TableRow(
+            number,
+            {},
+            'The row has no "prompt": add a column of that name with the text the videos were made from.',
+        )
+    labels = (
+        {name.upper(): label for name, label in LABEL.findall(answer)}
+        if isinstance(answer, str)
+        else {}
+    )
     if not labels and str(answer).strip().lower() not in MISSING:
-        return TableRow(number, {}, 'The "answer" states no label: write it as text, such as TA=1, VQ=0, MQ=2, OA=1.')
-    return TableRow(number, {"video1": str(videos[0]), "video2": str(videos[1]), "prompt": prompt} | labels)
+        return TableRow(
+            number,
+            {},
+            'The "answer" states no label: write it as text, such as TA=1, VQ=0, MQ=2, OA=1.',
+        )
+    return TableRow(
+        number, {"video1": str(videos[0]), "video2": str(videos[1]), "prompt": prompt} | labels
+    )

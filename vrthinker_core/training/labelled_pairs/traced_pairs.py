@@ -8,7 +8,12 @@ from vrthinker_core.results.datasets.layout import TableRow, existing_file, make
 from vrthinker_core.results.datasets.pair_csv import LAYOUT
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.training.rows.make_rows import trace_videos
-from vrthinker_core.training.rows.teaching import KnownLabel, NotForTraining, TraceFile, known_labels
+from vrthinker_core.training.rows.teaching import (
+    KnownLabel,
+    NotForTraining,
+    TraceFile,
+    known_labels,
+)
 from vrthinker_core.training.rows.trace_folder import read_traces
 from vrthinker_core.types import Dimension
 
@@ -29,7 +34,9 @@ def read_traced_pairs(folder: Path) -> list[EvaluationPair]:
         except NotForTraining:
             continue  # a run without its videos says nothing of them
         found.setdefault(key, []).append(known_labels(file))
-    rows = [_table_row(number, key, known) for number, (key, known) in enumerate(found.items(), start=1)]
+    rows = [
+        _table_row(number, key, known) for number, (key, known) in enumerate(found.items(), start=1)
+    ]
     return make_pairs(rows, LAYOUT, lambda name: existing_file(Path(), name))
 
 

@@ -43,7 +43,9 @@ class VideoPairSet(AbstractContextManager["VideoPairSet"]):
             raise IndexError(number)
         row = self.rows[number]
         protocol, clips = self._clips[number % len(self._clips)]
-        return LabelledPair(row.prompt, row.labels, ClipFrames(row.videos, clips), number, protocol, row.row)
+        return LabelledPair(
+            row.prompt, row.labels, ClipFrames(row.videos, clips), number, protocol, row.row
+        )
 
     def close(self) -> None:
         """Close all videos that are open."""
@@ -62,9 +64,17 @@ def labelled_rows(rows: Sequence[EvaluationPair]) -> tuple[EvaluationPair, ...]:
     """
     broken = [row for row in rows if row.fault and not row.id.partition("-again")[1]]
     if broken:
-        more = f"; {count(len(broken), 'row')} of {len(rows):,} cannot be used" if len(broken) > 1 else ""
-        raise BadInput(f"Row {broken[0].row}: {broken[0].fault.rstrip('.')}{more}. Mend the data or leave these rows out.")
+        more = (
+            f"; {count(len(broken), 'row')} of {len(rows):,} cannot be used"
+            if len(broken) > 1
+            else ""
+        )
+        raise BadInput(
+            f"Row {broken[0].row}: {broken[0].fault.rstrip('.')}{more}. Mend the data or leave these rows out."
+        )
     usable = tuple(row for row in rows if not row.fault and not row.left_out and row.labels.labels)
     if not usable:
-        raise BadInput(f"The data hold no pair with a label ({count(len(rows), 'row')} read): there is nothing to train with.")
+        raise BadInput(
+            f"The data hold no pair with a label ({count(len(rows), 'row')} read): there is nothing to train with."
+        )
     return usable

@@ -32,8 +32,12 @@ class StepMetrics:
     reward_gain: float | None = None
     reward_exploration: float | None = None
     reward_total: float | None = None
-    right: Mapping[str, float] = field(default_factory=dict)  # Share of right labels, by the dimension's name
-    first_accuracy: float | None = None  # Of the first labels a rollout states: it falls where the CoT gain is being gamed
+    right: Mapping[str, float] = field(
+        default_factory=dict
+    )  # Share of right labels, by the dimension's name
+    first_accuracy: float | None = (
+        None  # Of the first labels a rollout states: it falls where the CoT gain is being gamed
+    )
     tokens: float | None = None  # Written in a rollout
     calls: float | None = None  # Turns after the first that brought frames
     frames: float | None = None  # Shown in a rollout, the first ones included
@@ -41,7 +45,9 @@ class StepMetrics:
     kl: float | None = None  # To the reference, of the learnt tokens
     mixed: float | None = None  # Share of the groups that were played whose rewards differ
 
-    def with_rollouts(self, rewarded: Sequence[tuple[Rollout, RolloutReward]], weights: RewardWeights) -> "StepMetrics":
+    def with_rollouts(
+        self, rewarded: Sequence[tuple[Rollout, RolloutReward]], weights: RewardWeights
+    ) -> "StepMetrics":
         """The same step with the figures of its rollouts and of their rewards, which these weights gave."""
         if not rewarded:
             return self
@@ -55,8 +61,16 @@ class StepMetrics:
             reward_exploration=_mean([reward.exploration for reward in rewards]),
             reward_total=_mean([reward.total for reward in rewards]),
             right=_right(rollouts),
-            first_accuracy=_mean([first_accuracy(rollout.run, rollout.pair.truth, weights) for rollout in rollouts]),
-            tokens=fmean(sum(_length(turn.completion.tokens, turn.completion.new_tokens) for turn in run.turns) for run in runs),
+            first_accuracy=_mean(
+                [first_accuracy(rollout.run, rollout.pair.truth, weights) for rollout in rollouts]
+            ),
+            tokens=fmean(
+                sum(
+                    _length(turn.completion.tokens, turn.completion.new_tokens)
+                    for turn in run.turns
+                )
+                for run in runs
+            ),
             calls=fmean(sum(bool(turn.frames) for turn in run.turns[1:]) for run in runs),
             frames=fmean(sum(len(turn.frames) for turn in run.turns) for run in runs),
         )
@@ -64,7 +78,9 @@ class StepMetrics:
     @property
     def figures(self) -> dict[str, float]:
         """Every figure that is known, by the name of its curve."""
-        values: dict[str, float | None] = {name: value for name, value in asdict(self).items() if name not in NO_FIGURES}
+        values: dict[str, float | None] = {
+            name: value for name, value in asdict(self).items() if name not in NO_FIGURES
+        }
         values |= {f"right_{name}": value for name, value in self.right.items()}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -111,12 +127,18 @@ class MetricsWriter(AbstractContextManager["MetricsWriter"]):
             self._lines = LineFile(self._path)
         except OSError as error:
             raise _unwritable(self._path, error) from None
-        self._there = [(each.stage, each.step) for each in _read_lines(self._path)]  # Lines of earlier starts
+        self._there = [
+            (each.stage, each.step) for each in _read_lines(self._path)
+        ]  # Lines of earlier starts
         self._drawn = frozenset(self._there)
 
     def write(self, metrics: StepMetrics) -> None:
         """Add a record. Raises BadInput where the disk is full, and then leaves none of it."""
-        again = (number for number, (stage, step) in enumerate(self._there) if stage == metrics.stage and step >= metrics.step)
+        again = (
+            number
+            for number, (stage, step) in enumerate(self._there)
+            if stage == metrics.stage and step >= metrics.step
+        )
         try:
             if (first := next(again, None)) is not None:
                 self._lines.keep(first)
@@ -125,7 +147,10 @@ class MetricsWriter(AbstractContextManager["MetricsWriter"]):
         except OSError as error:
             raise _unwritable(self._path, error) from None
         if self._curves and (metrics.stage, metrics.step) not in self._drawn:
-            self._curves.add(metrics.step, {f"{metrics.stage}/{name}": value for name, value in metrics.figures.items()})
+            self._curves.add(
+                metrics.step,
+                {f"{metrics.stage}/{name}": value for name, value in metrics.figures.items()},
+            )
 
     def close(self) -> None:
         """Close the file and what trackio holds. May be called again."""

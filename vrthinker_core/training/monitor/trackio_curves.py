@@ -25,7 +25,9 @@ class TrackioCurves:
         try:
             trackio = import_module("trackio")
         except ImportError:
-            raise BadInput("Curves take trackio: run pip install -e '.[train]', or train without --set trackio=true.") from None
+            raise BadInput(
+                "Curves take trackio: run pip install -e '.[train]', or train without --set trackio=true."
+            ) from None
         with redirect_stdout(sys.stderr):
             self._run: Any = trackio.init(
                 PROJECT,

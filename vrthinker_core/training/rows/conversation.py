@@ -40,7 +40,9 @@ def examples(run: Run) -> Iterator[Example]:
             continue
         written = turn.completion.tokens if turn.reply.text == turn.completion.text else ()
         messages = (*prompt, Message("assistant", (GeneratedText(turn.reply.text, written),)))
-        replies = [position for position, message in enumerate(messages) if message.role == "assistant"]
+        replies = [
+            position for position, message in enumerate(messages) if message.role == "assistant"
+        ]
         yield Example(messages, tuple(replies[first:]))
         first = len(replies)
 
@@ -56,7 +58,9 @@ def run_dialect(run: Run) -> Dialect:
 def sent_prompts(run: Run, source: FrameSource | None = None) -> list[tuple[Message, ...]]:
     """What was sent before each reply; with a `source` of the pair's frames they hold their pixels. Raises NotForTraining."""
     if run.started.branch is not None and run.started.branch.frames:
-        raise NotForTraining(f"a person, not the judge, chose the frames of turn {run.started.branch.turn}")
+        raise NotForTraining(
+            f"a person, not the judge, chose the frames of turn {run.started.branch.turn}"
+        )
     dialect = run_dialect(run)
     last = run.turns[-1] if run.turns else None
     follows = last is not None and last.forced and last.told.endswith(dialect.force_answer())
@@ -79,7 +83,10 @@ def _prompt(deliberation: Deliberation, turn: Turn) -> tuple[Message, ...]:
     while deliberation.in_view != turn.in_view and deliberation.forget_oldest():
         pass  # frames that had left because the context was full
     prompt = deliberation.ask()
-    if deliberation.stop_reason is not None or (deliberation.in_view, prompt[-1].text) != (turn.in_view, turn.told):
+    if deliberation.stop_reason is not None or (deliberation.in_view, prompt[-1].text) != (
+        turn.in_view,
+        turn.told,
+    ):
         raise NotForTraining(f"what was sent in turn {turn.number} is rendered otherwise today")
     return prompt
 
@@ -96,5 +103,11 @@ def _frames(run: Run, dialect: Dialect, refs: Sequence[FrameRef]) -> tuple[Frame
 def _frame(run: Run, dialect: Dialect, shown: Thumbnail) -> Frame:
     clip = run.started.clips[shown.ref.side - 1]
     first = {ref.slot for ref in dialect.opening_refs}
-    width, height = dialect.sizing(shown.ref.slot in first).size(max(1, clip.width), max(1, clip.height)) if clip else (0, 0)
-    return Frame(shown.ref, shown.index, shown.seconds, shown.until, width, height, "", b"", shown.note)
+    width, height = (
+        dialect.sizing(shown.ref.slot in first).size(max(1, clip.width), max(1, clip.height))
+        if clip
+        else (0, 0)
+    )
+    return Frame(
+        shown.ref, shown.index, shown.seconds, shown.until, width, height, "", b"", shown.note
+    )

@@ -14,7 +14,9 @@ from vrthinker_core.types import Dimension, Preference, Run, Verdict
 from vrthinker_core.types.progress import count
 
 LabelNumbers = Mapping[str, int]
-Shares = dict[str, dict[int, float]]  # By dimension and label, from 0 to 1; they add up to 1 in each dimension
+Shares = dict[
+    str, dict[int, float]
+]  # By dimension and label, from 0 to 1; they add up to 1 in each dimension
 
 
 class Reason(StrEnum):
@@ -42,19 +44,29 @@ def refusal(run: Run, truth: Verdict) -> FilterRefusal | None:
     """None for a run that passes both filters. Labels that are not known are not asked for."""
     end, answer = run.finished, run.whole_answer
     if answer is None:
-        return FilterRefusal(Reason.NO_ANSWER, f"It ended without a whole final answer: {end.stop if end else 'it was cut off'}.")
+        return FilterRefusal(
+            Reason.NO_ANSWER,
+            f"It ended without a whole final answer: {end.stop if end else 'it was cut off'}.",
+        )
     if not format_reward(run):
         return FilterRefusal(Reason.FORMAT, _broken_turn(run))
     if not truth.labels:
         return FilterRefusal(Reason.NOT_KNOWN, "No label of its pair is known.")
     given = answer.labels
-    wrong = [f"{name}={given[name]}, not {label}" for name, label in truth.labels.items() if given[name] != label]
+    wrong = [
+        f"{name}={given[name]}, not {label}"
+        for name, label in truth.labels.items()
+        if given[name] != label
+    ]
     return FilterRefusal(Reason.LABELS, f"It says {'; '.join(wrong)}.") if wrong else None
 
 
 def _broken_turn(run: Run) -> str:
     broken = ((turn.number, malformation(turn, run.started.dialect)) for turn in run.turns)
-    return next((f"Turn {number} does not keep to the format: {what}." for number, what in broken if what), "")
+    return next(
+        (f"Turn {number} does not keep to the format: {what}." for number, what in broken if what),
+        "",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +79,9 @@ class Outcome:
     given: LabelNumbers = field(default_factory=dict)  # Of the final answer
     reason: str = ""  # A `Reason`, "" for a run that is kept
     sentence: str = ""
-    file: str = ""  # Of the trace, relative to the folder of the outcomes; "" where it was not stored
+    file: str = (
+        ""  # Of the trace, relative to the folder of the outcomes; "" where it was not stored
+    )
     replies: str = ""  # Digest of what the judge wrote: equal for equal texts
     first: str = ""  # Path of the video; "" of a drawn one
     second: str = ""
@@ -92,17 +106,26 @@ class FilterReport:
     pairs: int
     pairs_kept: int  # Of which at least one run is kept
     reasons: Mapping[str, int]  # Runs by the reason for which they are not kept
-    right: Mapping[str, tuple[int, int]]  # By dimension: right labels of well-formed runs, and how many have a known label
+    right: Mapping[
+        str, tuple[int, int]
+    ]  # By dimension: right labels of well-formed runs, and how many have a known label
     labels_before: Shares  # Of the pairs that were judged
     labels_after: Shares  # Of the runs that are kept
 
     @property
     def lines(self) -> list[str]:
         """The report in sentences."""
-        lines = [f"{self.kept:,} of {count(self.runs, 'run')} kept, of {self.pairs_kept:,} of {count(self.pairs, 'pair')}."]
-        lines += [f"{number:,} not kept: {reason}." for reason, number in sorted(self.reasons.items(), key=lambda each: -each[1])]
+        lines = [
+            f"{self.kept:,} of {count(self.runs, 'run')} kept, of {self.pairs_kept:,} of {count(self.pairs, 'pair')}."
+        ]
+        lines += [
+            f"{number:,} not kept: {reason}."
+            for reason, number in sorted(self.reasons.items(), key=lambda each: -each[1])
+        ]
         for name, (right, known) in self.right.items():
-            lines.append(f"{name}: {right:,} of {known:,} well-formed runs are right ({_share(right / known)}).")
+            lines.append(
+                f"{name}: {right:,} of {known:,} well-formed runs are right ({_share(right / known)})."
+            )
         lines += share_lines(self.labels_before, self.labels_after)
         return lines
 
@@ -116,7 +139,10 @@ def report_outcomes(outcomes: Sequence[Outcome]) -> FilterReport:
     for name in (dimension.value for dimension in Dimension):
         known = [outcome for outcome in formed if name in outcome.truth]
         if known:
-            right[name] = sum(outcome.given.get(name) == outcome.truth[name] for outcome in known), len(known)
+            right[name] = (
+                sum(outcome.given.get(name) == outcome.truth[name] for outcome in known),
+                len(known),
+            )
     return FilterReport(
         len(outcomes),
         len(kept),
@@ -145,7 +171,10 @@ def share_lines(before: Shares, after: Shares) -> list[str]:
     def told(shares: dict[int, float] | None) -> str:
         return " / ".join(_share(shares[int(label)]) for label in Preference) if shares else "none"
 
-    return [f"{name}: tie / 1 / 2 were {told(before[name])} before and are {told(after.get(name))} after." for name in before]
+    return [
+        f"{name}: tie / 1 / 2 were {told(before[name])} before and are {told(after.get(name))} after."
+        for name in before
+    ]
 
 
 def _share(value: float) -> str:

@@ -18,7 +18,10 @@ def learning_begun(folder: Path) -> bool:
 
 def keep_learnt_runs(folder: Path, outcomes: Sequence[Outcome]) -> None:
     """Write down that these are learnt from, in this order. Raises OSError."""
-    write_atomically(folder / LEARNT, json.dumps([[each.pair, each.sample] for each in outcomes]).encode() + b"\n")
+    write_atomically(
+        folder / LEARNT,
+        json.dumps([[each.pair, each.sample] for each in outcomes]).encode() + b"\n",
+    )
 
 
 def learnt_runs(folder: Path, outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -27,4 +30,6 @@ def learnt_runs(folder: Path, outcomes: Sequence[Outcome]) -> list[Outcome]:
     try:
         return [known[pair, sample] for pair, sample in json.loads((folder / LEARNT).read_bytes())]
     except (ValueError, TypeError, KeyError):
-        raise BadInput(f"{folder / LEARNT} names runs that are not there: begin again in a new folder with --out.") from None
+        raise BadInput(
+            f"{folder / LEARNT} names runs that are not there: begin again in a new folder with --out."
+        ) from None

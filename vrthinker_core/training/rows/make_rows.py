@@ -65,7 +65,11 @@ def sft_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
 def preference_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     """One row for each dimension in which a video is preferred, with who says so. Ties and what was not said give none."""
     check_votes(file, chosen)
-    decided = {each: known for each, known in known_labels(file).items() if known.label is not Preference.TIE}
+    decided = {
+        each: known
+        for each, known in known_labels(file).items()
+        if known.label is not Preference.TIE
+    }
     if not decided:
         raise NotForTraining("no video is preferred in any dimension")
     videos = trace_videos(file, file.trace)
@@ -127,9 +131,18 @@ def videogen_reward_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     """One row of VideoGen-RewardBench's table; which models made the videos is not known."""
     check_votes(file, chosen)
     labels = _whole(file)
-    row: Row = {"A_model": "", "B_model": "", "prompt": file.trace.started.prompt, "qid": _pair_id(file.trace)}
+    row: Row = {
+        "A_model": "",
+        "B_model": "",
+        "prompt": file.trace.started.prompt,
+        "qid": _pair_id(file.trace),
+    }
     for letter, video in zip("AB", trace_videos(file, file.trace), strict=True):
-        row |= {f"path_{letter}": video["path"], f"fps_{letter}": video["fps"], f"num_frames_{letter}": video["frames"]}
+        row |= {
+            f"path_{letter}": video["path"],
+            f"fps_{letter}": video["fps"],
+            f"num_frames_{letter}": video["frames"],
+        }
     for dimension, (label, _) in labels.items():
         row["Overall" if dimension is Dimension.OA else dimension.value] = CSV_LABELS[label]
     sources = {source for _, source in labels.values()}
@@ -175,7 +188,9 @@ def _conversation(file: TraceFile, run: Run, example: Example) -> Row:
     return {
         "message_list": [_message(message, videos) for message in example.messages],
         "taught": list(example.taught),
-        "tokens": [list(_tokens(message)) for message in example.messages if message.role == "assistant"],
+        "tokens": [
+            list(_tokens(message)) for message in example.messages if message.role == "assistant"
+        ],
         "prompt": run.started.prompt,
         "labels": (known if run is file.trace else swap_verdict(known)).labels,
         "protocol": run.started.dialect,
@@ -196,10 +211,18 @@ def _message(message: Message, videos: Sequence[Row]) -> Row:
             case Text() | GeneratedText():
                 content.append({"type": "text", "text": part.text})
             case Image():
-                content.append({"type": "image", "image": _named(part.frame, videos), **_place(part.frame)})
+                content.append(
+                    {"type": "image", "image": _named(part.frame, videos), **_place(part.frame)}
+                )
             case Video():
                 names = [_named(frame, videos) for frame in part.frames]
-                content.append({"type": "video", "video": names, "frames": [_place(frame) for frame in part.frames]})
+                content.append(
+                    {
+                        "type": "video",
+                        "video": names,
+                        "frames": [_place(frame) for frame in part.frames],
+                    }
+                )
     return {"role": message.role, "content": content}
 
 
@@ -209,7 +232,13 @@ def _named(frame: Frame, videos: Sequence[Row]) -> str:
 
 def _place(frame: Frame) -> Row:
     """Which frame it is: of video 1 or 2, in the protocol's grid and in the file."""
-    return {"side": int(frame.ref.side), "slot": frame.ref.slot, "index": frame.index, "width": frame.width, "height": frame.height}
+    return {
+        "side": int(frame.ref.side),
+        "slot": frame.ref.slot,
+        "index": frame.index,
+        "width": frame.width,
+        "height": frame.height,
+    }
 
 
 def trace_videos(file: TraceFile, run: Run) -> list[Row]:
@@ -221,6 +250,17 @@ def _video(file: TraceFile, side: Side, clip: ClipInfo | None) -> Row:
     if clip is None:
         raise NotForTraining(f"video {int(side)} could not be opened")
     name = Path(clip.name).name or f"video-{int(side)}"
-    places = [file.path.parent / name, *((Path(file.pair.first), Path(file.pair.second)) if file.pair else ())]
-    found = next((path.absolute() for path in places if clip.digest and file_digest(path) == clip.digest), Path(name))
-    return {"path": encodable(found.as_posix()), "sha256": clip.digest, "frames": clip.frames, "fps": clip.fps}
+    places = [
+        file.path.parent / name,
+        *((Path(file.pair.first), Path(file.pair.second)) if file.pair else ()),
+    ]
+    found = next(
+        (path.absolute() for path in places if clip.digest and file_digest(path) == clip.digest),
+        Path(name),
+    )
+    return {
+        "path": encodable(found.as_posix()),
+        "sha256": clip.digest,
+        "frames": clip.frames,
+        "fps": clip.fps,
+    }

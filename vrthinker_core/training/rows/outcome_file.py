@@ -31,7 +31,9 @@ class OutcomeFile(AbstractContextManager["OutcomeFile"]):
         head = {"format": FORMAT, **json.loads(json.dumps(job))}
         try:
             _prepare(folder, subfolder)
-            self.outcomes = _checked(whole_lines(self._path), head, folder) if self._path.exists() else []
+            self.outcomes = (
+                _checked(whole_lines(self._path), head, folder) if self._path.exists() else []
+            )
             self._lines = LineFile(self._path)
             if self._lines.empty:
                 self._write(head)
@@ -46,7 +48,9 @@ class OutcomeFile(AbstractContextManager["OutcomeFile"]):
         try:
             self._lines.append(json.dumps(values, ensure_ascii=False).encode())
         except OSError as error:
-            raise BadInput(f"Cannot write {self._path}: {error.strerror or error}. What is there already is kept.") from None
+            raise BadInput(
+                f"Cannot write {self._path}: {error.strerror or error}. What is there already is kept."
+            ) from None
 
     def __exit__(self, *_: object) -> None:
         self._lines.close()
@@ -95,10 +99,14 @@ def _checked(lines: list[bytes], head: Mapping[str, Any], folder: Path) -> list[
     except ValueError:
         before = None
     if not isinstance(before, dict) or before.get("format") != FORMAT:
-        raise BadInput(f"{folder / OUTCOMES} is no list of outcomes that is known here: name a new folder with --out.")
+        raise BadInput(
+            f"{folder / OUTCOMES} is no list of outcomes that is known here: name a new folder with --out."
+        )
     if different := [name for name in head if before.get(name) != head[name]]:
         names = " and ".join(different)
-        raise BadInput(f"{folder} holds runs with another value of {names}: name a new folder with --out.")
+        raise BadInput(
+            f"{folder} holds runs with another value of {names}: name a new folder with --out."
+        )
     return _outcomes(lines[1:], folder / OUTCOMES)
 
 

@@ -28,7 +28,9 @@ class StoredRollout:
 
 def is_of(run: Run, pair: LabelledPair) -> bool:
     """The run has the prompt of the pair and, as far as both say what they are, its videos. Raises VideoError."""
-    if encodable(run.started.prompt).strip() != encodable(pair.prompt).strip():  # Tables are read without space around it
+    if (
+        encodable(run.started.prompt).strip() != encodable(pair.prompt).strip()
+    ):  # Tables are read without space around it
         return False
     both = zip(run.started.clips, clips_of(pair.source), strict=True)
     return all(own.digest == known.digest for own, known in both if own and known)
@@ -40,7 +42,10 @@ def to_trace(rollout: Rollout) -> Trace:
     Outside the judge's scope it has no verdict, as in the product; `to_rollout` reads the labels in its replies again.
     """
     run, dialect = rollout.run, run_dialect(rollout.run)
-    turns = [_with_pictures(turn, prompt[-1], dialect) for turn, prompt in zip(run.turns, rollout.prompts, strict=True)]
+    turns = [
+        _with_pictures(turn, prompt[-1], dialect)
+        for turn, prompt in zip(run.turns, rollout.prompts, strict=True)
+    ]
     end = run.finished
     if end is not None and end.outside_scope:
         end = replace(end, verdict=None, provisional=False)
@@ -55,18 +60,29 @@ def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
     trace says was sent.
     """
     if not is_of(run, pair):
-        raise NotForTraining("the data hold another pair today where its own one was: give them, and their videos, as they were")
+        raise NotForTraining(
+            "the data hold another pair today where its own one was: give them, and their videos, as they were"
+        )
     if not keep_tokens:
         run = replace(run, turns=tuple(map(_without_tokens, run.turns)))
     if run.finished is not None and run.finished.outside_scope:
         provisional = run.finished.stop is not StopReason.ANSWERED
-        run = replace(run, finished=replace(run.finished, verdict=run.last_labels, provisional=provisional))
+        run = replace(
+            run, finished=replace(run.finished, verdict=run.last_labels, provisional=provisional)
+        )
     return Rollout(pair, run, tuple(sent_prompts(run, pair.source)))
 
 
 def _without_tokens(turn: Turn) -> Turn:
-    return replace(turn, completion=replace(turn.completion, tokens=(), redirected=None))  # which counts those tokens
+    return replace(
+        turn, completion=replace(turn.completion, tokens=(), redirected=None)
+    )  # which counts those tokens
 
 
 def _with_pictures(turn: Turn, new: Message, dialect: Dialect) -> Turn:
-    return replace(turn, frames=tuple(make_thumbnail(frame, dialect.frame_number(frame.ref)) for frame in new.frames))
+    return replace(
+        turn,
+        frames=tuple(
+            make_thumbnail(frame, dialect.frame_number(frame.ref)) for frame in new.frames
+        ),
+    )

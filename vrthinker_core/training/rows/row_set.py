@@ -19,10 +19,14 @@ class RowSet(Sequence[TokenRow]):
     def __init__(self, loaded: LoadedModel, kept_bytes: int) -> None:
         """`loaded` renders the rows; frames of so many bytes are kept."""
         self.outlines: list[TokenRow] = []  # The rows without the pixels of their pictures
-        self.protocols: tuple[ProtocolName, ...] = ()  # That the runs speak, in the order in which they came
+        self.protocols: tuple[
+            ProtocolName, ...
+        ] = ()  # That the runs speak, in the order in which they came
         self._loaded, self._room = loaded, kept_bytes
         self._kept: dict[int, TokenRow] = {}
-        self._read_again: list[tuple[Callable[[], Rollout], int]] = []  # And the place of the row in the rollout
+        self._read_again: list[
+            tuple[Callable[[], Rollout], int]
+        ] = []  # And the place of the row in the rollout
 
     def add(self, stored: StoredRollout) -> None:
         """Append the rows of a rollout."""
@@ -33,7 +37,9 @@ class RowSet(Sequence[TokenRow]):
             if size <= self._room:
                 self._room -= size
                 self._kept[len(self.outlines)] = row
-            self.outlines.append(replace(row, items=tuple(replace(item, frames=()) for item in row.items)))
+            self.outlines.append(
+                replace(row, items=tuple(replace(item, frames=()) for item in row.items))
+            )
             self._read_again.append((stored.read_again, place))
 
     def __len__(self) -> int:
@@ -58,7 +64,9 @@ class RowSet(Sequence[TokenRow]):
         except NotForTraining:
             rows = []
         if place >= len(rows) or rows[place] != outline:
-            raise BadInput(f"Row {number + 1} is not what it was when training began: leave runs and videos as they are meanwhile.")
+            raise BadInput(
+                f"Row {number + 1} is not what it was when training began: leave runs and videos as they are meanwhile."
+            )
         return rows[place]
 
 

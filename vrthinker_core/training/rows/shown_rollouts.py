@@ -21,11 +21,16 @@ def keep_rollouts(folder: Path, stage: str, step: int, rollouts: Sequence[Rollou
     The judge's name in each says the step as well, and the labels of the data set stand beside them. Raises BadInput where they
     cannot be written.
     """
-    paths = [folder / ROLLOUTS / f"{stage}-step-{step:05d}-sample-{number}.json" for number in range(len(rollouts))]
+    paths = [
+        folder / ROLLOUTS / f"{stage}-step-{step:05d}-sample-{number}.json"
+        for number in range(len(rollouts))
+    ]
     try:
         (folder / ROLLOUTS).mkdir(parents=True, exist_ok=True)
         truths = (rollout.pair.truth for rollout in rollouts)
-        add_labels(folder / ROLLOUTS, {path.name: truth for path, truth in zip(paths, truths, strict=True)})
+        add_labels(
+            folder / ROLLOUTS, {path.name: truth for path, truth in zip(paths, truths, strict=True)}
+        )
         for path, rollout in zip(paths, rollouts, strict=True):
             trace = to_trace(rollout)
             named = replace(trace.started, judge=f"{trace.started.judge}, {stage}, step {step}")

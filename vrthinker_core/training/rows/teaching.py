@@ -8,7 +8,9 @@ from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Preference, Run, Trace, Verdict
 from vrthinker_core.types.order import OrderEffect, check_order, swap_verdict
 
-RowKind = Literal["sft", "preferences", "dpo", "rl", "videogen-reward"]  # What the rows are for, as the command line says it
+RowKind = Literal[
+    "sft", "preferences", "dpo", "rl", "videogen-reward"
+]  # What the rows are for, as the command line says it
 
 
 class NotForTraining(Exception):
@@ -21,7 +23,9 @@ class TraceFile:
 
     path: Path
     trace: Trace
-    pair: EvaluationPair | None = None  # That an evaluation or a teacher was given, if the trace is one of theirs
+    pair: EvaluationPair | None = (
+        None  # That an evaluation or a teacher was given, if the trace is one of theirs
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,9 @@ def known_labels(file: TraceFile) -> dict[Dimension, KnownLabel]:
     judges = _judges_labels(file.trace)
     known: dict[Dimension, KnownLabel] = {}
     for dimension in Dimension:
-        if (label := voted.get(dimension)) is not None or (label := given.get(dimension)) is not None:
+        if (label := voted.get(dimension)) is not None or (
+            label := given.get(dimension)
+        ) is not None:
             known[dimension] = KnownLabel(label, "person")
         elif (label := judges.get(dimension)) is not None:
             known[dimension] = KnownLabel(label, "judge")
@@ -60,14 +66,20 @@ def known_labels(file: TraceFile) -> dict[Dimension, KnownLabel]:
 
 def known_verdict(file: TraceFile) -> Verdict:
     """The labels that are known, whoever gave them."""
-    return Verdict(**{dimension.value: known.label for dimension, known in known_labels(file).items()})
+    return Verdict(
+        **{dimension.value: known.label for dimension, known in known_labels(file).items()}
+    )
 
 
 def _labels_of_data_set(file: TraceFile) -> dict[Dimension, Preference]:
     """People's labels of the data set that was evaluated, where a vote gives none."""
     voted = dict(file.trace.vote.labels) if file.trace.vote else {}
     given = file.pair.labels if file.pair else Verdict()
-    return {dimension: label for dimension, label in given if label is not None and voted.get(dimension) is None}
+    return {
+        dimension: label
+        for dimension, label in given
+        if label is not None and voted.get(dimension) is None
+    }
 
 
 def _judges_labels(trace: Trace) -> dict[Dimension, Preference | None]:
@@ -75,13 +87,17 @@ def _judges_labels(trace: Trace) -> dict[Dimension, Preference | None]:
     if end is None or verdict is None or (trace.vote and trace.vote.agrees is False):
         return {}
     check = check_order(end, trace.swapped.finished) if trace.swapped else None
-    return {each: label for each, label in verdict if check is None or check[each] is OrderEffect.STABLE}
+    return {
+        each: label for each, label in verdict if check is None or check[each] is OrderEffect.STABLE
+    }
 
 
 def check_votes(file: TraceFile, chosen: RowFilter) -> None:
     """Raises NotForTraining for a run that `chosen` leaves out."""
     vote = file.trace.vote
-    said = _labels_of_data_set(file) or (vote is not None and (vote.labels.labels or vote.agrees is not None))
+    said = _labels_of_data_set(file) or (
+        vote is not None and (vote.labels.labels or vote.agrees is not None)
+    )
     if (chosen.voted_only or chosen.agreed_only) and not said:
         raise NotForTraining("nobody has voted on it")
     if chosen.agreed_only and agrees(file, file.trace) is not True:
@@ -107,9 +123,17 @@ def agrees(file: TraceFile, run: Run) -> bool | None:
     vote, first, verdict = file.trace.vote, _verdict(file.trace), _verdict(run)
     if run is not file.trace:
         verdict = verdict and swap_verdict(verdict)
-    said = None if vote is None else (vote if verdict == first else replace(vote, agrees=None)).agrees_with(verdict)
+    said = (
+        None
+        if vote is None
+        else (vote if verdict == first else replace(vote, agrees=None)).agrees_with(verdict)
+    )
     judges = dict(verdict or ())
-    equal = [judges[each] is label for each, label in _labels_of_data_set(file).items() if judges.get(each) is not None]
+    equal = [
+        judges[each] is label
+        for each, label in _labels_of_data_set(file).items()
+        if judges.get(each) is not None
+    ]
     if said is False or not all(equal):
         return False
     return True if said or equal else None

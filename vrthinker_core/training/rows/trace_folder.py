@@ -14,7 +14,9 @@ from vrthinker_core.training.rows.teaching import TraceFile
 from vrthinker_core.types import Preference, Verdict
 
 
-def read_traces(places: Sequence[Path], but: Path | None = None) -> Iterator[tuple[Path, TraceFile | TraceError]]:
+def read_traces(
+    places: Sequence[Path], but: Path | None = None
+) -> Iterator[tuple[Path, TraceFile | TraceError]]:
     """Every trace, or why a file is none; a folder stands for every JSON file below it. `but` is not read.
 
     What else evaluations and trainings keep as JSON in their folders is no trace and is not named.
@@ -71,4 +73,11 @@ def _taught_pairs(folder: Path) -> dict[Path, EvaluationPair]:
 
 def _taught_pair(outcome: Outcome) -> EvaluationPair:
     truth = Verdict(**{name: Preference(label) for name, label in outcome.truth.items()})
-    return EvaluationPair(f"{outcome.pair}-{outcome.sample}", outcome.pair + 1, "", outcome.first, outcome.second, truth)
+    return EvaluationPair(
+        f"{outcome.pair}-{outcome.sample}",
+        outcome.pair + 1,
+        "",
+        outcome.first,
+        outcome.second,
+        truth,
+    )

@@ -49,7 +49,9 @@ class SftConfig:
     accumulation: Count  # Forward passes in one optimizer step, on each processor or GPU
     epochs: Positive
     bf16: bool = True  # Arithmetic in bfloat16; on a processor the weights stay float32
-    start_share: Share = 0.0  # In the result's weights, of those it began with: keeps what the rows do not show
+    start_share: Share = (
+        0.0  # In the result's weights, of those it began with: keeps what the rows do not show
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ class RejectionConfig:
     pairs: Count  # That are played
     samples: Count  # Of each pair
     per_pair: Count = 2  # Different rollouts kept of one pair at most
-    most: Count | None = None  # Rollouts that are learnt from at most (paper: up to about 20,000 help, 40,000 hurt)
+    most: Count | None = (
+        None  # Rollouts that are learnt from at most (paper: up to about 20,000 help, 40,000 hurt)
+    )
     temperature: Positive = 1.0
 
 
@@ -76,9 +80,15 @@ class RejectionConfig:
 class TrlConfig:
     """What TRL's GRPO takes beside the paper's figures."""
 
-    tokens: Count = 16_384  # Of a rollout after its first prompt: replies, and the frames that were asked for
-    lora: Annotated[int, Ge(0)] = 0  # Rank of adapters in the language model, merged at the end; 0 trains all weights
-    vllm: Literal["", "colocate", "server"] = ""  # Where rollouts are generated; "" by the trainer itself
+    tokens: Count = (
+        16_384  # Of a rollout after its first prompt: replies, and the frames that were asked for
+    )
+    lora: Annotated[int, Ge(0)] = (
+        0  # Rank of adapters in the language model, merged at the end; 0 trains all weights
+    )
+    vllm: Literal["", "colocate", "server"] = (
+        ""  # Where rollouts are generated; "" by the trainer itself
+    )
     vllm_memory: Share = 0.3  # Of each GPU, with colocate
     vllm_url: str = "http://127.0.0.1:8000"  # With server
 
@@ -129,14 +139,19 @@ class TimeShares:
 class TrainConfig:
     """All that decides what a training run does, but for its stage, its model and its data."""
 
-    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}  # What pydantic reads it with, nested values too
+    __pydantic_config__: ClassVar = {
+        "extra": "forbid",
+        "allow_inf_nan": False,
+    }  # What pydantic reads it with, nested values too
 
     preset: PresetName
     cold_start: ColdStartConfig
     rejection: RejectionConfig
     grpo: GrpoConfig
     seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
-    settings: Settings = field(default_factory=Settings)  # Of every deliberation; the stages choose the temperature
+    settings: Settings = field(
+        default_factory=Settings
+    )  # Of every deliberation; the stages choose the temperature
     frozen_vision: bool = True  # The vision tower is not trained
     gradient_checkpointing: bool = False  # Layers are computed again in the backward pass
     checkpoint_minutes: Positive = 3.0  # Between two checkpoints
@@ -152,7 +167,9 @@ def preset_config(name: PresetName) -> TrainConfig:
 
 def _nano() -> TrainConfig:
     def sft(learning_rate: float, epochs: float) -> SftConfig:
-        optimizer = OptimizerConfig(learning_rate, warm_up=0.1, schedule="cosine", weight_decay=0.01)
+        optimizer = OptimizerConfig(
+            learning_rate, warm_up=0.1, schedule="cosine", weight_decay=0.01
+        )
         return SftConfig(optimizer, batch=8, accumulation=1, epochs=epochs)
 
     return TrainConfig(
@@ -165,12 +182,23 @@ def _nano() -> TrainConfig:
 
 
 def _seven_billion() -> TrainConfig:
-    sft = SftConfig(OptimizerConfig(1.5e-6, warm_up=0.2, schedule="cosine", beta2=0.999), batch=1, accumulation=32, epochs=1)
+    sft = SftConfig(
+        OptimizerConfig(1.5e-6, warm_up=0.2, schedule="cosine", beta2=0.999),
+        batch=1,
+        accumulation=32,
+        epochs=1,
+    )
     return TrainConfig(
         preset="7b",
         cold_start=ColdStartConfig(sft),
         rejection=RejectionConfig(sft, pairs=20_000, samples=8, most=20_000),
-        grpo=GrpoConfig(OptimizerConfig(1e-6, warm_up=0.0, beta2=0.999), pairs=64, micro_batch=1, steps=300, bf16=True),
+        grpo=GrpoConfig(
+            OptimizerConfig(1e-6, warm_up=0.0, beta2=0.999),
+            pairs=64,
+            micro_batch=1,
+            steps=300,
+            bf16=True,
+        ),
         gradient_checkpointing=True,
         checkpoint_minutes=15.0,
     )
@@ -182,10 +210,14 @@ def changed_config(config: TrainConfig, changes: Sequence[str]) -> TrainConfig:
     for change in changes:
         name, equals, text = change.partition("=")
         *path, last = name.strip().split(".")
-        inner = functools.reduce(lambda table, key: table.get(key) if isinstance(table, dict) else None, path, values)
+        inner = functools.reduce(
+            lambda table, key: table.get(key) if isinstance(table, dict) else None, path, values
+        )
         if not equals or not isinstance(inner, dict) or last not in inner:
             known = ", ".join(inner) if isinstance(inner, dict) else ", ".join(values)
-            raise BadInput(f"--set {encodable(change)} names no setting: write name=value with one of {known}.")
+            raise BadInput(
+                f"--set {encodable(change)} names no setting: write name=value with one of {known}."
+            )
         value = _value(text.strip())
         inner[last] = setting(last).parse(value) if path == ["settings"] else value
     return parse_config(json.dumps(values), "What was set")
@@ -213,7 +245,11 @@ def parse_config(text: str, source: str) -> TrainConfig:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        said = "there is no such setting" if first["type"] == "unexpected_keyword_argument" else first["msg"]
+        said = (
+            "there is no such setting"
+            if first["type"] == "unexpected_keyword_argument"
+            else first["msg"]
+        )
         fault = encodable(": ".join(filter(None, (where, said[:1].lower() + said[1:]))))
         raise BadInput(f"{source} is no training configuration: {fault}.") from None
     for row in SETTINGS:
@@ -232,5 +268,7 @@ def read_config(folder: Path) -> TrainConfig:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"Cannot read {path}: {getattr(error, 'strerror', None) or 'it is no text'}.") from None
+        raise BadInput(
+            f"Cannot read {path}: {getattr(error, 'strerror', None) or 'it is no text'}."
+        ) from None
     return parse_config(text, str(path))

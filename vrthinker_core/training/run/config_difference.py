@@ -18,8 +18,12 @@ MAY_NOT = ("gates.pairs",)
 
 def config_difference(before: TrainConfig, now: TrainConfig) -> str:
     """The first setting in which two configurations differ and a run may not, in words; "" where there is none."""
-    pairs = zip(_flat(json.loads(config_json(before))), _flat(json.loads(config_json(now))), strict=True)
-    differing = ((name, old, new) for (name, old), (_, new) in pairs if old != new and not _may_change(name))
+    pairs = zip(
+        _flat(json.loads(config_json(before))), _flat(json.loads(config_json(now))), strict=True
+    )
+    differing = (
+        (name, old, new) for (name, old), (_, new) in pairs if old != new and not _may_change(name)
+    )
     return next((f"{name} {old!r} instead of {new!r}" for name, old, new in differing), "")
 
 

@@ -4,7 +4,9 @@ import os
 from dataclasses import dataclass
 from datetime import timedelta
 
-PATIENCE = timedelta(days=7)  # A process may wait so long for another one, which plays rollouts meanwhile
+PATIENCE = timedelta(
+    days=7
+)  # A process may wait so long for another one, which plays rollouts meanwhile
 
 
 @dataclass(frozen=True, slots=True)

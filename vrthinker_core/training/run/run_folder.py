@@ -42,12 +42,18 @@ class TrainingRun:
     stage: StageName
     model: str  # As it was given: a folder or a hub id
     data: str  # As it was given
-    teacher: str | None = None  # As it was chosen, "" where there is none; None where a state does not say, as earlier ones
+    teacher: str | None = (
+        None  # As it was chosen, "" where there is none; None where a state does not say, as earlier ones
+    )
     done: bool = False  # The result is there
     seconds: float = 0.0  # Of all starts until it was done, but for those that were killed
     starts: int = 0
-    digest: str | None = None  # Of the pairs; None where they never end, nobody asks for them, or an earlier state does not say
-    curves: str | None = None  # Its name in trackio, which no other run has; None where an earlier state does not say
+    digest: str | None = (
+        None  # Of the pairs; None where they never end, nobody asks for them, or an earlier state does not say
+    )
+    curves: str | None = (
+        None  # Its name in trackio, which no other run has; None where an earlier state does not say
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,9 @@ def read_state(out: Path) -> TrainingRun:
     from pydantic import ValidationError
 
     if (out / "base").is_dir():  # an earlier version made it
-        raise BadInput(f"{out} holds a run with the stage base, which is gone: name a new folder, and its checkpoint with --model.")
+        raise BadInput(
+            f"{out} holds a run with the stage base, which is gone: name a new folder, and its checkpoint with --model."
+        )
     try:
         return type_adapter(TrainingRun).validate_json((out / STATE).read_bytes(), strict=True)
     except OSError as error:
@@ -124,7 +132,15 @@ def open_run_folder(
             write_config(out, config)
             state = before or replace(run, curves=f"{name_of(out)}-{token_hex(4)}")
             teacher = run.teacher if state.teacher is None else state.teacher
-            _write_state(out, replace(state, teacher=teacher, digest=state.digest or run.digest, starts=state.starts + 1))
+            _write_state(
+                out,
+                replace(
+                    state,
+                    teacher=teacher,
+                    digest=state.digest or run.digest,
+                    starts=state.starts + 1,
+                ),
+            )
             folder = RunFolder(out, processes)
             for inside in (folder.checkpoints, folder.rollouts):
                 inside.mkdir(exist_ok=True)
@@ -134,7 +150,9 @@ def open_run_folder(
                 yield folder
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
-        raise BadInput(f"Cannot write to {out}: {reason}. What was saved before is there still.") from None
+        raise BadInput(
+            f"Cannot write to {out}: {reason}. What was saved before is there still."
+        ) from None
 
 
 @contextmanager
@@ -165,7 +183,9 @@ def new_checkpoint(folder: RunFolder) -> Iterator[Path]:
         raise
 
 
-def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -> TrainingRun | None:
+def _run_there(
+    out: Path, run: TrainingRun, config: TrainConfig, resume: bool
+) -> TrainingRun | None:
     """The run that is in the folder; None for an empty one, or one that was killed before it was begun. Raises BadInput.
 
     A run that has kept nothing yet, as one that was refused, makes way for any other.
@@ -173,40 +193,60 @@ def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -
     there = {path.name for path in out.iterdir()}
     if STATE not in there:
         if there - {CONFIG}:
-            raise BadInput(f"{out} holds other files and no training run: name a new folder with --out.")
+            raise BadInput(
+                f"{out} holds other files and no training run: name a new folder with --out."
+            )
         return None
     before = read_state(out)
     if not before.done and not _has_kept(out):
         return replace(run, seconds=before.seconds, starts=before.starts, curves=before.curves)
     _check_same(out, before, run, config)
     if not resume:
-        raise BadInput(f"{out} holds this run already: go on with --resume, or name a new folder with --out.")
+        raise BadInput(
+            f"{out} holds this run already: go on with --resume, or name a new folder with --out."
+        )
     return before
 
 
 def _check_same(out: Path, before: TrainingRun, run: TrainingRun, config: TrainConfig) -> None:
     """Raises BadInput where the run that is in the folder is another one, or may not go on with this configuration."""
     if before.stage != run.stage:
-        raise BadInput(f"{out} holds a run of the stage {before.stage}, not {run.stage}: name a new folder with --out.")
+        raise BadInput(
+            f"{out} holds a run of the stage {before.stage}, not {run.stage}: name a new folder with --out."
+        )
     for what in ("model", "data", "teacher"):
         old, new = getattr(before, what), getattr(run, what)
         if old != new and None not in (old, new):
-            named = f"{what} {encodable(old) or 'nothing'!r} instead of {encodable(new) or 'nothing'!r}"
-            raise BadInput(f"{out} holds a run with {named}: give the same, or name a new folder with --out.")
+            named = (
+                f"{what} {encodable(old) or 'nothing'!r} instead of {encodable(new) or 'nothing'!r}"
+            )
+            raise BadInput(
+                f"{out} holds a run with {named}: give the same, or name a new folder with --out."
+            )
     if before.digest != run.digest and None not in (before.digest, run.digest):
         changed = f"{encodable(run.data)} holds other pairs than when the run in {out} began"
         raise BadInput(f"{changed}: give them as they were, or name a new folder with --out.")
     config_before = read_config(out)
     if difference := config_difference(config_before, config):
-        raise BadInput(f"{out} holds a run with {difference}: give the same, or name a new folder with --out.")
-    if before.done and run.stage in ("grpo", "all") and config.grpo.steps != config_before.grpo.steps:
+        raise BadInput(
+            f"{out} holds a run with {difference}: give the same, or name a new folder with --out."
+        )
+    if (
+        before.done
+        and run.stage in ("grpo", "all")
+        and config.grpo.steps != config_before.grpo.steps
+    ):
         done = f"{out} holds a run that is done, with grpo.steps={config_before.grpo.steps}"
-        raise BadInput(f"{done}: begin another one from its result, with --model {out / RESULT} and a new folder with --out.")
+        raise BadInput(
+            f"{done}: begin another one from its result, with --model {out / RESULT} and a new folder with --out."
+        )
 
 
 def _has_kept(out: Path) -> bool:
     """Something is in the folder besides what says which run it is, its stages' folders included."""
-    others = (path for path in out.rglob("*") if path.name not in (STATE, CONFIG) and path.is_file())
+    others = (
+        path for path in out.rglob("*") if path.name not in (STATE, CONFIG) and path.is_file()
+    )
     return any(path.stat().st_size for path in others)
 
 

@@ -22,8 +22,12 @@ def ignore_line(_: str) -> None:
 class Sitting:
     """One start of a run, or of one stage of it."""
 
-    stopped: Callable[[], bool] = not_cancelled  # Whether somebody asked it to stop: what is left is for another sitting
-    deadline: float | None = None  # On the clock of `time.monotonic`; the stage is done with what it has then. None for no limit
+    stopped: Callable[[], bool] = (
+        not_cancelled  # Whether somebody asked it to stop: what is left is for another sitting
+    )
+    deadline: float | None = (
+        None  # On the clock of `time.monotonic`; the stage is done with what it has then. None for no limit
+    )
     tell: Listener = ignore_step
     say: Callable[[str], None] = ignore_line  # Hears sentences on how the stage is run
 
@@ -44,7 +48,10 @@ class Sitting:
 
 
 def begin_sitting(
-    stopped: Callable[[], bool], minutes: float | None, tell: Listener = ignore_step, say: Callable[[str], None] = ignore_line
+    stopped: Callable[[], bool],
+    minutes: float | None,
+    tell: Listener = ignore_step,
+    say: Callable[[str], None] = ignore_line,
 ) -> Sitting:
     """A sitting that begins now and lasts so many minutes, None for as long as it takes."""
     return Sitting(stopped, None if minutes is None else time.monotonic() + minutes * 60, tell, say)

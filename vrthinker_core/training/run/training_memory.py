@@ -8,7 +8,9 @@ from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_file
 from vrthinker_core.backends.local.checkpoint.devices import available_memory
 from vrthinker_core.errors import BadInput
 
-LEARNING = 3  # Copies of the weights that learn beside these themselves: gradients, both moments of AdamW
+LEARNING = (
+    3  # Copies of the weights that learn beside these themselves: gradients, both moments of AdamW
+)
 VISION = "visual."  # In the names of the weights of the vision tower
 FLOAT_BYTES = 4
 WORKING_BYTES = 2**30  # For activations, rollouts and torch itself

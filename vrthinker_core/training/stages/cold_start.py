@@ -33,7 +33,9 @@ class Teacher:
 
     name: str  # As it was chosen
     open: Callable[[], Backend | BackendOfPair]  # When it is to play
-    pairs: PairSet | None = None  # That it is given in the place of the stage's: with the frames of the protocols it speaks
+    pairs: PairSet | None = (
+        None  # That it is given in the place of the stage's: with the frames of the protocols it speaks
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,13 @@ class Lessons:
     teacher: Teacher
 
 
-def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
+def cold_start(
+    source: str,
+    lessons: Lessons | ReadyRuns,
+    config: TrainConfig,
+    folder: RunFolder,
+    sitting: Sitting,
+) -> Path | None:
     """Train the checkpoint `source`; gives the trained one, None where the sitting was stopped. Raises BadInput.
 
     Once it learns, nothing more is played: it goes on from the same runs.
@@ -52,8 +60,19 @@ def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, f
     sft, begun = config.cold_start.sft, learning_begun(folder.path)
     if isinstance(lessons, ReadyRuns):
         with ExitStack() as videos:
-            ready = lessons.kept(config.cold_start.traces, sitting.say if folder.processes.main else ignore_line, videos)
-            return fine_tune(rows_of(ready, config.cold_start.traces, source, sitting), source, sft, config, folder, sitting)
+            ready = lessons.kept(
+                config.cold_start.traces,
+                sitting.say if folder.processes.main else ignore_line,
+                videos,
+            )
+            return fine_tune(
+                rows_of(ready, config.cold_start.traces, source, sitting),
+                source,
+                sft,
+                config,
+                folder,
+                sitting,
+            )
     out, teaching = folder.path / TEACHER, sitting.part(TEACHER_SHARE)
     if folder.processes.main and not begun:
         _let_teach(lessons, config, out, teaching)
@@ -61,9 +80,15 @@ def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, f
     if folder.processes.agreed(sitting.stopped()):
         return None
     outcomes = read_outcomes(out)
-    kept = learnt_runs(folder.path, outcomes) if begun else [each for each in outcomes if each.kept][: config.cold_start.traces]
+    kept = (
+        learnt_runs(folder.path, outcomes)
+        if begun
+        else [each for each in outcomes if each.kept][: config.cold_start.traces]
+    )
     require_runs(kept, teaching)
-    rows = rows_of(kept_rollouts(out, lessons.pairs, kept, keep_tokens=False), len(kept), source, sitting)
+    rows = rows_of(
+        kept_rollouts(out, lessons.pairs, kept, keep_tokens=False), len(kept), source, sitting
+    )
     if folder.processes.main:
         keep_learnt_runs(folder.path, kept)
     return fine_tune(rows, source, sft, config, folder, sitting)

@@ -26,17 +26,27 @@ class HeldOutFigures:
     pass_at_k: float  # Share of pairs of which at least one rollout is
 
 
-def measure_judge(judge: Backend, pairs: PairSet, settings: Settings, gates: GateConfig) -> HeldOutFigures:
+def measure_judge(
+    judge: Backend, pairs: PairSet, settings: Settings, gates: GateConfig
+) -> HeldOutFigures:
     """Play the first `gates.pairs` pairs (fewer where there are fewer) `gates.samples` times each at the temperature given.
 
     A pair that cannot be played does not count. Raises BadInput where none can.
     """
     count, samples = min(gates.pairs, pairs.size or gates.pairs), gates.samples
-    played = list(play_each((pairs.pair(number) for number in range(count)), judge, settings, samples, LIVE))
-    whole = (group for group in by_pair(played, samples) if all(isinstance(each, Rollout) for each in group))
+    played = list(
+        play_each((pairs.pair(number) for number in range(count)), judge, settings, samples, LIVE)
+    )
+    whole = (
+        group
+        for group in by_pair(played, samples)
+        if all(isinstance(each, Rollout) for each in group)
+    )
     rollouts = [each for group in whole for each in group if isinstance(each, Rollout)]
     if not rollouts:
-        why = next((str(each) for each in played if not isinstance(each, Rollout)), "There is none.")
+        why = next(
+            (str(each) for each in played if not isinstance(each, Rollout)), "There is none."
+        )
         raise BadInput(f"No held-out pair can be played. {why}")
     return held_out_figures(rollouts, samples)
 
@@ -64,9 +74,7 @@ def check_cold_start(figures: HeldOutFigures, gates: GateConfig, source: str) ->
 
     `source`: the checkpoint that the cold start began with, with which it can be made again.
     """
-    again = (
-        f"train again in a new folder (--model {encodable(source)} --out …) with more cold_start.traces or cold_start.sft.epochs"
-    )
+    again = f"train again in a new folder (--model {encodable(source)} --out …) with more cold_start.traces or cold_start.sft.epochs"
     if figures.format < gates.format:
         raise BadInput(
             f"After the cold start {figures.format:.2f} of the rollouts keep to the format on {figures.pairs} held-out pairs, and "

@@ -37,8 +37,19 @@ from vrthinker_core.training.trl.chat_template import picture_processor
 from vrthinker_core.training.trl.playable_pairs import PlayablePairs
 from vrthinker_core.training.trl.rollout_rewards import Group, RolloutRewards, mixed_share
 from vrthinker_core.training.trl.sft import save_trained, trainer_arguments
-from vrthinker_core.training.trl.sharding import heads_in_root, is_sharded, launched_in_bf16, open_whole, weights_in_every_process
-from vrthinker_core.training.trl.trainer_checkpoints import NO_SERVER, TrainerPace, quiet_libraries, train_and_save
+from vrthinker_core.training.trl.sharding import (
+    heads_in_root,
+    is_sharded,
+    launched_in_bf16,
+    open_whole,
+    weights_in_every_process,
+)
+from vrthinker_core.training.trl.trainer_checkpoints import (
+    NO_SERVER,
+    TrainerPace,
+    quiet_libraries,
+    train_and_save,
+)
 
 STAGE = "grpo"
 LORA_LAYERS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
@@ -48,19 +59,28 @@ LIMITS = (
 )
 
 
-def run_grpo(source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
+def run_grpo(
+    source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting
+) -> Path | None:
     """Train the checkpoint `source` (a folder or hub id); gives the trained one, None if the sitting was stopped before the end.
 
     Figures and kept rollouts are those of the main process. Raises BadInput and CheckpointError.
     """
     grpo, count = config.grpo, folder.processes.count
-    sitting.say(f"GRPO runs in TRL in {'one process' if count == 1 else f'{count} processes'}, {LIMITS}.")
+    sitting.say(
+        f"GRPO runs in TRL in {'one process' if count == 1 else f'{count} processes'}, {LIMITS}."
+    )
     with stage_record(folder, config, sitting) as record:
 
         def report(pace: TrainerPace, groups: Sequence[Group]) -> bool:
             assert record is not None, "only the main process reports"
             metrics = replace(pace.metrics(STAGE, record.lap()), mixed=mixed_share(groups))
-            record.add(metrics.with_rollouts([each for group in groups for each in group.rewarded], grpo.weights), grpo.steps)
+            record.add(
+                metrics.with_rollouts(
+                    [each for group in groups for each in group.rewarded], grpo.weights
+                ),
+                grpo.steps,
+            )
             if pace.step % grpo.shown_every == 0:
                 keep_rollouts(folder.path, STAGE, pace.step, groups[0].rollouts[:SHOWN])
             return sitting.over
@@ -90,10 +110,18 @@ def train_grpo(
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     grpo = replace(config.grpo, bf16=config.grpo.bf16 or launched_in_bf16())
     lora = grpo.trl.lora
-    config = replace(config, grpo=grpo, settings=replace(config.settings, temperature=grpo.temperature, window="all"))
+    config = replace(
+        config,
+        grpo=grpo,
+        settings=replace(config.settings, temperature=grpo.temperature, window="all"),
+    )
     if grpo.trl.vllm and find_spec("vllm") is None:
-        raise BadInput("Rollouts by vLLM take vLLM: run pip install 'trl[vllm]', or leave grpo.trl.vllm empty.")
-    loading = weights_in_every_process() if grpo.kl and not lora else nullcontext()  # a reference model is read, too
+        raise BadInput(
+            "Rollouts by vLLM take vLLM: run pip install 'trl[vllm]', or leave grpo.trl.vllm empty."
+        )
+    loading = (
+        weights_in_every_process() if grpo.kl and not lora else nullcontext()
+    )  # a reference model is read, too
     # Beside adapters no weight learns, so none needs float32 for small steps to add up
     dtype = stored_dtype(checkpoint) if lora and grpo.bf16 else torch.float32
     with loading, heads_in_root():
@@ -101,13 +129,22 @@ def train_grpo(
         opened.model.model.visual.requires_grad_(not config.frozen_vision)
         context = opened.model.config.get_text_config().max_position_embeddings
         try:
-            trainer, rewards = _trainer(pairs, opened, config, grpo_arguments(config, context, folder / "trainer"), say)
+            trainer, rewards = _trainer(
+                pairs, opened, config, grpo_arguments(config, context, folder / "trainer"), say
+            )
         except ConnectionError as error:
             raise BadInput(NO_SERVER) from error
-        train_and_save(trainer, checkpoint.name, config.checkpoint_minutes, lambda pace: report(pace, rewards.groups))
+        train_and_save(
+            trainer,
+            checkpoint.name,
+            config.checkpoint_minutes,
+            lambda pace: report(pace, rewards.groups),
+        )
     if lora:
         trainer.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
-    return save_trained(trainer, checkpoint, folder / "model", protocols=(chosen_protocol(config.settings, ()),))
+    return save_trained(
+        trainer, checkpoint, folder / "model", protocols=(chosen_protocol(config.settings, ()),)
+    )
 
 
 def grpo_arguments(config: TrainConfig, context: int, folder: Path) -> Any:
@@ -119,7 +156,9 @@ def grpo_arguments(config: TrainConfig, context: int, folder: Path) -> Any:
 
     grpo, processes = config.grpo, world_size()
     if grpo.pairs % processes:
-        raise BadInput(f"grpo.pairs={grpo.pairs} leaves {processes} processes no whole groups: choose a multiple of {processes}.")
+        raise BadInput(
+            f"grpo.pairs={grpo.pairs} leaves {processes} processes no whole groups: choose a multiple of {processes}."
+        )
     if is_sharded() and processes > 1 and not grpo.trl.vllm:
         raise BadInput(
             "Rollouts end at different turns, so processes that share one model cannot play them: set grpo.trl.vllm to colocate or "
@@ -128,11 +167,19 @@ def grpo_arguments(config: TrainConfig, context: int, folder: Path) -> Any:
     rollouts = grpo.pairs * grpo.samples // processes
     batch = gcd(grpo.micro_batch, rollouts)
     most = min(config.settings.max_new_tokens, grpo.trl.tokens)
-    told: dict[str, Any] = {"generation_kwargs": {"max_tokens" if grpo.trl.vllm else "max_new_tokens": most}}
+    told: dict[str, Any] = {
+        "generation_kwargs": {"max_tokens" if grpo.trl.vllm else "max_new_tokens": most}
+    }
     if grpo.trl.vllm:
-        told |= {"use_vllm": True, "vllm_mode": grpo.trl.vllm, "vllm_server_base_url": grpo.trl.vllm_url}
+        told |= {
+            "use_vllm": True,
+            "vllm_mode": grpo.trl.vllm,
+            "vllm_server_base_url": grpo.trl.vllm_url,
+        }
         told["vllm_gpu_memory_utilization"] = grpo.trl.vllm_memory
-        told["vllm_max_model_length"] = min(context, grpo.trl.longest)  # else vLLM keeps room for the model's whole context
+        told["vllm_max_model_length"] = min(
+            context, grpo.trl.longest
+        )  # else vLLM keeps room for the model's whole context
     return GRPOConfig(
         **trainer_arguments(grpo.optimizer, config, folder),
         max_steps=grpo.steps,
@@ -151,7 +198,11 @@ def grpo_arguments(config: TrainConfig, context: int, folder: Path) -> Any:
 
 
 def _trainer(
-    pairs: PairSet, opened: Checkpoint, config: TrainConfig, arguments: Any, say: Callable[[str], None]
+    pairs: PairSet,
+    opened: Checkpoint,
+    config: TrainConfig,
+    arguments: Any,
+    say: Callable[[str], None],
 ) -> tuple[Any, RolloutRewards]:
     """TRL's trainer over our environment, and its rewards."""
     from datasets import Dataset
@@ -161,8 +212,12 @@ def _trainer(
     grpo, settings = config.grpo, config.settings
     judge = TransformersBackend(opened, opened.folder.name)
     dialect = make_dialect(settings, chosen_protocol(settings, judge.protocols))
-    playable = PlayablePairs(pairs, judge, settings, cache(say))  # a pair of a finite set comes again in each epoch
-    environment = partial(FrameEnvironment, playable, judge, settings, video_items=judge.loaded.video_items)
+    playable = PlayablePairs(
+        pairs, judge, settings, cache(say)
+    )  # a pair of a finite set comes again in each epoch
+    environment = partial(
+        FrameEnvironment, playable, judge, settings, video_items=judge.loaded.video_items
+    )
     environment().reset(number=0)  # what cannot be played is refused before anything is allocated
     rewards = RolloutRewards(judge, settings, judge.loaded.tokenizer, grpo.samples, grpo.weights)
     rank = grpo.trl.lora
@@ -171,9 +226,15 @@ def _trainer(
         reward_funcs=rewards,
         environment_factory=environment,
         processing_class=picture_processor(opened, dialect),
-        train_dataset=Dataset.from_list([prompt_row(number, dialect.system) for number in range(grpo.steps * grpo.pairs)]),
+        train_dataset=Dataset.from_list(
+            [prompt_row(number, dialect.system) for number in range(grpo.steps * grpo.pairs)]
+        ),
         args=arguments,
-        peft_config=LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=LORA_LAYERS, task_type="CAUSAL_LM") if rank else None,
+        peft_config=LoraConfig(
+            r=rank, lora_alpha=2 * rank, target_modules=LORA_LAYERS, task_type="CAUSAL_LM"
+        )
+        if rank
+        else None,
     )
     trainer.max_tool_calling_iterations = (settings.max_turns or dialect.max_turns) - 1
     return trainer, rewards

@@ -33,7 +33,9 @@ class PairPart:
         """The pair of a number. Raises IndexError where there is none."""
         if number < 0:
             raise IndexError(number)
-        return self.pairs.pair(self.first + number if self.numbers is None else self.numbers[number])
+        return self.pairs.pair(
+            self.first + number if self.numbers is None else self.numbers[number]
+        )
 
 
 def part_of(pairs: PairSet, name: PartName, held_out: int) -> PairPart:
@@ -44,7 +46,9 @@ def part_of(pairs: PairSet, name: PartName, held_out: int) -> PairPart:
     if pairs.size is None:
         return PairPart(pairs, PARTS.index(name) * PART_SIZE)
     if pairs.size < 2:
-        raise BadInput("The data hold one pair with a label, and one is held out to measure with: give two or more.")
+        raise BadInput(
+            "The data hold one pair with a label, and one is held out to measure with: give two or more."
+        )
     order = np.random.default_rng(pairs.size).permutation(pairs.size).tolist()
     cut = max(1, min(held_out, int(pairs.size * HELD_OUT_SHARE)))
     return PairPart(pairs, numbers=tuple(order[:cut] if name == "held-out" else order[cut:]))

@@ -17,11 +17,23 @@ from vrthinker_core.training.monitor.metrics import read_metrics
 from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair, play
 from vrthinker_core.training.rows.shown_rollouts import SHOWN, keep_rollouts
 from vrthinker_core.training.run.config import TimeShares, TrainConfig
-from vrthinker_core.training.run.run_folder import RESULT, RunFolder, TrainedStage, TrainingRun, new_checkpoint, open_run_folder
+from vrthinker_core.training.run.run_folder import (
+    RESULT,
+    RunFolder,
+    TrainedStage,
+    TrainingRun,
+    new_checkpoint,
+    open_run_folder,
+)
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.run.training_memory import require_training_memory
 from vrthinker_core.training.stages.cold_start import Lessons, Teacher, cold_start
-from vrthinker_core.training.stages.gates import HeldOutFigures, check_cold_start, measure_judge, pass_gate
+from vrthinker_core.training.stages.gates import (
+    HeldOutFigures,
+    check_cold_start,
+    measure_judge,
+    pass_gate,
+)
 from vrthinker_core.training.stages.grpo import run_grpo
 from vrthinker_core.training.stages.pair_parts import part_of
 from vrthinker_core.training.stages.rejection import rejection
@@ -36,13 +48,20 @@ class TrainingData:
     """What the stages learn from."""
 
     name: str  # As it was given
-    pairs: PairSet | None  # None where only the cold start is wanted, and its runs are there already
+    pairs: (
+        PairSet | None
+    )  # None where only the cold start is wanted, and its runs are there already
     teacher: Teacher | None = None  # The cold start learns from its runs over the pairs,
     ready: ReadyRuns | None = None  # or from these
 
 
 def train_stage(
-    stage: TrainedStage, source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, sitting: Sitting
+    stage: TrainedStage,
+    source: str,
+    data: TrainingData,
+    config: TrainConfig,
+    folder: RunFolder,
+    sitting: Sitting,
 ) -> Path | None:
     """One stage over its part of the data; gives the trained checkpoint, None where the sitting was stopped. Raises BadInput."""
     if missing := [name for name in ("trl", "datasets", "peft") if find_spec(name) is None]:
@@ -55,7 +74,9 @@ def train_stage(
     adapters = is_grpo and config.grpo.trl.lora > 0
     check_launch(adapters=adapters)
     if alone and not adapters:
-        require_training_memory(source, reference=is_grpo and config.grpo.kl > 0, frozen_vision=config.frozen_vision)
+        require_training_memory(
+            source, reference=is_grpo and config.grpo.kl > 0, frozen_vision=config.frozen_vision
+        )
     if stage == "cold-start":
         made = cold_start(source, _lessons(data, part, config.gates.pairs), config, folder, sitting)
     else:
@@ -68,7 +89,11 @@ def train_stage(
 
 def _lessons(data: TrainingData, part: PairSet | None, held_out: int) -> Lessons | ReadyRuns:
     if data.ready is not None:
-        return data.ready if data.pairs is None else replace(data.ready, held_out=_held_out_pairs(data.pairs, held_out))
+        return (
+            data.ready
+            if data.pairs is None
+            else replace(data.ready, held_out=_held_out_pairs(data.pairs, held_out))
+        )
     assert part is not None, "the command opens them"
     assert data.teacher is not None, "the command asks for one"
     own = data.teacher.pairs
@@ -87,11 +112,18 @@ def _show_result(made: Path, pair: LabelledPair, config: TrainConfig, folder: Ru
     judge = TransformersBackend.load(str(made))
     settings = replace(config.settings, temperature=config.grpo.temperature, seed=config.seed)
     with suppress(*UNPLAYABLE):  # what is only looked at ends nothing
-        keep_rollouts(folder.path, folder.state.stage, max(steps, default=0), list(play([pair], judge, settings, SHOWN)))
+        keep_rollouts(
+            folder.path,
+            folder.state.stage,
+            max(steps, default=0),
+            list(play([pair], judge, settings, SHOWN)),
+        )
     judge.close()
 
 
-def train_all(source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
+def train_all(
+    source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, sitting: Sitting
+) -> Path | None:
     """The stages from the checkpoint `source`, each on from the one before; gives the last result.
 
     Each has its share of the time that is left. Raises BadInput where the gate is not passed.
@@ -101,8 +133,14 @@ def train_all(source: str, data: TrainingData, config: TrainConfig, folder: RunF
     for number, stage in enumerate(STAGES):
         share = share_of(STAGES[number:], config.shares)
         state = TrainingRun(stage, begun_with, data.name)
-        with open_run_folder(folder.path / stage, state, config, resume=True, processes=folder.processes) as inner:
-            done = inner.result if inner.state.done else train_stage(stage, model, data, config, inner, sitting.part(share))
+        with open_run_folder(
+            folder.path / stage, state, config, resume=True, processes=folder.processes
+        ) as inner:
+            done = (
+                inner.result
+                if inner.state.done
+                else train_stage(stage, model, data, config, inner, sitting.part(share))
+            )
             if done is None or (folder.processes.agreed(sitting.stopped()) and stage != STAGES[-1]):
                 return None
             if stage == "cold-start":
@@ -135,5 +173,7 @@ def _held_out(folder: RunFolder, pairs: PairSet, config: TrainConfig) -> HeldOut
 def _measure(folder: RunFolder, pairs: PairSet, config: TrainConfig) -> None:
     judge = TransformersBackend.load(str(folder.path / RESULT))
     settings = replace(config.settings, temperature=1.0, seed=config.seed)
-    figures = measure_judge(judge, part_of(pairs, "held-out", config.gates.pairs), settings, config.gates)
+    figures = measure_judge(
+        judge, part_of(pairs, "held-out", config.gates.pairs), settings, config.gates
+    )
     write_atomically(folder.path / FIGURES, json.dumps(asdict(figures), indent=1).encode())

@@ -23,7 +23,9 @@ SAMPLES = "samples"  # Folder of the judge's own runs; those of a further proces
 SAMPLES_SHARE = 0.6  # Of the time of a sitting: the rest is for learning
 
 
-def rejection(source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
+def rejection(
+    source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting
+) -> Path | None:
     """Train the checkpoint `source`; gives the trained one, None where the sitting was stopped. Raises BadInput.
 
     Once it learns, nothing more is played: it goes on from the same runs.
@@ -35,9 +37,15 @@ def rejection(source: str, pairs: PairSet, config: TrainConfig, folder: RunFolde
     folder.processes.wait()
     if folder.processes.agreed(sitting.stopped()):
         return None
-    chosen = learnt_runs(folder.path, _all_outcomes(folder.path)) if begun else _chosen_runs(config, folder, sitting)
+    chosen = (
+        learnt_runs(folder.path, _all_outcomes(folder.path))
+        if begun
+        else _chosen_runs(config, folder, sitting)
+    )
     require_runs(chosen, sampling)
-    rows = rows_of(kept_rollouts(folder.path, pairs, chosen, keep_tokens=True), len(chosen), source, sitting)
+    rows = rows_of(
+        kept_rollouts(folder.path, pairs, chosen, keep_tokens=True), len(chosen), source, sitting
+    )
     if folder.processes.main:
         keep_learnt_runs(folder.path, chosen)
     return fine_tune(rows, source, config.rejection.sft, config, folder, sitting)
@@ -52,24 +60,36 @@ def _chosen_runs(config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Se
     return chosen.outcomes
 
 
-def _sample(source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> None:
+def _sample(
+    source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting
+) -> None:
     """Play this process's share of the pairs that were not played yet, until the sitting is over."""
     options, processes = config.rejection, folder.processes
     settings = replace(config.settings, temperature=options.temperature, seed=config.seed)
     judge = TransformersBackend.load(source, device=processes.device)
     job = TeacherJob(folder.state.model, "", settings, options.samples, live=64, keep_all=False)
     out = folder.path / (SAMPLES if processes.main else f"{SAMPLES}-{processes.number}")
-    played = Counter(outcome.pair for outcome in _all_outcomes(folder.path, but=out))  # By as many processes as there were before
-    shared = range(processes.number, min(options.pairs, pairs.size or options.pairs), processes.count)
+    played = Counter(
+        outcome.pair for outcome in _all_outcomes(folder.path, but=out)
+    )  # By as many processes as there were before
+    shared = range(
+        processes.number, min(options.pairs, pairs.size or options.pairs), processes.count
+    )
     mine = [number for number in shared if played[number] < options.samples]
-    for made, _ in enumerate(run_teacher(pairs, mine, judge, job, out, lambda: sitting.over), start=1):
+    for made, _ in enumerate(
+        run_teacher(pairs, mine, judge, job, out, lambda: sitting.over), start=1
+    ):
         sitting.tell(StepMetrics("samples", made, 0.0, 0.0), len(mine) * options.samples)
 
 
 def _all_outcomes(run: Path, but: Path | None = None) -> list[Outcome]:
     """What became of the runs of all processes, of one run once; their files as `run` sees them."""
     found = {}
-    for out in sorted(path.parent for path in run.glob(f"{SAMPLES}*/{OUTCOMES}") if path.parent != but):
+    for out in sorted(
+        path.parent for path in run.glob(f"{SAMPLES}*/{OUTCOMES}") if path.parent != but
+    ):
         for outcome in read_outcomes(out):
-            found[outcome.pair, outcome.sample] = replace(outcome, file=outcome.file and f"{out.name}/{outcome.file}")
+            found[outcome.pair, outcome.sample] = replace(
+                outcome, file=outcome.file and f"{out.name}/{outcome.file}"
+            )
     return list(found.values())

@@ -25,7 +25,9 @@ from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 def require_runs(kept: Sequence[Outcome], playing: Sitting) -> None:
     """Raises BadInput where no run is kept because there was no more time for `playing`."""
     if not kept and playing.over:
-        raise BadInput("No run passed the filters in the time that there was for playing: go on with --resume and more --minutes.")
+        raise BadInput(
+            "No run passed the filters in the time that there was for playing: go on with --resume and more --minutes."
+        )
 
 
 def rows_of(rollouts: Iterable[StoredRollout], most: int, source: str, sitting: Sitting) -> RowSet:
@@ -41,12 +43,16 @@ def rows_of(rollouts: Iterable[StoredRollout], most: int, source: str, sitting: 
             spoken = stored.rollout.run.started.dialect
             if judge.protocols and spoken not in judge.protocols:
                 made_for = " and ".join(judge.protocols)
-                raise BadInput(f"A run speaks {spoken}, and the model was made for {made_for}: take runs of that protocol.")
+                raise BadInput(
+                    f"A run speaks {spoken}, and the model was made for {made_for}: take runs of that protocol."
+                )
             rows.add(stored)
     except NotForTraining as error:
         raise BadInput(f"A kept run cannot be learnt from: {error}.") from None
     if not rows:
-        raise BadInput("No run passes the filters, so there is nothing to learn from: give more pairs, or a better teacher.")
+        raise BadInput(
+            "No run passes the filters, so there is nothing to learn from: give more pairs, or a better teacher."
+        )
     return rows
 
 
@@ -56,7 +62,14 @@ def _room_for_frames() -> int:
     return (available_memory("cpu") or 0) // (4 * processes)
 
 
-def fine_tune(rows: RowSet, source: str, sft: SftConfig, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
+def fine_tune(
+    rows: RowSet,
+    source: str,
+    sft: SftConfig,
+    config: TrainConfig,
+    folder: RunFolder,
+    sitting: Sitting,
+) -> Path | None:
     """Train on the rows; gives the result, None where the sitting was stopped before the end. Raises BadInput.
 
     A `source` that names no protocol makes a judge of those that the rows speak.
@@ -71,5 +84,7 @@ def fine_tune(rows: RowSet, source: str, sft: SftConfig, config: TrainConfig, fo
             record.add(pace.metrics(stage, record.lap()), pace.steps)
             return sitting.over
 
-        made = train_sft(rows, locate(source), sft, config, folder.checkpoints, report, rows.protocols)
+        made = train_sft(
+            rows, locate(source), sft, config, folder.checkpoints, report, rows.protocols
+        )
     return None if folder.processes.agreed(sitting.stopped()) else folder.finish(made)

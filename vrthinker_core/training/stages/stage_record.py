@@ -15,7 +15,9 @@ class StageRecord(AbstractContextManager["StageRecord"]):
 
     def __init__(self, folder: RunFolder, config: TrainConfig, sitting: Sitting) -> None:
         """Raises BadInput where nothing can be written."""
-        self._writer = MetricsWriter(folder.path, folder.state.curves or name_of(folder.path) if config.trackio else "")
+        self._writer = MetricsWriter(
+            folder.path, folder.state.curves or name_of(folder.path) if config.trackio else ""
+        )
         self._sitting, self._lap = sitting, time.monotonic()
 
     def add(self, metrics: StepMetrics, total: int) -> None:
@@ -32,6 +34,8 @@ class StageRecord(AbstractContextManager["StageRecord"]):
         self._writer.close()
 
 
-def stage_record(folder: RunFolder, config: TrainConfig, sitting: Sitting) -> AbstractContextManager[StageRecord | None]:
+def stage_record(
+    folder: RunFolder, config: TrainConfig, sitting: Sitting
+) -> AbstractContextManager[StageRecord | None]:
     """The record of a stage that several processes may train: in the main one; None in the others."""
     return StageRecord(folder, config, sitting) if folder.processes.main else nullcontext()

@@ -47,7 +47,9 @@ def chat_template() -> str:
 class PictureProcessor(Qwen2_5_VLProcessor):
     """The processor of Qwen2.5-VL for pictures alone."""
 
-    def __init__(self, image_processor: Any = None, tokenizer: Any = None, chat_template: str | None = None) -> None:
+    def __init__(
+        self, image_processor: Any = None, tokenizer: Any = None, chat_template: str | None = None
+    ) -> None:
         self.image_token, self.video_token = "<|image_pad|>", "<|video_pad|>"
         self.image_token_id = tokenizer.convert_tokens_to_ids(self.image_token)
         self.video_token_id = tokenizer.convert_tokens_to_ids(self.video_token)
@@ -87,14 +89,24 @@ class ReplyParser:
     def __init__(self, tokenizer: SafeTokenizer, dialect: Dialect) -> None:
         self._tokenizer, self._dialect = tokenizer, dialect
 
-    def __call__(self, ids: Sequence[int], prefix: Sequence[int] = (), tools: object = None) -> dict[str, Any]:  # noqa: ARG002
+    def __call__(
+        self,
+        ids: Sequence[int],
+        prefix: Sequence[int] = (),
+        tools: object = None,  # noqa: ARG002
+    ) -> dict[str, Any]:
         """The message of a reply. `prefix`: all tokens before it, which tell whether the reply before was unusable, too."""
         reply = read_replies(ids, self._tokenizer)[0]
         text = reply.text
         message: dict[str, Any] = {"role": "assistant", "content": text}
         if reply.stop != "end" or self._ends(text, prefix):
             return message
-        return {**message, "tool_calls": [{"type": "function", "function": {"name": TOOL, "arguments": {"reply": text}}}]}
+        return {
+            **message,
+            "tool_calls": [
+                {"type": "function", "function": {"name": TOOL, "arguments": {"reply": text}}}
+            ],
+        }
 
     def _ends(self, text: str, prefix: Sequence[int]) -> bool:
         reply = self._dialect.parse(text)

@@ -58,8 +58,12 @@ class TrainingPlan:
     frozen_vision: bool = True
     lora: int = 0  # Rank of adapters in the language model; 0 trains all weights
     bf16: bool = True  # With adapters, the number type of the weights beside them
-    reference: bool = True  # With `grpo` and without adapters: a second model, which the KL term compares with
-    vllm: Literal["", "colocate", "server"] = "colocate"  # Who generates rollouts; "" the trainer, all of a GPU at once
+    reference: bool = (
+        True  # With `grpo` and without adapters: a second model, which the KL term compares with
+    )
+    vllm: Literal["", "colocate", "server"] = (
+        "colocate"  # Who generates rollouts; "" the trainer, all of a GPU at once
+    )
     vllm_memory: float = 0.3  # Share of each GPU that vLLM takes, with colocate
     longest: int = TrlConfig().longest  # Tokens of a conversation that vLLM must have room for
     flops: float = 989e12  # Of a GPU in bfloat16, as its maker says
@@ -85,10 +89,18 @@ def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> Training
     if stage == "grpo":
         grpo = config.grpo
         rollouts = grpo.pairs * grpo.samples
-        plan = replace(plan, rollouts=rollouts, steps=grpo.steps, optimizer_steps=grpo.steps, step_rows=rollouts)
+        plan = replace(
+            plan,
+            rollouts=rollouts,
+            steps=grpo.steps,
+            optimizer_steps=grpo.steps,
+            step_rows=rollouts,
+        )
         trl = grpo.trl
         plan = replace(plan, vllm=trl.vllm, vllm_memory=trl.vllm_memory, longest=trl.longest)
-        return replace(plan, batch=grpo.micro_batch, reference=grpo.kl > 0, lora=trl.lora, bf16=grpo.bf16)
+        return replace(
+            plan, batch=grpo.micro_batch, reference=grpo.kl > 0, lora=trl.lora, bf16=grpo.bf16
+        )
     if stage == "cold-start":
         return _learning_from(plan, config.cold_start.traces, config.cold_start.sft)
     rejection = config.rejection
@@ -99,7 +111,11 @@ def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> Training
 
 def _learning_from(plan: TrainingPlan, rows: int, sft: SftConfig) -> TrainingPlan:
     """The plan with so many rows."""
-    plan = replace(plan, optimizer_steps=optimizer_steps(rows, sft, plan.gpus), step_rows=rows_a_step(sft, plan.gpus))
+    plan = replace(
+        plan,
+        optimizer_steps=optimizer_steps(rows, sft, plan.gpus),
+        step_rows=rows_a_step(sft, plan.gpus),
+    )
     return replace(plan, rollouts=round(rows * sft.epochs), batch=sft.batch)
 
 
@@ -110,7 +126,9 @@ class TrainingEstimate:
     plan: TrainingPlan
     memory: tuple[tuple[str, float], ...]  # What, GiB
     hours: tuple[tuple[str, float], ...]  # What, hours
-    vllm_gib: float = 0.0  # That vLLM needs of its share: the weights, and one conversation of the longest kind
+    vllm_gib: float = (
+        0.0  # That vLLM needs of its share: the weights, and one conversation of the longest kind
+    )
 
     @property
     def gib(self) -> float:
@@ -152,7 +170,10 @@ class TrainingEstimate:
             yield f"  {'optimizer steps':<32}{plan.optimizer_steps:6,d}   of {plan.step_rows:,} rows each"
         yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours)
         yield f"  {'together':<32}{self.total_hours:8.1f} hours"
-        rows, speed = plan.rollouts * plan.steps, f"{plan.share:.0%} of {plan.flops / 1e12:g} TFLOPS"
+        rows, speed = (
+            plan.rollouts * plan.steps,
+            f"{plan.share:.0%} of {plan.flops / 1e12:g} TFLOPS",
+        )
         kept = "adapters" if plan.lora else "weights"
         yield f"Assumed: {rows:,} rows of {plan.tokens:,} tokens with {plan.pictures} pictures; {kept} and AdamW in float32,"
         yield f"arithmetic in bfloat16 at {speed}, layers computed again in the backward pass;"
@@ -163,7 +184,11 @@ class TrainingEstimate:
 
 def model_shape(checkpoint: Path | None = None) -> ModelShape:
     """The shape that config.json of a checkpoint describes; without one, that of Qwen2.5-VL-7B. No weight is read."""
-    config = Qwen2_5_VLConfig.from_pretrained(checkpoint, local_files_only=True) if checkpoint else _seven_billion()
+    config = (
+        Qwen2_5_VLConfig.from_pretrained(checkpoint, local_files_only=True)
+        if checkpoint
+        else _seven_billion()
+    )
     text: Any = config.get_text_config()
     with torch.device("meta"):
         model = Qwen2_5_VLForConditionalGeneration(config)
@@ -171,22 +196,37 @@ def model_shape(checkpoint: Path | None = None) -> ModelShape:
     head = text.hidden_size // text.num_attention_heads
     kv = 2 * text.num_key_value_heads * head
     counted = sum(each.numel() for each in model.parameters())
-    return ModelShape(counted - vision, vision, text.num_hidden_layers, text.hidden_size, text.intermediate_size, kv)
+    return ModelShape(
+        counted - vision,
+        vision,
+        text.num_hidden_layers,
+        text.hidden_size,
+        text.intermediate_size,
+        kv,
+    )
 
 
 def estimate(shape: ModelShape, plan: TrainingPlan) -> TrainingEstimate:
     """Memory on each GPU, and hours."""
-    return TrainingEstimate(plan, tuple(_memory(shape, plan)), tuple(_hours(shape, plan)), _vllm_gib(shape, plan))
+    return TrainingEstimate(
+        plan, tuple(_memory(shape, plan)), tuple(_hours(shape, plan)), _vllm_gib(shape, plan)
+    )
 
 
 def _learning(shape: ModelShape, plan: TrainingPlan) -> int:
-    return _adapters(shape, plan.lora) if plan.lora else shape.weights - shape.vision * plan.frozen_vision
+    return (
+        _adapters(shape, plan.lora)
+        if plan.lora
+        else shape.weights - shape.vision * plan.frozen_vision
+    )
 
 
 def _adapters(shape: ModelShape, rank: int) -> int:
     """Weights of adapters beside all seven matrices of each layer: two of `rank` rows or columns each."""
     hidden, narrow = shape.hidden, shape.kv // 2
-    sides = 2 * (hidden + hidden) + 2 * (hidden + narrow) + 3 * (hidden + shape.inner)  # q and o, k and v, feed-forward
+    sides = (
+        2 * (hidden + hidden) + 2 * (hidden + narrow) + 3 * (hidden + shape.inner)
+    )  # q and o, k and v, feed-forward
     return rank * sides * shape.layers
 
 
@@ -221,7 +261,11 @@ def _hours(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]
     patches = 4 * plan.pictures * plan.picture_tokens
     passes = 8 if plan.lora == 0 else 6  # FLOPs a weight and token: forward, again, backward
     look = (2 if plan.frozen_vision else 8) * shape.vision * patches
-    reference = (2 * shape.language * plan.tokens + 2 * shape.vision * patches) if plan.stage == "grpo" and plan.reference else 0
+    reference = (
+        (2 * shape.language * plan.tokens + 2 * shape.vision * patches)
+        if plan.stage == "grpo" and plan.reference
+        else 0
+    )
     speed = plan.gpus * plan.flops * plan.share * 3600
     yield "training", rows * (passes * shape.language * plan.tokens + look + reference) / speed
     played = rows if plan.stage == "grpo" else plan.played
@@ -240,7 +284,13 @@ def sizes_of_7b() -> tuple[dict[str, int], dict[str, int]]:
         "num_attention_heads": 28,
         "num_key_value_heads": 4,
     }
-    return text, {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16, "out_hidden_size": 3584}
+    return text, {
+        "depth": 32,
+        "hidden_size": 1280,
+        "intermediate_size": 3420,
+        "num_heads": 16,
+        "out_hidden_size": 3584,
+    }
 
 
 def _seven_billion() -> Qwen2_5_VLConfig:

@@ -7,7 +7,13 @@ from vrthinker_core.backends.base import JudgeDescription
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.environment import with_cached_frames
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
-from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair, OpenRollout, of_row, unplayable_words
+from vrthinker_core.training.rollouts import (
+    UNPLAYABLE,
+    LabelledPair,
+    OpenRollout,
+    of_row,
+    unplayable_words,
+)
 from vrthinker_core.types import Settings
 
 BEYOND = 2**20  # Pairs between one and what stands in for it: further than a run goes
@@ -45,7 +51,9 @@ class PlayablePairs:
             else:
                 self._chosen[number] = tried
                 return pair
-        raise BadInput(f"None of {TRIES} pairs can be played: mend the data, and go on with --resume.")
+        raise BadInput(
+            f"None of {TRIES} pairs can be played: mend the data, and go on with --resume."
+        )
 
     def _opened(self, number: int) -> LabelledPair:
         pair = with_cached_frames(self.pairs.pair(number))

@@ -19,7 +19,9 @@ class Group:
     """The rollouts of one pair, with their rewards."""
 
     rollouts: tuple[Rollout, ...]
-    rewards: tuple[RolloutReward | None, ...]  # None if its frames could not be had: that says nothing of the judge
+    rewards: tuple[
+        RolloutReward | None, ...
+    ]  # None if its frames could not be had: that says nothing of the judge
 
     @property
     def totals(self) -> list[float | None]:
@@ -29,7 +31,11 @@ class Group:
     @property
     def rewarded(self) -> list[tuple[Rollout, RolloutReward]]:
         """The rollouts that have rewards, with these."""
-        return [(rollout, reward) for rollout, reward in zip(self.rollouts, self.rewards, strict=True) if reward is not None]
+        return [
+            (rollout, reward)
+            for rollout, reward in zip(self.rollouts, self.rewards, strict=True)
+            if reward is not None
+        ]
 
     @property
     def is_mixed(self) -> bool:
@@ -42,7 +48,9 @@ def group_of(rollouts: Sequence[Rollout], weights: RewardWeights) -> Group:
     """The rollouts of one pair as a group."""
     told = [rollout.run for rollout in rollouts if not _failed(rollout)]
     known = iter(group_rewards(told, rollouts[0].pair.truth, weights))
-    return Group(tuple(rollouts), tuple(None if _failed(rollout) else next(known) for rollout in rollouts))
+    return Group(
+        tuple(rollouts), tuple(None if _failed(rollout) else next(known) for rollout in rollouts)
+    )
 
 
 def _failed(rollout: Rollout) -> bool:
@@ -67,7 +75,10 @@ class RolloutRewards:
     groups: Sequence[Group] = ()  # Of the latest step, in this process
 
     def __call__(
-        self, completion_ids: Sequence[Sequence[int]], environments: Sequence[FrameEnvironment], **_: Any
+        self,
+        completion_ids: Sequence[Sequence[int]],
+        environments: Sequence[FrameEnvironment],
+        **_: Any,
     ) -> list[float | None]:
         """The total of each rollout of a step, None for one that has none."""
         rollouts = [

@@ -19,7 +19,15 @@ def read_replies(ids: Sequence[int], tokenizer: SafeTokenizer) -> list[Completio
         end = _first(ids, start, (control.im_end, control.endoftext))
         tokens = tuple(ids[start:end])
         text = tokenizer.decode(tokens)
-        replies.append(Completion(text, "end" if end < len(ids) else "length", tokens, (len(text),), new_tokens=len(tokens)))
+        replies.append(
+            Completion(
+                text,
+                "end" if end < len(ids) else "length",
+                tokens,
+                (len(text),),
+                new_tokens=len(tokens),
+            )
+        )
         start = _first(ids, end + 1, (control.im_end,)) + 1 + header
     return replies
 
@@ -27,11 +35,15 @@ def read_replies(ids: Sequence[int], tokenizer: SafeTokenizer) -> list[Completio
 def earlier_replies(prompt: Sequence[int], tokenizer: SafeTokenizer) -> list[Completion]:
     """The replies that a prompt holds, which ends with the header of the reply to come."""
     header = [tokenizer.control.im_start, *tokenizer.encode("assistant\n")]
-    starts = (start for start in range(len(prompt)) if list(prompt[start : start + len(header)]) == header)
+    starts = (
+        start for start in range(len(prompt)) if list(prompt[start : start + len(header)]) == header
+    )
     first = next(starts, None)
     return [] if first is None else read_replies(prompt[first + len(header) :], tokenizer)[:-1]
 
 
 def _first(ids: Sequence[int], start: int, wanted: tuple[int, ...]) -> int:
     """The first position from `start` on of a wanted token, else the number of tokens."""
-    return next((position for position in range(start, len(ids)) if ids[position] in wanted), len(ids))
+    return next(
+        (position for position in range(start, len(ids)) if ids[position] in wanted), len(ids)
+    )

@@ -28,11 +28,24 @@ from vrthinker_core.training.run.processes import world_size
 from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.token_rows import TokenRow, collate
 from vrthinker_core.training.trl.chat_template import tokenizer_of
-from vrthinker_core.training.trl.sharding import forget_deepspeed, heads_in_root, is_sharded, launched_in_bf16, open_whole
-from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace, quiet_libraries, train_and_save
+from vrthinker_core.training.trl.sharding import (
+    forget_deepspeed,
+    heads_in_root,
+    is_sharded,
+    launched_in_bf16,
+    open_whole,
+)
+from vrthinker_core.training.trl.trainer_checkpoints import (
+    TrainerPace,
+    quiet_libraries,
+    train_and_save,
+)
 from vrthinker_core.types import ProtocolName
 
-SCHEDULES = {"cosine": "cosine", "constant": "constant_with_warmup"}  # Our word and that of transformers
+SCHEDULES = {
+    "cosine": "cosine",
+    "constant": "constant_with_warmup",
+}  # Our word and that of transformers
 
 
 def rows_a_step(sft: SftConfig, processes: int) -> int:
@@ -78,12 +91,20 @@ def train_sft(
 
 def use_all_cores(processes: int) -> None:
     """Let torch compute with this process's share of the cores: a judge that was opened before leaves it with one thread."""
-    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # The variable may hold one number for each level
-    torch.set_num_threads(int(wanted) if wanted.isdecimal() and int(wanted) else max(1, cpu_count() // processes))
+    wanted = (
+        os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    )  # The variable may hold one number for each level
+    torch.set_num_threads(
+        int(wanted) if wanted.isdecimal() and int(wanted) else max(1, cpu_count() // processes)
+    )
 
 
 def save_trained(
-    trainer: Any, source: Path, target: Path, start_share: float = 0.0, protocols: Sequence[ProtocolName] = ()
+    trainer: Any,
+    source: Path,
+    target: Path,
+    start_share: float = 0.0,
+    protocols: Sequence[ProtocolName] = (),
 ) -> Path:
     """Write the trained model once, gathered from all processes. `target` is there whole or as it was before.
 
@@ -94,7 +115,9 @@ def save_trained(
     """
     model = trainer.accelerator.unwrap_model(trainer.model)
     if is_sharded() or trainer.args.world_size > 1:
-        state = trainer.accelerator.get_state_dict(trainer.model_wrapped if is_sharded() else trainer.model)
+        state = trainer.accelerator.get_state_dict(
+            trainer.model_wrapped if is_sharded() else trainer.model
+        )
         forget_deepspeed()  # in every process, also in those that open nothing here
         if trainer.is_world_process_zero():
             model = open_whole(source).model
@@ -128,11 +151,15 @@ def _save_whole(model: Any, source: Path, target: Path, protocols: Sequence[Prot
     except (OSError, SafetensorError) as error:
         shutil.rmtree(part, ignore_errors=True)
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
-        raise BadInput(f"The checkpoint {target.name} cannot be written ({reason}): make room, and go on with --resume.") from error
+        raise BadInput(
+            f"The checkpoint {target.name} cannot be written ({reason}): make room, and go on with --resume."
+        ) from error
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _trainer(rows: Sequence[TokenRow], opened: Checkpoint, arguments: Any, *, features: bool) -> Any:
+def _trainer(
+    rows: Sequence[TokenRow], opened: Checkpoint, arguments: Any, *, features: bool
+) -> Any:
     """TRL's trainer. Rows go to the collator by number."""
     from datasets import Dataset
     from trl import SFTTrainer
@@ -150,7 +177,9 @@ def _trainer(rows: Sequence[TokenRow], opened: Checkpoint, arguments: Any, *, fe
     return made
 
 
-Batches = Callable[[Sequence[dict[str, int]]], dict[str, torch.Tensor]]  # Of the numbers of some rows
+Batches = Callable[
+    [Sequence[dict[str, int]]], dict[str, torch.Tensor]
+]  # Of the numbers of some rows
 
 
 def _pixel_batches(rows: Sequence[TokenRow], loaded: LoadedModel) -> Batches:
@@ -159,7 +188,9 @@ def _pixel_batches(rows: Sequence[TokenRow], loaded: LoadedModel) -> Batches:
 
 def _feature_batches(rows: Sequence[TokenRow], loaded: LoadedModel) -> Batches:
     known, outlines = KeptFeatures(rows, loaded.vision), without_pixels(rows)
-    return lambda numbers: collate_features([outlines[each["row"]] for each in numbers], loaded, known)
+    return lambda numbers: collate_features(
+        [outlines[each["row"]] for each in numbers], loaded, known
+    )
 
 
 @cache
@@ -169,7 +200,9 @@ def multiplies_bfloat16() -> bool:
     return known and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def trainer_arguments(optimizer: OptimizerConfig, config: TrainConfig, folder: Path) -> dict[str, Any]:
+def trainer_arguments(
+    optimizer: OptimizerConfig, config: TrainConfig, folder: Path
+) -> dict[str, Any]:
     """What each of TRL's trainers is told."""
     cpu = not torch.cuda.is_available()
     return {
@@ -212,5 +245,7 @@ def _subject(rows: Sequence[TokenRow], checkpoint: Path) -> str:
     """What a training learns from: it is gone on with only if all of this is the same."""
     told = hashlib.sha256(checkpoint.name.encode())
     for row in without_pixels(rows):
-        told.update(repr((row.input_ids, row.labels, [item.frame_keys for item in row.items])).encode())
+        told.update(
+            repr((row.input_ids, row.labels, [item.frame_keys for item in row.items])).encode()
+        )
     return told.hexdigest()

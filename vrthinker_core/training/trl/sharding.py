@@ -28,7 +28,9 @@ def check_launch(*, adapters: bool = False) -> None:
             "or choose one with CUDA_VISIBLE_DEVICES=0."
         )
     if uses_fsdp() and os.environ.get("FSDP_VERSION") != "2":
-        raise BadInput("Weights are spread with FSDP2 alone: set fsdp_version to 2 in the configuration that is launched.")
+        raise BadInput(
+            "Weights are spread with FSDP2 alone: set fsdp_version to 2 in the configuration that is launched."
+        )
     if adapters and is_sharded():
         raise BadInput(
             "Adapters stand beside a whole model: launch with data_parallel.yaml, or train all weights (grpo.trl.lora=0)."

@@ -29,7 +29,9 @@ from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.training.monitor.metrics import StepMetrics
 
 MARK = "whole.json"
-NO_SERVER = "The vLLM server cannot be reached: start it at grpo.trl.vllm_url, and go on with --resume."
+NO_SERVER = (
+    "The vLLM server cannot be reached: start it at grpo.trl.vllm_url, and go on with --resume."
+)
 NO_MEMORY = (
     "There is too little memory for a step. The last whole checkpoint is there: go on with --resume where there is more, "
     "or begin anew with a smaller batch or gradient_checkpointing=true; GRPO also with grpo.trl.lora, with grpo.trl.vllm, or with "
@@ -60,7 +62,9 @@ class TrainerPace:
     def metrics(self, stage: str, seconds: float) -> StepMetrics:
         """The step as a record of a stage."""
         loss = nan if self.loss is None else self.loss
-        return StepMetrics(stage, self.step, seconds, loss, self.learning_rate, entropy=self.entropy, kl=self.kl)
+        return StepMetrics(
+            stage, self.step, seconds, loss, self.learning_rate, entropy=self.entropy, kl=self.kl
+        )
 
 
 def last_whole(folder: Path, subject: str) -> Path | None:
@@ -97,13 +101,17 @@ def _read_mark(checkpoint: Path) -> dict[str, Any] | None:
     return mark if sizes == mark["files"] else None
 
 
-def train_and_save(trainer: Any, subject: str, minutes: float, report: Callable[[TrainerPace], bool | None]) -> None:
+def train_and_save(
+    trainer: Any, subject: str, minutes: float, report: Callable[[TrainerPace], bool | None]
+) -> None:
     """Train from the last whole checkpoint on, with another one every `minutes`; `report` hears of each step.
 
     `subject`: see `last_whole`. Raises BadInput.
     """
     folder = Path(trainer.args.output_dir)
-    with trainer.args.main_process_first(local=False):  # what is not whole is removed once, in a folder that all nodes share
+    with trainer.args.main_process_first(
+        local=False
+    ):  # what is not whole is removed once, in a folder that all nodes share
         begun = last_whole(folder, subject)
     trainer.remove_callback(PrinterCallback)
     for callback in (TimedCheckpoints(folder, subject, minutes), PaceReports(report)):
@@ -122,11 +130,15 @@ def train_from(trainer: Any, begun: Path | None) -> None:
     if begun and not sharded and (begun / "config.json").is_file():
         model = trainer.accelerator.unwrap_model(trainer.model)
         stock: Any = Qwen2_5_VLForConditionalGeneration
-        model.load_state_dict(stock.from_pretrained(begun, dtype=model.dtype, local_files_only=True).state_dict())
+        model.load_state_dict(
+            stock.from_pretrained(begun, dtype=model.dtype, local_files_only=True).state_dict()
+        )
     try:
         trainer.train(resume_from_checkpoint=str(begun) if begun else None)
     except (OSError, SafetensorError) as error:
-        if isinstance(error, ConnectionError) or type(error).__module__.startswith("requests"):  # of TRL's client
+        if isinstance(error, ConnectionError) or type(error).__module__.startswith(
+            "requests"
+        ):  # of TRL's client
             raise BadInput(NO_SERVER) from error
         raise _unwritten(error, Path(trainer.args.output_dir)) from error
     except RuntimeError as error:
@@ -139,11 +151,18 @@ def train_from(trainer: Any, begun: Path | None) -> None:
 
 def _unwritten(error: Exception, folder: Path) -> BadInput:
     """`torch.save` and safetensors say of a full disk only where in their own source it was noticed."""
-    full = "os error 28" in str(error) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-    reason = "the disk is full" if full else getattr(error, "strerror", None) or "a file was cut short"
+    full = "os error 28" in str(error) or getattr(error, "errno", None) in (
+        errno.ENOSPC,
+        errno.EDQUOT,
+    )
+    reason = (
+        "the disk is full" if full else getattr(error, "strerror", None) or "a file was cut short"
+    )
     whole = [_step(path) for path in folder.glob("checkpoint-*") if _read_mark(path)]
     left = f"that of step {max(whole)} is there" if whole else "none is there yet"
-    return BadInput(f"A checkpoint cannot be written, {reason}; {left}: make room and go on with --resume.")
+    return BadInput(
+        f"A checkpoint cannot be written, {reason}; {left}: make room and go on with --resume."
+    )
 
 
 class TimedCheckpoints(TrainerCallback):
@@ -167,8 +186,14 @@ class TimedCheckpoints(TrainerCallback):
         if not state.is_world_process_zero:
             return
         checkpoint = self._folder / f"checkpoint-{state.global_step}"
-        files = {str(path.relative_to(checkpoint)): path.stat().st_size for path in checkpoint.rglob("*") if path.is_file()}
-        write_atomically(checkpoint / MARK, json.dumps({"subject": self._subject, "files": files}).encode())
+        files = {
+            str(path.relative_to(checkpoint)): path.stat().st_size
+            for path in checkpoint.rglob("*")
+            if path.is_file()
+        }
+        write_atomically(
+            checkpoint / MARK, json.dumps({"subject": self._subject, "files": files}).encode()
+        )
         for old in sorted(self._folder.glob("checkpoint-*"), key=_step)[:-2]:
             shutil.rmtree(old)
 
@@ -183,7 +208,11 @@ class PaceReports(TrainerCallback):
         """A step ends with its log: tell how far it is."""
         if not logs or "loss" not in logs:
             return
-        pace = TrainerPace(state.global_step, state.max_steps, *map(logs.get, ("loss", "learning_rate", "entropy", "kl")))
+        pace = TrainerPace(
+            state.global_step,
+            state.max_steps,
+            *map(logs.get, ("loss", "learning_rate", "entropy", "kl")),
+        )
         said = state.is_world_process_zero and bool(self._report(pace))
         # What the main process says, in all of them: one that ended alone would leave the others waiting
         if int(broadcast(torch.tensor(int(said), device=args.device))):

@@ -31,7 +31,14 @@ from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.sessions.sessions import Sessions
-from vrthinker_core.ui.view.api_json import HealthJson, JudgeHealthJson, RunJson, refused_json, run_json, settings_json
+from vrthinker_core.ui.view.api_json import (
+    HealthJson,
+    JudgeHealthJson,
+    RunJson,
+    refused_json,
+    run_json,
+    settings_json,
+)
 
 POLL_SECONDS = 0.05
 HEARTBEAT_SECONDS = 0.5  # at most between two items: Gradio notices only between items that a client has disconnected
@@ -40,7 +47,12 @@ Item = TypeVar("Item", RunJson, HealthJson)
 
 
 def register_endpoints(
-    blocks: CheckedBlocks, judges: JudgeLoader, sessions: Sessions, at_once: int, concurrency_id: str, mcp_tokens: Set[str]
+    blocks: CheckedBlocks,
+    judges: JudgeLoader,
+    sessions: Sessions,
+    at_once: int,
+    concurrency_id: str,
+    mcp_tokens: Set[str],
 ) -> None:
     """Add the endpoints to `blocks`, inside whose `with` statement this is called.
 
@@ -48,7 +60,9 @@ def register_endpoints(
     are those of the MCP calls whose client is still connected.
     """
     api = Endpoints(blocks, judges, sessions, mcp_tokens)
-    compare = endpoint(api.compare, api_name="compare", concurrency_limit=at_once, concurrency_id=concurrency_id)
+    compare = endpoint(
+        api.compare, api_name="compare", concurrency_limit=at_once, concurrency_id=concurrency_id
+    )
     health = endpoint(api.health, api_name="health", queue=False)
     _set_schema(blocks, compare["inputs"][-1], settings_schema())
     _set_schema(blocks, compare["outputs"][0], python_type_to_json_schema(RunJson))
@@ -102,18 +116,29 @@ class Endpoints:
         token = call_token(request)
         async with AsyncExitStack() as cleanup:
             try:
-                name, chosen = settings_form.parse_judge(judge, self.judges.names), resolve_settings(settings)
-                first = await cleanup.enter_async_context(resolve_video(video1, "Video 1", self.blocks.fetch))
-                second = await cleanup.enter_async_context(resolve_video(video2, "Video 2", self.blocks.fetch))
+                name, chosen = (
+                    settings_form.parse_judge(judge, self.judges.names),
+                    resolve_settings(settings),
+                )
+                first = await cleanup.enter_async_context(
+                    resolve_video(video1, "Video 1", self.blocks.fetch)
+                )
+                second = await cleanup.enter_async_context(
+                    resolve_video(video2, "Video 2", self.blocks.fetch)
+                )
                 if not isinstance(prompt, str):
                     raise BadInput("The prompt must be a text.")
                 session_id = f"program {secrets.token_hex(12)}"
-                session = self.sessions.start_run(session_id, VideoPair(prompt, first, second), chosen, name)
+                session = self.sessions.start_run(
+                    session_id, VideoPair(prompt, first, second), chosen, name
+                )
                 cleanup.callback(self.sessions.end, session_id)
             except BadInput as error:
                 yield _response(refused_json(str(error)), token)
                 return
-            progress = self.blocks.limited_queue.release_until(lambda: self.judges.is_loaded(name), _progress(session))
+            progress = self.blocks.limited_queue.release_until(
+                lambda: self.judges.is_loaded(name), _progress(session)
+            )
             async for item in progress:
                 yield _response(item, token)
                 if token and token not in self.mcp_tokens:
@@ -129,7 +154,10 @@ class Endpoints:
         judging, waiting = self.blocks.limited_queue.counts()
         health: HealthJson = {
             **judges[self.judges.names[0]],
-            "judges": [{"name": name, "status": judge["status"], "error": judge["error"]} for name, judge in judges.items()],
+            "judges": [
+                {"name": name, "status": judge["status"], "error": judge["error"]}
+                for name, judge in judges.items()
+            ],
             "judging": judging,
             "waiting": waiting,
             "version": __version__,
@@ -138,7 +166,13 @@ class Endpoints:
         return _response(health, call_token(request))
 
     def _judge_health(self, name: str) -> JudgeHealthJson:
-        health: JudgeHealthJson = {"status": "loading", "judge": "", "protocol": "", "notes": [], "error": ""}
+        health: JudgeHealthJson = {
+            "status": "loading",
+            "judge": "",
+            "protocol": "",
+            "notes": [],
+            "error": "",
+        }
         if not self.judges.is_loaded(name):
             return health
         try:
@@ -146,7 +180,13 @@ class Endpoints:
         except VrThinkerError as error:
             return {**health, "status": "no judge", "error": str(error)}
         judge, protocol = backend.name, next(iter(backend.protocols), "paired")
-        return {**health, "status": "ready", "judge": judge, "protocol": protocol, "notes": list(backend.notes)}
+        return {
+            **health,
+            "status": "ready",
+            "judge": judge,
+            "protocol": protocol,
+            "notes": list(backend.notes),
+        }
 
 
 async def _progress(session: Session) -> AsyncGenerator[RunJson, None]:
@@ -155,7 +195,10 @@ async def _progress(session: Session) -> AsyncGenerator[RunJson, None]:
     polls = 0
     while not session.run.over:
         state = session.run.state
-        stage = [(run.started is not None, len(run.turns), bool(run.turns and run.turns[-1].turn)) for run in state.runs]
+        stage = [
+            (run.started is not None, len(run.turns), bool(run.turns and run.turns[-1].turn))
+            for run in state.runs
+        ]
         if stage != before or polls * POLL_SECONDS >= HEARTBEAT_SECONDS:
             yield run_json(state, session.run.seconds, session.run.pace)
             polls = 0

@@ -45,5 +45,11 @@ def routes() -> list[BaseRoute]:
     Over that one (SSE) an answer does not come on the connection of its call, so a client that disconnects would go unnoticed.
     """
     if sentence := why_unavailable():
-        return [Route(MCP_PATH + "{rest:path}", PlainTextResponse(sentence, 404), methods=["GET", "POST", "DELETE"])]
+        return [
+            Route(
+                MCP_PATH + "{rest:path}",
+                PlainTextResponse(sentence, 404),
+                methods=["GET", "POST", "DELETE"],
+            )
+        ]
     return [Route(f"{MCP_PATH}/sse", PlainTextResponse(NO_SSE, 404), methods=["GET"])]

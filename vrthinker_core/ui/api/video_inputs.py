@@ -17,12 +17,18 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.ui.fetch.disk_budget import FULL
 from vrthinker_core.ui.server.gradio_blocks import Fetch
 
-NOT_UPLOADED = "{} is no uploaded file. Upload it first, and name it by the path that the upload gave."
-NOT_BASE64 = "{} cannot be read: after data:video/mp4;base64, only the file itself in Base64 is understood."
+NOT_UPLOADED = (
+    "{} is no uploaded file. Upload it first, and name it by the path that the upload gave."
+)
+NOT_BASE64 = (
+    "{} cannot be read: after data:video/mp4;base64, only the file itself in Base64 is understood."
+)
 TOO_LARGE = "{} has more than {:g} MB, which is too much for a call itself. Upload it first, and name it by what the upload gave."
 
 MAX_DATA_URL_BYTES = 3_500_000  # of one video: two of them in Base64 are within the limit of a request (`request_limits`)
-FILE_URL_PREFIX = "/gradio_api/file="  # stands before the path in an uploaded file's address on this server
+FILE_URL_PREFIX = (
+    "/gradio_api/file="  # stands before the path in an uploaded file's address on this server
+)
 
 
 class FileMarker(TypedDict):
@@ -49,12 +55,20 @@ async def resolve_video(given: object, label: str, fetch: Fetch) -> AsyncIterato
     if not isinstance(text, str):
         raise BadInput(NOT_UPLOADED.format(label))
     if isinstance(given, str) and text.startswith("data:"):
-        with tempfile.TemporaryDirectory(dir=_upload_folder(), ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(
+            dir=_upload_folder(), ignore_cleanup_errors=True
+        ) as folder:
             yield await asyncio.to_thread(_write_data_url, text, label, Path(folder) / "video")
-    elif isinstance(given, str) and text.startswith(("http://", "https://")) and FILE_URL_PREFIX not in text:
+    elif (
+        isinstance(given, str)
+        and text.startswith(("http://", "https://"))
+        and FILE_URL_PREFIX not in text
+    ):
         yield await fetch(text)
     else:
-        yield _uploaded_path(unquote(text.partition(FILE_URL_PREFIX)[2]) if "://" in text else text, label)
+        yield _uploaded_path(
+            unquote(text.partition(FILE_URL_PREFIX)[2]) if "://" in text else text, label
+        )
 
 
 def _uploaded_path(text: str, label: str) -> Path:

@@ -26,8 +26,12 @@ class BranchRequest:
 def read_request(value: Callable[[str], object], judges: Sequence[str]) -> BranchRequest:
     """The form's values by name, None for what was not sent. Raises BadInput."""
     window, judge = setting("window").parse(value("window")), value("judge")
-    changes = Changes(_frames(value("frames")), value("no_tool") is True, window, _prompt(value("prompt")))  # type: ignore[arg-type]
-    return BranchRequest(_turn(value("turn")), changes, settings_form.parse_judge(judge, judges) if judge else "")
+    changes = Changes(
+        _frames(value("frames")), value("no_tool") is True, window, _prompt(value("prompt"))
+    )  # type: ignore[arg-type]
+    return BranchRequest(
+        _turn(value("turn")), changes, settings_form.parse_judge(judge, judges) if judge else ""
+    )
 
 
 def _turn(value: object) -> int:
@@ -40,7 +44,11 @@ def _turn(value: object) -> int:
 def _frames(value: object) -> tuple[int, ...]:
     if value in (None, ""):
         return ()
-    words = value.replace(",", " ").split() if isinstance(value, str) and len(value) <= MAX_FRAMES * (MAX_DIGITS + 2) else [""]
+    words = (
+        value.replace(",", " ").split()
+        if isinstance(value, str) and len(value) <= MAX_FRAMES * (MAX_DIGITS + 2)
+        else [""]
+    )
     numbers = [_whole(word) for word in words]
     if None in numbers:
         raise BadInput(branch_words.BAD_FRAMES)
@@ -51,7 +59,9 @@ def _whole(value: object) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return value if abs(value) < 10**MAX_DIGITS else None
     text = value if isinstance(value, str) else ""
-    return int(text) if 0 < len(text) <= MAX_DIGITS and text.isascii() and text.isdecimal() else None
+    return (
+        int(text) if 0 < len(text) <= MAX_DIGITS and text.isascii() and text.isdecimal() else None
+    )
 
 
 def _prompt(value: object) -> str | None:

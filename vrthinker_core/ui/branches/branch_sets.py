@@ -24,7 +24,9 @@ class KeptRun:
     size: int  # bytes of memory
     link: str = ""  # as in its session
     name: str = ""  # under which it is kept for its visitor, as in its session
-    disclosure: Disclosure = field(default_factory=Disclosure)  # what its visitor has been shown of it, as in its session
+    disclosure: Disclosure = field(
+        default_factory=Disclosure
+    )  # what its visitor has been shown of it, as in its session
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,11 @@ class BranchSets:
         """Keep the run that `session` shows, as it stands: another one is to be shown in its place."""
         old = self.get(session_id, session) or BranchSet(session.name, 0, (None,))
         trace = trace_of(session.run.state)
-        shown = None if trace is None else KeptRun(trace, memory_of(trace), session.link, session.kept, session.disclosure)
+        shown = (
+            None
+            if trace is None
+            else KeptRun(trace, memory_of(trace), session.link, session.kept, session.disclosure)
+        )
         runs = tuple(shown if place == old.shown else run for place, run in enumerate(old.runs))
         return self._put(session_id, replace(old, runs=runs))
 
@@ -68,7 +74,9 @@ class BranchSets:
         old = self.keep(session_id, before)
         runs = list(old.runs)
         if len(runs) >= MAX_RUNS:
-            del runs[2 if old.shown == 1 else 1]  # never the origin, nor the run that the branch comes from
+            del runs[
+                2 if old.shown == 1 else 1
+            ]  # never the origin, nor the run that the branch comes from
         self._put(session_id, BranchSet(after.name, len(runs), (*runs, None)))
 
     def show(self, session_id: str, after: Session, place: int) -> None:
@@ -78,7 +86,10 @@ class BranchSets:
         if old is None:
             return
         place -= sum(run is None for run in old.runs[:place])
-        self._put(session_id, BranchSet(after.name, place, tuple(run for run in old.runs if run is not None)))
+        self._put(
+            session_id,
+            BranchSet(after.name, place, tuple(run for run in old.runs if run is not None)),
+        )
 
     def put_request(self, session_id: str, request: BranchRequest) -> None:
         """What the page's form asked for last: it is sent before a branch waits for the judge."""
@@ -99,7 +110,8 @@ class BranchSets:
             self._sets[session_id] = branches
             self._sets.move_to_end(session_id)
             while len(self._sets) > 1 and (
-                len(self._sets) > MAX_PAGES or sum(each.size for each in self._sets.values()) > MAX_BYTES
+                len(self._sets) > MAX_PAGES
+                or sum(each.size for each in self._sets.values()) > MAX_BYTES
             ):
                 self._sets.popitem(last=False)
         return branches

@@ -41,13 +41,21 @@ def strip_json(branches: BranchSet | None, state: RunState) -> StripJson | None:
     if branches is None:
         return None
     facts: list[tuple[Started | None, Finished | None]] = [
-        (state.started, state.finished) if run is None or place == branches.shown else (run.trace.started, run.trace.finished)
+        (state.started, state.finished)
+        if run is None or place == branches.shown
+        else (run.trace.started, run.trace.finished)
         for place, run in enumerate(branches.runs)
     ]
-    hidden = [run is not None and place != branches.shown and run.disclosure.hidden for place, run in enumerate(branches.runs)]
+    hidden = [
+        run is not None and place != branches.shown and run.disclosure.hidden
+        for place, run in enumerate(branches.runs)
+    ]
     first = [] if hidden[0] else _labels(facts[0][1], {})
     origin = {label["name"]: label["value"] for label in first}
-    runs = [_hidden_run(place, *run) if hidden[place] else _run(place, *run, origin) for place, run in enumerate(facts)]
+    runs = [
+        _hidden_run(place, *run) if hidden[place] else _run(place, *run, origin)
+        for place, run in enumerate(facts)
+    ]
     return {"shown": branches.shown, "runs": runs}
 
 
@@ -57,9 +65,17 @@ def _hidden_run(place: int, started: Started | None, finished: Finished | None) 
     return {**shown, "note": vote_words.HIDDEN, "labels": []} if shown["labels"] else shown
 
 
-def _run(place: int, started: Started | None, finished: Finished | None, origin: dict[str, int | None]) -> StripRunJson:
+def _run(
+    place: int, started: Started | None, finished: Finished | None, origin: dict[str, int | None]
+) -> StripRunJson:
     labels = _labels(finished, origin)
-    name = branch_words.ORIGIN if place == 0 else branch_name(started) if started else branch_words.STARTING
+    name = (
+        branch_words.ORIGIN
+        if place == 0
+        else branch_name(started)
+        if started
+        else branch_words.STARTING
+    )
     name = name[:1].upper() + name[1:]
     without = DEMO_RUN if finished and finished.outside_scope else branch_words.NO_VERDICT
     note = "" if labels else branch_words.GOING_ON if finished is None else without

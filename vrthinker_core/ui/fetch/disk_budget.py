@@ -10,9 +10,7 @@ MAX_VISITOR_BYTES = 500_000_000
 MAX_BYTES = 4_000_000_000
 NOBODY = ""  # stands for all visitors whose file has no known owner: fetched ones, copies; they may hold half of all
 
-OWN_SHARE_FULL = (
-    "Your files take {:.0f} MB here, the most that one visitor may keep. Unused ones go after ten minutes; try again then."
-)
+OWN_SHARE_FULL = "Your files take {:.0f} MB here, the most that one visitor may keep. Unused ones go after ten minutes; try again then."
 FULL = "There is no room here to keep this file; try again in ten minutes."
 
 
@@ -29,7 +27,9 @@ class DiskBudget:
         most = MAX_BYTES // 2 if visitor == NOBODY else MAX_VISITOR_BYTES
         with self._lock:
             self._forget(file)
-            if self._held.total() + size > MAX_BYTES or (visitor == NOBODY and self._held[visitor] + size > most):
+            if self._held.total() + size > MAX_BYTES or (
+                visitor == NOBODY and self._held[visitor] + size > most
+            ):
                 raise BadInput(FULL)
             if self._held[visitor] + size > most:
                 raise BadInput(OWN_SHARE_FULL.format(most / 1e6))

@@ -26,14 +26,40 @@ MAX_URL_LENGTH = 2048
 
 _PORTS = {"http": 80, "https": 443}
 _REDIRECTS = (301, 302, 303, 307, 308)
-_SUFFIXES = (".mp4", ".m4v", ".mov", ".webm", ".mkv", ".avi", ".gif", ".mpg", ".mpeg", ".ts", ".flv", ".ogv", ".wmv", ".3gp")
-_TYPES = {"video/mp4": ".mp4", "video/webm": ".webm", "video/quicktime": ".mov", "video/x-matroska": ".mkv", "image/gif": ".gif"}
+_SUFFIXES = (
+    ".mp4",
+    ".m4v",
+    ".mov",
+    ".webm",
+    ".mkv",
+    ".avi",
+    ".gif",
+    ".mpg",
+    ".mpeg",
+    ".ts",
+    ".flv",
+    ".ogv",
+    ".wmv",
+    ".3gp",
+)
+_TYPES = {
+    "video/mp4": ".mp4",
+    "video/webm": ".webm",
+    "video/quicktime": ".mov",
+    "video/x-matroska": ".mkv",
+    "image/gif": ".gif",
+}
 _TOO_LARGE = "This video has more than {:g} MB, and no larger one is fetched."
 _NO_URL = "This is not a web address that can be fetched."
 
 
 def fetch_video(
-    url: str, folder: Path, *, policy: FetchPolicy = PUBLIC_ONLY, limit_bytes: int = 100_000_000, seconds: float = 30.0
+    url: str,
+    folder: Path,
+    *,
+    policy: FetchPolicy = PUBLIC_ONLY,
+    limit_bytes: int = 100_000_000,
+    seconds: float = 30.0,
 ) -> Path:
     """Fetch a video over http or https into `folder`, under a random name that keeps its suffix.
 
@@ -43,29 +69,44 @@ def fetch_video(
     deadline = time.monotonic() + seconds
     target = parse_url(url.strip(), policy)
     for _ in range(MAX_REDIRECTS + 1):
-        with _naming_errors(target.host, seconds), _open_response(target, policy, deadline) as response:
+        with (
+            _naming_errors(target.host, seconds),
+            _open_response(target, policy, deadline) as response,
+        ):
             if response.status_code not in _REDIRECTS:
                 _check(target.host, response, limit_bytes)
-                return _write_file(_chunks(target.host, response, limit_bytes), folder, _suffix(target.url, response))
+                return _write_file(
+                    _chunks(target.host, response, limit_bytes),
+                    folder,
+                    _suffix(target.url, response),
+                )
         target = parse_url(response.headers.get("location", ""), policy, str(target.url))
-    raise BadInput(f"{target.host} sends from one address to the next; give the address of the file itself.")
+    raise BadInput(
+        f"{target.host} sends from one address to the next; give the address of the file itself."
+    )
 
 
 def parse_url(text: str, policy: FetchPolicy, base: str = "") -> FetchTarget:
     """The target of a URL, which may be relative to `base`. Raises BadInput for what is never fetched."""
     if len(text) > MAX_URL_LENGTH:
-        raise BadInput(f"This address has {len(text):,} characters; at most {MAX_URL_LENGTH:,} are read.")
+        raise BadInput(
+            f"This address has {len(text):,} characters; at most {MAX_URL_LENGTH:,} are read."
+        )
     if any(not character.isprintable() or character in ' \\"<>' for character in text):
         raise BadInput(_NO_URL)
     try:
         url = httpx.URL(urljoin(base, text))
-        url.raw_host.decode().encode("idna")  # httpx lets labels pass that are empty or too long for a name server
+        url.raw_host.decode().encode(
+            "idna"
+        )  # httpx lets labels pass that are empty or too long for a name server
     except (httpx.InvalidURL, ValueError):
         raise BadInput(_NO_URL) from None
     if url.scheme not in _PORTS:
         raise BadInput("Only web addresses that begin with http:// or https:// are fetched.")
     if url.userinfo:
-        raise BadInput("An address with a user name or a password in it is not fetched; give one without.")
+        raise BadInput(
+            "An address with a user name or a password in it is not fetched; give one without."
+        )
     host, port = url.raw_host.decode(), _PORTS[url.scheme] if url.port is None else url.port
     if not host or not 0 < port < 1 << 16:
         raise BadInput(_NO_URL)
@@ -74,11 +115,15 @@ def parse_url(text: str, policy: FetchPolicy, base: str = "") -> FetchTarget:
     return FetchTarget(url, host, port)
 
 
-def _open_response(target: FetchTarget, policy: FetchPolicy, deadline: float) -> AbstractContextManager[httpx.Response]:
+def _open_response(
+    target: FetchTarget, policy: FetchPolicy, deadline: float
+) -> AbstractContextManager[httpx.Response]:
     """The response of a host. Raises BadInput when one of its addresses is not public."""
     addresses = resolve_within(target.host, target.port, policy.resolve, remaining(deadline))
     if not all(map(policy.is_public, addresses)):
-        raise BadInput(f"{target.host} is not on the public internet, and only that is fetched from.")
+        raise BadInput(
+            f"{target.host} is not on the public internet, and only that is fetched from."
+        )
     ssl_context = policy.ssl_context() if target.url.scheme == "https" else None
     return open_response(target, addresses, deadline, ssl_context)
 
@@ -88,12 +133,16 @@ def _naming_errors(host: str, seconds: float) -> Iterator[None]:
     try:
         yield
     except (TimeoutError, httpcore.TimeoutException):
-        raise BadInput(f"{host} took longer than {seconds:g} s, so the video was not fetched.") from None
+        raise BadInput(
+            f"{host} took longer than {seconds:g} s, so the video was not fetched."
+        ) from None
     except httpcore.ProtocolError:
         raise BadInput(f"{host} does not answer as a web server does.") from None
     except (OSError, httpcore.NetworkError) as error:
         if isinstance(error.__cause__, ssl.SSLError):
-            raise BadInput(f"{host} could not prove that it is that host: its certificate is not accepted.") from None
+            raise BadInput(
+                f"{host} could not prove that it is that host: its certificate is not accepted."
+            ) from None
         raise BadInput(f"{host} cannot be reached.") from None
 
 
@@ -101,7 +150,9 @@ def _check(host: str, response: httpx.Response, limit_bytes: int) -> None:
     if response.status_code != HTTPStatus.OK:
         raise BadInput(f"{host} does not give this file (it answers {response.status_code}).")
     if _content_type(response) in ("text/html", "application/xhtml+xml"):
-        raise BadInput("This is the address of a web page; give the address of the video file itself.")
+        raise BadInput(
+            "This is the address of a web page; give the address of the video file itself."
+        )
     if _content_length(response) > limit_bytes:
         raise BadInput(_TOO_LARGE.format(limit_bytes / 1e6))
 
@@ -134,7 +185,11 @@ def _content_type(response: httpx.Response) -> str:
 
 def _content_length(response: httpx.Response) -> int:
     """Bytes of the body as announced, 0 where nothing is. httpcore has checked that it is a number."""
-    return 0 if "transfer-encoding" in response.headers else int(response.headers.get("content-length", 0))
+    return (
+        0
+        if "transfer-encoding" in response.headers
+        else int(response.headers.get("content-length", 0))
+    )
 
 
 def _write_file(chunks: Iterator[bytes], folder: Path, suffix: str) -> Path:

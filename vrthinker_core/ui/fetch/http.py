@@ -14,7 +14,12 @@ from dataclasses import dataclass
 import httpcore
 import httpx
 
-HEADERS = {"User-Agent": "vr-thinker", "Accept": "video/*, */*;q=0.5", "Accept-Encoding": "identity", "Connection": "close"}
+HEADERS = {
+    "User-Agent": "vr-thinker",
+    "Accept": "video/*, */*;q=0.5",
+    "Accept-Encoding": "identity",
+    "Connection": "close",
+}
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 1 << 16
 
@@ -38,17 +43,24 @@ def remaining(deadline: float) -> float:
 
 @contextlib.contextmanager
 def open_response(
-    target: FetchTarget, addresses: Sequence[str], deadline: float, ssl_context: ssl.SSLContext | None
+    target: FetchTarget,
+    addresses: Sequence[str],
+    deadline: float,
+    ssl_context: ssl.SSLContext | None,
 ) -> Iterator[httpx.Response]:
     """The response, its body not read yet. With an `ssl_context` the certificate must be the host's own, whatever the address.
 
     Raises TimeoutError or httpcore.TimeoutException at the deadline, httpcore.NetworkError (its cause is an ssl.SSLError when the
     certificate is refused), httpcore.ProtocolError for what is not HTTP; so does reading the body.
     """
-    url = httpcore.URL(scheme=target.url.raw_scheme, host=target.host, port=target.port, target=target.url.raw_path)
+    url = httpcore.URL(
+        scheme=target.url.raw_scheme, host=target.host, port=target.port, target=target.url.raw_path
+    )
     headers = [("Host", target.url.netloc.decode()), *HEADERS.items()]
     with contextlib.closing(_connect(addresses, target.port, deadline)) as tcp:
-        stream = tcp.start_tls(ssl_context, target.host, remaining(deadline)) if ssl_context else tcp
+        stream = (
+            tcp.start_tls(ssl_context, target.host, remaining(deadline)) if ssl_context else tcp
+        )
         with (
             httpcore.HTTP11Connection(url.origin, _DeadlineStream(stream, deadline)) as connection,
             connection.stream("GET", url, headers=headers) as response,
@@ -56,7 +68,9 @@ def open_response(
             size = sum(len(name) + len(value) for name, value in response.headers)
             if len(response.headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
                 raise httpcore.RemoteProtocolError("too many headers")
-            yield httpx.Response(response.status, headers=response.headers, content=response.iter_stream())
+            yield httpx.Response(
+                response.status, headers=response.headers, content=response.iter_stream()
+            )
 
 
 def _connect(addresses: Sequence[str], port: int, deadline: float) -> httpcore.NetworkStream:

@@ -8,10 +8,21 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-Resolver = Callable[[str, int], Sequence[str]]  # from (host, port) to all IP addresses of the host; raises OSError
+Resolver = Callable[
+    [str, int], Sequence[str]
+]  # from (host, port) to all IP addresses of the host; raises OSError
 
 # IPv6 addresses that embed an IPv4 address or are routed to one: where a connection ends is decided by somebody else.
-_TUNNELS = ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/23", "2002::/16", "fec0::/10")
+_TUNNELS = (
+    "::/96",
+    "::ffff:0:0/96",
+    "::ffff:0:0:0/96",
+    "64:ff9b::/96",
+    "64:ff9b:1::/48",
+    "2001::/23",
+    "2002::/16",
+    "fec0::/10",
+)
 _SPECIAL_V4 = ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24")
 
 
@@ -21,8 +32,19 @@ def is_public(address: str) -> bool:
         ip = ipaddress.ip_address(address)
     except ValueError:
         return False
-    special = ip.is_private or ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_reserved or ip.is_unspecified
-    return ip.is_global and not special and not any(ip in ipaddress.ip_network(network) for network in (*_TUNNELS, *_SPECIAL_V4))
+    special = (
+        ip.is_private
+        or ip.is_loopback
+        or ip.is_link_local
+        or ip.is_multicast
+        or ip.is_reserved
+        or ip.is_unspecified
+    )
+    return (
+        ip.is_global
+        and not special
+        and not any(ip in ipaddress.ip_network(network) for network in (*_TUNNELS, *_SPECIAL_V4))
+    )
 
 
 def resolve(host: str, port: int) -> tuple[str, ...]:

@@ -24,7 +24,9 @@ from vrthinker_core.video.files import shown_name
 UNUSED_SECONDS = 600.0  # for a file that nobody uses
 HOLDERS = 400  # open pages whose files are known to be used; beyond them, the pages that brought theirs first are forgotten
 FETCHES = 4  # downloads for calls of the API that go on at the same time
-HELD = 4  # files of one player of a page: two for the video that it holds, and two for the one before
+HELD = (
+    4  # files of one player of a page: two for the video that it holds, and two for the one before
+)
 
 NO_ROOM = "There is no room here to keep a playable copy of {}; try again in ten minutes."
 
@@ -76,7 +78,9 @@ class Uploads:
 
     async def fetch_beside(self, url: str) -> Path:
         """The same in one of the threads for downloads alone: hosts that are slow to answer hold up nothing else."""
-        return await asyncio.get_running_loop().run_in_executor(self._fetch_threads, self.fetch, url)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._fetch_threads, self.fetch, url
+        )
 
     def make_playable(self, path: Path) -> Path:
         """The file that the page shows: `path` where browsers play it, else a copy.
@@ -96,7 +100,9 @@ class Uploads:
     def original_of(self, path: Path) -> Path:
         """The video that the judge reads where the page shows `path`, which may have been moved: only its name counts."""
         with self._lock:
-            return {copy.name: original for original, copy in self._copies.items()}.get(path.name, path)
+            return {copy.name: original for original, copy in self._copies.items()}.get(
+                path.name, path
+            )
 
     def playable_of(self, path: Path) -> Path:
         """The file that the page shows for the original `path`."""
@@ -107,7 +113,9 @@ class Uploads:
     def hold(self, session_id: str, side: Side, *files: Path) -> None:
         """The files of that player are used as long as the page is open, those of the video before last no more."""
         with self._lock:
-            self._holders.setdefault(session_id, [deque(maxlen=HELD) for _ in Side])[side - 1].extend(files)
+            self._holders.setdefault(session_id, [deque(maxlen=HELD) for _ in Side])[
+                side - 1
+            ].extend(files)
             while len(self._holders) > HOLDERS:
                 self._holders.popitem(last=False)
 
@@ -125,7 +133,15 @@ class Uploads:
     def expire(self, used: Iterable[Path]) -> None:
         """Delete every file older than `UNUSED_SECONDS` that is neither `used` nor held, and folders that were left empty."""
         with self._lock:
-            in_use = {*used, *(file for players in self._holders.values() for files in players for file in files)}
+            in_use = {
+                *used,
+                *(
+                    file
+                    for players in self._holders.values()
+                    for files in players
+                    for file in files
+                ),
+            }
             in_use |= {copy for original, copy in self._copies.items() if original in in_use}
         # Gradio shows a copy of the file, elsewhere; names in these two folders cannot be guessed.
         names = {file.name for file in in_use if file.parent in (self._folder, self._fetched)}

@@ -76,12 +76,18 @@ class History:
     @property
     def help(self) -> str:
         """For how long runs are kept, in one sentence."""
-        return history_words.kept_for(self._keeping.seconds) if self.keeps else history_words.NOT_KEPT
+        return (
+            history_words.kept_for(self._keeping.seconds) if self.keeps else history_words.NOT_KEPT
+        )
 
     def rows(self, owner: str, votes_first: bool = False) -> list[RunRowJson]:
         """The visitor's runs, the latest first. `votes_first`: verdicts without their vote are hidden that no page shows."""
         records, sessions = self._records(owner), self._sessions.runs_of(owner)
-        hidden = {name for name, record in records.items() if votes_first and record.judged and not record.voted}
+        hidden = {
+            name
+            for name, record in records.items()
+            if votes_first and record.judged and not record.voted
+        }
         shown = {session.kept: not session.disclosure.hidden for session in sessions}
         hidden = {name for name in {*hidden, *shown} if not shown.get(name, False)}
         rows = {name: _row(name, record, name in hidden) for name, record in records.items()}
@@ -90,7 +96,9 @@ class History:
 
     def live(self, owner: str, name: str) -> Session | None:
         """The visitor's run of that name, where it goes on."""
-        return next((session for session in self._sessions.live_runs(owner) if session.kept == name), None)
+        return next(
+            (session for session in self._sessions.live_runs(owner) if session.kept == name), None
+        )
 
     def open(self, owner: str, name: str) -> tuple[Trace, list[Path]]:
         """The trace of the visitor's run of that name, and its videos that are kept. Raises TraceError for any other name."""
@@ -102,7 +110,11 @@ class History:
     def videos(self, owner: str, trace: Trace) -> list[Path]:
         """The kept videos of this trace, of those that the visitor's own runs compared."""
         digests = {clip.digest for clip in trace.started.clips if clip}
-        records = [record for record in self._records(owner).values() if digests & {name[:64] for name in record.videos}]
+        records = [
+            record
+            for record in self._records(owner).values()
+            if digests & {name[:64] for name in record.videos}
+        ]
         return [path for record in records for path in self._store.videos(record)]
 
     def keep(self, owner: str, trace: Trace, videos: Sequence[Path] = ()) -> str:
@@ -111,7 +123,9 @@ class History:
             return ""
         name, now = secrets.token_hex(12), time.time()
         try:
-            self._store.put(name, record_of(owner, trace, now, now + self._keeping.seconds), trace, videos)
+            self._store.put(
+                name, record_of(owner, trace, now, now + self._keeping.seconds), trace, videos
+            )
         except OSError as error:
             _warn(error)
             return ""
@@ -136,18 +150,28 @@ class History:
 
     def _records(self, owner: str, links: bool = False) -> dict[str, RunRecord]:
         records = self._store.records() if owner and self.keeps else {}
-        return {name: record for name, record in records.items() if record.owner == owner and (links or not record.origin)}
+        return {
+            name: record
+            for name, record in records.items()
+            if record.owner == owner and (links or not record.origin)
+        }
 
     def _on_run(self, session: Session) -> None:
         if session.kept:
-            watcher = threading.Thread(target=self._watch, args=(session,), name="keep run", daemon=True)
+            watcher = threading.Thread(
+                target=self._watch, args=(session,), name="keep run", daemon=True
+            )
             with self._lock:
                 self._watchers.add(watcher)
             watcher.start()
 
     def _on_vote(self, session: Session) -> str:
         """Keep a run with its visitor's vote, also one that was not kept before; its name."""
-        if session.kept and (self._update(session, anew=False) or self._store.get(session.kept) or not session.run.over):
+        if session.kept and (
+            self._update(session, anew=False)
+            or self._store.get(session.kept)
+            or not session.run.over
+        ):
             return session.kept
         trace = trace_of(session.run.state)
         return "" if trace is None else self.keep(session.owner, trace, session.files)
@@ -181,10 +205,20 @@ class History:
                     trace = merge_traces(trace, self._store.trace(name))
             if trace is None or name in self._deleted:
                 return False
-            record = record_of(session.owner, trace, before.begun if before else _begun(session), now + self._keeping.seconds)
+            record = record_of(
+                session.owner,
+                trace,
+                before.begun if before else _begun(session),
+                now + self._keeping.seconds,
+            )
             record = replace(record, videos=before.videos if before else ())
             try:
-                return self._store.put(name, record, trace, () if record.videos else session.files, again=not anew) is not None
+                return (
+                    self._store.put(
+                        name, record, trace, () if record.videos else session.files, again=not anew
+                    )
+                    is not None
+                )
             except OSError as error:
                 _warn(error)
                 return False

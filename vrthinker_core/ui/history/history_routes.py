@@ -39,4 +39,6 @@ class HistoryRoutes:
 
     def _listed(self, request: Request) -> Response:
         runs = self._history.rows(owner_of(request.cookies), votes_first(request.cookies))
-        return JSONResponse({"runs": runs, "help": self._history.help}, headers={"Cache-Control": "no-store"})
+        return JSONResponse(
+            {"runs": runs, "help": self._history.help}, headers={"Cache-Control": "no-store"}
+        )

@@ -6,7 +6,9 @@ from vrthinker_core.ui.history.run_record import RunRecord
 from vrthinker_core.ui.view import words
 
 TAB = "Your runs"
-NO_SUCH_RUN = "This run is not here any more, or it is another visitor's. Compare again, or open its trace."
+NO_SUCH_RUN = (
+    "This run is not here any more, or it is another visitor's. Compare again, or open its trace."
+)
 GOES_ON = "Goes on"
 CUT_OFF = "Cut off before it ended"
 STOPPED = "Stopped"
@@ -44,7 +46,9 @@ def outcome(record: RunRecord) -> str:
         return words.winner_line(record.overall, record.order)
     if record.ending is None:
         return CUT_OFF
-    return {StopReason.CANCELLED: STOPPED, StopReason.FAILED: FAILED}.get(record.ending, words.NO_VERDICT)
+    return {StopReason.CANCELLED: STOPPED, StopReason.FAILED: FAILED}.get(
+        record.ending, words.NO_VERDICT
+    )
 
 
 def unchecked(record: RunRecord) -> str:

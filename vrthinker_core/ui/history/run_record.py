@@ -17,7 +17,9 @@ MAX_RECORD_BYTES = 64 * 2**10
 MAX_TEXT = 400  # characters of the prompt, of the judge's name, and of the branch's
 
 NAME = re.compile(r"[0-9a-f]{24}")  # of a run; it cannot be guessed
-VIDEO = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]{1,8})?")  # the SHA-256 of its content and the ending of its name
+VIDEO = re.compile(
+    r"[0-9a-f]{64}(\.[a-z0-9]{1,8})?"
+)  # the SHA-256 of its content and the ending of its name
 
 ShortText = Annotated[str, Field(max_length=MAX_TEXT)]
 Moment = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # Seconds since 1970
@@ -28,7 +30,9 @@ VideoName = Annotated[str, Field(pattern=f"^{VIDEO.pattern}$")]
 class RunRecord:
     """A kept run without its trace."""
 
-    owner: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]  # of the visitor, as `visitors.owner_of` gives it; "" for nobody's
+    owner: Annotated[
+        str, Field(pattern=r"^([0-9a-f]{64})?$")
+    ]  # of the visitor, as `visitors.owner_of` gives it; "" for nobody's
     prompt: ShortText
     judge: ShortText
     begun: Moment
@@ -37,9 +41,15 @@ class RunRecord:
     judged: bool = False  # it gave a verdict
     overall: Preference | None = None  # the verdict's label for the whole
     outside_scope: bool = False  # the judge cannot judge such videos
-    order: OrderEffect | None = None  # what the order does to the overall label; None if it was not checked
-    videos: Annotated[tuple[VideoName, ...], Field(max_length=2)] = ()  # of the kept files that it compared
-    origin: Annotated[str, Field(pattern=f"^({NAME.pattern})?$")] = ""  # of a link: the run that it shows
+    order: OrderEffect | None = (
+        None  # what the order does to the overall label; None if it was not checked
+    )
+    videos: Annotated[
+        tuple[VideoName, ...], Field(max_length=2)
+    ] = ()  # of the kept files that it compared
+    origin: Annotated[str, Field(pattern=f"^({NAME.pattern})?$")] = (
+        ""  # of a link: the run that it shows
+    )
     voted: bool = False  # there is a vote on it
     branch: ShortText = ""  # what a branch is called; "" for a run that is none
 

@@ -45,7 +45,11 @@ class RunStore:
     """
 
     def __init__(
-        self, folder: Path, max_bytes: int = MAX_BYTES, keep_seconds: float = KEEP_SECONDS, is_ours: IsOurs = nobodys
+        self,
+        folder: Path,
+        max_bytes: int = MAX_BYTES,
+        keep_seconds: float = KEEP_SECONDS,
+        is_ours: IsOurs = nobodys,
     ) -> None:
         """Opens the folder, or makes it. Raises OSError."""
         self.keep_seconds = keep_seconds
@@ -53,27 +57,42 @@ class RunStore:
         self._is_ours = is_ours
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._folders = self._records, self._traces, self._videos = [folder / name for name in ("records", "traces", "videos")]
+        self._folders = self._records, self._traces, self._videos = [
+            folder / name for name in ("records", "traces", "videos")
+        ]
         for each in self._folders:
             each.mkdir(exist_ok=True)
-        self._known: dict[str, tuple[int, RunRecord | None]] = {}  # by name: when the file was written, and what it says
+        self._known: dict[
+            str, tuple[int, RunRecord | None]
+        ] = {}  # by name: when the file was written, and what it says
         self._lock = threading.RLock()
         self._depth = 0
         self._is_locked = False
         self.sweep()
 
     def put(
-        self, name: str, record: RunRecord, trace: Trace, videos: Sequence[Path] = (), *, again: bool = False
+        self,
+        name: str,
+        record: RunRecord,
+        trace: Trace,
+        videos: Sequence[Path] = (),
+        *,
+        again: bool = False,
     ) -> RunRecord | None:
         """Keep a run; the record as it is kept, with the names of those videos that are. Raises OSError.
 
         With `again` a kept run is replaced; None where it has been deleted meanwhile.
         """
-        data, digests = to_json(trace), [(file_digest(path), path) for path in videos if self._fits(path)]
+        data, digests = (
+            to_json(trace),
+            [(file_digest(path), path) for path in videos if self._fits(path)],
+        )
         with self._locked():
             if again and self.get(name) is None:
                 return None
-            names = tuple(kept for digest, path in digests if (kept := self._keep_video(digest, path)))
+            names = tuple(
+                kept for digest, path in digests if (kept := self._keep_video(digest, path))
+            )
             record = replace(record, videos=names) if names else record
             write_atomically(self._traces / f"{name}.json", data)
             write_atomically(self._records / f"{name}.json", record_json(record))
@@ -94,9 +113,13 @@ class RunStore:
                 with suppress(OSError):
                     written = path.stat().st_mtime_ns
                     known = self._known.get(path.stem)
-                    found[path.stem] = known if known and known[0] == written else (written, read_record(path))
+                    found[path.stem] = (
+                        known if known and known[0] == written else (written, read_record(path))
+                    )
             self._known = found
-        runs = {name: record for name, (_, record) in found.items() if NAME.fullmatch(name) and record}
+        runs = {
+            name: record for name, (_, record) in found.items() if NAME.fullmatch(name) and record
+        }
         return dict(sorted(runs.items(), key=lambda item: item[1].begun))
 
     def get(self, name: str) -> RunRecord | None:
@@ -155,7 +178,9 @@ class RunStore:
 
     def _keep_video(self, digest: str, path: Path) -> str:
         """The name under which a video is kept now; "" where it cannot be."""
-        name = digest + (path.suffix.lower() if re.fullmatch(r"\.[a-z0-9]{1,8}", path.suffix.lower()) else "")
+        name = digest + (
+            path.suffix.lower() if re.fullmatch(r"\.[a-z0-9]{1,8}", path.suffix.lower()) else ""
+        )
         kept = self._videos / name
         with suppress(OSError):
             if kept.is_file():

@@ -28,7 +28,11 @@ class SharedTraces:
         Raises OSError, also when there is no room for it.
         """
         with self._lock:
-            links = [name for name, record in self._store.records().items() if record.origin == run and record.owner == owner]
+            links = [
+                name
+                for name, record in self._store.records().items()
+                if record.origin == run and record.owner == owner
+            ]
             for name in links:
                 with suppress(TraceError):  # a damaged one
                     if self._store.trace(name) == trace:

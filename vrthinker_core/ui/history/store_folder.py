@@ -11,7 +11,14 @@ SPACE_DISK = Path("/data")
 
 def usable_folder(chosen: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
     """The folder that was `chosen`, otherwise the first that can be written; None where there is none."""
-    return next((folder for folder in ([chosen] if chosen else _folders(environment)) if _is_writable(folder)), None)
+    return next(
+        (
+            folder
+            for folder in ([chosen] if chosen else _folders(environment))
+            if _is_writable(folder)
+        ),
+        None,
+    )
 
 
 def _folders(environment: Mapping[str, str]) -> Iterator[Path]:

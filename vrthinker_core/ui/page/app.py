@@ -32,7 +32,11 @@ from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.server.gradio_blocks import MAX_UPLOAD_BYTES, CheckedBlocks, ForgottenUploads
 from vrthinker_core.ui.server.housekeeping import Housekeeping, give_back_memory
 from vrthinker_core.ui.server.link_preview import LinkPreviewMiddleware, LinkPreviews
-from vrthinker_core.ui.server.open_pages import HeartbeatSocketMiddleware, OpenPages, OpenPagesMiddleware
+from vrthinker_core.ui.server.open_pages import (
+    HeartbeatSocketMiddleware,
+    OpenPages,
+    OpenPagesMiddleware,
+)
 from vrthinker_core.ui.server.origin_guard import OriginGuardMiddleware
 from vrthinker_core.ui.server.request_limits import RequestLimitsMiddleware
 from vrthinker_core.ui.server.upload_route import UploadRoute
@@ -47,7 +51,9 @@ from vrthinker_core.ui.view.example_cards import Examples
 
 MAX_WAITING = 24  # visitors that may wait; later ones are told BUSY
 LIGHT_THREADS = 40  # for events beside the runs: a page opens and a video arrives also while every judge is busy
-GRADIO_SESSIONS = 256  # sessions whose component values Gradio keeps; for others it starts from the page's own
+GRADIO_SESSIONS = (
+    256  # sessions whose component values Gradio keeps; for others it starts from the page's own
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +71,19 @@ class PageOptions:
 class Page:
     """One server's page. `run_job` runs comparisons with the judges of `judges`; all files of visitors go to `folder`."""
 
-    def __init__(self, judges: JudgeLoader, run_job: JobRunner, folder: Path, options: PageOptions) -> None:
+    def __init__(
+        self, judges: JudgeLoader, run_job: JobRunner, folder: Path, options: PageOptions
+    ) -> None:
         self._options = options
         keeping = options.keeping
         uploaded = Path(get_upload_folder())
         runs = keeping.folder if keeping.folder and keeping.seconds else folder / "runs"
-        self._store = RunStore(runs, keeping.max_bytes, keeping.seconds or KEEP_SECONDS, lambda path: path.is_relative_to(uploaded))
+        self._store = RunStore(
+            runs,
+            keeping.max_bytes,
+            keeping.seconds or KEEP_SECONDS,
+            lambda path: path.is_relative_to(uploaded),
+        )
         sessions = Sessions(folder, run_job, options.at_once, judges.is_loaded)
         self._services = Services(
             judges,
@@ -85,7 +98,9 @@ class Page:
             options.runs,
         )
         self._exact_frames = ExactFrames(judges.decoder_pool)
-        self._previews = LinkPreviews(self._services.examples, self._services.shared_traces, options.runs)
+        self._previews = LinkPreviews(
+            self._services.examples, self._services.shared_traces, options.runs
+        )
         self._open_pages = OpenPages()
         sessions.is_open = self._open_pages.__contains__
         self._mcp_tokens: set[str] = set()
@@ -95,10 +110,14 @@ class Page:
         """The page itself, ready to be launched with `launch_options`."""
         services, at_once = self._services, self._options.at_once
         gr.set_static_paths([services.sessions.thumbnail_root, services.examples.folder])
-        blocks = CheckedBlocks(title=words.TITLE, analytics_enabled=False)  # `Uploads.expire` deletes the files that no page shows
+        blocks = CheckedBlocks(
+            title=words.TITLE, analytics_enabled=False
+        )  # `Uploads.expire` deletes the files that no page shows
         blocks.fetch = services.uploads.fetch_beside
         with blocks:
-            endpoints.register_endpoints(blocks, services.judges, services.sessions, at_once, JUDGE_QUEUE, self._mcp_tokens)
+            endpoints.register_endpoints(
+                blocks, services.judges, services.sessions, at_once, JUDGE_QUEUE, self._mcp_tokens
+            )
             cards = services.examples.cards(services.sessions.thumbnail_files)
             parts = PageComponents(cards, services.judges.names, services.runs is not None)
             connect_events(blocks, parts, services, at_once, self._options.waiting + at_once)
@@ -107,7 +126,13 @@ class Page:
             services.uploads.expire([*services.sessions.files(), *blocks.waiting_files()])
 
         forgotten = ForgottenUploads().sweep
-        tasks = (services.sessions.expire, expire_uploads, forgotten, self._store.sweep, self._exact_frames.close_idle)
+        tasks = (
+            services.sessions.expire,
+            expire_uploads,
+            forgotten,
+            self._store.sweep,
+            self._exact_frames.close_idle,
+        )
         self._housekeeping = Housekeeping(*tasks, give_back_memory)
         return blocks
 
@@ -117,16 +142,25 @@ class Page:
         `in_frame`: the page stands in a frame of another site, as that of a Hugging Face Space does.
         """
         origin_guard = Middleware(OriginGuardMiddleware, names=names)
-        guards = [origin_guard, Middleware(HeartbeatSocketMiddleware), Middleware(RequestLimitsMiddleware)]
+        guards = [
+            origin_guard,
+            Middleware(HeartbeatSocketMiddleware),
+            Middleware(RequestLimitsMiddleware),
+        ]
         mcp_calls = Middleware(McpCallMiddleware, tokens=self._mcp_tokens)
         cookies = Middleware(VisitorCookieMiddleware, in_frame=in_frame)
-        previews = Middleware(LinkPreviewMiddleware, previews=self._previews, script=assets.joined(assets.HEARTBEAT))
+        previews = Middleware(
+            LinkPreviewMiddleware, previews=self._previews, script=assets.joined(assets.HEARTBEAT)
+        )
         open_pages = Middleware(OpenPagesMiddleware, pages=self._open_pages)
         return {
             "theme": theme(),
             "css": assets.joined(*assets.VIEW_STYLES, *assets.PAGE_STYLES),
             "head": f"<script>{assets.joined(*assets.PAGE)}</script>",
-            "app_kwargs": {"routes": self._routes(), "middleware": [*guards, mcp_calls, cookies, previews, open_pages]},
+            "app_kwargs": {
+                "routes": self._routes(),
+                "middleware": [*guards, mcp_calls, cookies, previews, open_pages],
+            },
             "run_history": False,
             "enable_monitoring": False,
             "allowed_paths": [str(self._services.examples.folder.resolve())],

@@ -31,7 +31,9 @@ def stored_run(services: Services, name: str) -> SavedRun:
     runs, shared = services.runs, services.shared_traces
     if runs is not None and (row := runs.find_now(name)) is not None:
         return SavedRun(runs.trace(row), link=name, videos=runs.videos(row))
-    return SavedRun(find_saved(services.examples, shared, name), link=name, videos=shared.videos(name))
+    return SavedRun(
+        find_saved(services.examples, shared, name), link=name, videos=shared.videos(name)
+    )
 
 
 def shown_videos(uploads: Uploads, saved: SavedRun, known: Iterable[Path]) -> VideosAtHand:
@@ -42,7 +44,10 @@ def shown_videos(uploads: Uploads, saved: SavedRun, known: Iterable[Path]) -> Vi
     kept = list(saved.videos)
     found = matching_videos(saved.trace, [*kept, *known])
     names = [clip.name if clip else "" for clip in saved.trace.started.clips]
-    first, second = (_among_uploads(uploads, path, name) if path in kept else path for path, name in zip(found, names, strict=True))
+    first, second = (
+        _among_uploads(uploads, path, name) if path in kept else path
+        for path, name in zip(found, names, strict=True)
+    )
     return first, second
 
 

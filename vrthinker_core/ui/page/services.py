@@ -30,7 +30,9 @@ class Services:
     player_files: PlayerFiles
     history: History
     branch_sets: BranchSets
-    runs: ListedRuns | None = None  # the evaluation, or the traces, that every visitor may look through
+    runs: ListedRuns | None = (
+        None  # the evaluation, or the traces, that every visitor may look through
+    )
 
     def session_of(self, request: gr.Request) -> Session | None:
         """The visitor's session; None before their first run."""

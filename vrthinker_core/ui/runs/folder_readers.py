@@ -17,7 +17,14 @@ from vrthinker_core.text import encodable
 from vrthinker_core.traces import load
 from vrthinker_core.types import Verdict
 from vrthinker_core.ui.runs import runs_words
-from vrthinker_core.ui.runs.listed_run import MAX_SOURCE, ListedRun, listed_run, one_line, row_name, unreadable_run
+from vrthinker_core.ui.runs.listed_run import (
+    MAX_SOURCE,
+    ListedRun,
+    listed_run,
+    one_line,
+    row_name,
+    unreadable_run,
+)
 
 MAX_LINE_BYTES = 2**20
 MAX_BROKEN = 200  # broken lines that are rows; more of them mean that the file is something else
@@ -82,7 +89,11 @@ class ResultLines:
             return listed_run(read_line(line, where))
         except BadInput as broken:
             self._broken += 1
-            return unreadable_run(f"line {self._lines}", self._lines, str(broken)) if self._broken <= MAX_BROKEN else None
+            return (
+                unreadable_run(f"line {self._lines}", self._lines, str(broken))
+                if self._broken <= MAX_BROKEN
+                else None
+            )
 
     def _say(self) -> None:
         broken, lines = f"{self._broken:,}", f"{self._lines:,} lines of {RESULTS}"
@@ -113,8 +124,12 @@ class TraceFiles:
 
     folder: Path
     said: str = ""
-    _read: dict[str, "_FileState"] = field(default_factory=dict)  # by the file's path below the folder
-    _rows: dict[str, int] = field(default_factory=dict)  # numbers, in the order in which files were found; none is given twice
+    _read: dict[str, "_FileState"] = field(
+        default_factory=dict
+    )  # by the file's path below the folder
+    _rows: dict[str, int] = field(
+        default_factory=dict
+    )  # numbers, in the order in which files were found; none is given twice
 
     def fits(self) -> bool:
         """It is no folder of an evaluation by now."""
@@ -126,31 +141,50 @@ class TraceFiles:
         for file in [file for file in self._read if file not in found]:
             del self._read[file]
             yield row_name(_key(file)), None
-        labels_in = functools.cache(read_labels)  # no sooner than the traces were found, whose labels are written first
+        labels_in = functools.cache(
+            read_labels
+        )  # no sooner than the traces were found, whose labels are written first
         for file, state in found.items():
             if self._read.get(file) != state:
                 run = self._run(file, state, labels_in)
                 self._read[file] = state
                 yield row_name(_key(file)), run
-        self.said = "" if self._rows.keys() & found.keys() else runs_words.EMPTY.format(encodable(str(self.folder)))
+        self.said = (
+            ""
+            if self._rows.keys() & found.keys()
+            else runs_words.EMPTY.format(encodable(str(self.folder)))
+        )
 
     def _found(self) -> Iterator[tuple[str, "_FileState"]]:
         for path, named in sorted(json_files(self.folder)):
             with suppress(OSError):  # it has just gone
                 status = path.stat()
-                yield path.relative_to(self.folder).as_posix(), _FileState(status.st_mtime_ns, status.st_size, named)
+                yield (
+                    path.relative_to(self.folder).as_posix(),
+                    _FileState(status.st_mtime_ns, status.st_size, named),
+                )
 
-    def _run(self, file: str, state: "_FileState", labels_in: Callable[[Path], Mapping[str, Verdict]]) -> ListedRun | None:
+    def _run(
+        self, file: str, state: "_FileState", labels_in: Callable[[Path], Mapping[str, Verdict]]
+    ) -> ListedRun | None:
         """The row of a file; None for one that is no trace and need not be one."""
         path, source = self.folder / file, one_line(file, MAX_SOURCE)
         try:
             trace = load(path)
         except TraceError as error:
-            return unreadable_run(_key(file), self._row(file), str(error), source) if state.named else None
+            return (
+                unreadable_run(_key(file), self._row(file), str(error), source)
+                if state.named
+                else None
+            )
         labels = trace.vote.labels if trace.vote else Verdict()
         first, second = (clip.name if clip else "" for clip in trace.started.clips)
-        pair = EvaluationPair(_key(file), self._row(file), trace.started.prompt, first, second, labels)
-        return listed_run(result_of(pair, trace, file), source, labels_in(path.parent).get(path.name))
+        pair = EvaluationPair(
+            _key(file), self._row(file), trace.started.prompt, first, second, labels
+        )
+        return listed_run(
+            result_of(pair, trace, file), source, labels_in(path.parent).get(path.name)
+        )
 
     def _row(self, file: str) -> int:
         return self._rows.setdefault(file, len(self._rows) + 1)

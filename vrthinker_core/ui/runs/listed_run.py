@@ -21,7 +21,11 @@ MAX_SOURCE = 120  # characters of the generators' names, or of the file's
 LOW_CONFIDENCE = 2
 LOW_PROBABILITY = 0.6
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_POSITIONS = {Preference.FIRST: -1, Preference.TIE: 0, Preference.SECOND: 1}  # a tie lies between the two
+_POSITIONS = {
+    Preference.FIRST: -1,
+    Preference.TIE: 0,
+    Preference.SECOND: 1,
+}  # a tie lies between the two
 
 
 class Trait(IntFlag):
@@ -44,7 +48,9 @@ class ListedRun:
     source: str = ""  # the two generators, or the trace's own file
     people: tuple[Preference | None, ...] = ()
     data_set: tuple[Preference | None, ...] = ()  # empty where it gives none, or people gave them
-    judge: tuple[Preference | None, ...] = ()  # empty for a run without a verdict; None where a flip leaves no reliable winner
+    judge: tuple[
+        Preference | None, ...
+    ] = ()  # empty for a run without a verdict; None where a flip leaves no reliable winner
     flips: tuple[Dimension, ...] = ()  # where that is
     confidence: int | None = None
     probability: float | None = None  # of the overall label
@@ -53,7 +59,10 @@ class ListedRun:
     order: str = ""  # what the order of the videos does to the labels
     error: str = ""
     traits: int = 0
-    distance: tuple[int, int] = (0, 0)  # between the judge's labels and the data set's or people's: overall, and of all dimensions
+    distance: tuple[int, int] = (
+        0,
+        0,
+    )  # between the judge's labels and the data set's or people's: overall, and of all dimensions
     trace: str = ""  # the trace's file, relative to the folder
     videos: tuple[str, ...] = ()  # as the result names them
 
@@ -83,13 +92,17 @@ def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = 
     pair, verdict = result.pair, result.verdict
     people, judge = _labels(pair.labels), _labels(verdict) if verdict else ()
     flips = result.flips
-    reliable = tuple(None if each in flips else label for each, label in zip(Dimension, judge, strict=False))
+    reliable = tuple(
+        None if each in flips else label for each, label in zip(Dimension, judge, strict=False)
+    )
     known = _labels(data_set) if data_set else ()
     probability = _probability(result)
     effects = _effects(result)
     distances = _distances(known or people, judge)
     generators = " · ".join(filter(None, (pair.first_generator, pair.second_generator)))
-    unsure = (result.confidence or 5) <= LOW_CONFIDENCE or (probability is not None and probability < LOW_PROBABILITY)
+    unsure = (result.confidence or 5) <= LOW_CONFIDENCE or (
+        probability is not None and probability < LOW_PROBABILITY
+    )
     traits = {
         Trait.OVERALL: distances[-1] > 0,
         Trait.ANY: any(distances),
@@ -121,12 +134,23 @@ def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = 
 
 def unreadable_run(key: str, row: int, reason: str, source: str = "") -> ListedRun:
     """The row of what could not be read."""
-    return ListedRun(row_name(key), row, "", source, error=one_line(reason, MAX_SENTENCE), traits=Trait.FAILED.value)
+    return ListedRun(
+        row_name(key),
+        row,
+        "",
+        source,
+        error=one_line(reason, MAX_SENTENCE),
+        traits=Trait.FAILED.value,
+    )
 
 
 def row_name(key: str) -> str:
     """The name of a row: its pair's id, where that can stand in an address, else a digest of it."""
-    safe = key if _ID.fullmatch(key) else hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
+    safe = (
+        key
+        if _ID.fullmatch(key)
+        else hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
+    )
     return ROW + safe
 
 
@@ -143,7 +167,9 @@ def row_json(run: ListedRun) -> RowJson:
         "judge": list(run.judge),
         "flips": [each.value for each in run.flips],
         "confidence": run.confidence,
-        "probability": None if probability is None or probability >= TELLING else round(probability, 3),
+        "probability": None
+        if probability is None or probability >= TELLING
+        else round(probability, 3),
         "turns": run.turns,
         "ending": run.ending,
         "order": run.order,
@@ -154,7 +180,16 @@ def row_json(run: ListedRun) -> RowJson:
 
 def without_labels(row: RowJson) -> RowJson:
     """The row for who votes first: nothing of what people and judge said, or is known."""
-    return {**row, "people": [], "data_set": [], "judge": [], "flips": [], "confidence": None, "probability": None, "order": ""}
+    return {
+        **row,
+        "people": [],
+        "data_set": [],
+        "judge": [],
+        "flips": [],
+        "confidence": None,
+        "probability": None,
+        "order": "",
+    }
 
 
 def one_line(text: str, most: int) -> str:
@@ -170,7 +205,9 @@ def _labels(verdict: Verdict) -> tuple[Preference | None, ...]:
     return tuple(label for _, label in verdict)
 
 
-def _distances(people: tuple[Preference | None, ...], judge: tuple[Preference | None, ...]) -> list[int]:
+def _distances(
+    people: tuple[Preference | None, ...], judge: tuple[Preference | None, ...]
+) -> list[int]:
     """How far apart the labels are in each dimension: 1 where one is a tie, 2 for opposite ones, 0 where one is missing."""
     pairs = list(zip(people, judge, strict=True)) if judge else [(None, None)] * len(people)
     return [0 if a is None or b is None else abs(_POSITIONS[a] - _POSITIONS[b]) for a, b in pairs]
@@ -187,7 +224,11 @@ def _ending(result: PairResult) -> str:
         return DEMO_RUN
     if result.stop is StopReason.FAILED:
         return "not judged" if result.fault and not result.turns else StopReason.FAILED.value
-    said = "answered when told to" if result.forced and result.stop is StopReason.ANSWERED else result.stop.value
+    said = (
+        "answered when told to"
+        if result.forced and result.stop is StopReason.ANSWERED
+        else result.stop.value
+    )
     return f"{said}, last recommended labels" if result.provisional else said
 
 
@@ -199,7 +240,11 @@ def _effects(result: PairResult) -> dict[Dimension, OrderEffect]:
 
 def _order(effects: dict[Dimension, OrderEffect]) -> str:
     flipped = [each for each, effect in effects.items() if effect is OrderEffect.FLIPS]
-    ties = [each for each, effect in effects.items() if effect in (OrderEffect.BECOMES_TIE, OrderEffect.FROM_TIE)]
+    ties = [
+        each
+        for each, effect in effects.items()
+        if effect in (OrderEffect.BECOMES_TIE, OrderEffect.FROM_TIE)
+    ]
     parts = [f"flips when swapped: {', '.join(flipped)}"] if flipped else []
     parts += [f"a tie in one order: {', '.join(ties)}"] if ties else []
     return " · ".join(parts) or ("stable when swapped" if effects else "")

@@ -15,7 +15,9 @@ from vrthinker_core.ui.runs import runs_words
 from vrthinker_core.ui.runs.folder_readers import FolderReader, ResultLines, TraceFiles
 from vrthinker_core.ui.runs.listed_run import ROW, ListedRun
 
-PATIENCE_SECONDS = 0.5  # for which an answer waits for what is being read; what comes later is in the next answer
+PATIENCE_SECONDS = (
+    0.5  # for which an answer waits for what is being read; what comes later is in the next answer
+)
 REST = 4.0  # times as long as looking through the folder took, until it is looked through again
 MOST_REST_SECONDS = 10.0
 
@@ -87,9 +89,15 @@ class ListedRuns:
             places = [Path(), self.folder, *self.folder.parents]
         else:
             beside = (self.folder / run.trace).parent
-            places = [place for place in (beside, *beside.parents) if place.is_relative_to(self.folder)]
+            places = [
+                place for place in (beside, *beside.parents) if place.is_relative_to(self.folder)
+            ]
             named = [Path(path).name for path in named]
-        return [path for path in dict.fromkeys(place / path for path in named for place in places) if path.is_file()]
+        return [
+            path
+            for path in dict.fromkeys(place / path for path in named for place in places)
+            if path.is_file()
+        ]
 
     @property
     def _is_evaluation(self) -> bool:
@@ -105,12 +113,16 @@ class ListedRuns:
                     if run is not None:
                         self._runs[name] = run
         except OSError as error:
-            said = runs_words.UNREADABLE.format(encodable(str(self.folder)), error.strerror or type(error).__name__)
+            said = runs_words.UNREADABLE.format(
+                encodable(str(self.folder)), error.strerror or type(error).__name__
+            )
         except BadInput as bad:
             said = str(bad)
         self._said = said
         with self._lock:
-            self._rest_until = time.monotonic() + min(MOST_REST_SECONDS, REST * (time.monotonic() - began))
+            self._rest_until = time.monotonic() + min(
+                MOST_REST_SECONDS, REST * (time.monotonic() - began)
+            )
             self._thread = None
 
     def _news(self) -> Iterator[tuple[str, ListedRun | None]]:

@@ -56,7 +56,11 @@ class RunsRoutes:
         if (run := self._find(request)) is None:
             return PlainTextResponse(runs_words.NO_SUCH_ROW, 404)
         found = neighbours_json(self._runs.runs(), run, choice)
-        return _json({**found, "run": without_labels(found["run"])} if votes_first(request.cookies) else found)
+        return _json(
+            {**found, "run": without_labels(found["run"])}
+            if votes_first(request.cookies)
+            else found
+        )
 
     def trace(self, request: Request) -> Response:
         """The trace of one row."""
@@ -75,12 +79,16 @@ class RunsRoutes:
             trace = self._runs.trace(run)
         except TraceError as error:
             return PlainTextResponse(str(error), 404)
-        end = trace.swapped and replace(trace.swapped, turns=())  # of the second run only what it says of the verdict
+        end = trace.swapped and replace(
+            trace.swapped, turns=()
+        )  # of the second run only what it says of the verdict
         trace = replace(trace, swapped=end, vote=None)
         row, view = row_json(run), view_json(fold_all(trace.events()), inline_image)
         view["order"] = None
         if votes_first(request.cookies):
-            return _json({"run": without_labels(row), "view": hide_view(view), "said": runs_words.RUN_HIDDEN})
+            return _json(
+                {"run": without_labels(row), "view": hide_view(view), "said": runs_words.RUN_HIDDEN}
+            )
         return _json({"run": row, "view": view, "said": ""})
 
     def _find(self, request: Request) -> ListedRun | None:

@@ -9,14 +9,18 @@ NO_FOLDER = "There is no folder {}: name the --out folder of an evaluation, or a
 EMPTY = "{} holds no results.jsonl and no trace yet: name the --out folder of an evaluation, or a folder of traces."
 NO_RESULT_YET = "No pair has been judged yet. Refresh when the evaluation has gone on."
 UNREADABLE = "{} cannot be read: {}."
-NO_RESULTS = "{} holds no result of an evaluation: name the --out folder of `evaluate`, or remove the file."
+NO_RESULTS = (
+    "{} holds no result of an evaluation: name the --out folder of `evaluate`, or remove the file."
+)
 LABELS_HIDDEN = "“Vote first” is on, so labels are hidden here."
 RUN_HIDDEN = "“Vote first” is on, so labels and the judge's words are hidden here."
 BROKEN_LINES = "{} of {} cannot be read: each stands as a row with its reason."
 NO_SUCH_ROW = "This row is not in the list any more. Choose another one."
 NO_TRACE = "This pair has no trace: it was never judged."
 TRACE_GONE = "The trace of this row is not in the folder any more."
-LEFT_FOLDER = "The trace of this row lies outside the folder of the evaluation, so it is not opened."
+LEFT_FOLDER = (
+    "The trace of this row lies outside the folder of the evaluation, so it is not opened."
+)
 UNKNOWN_FILTER = "There is no filter {}. There are: {}."
 UNKNOWN_SORT = "There is no sorting {}. There are: {}."
 NO_NUMBER = "A page is a number from 1."
@@ -25,11 +29,23 @@ DIMENSIONS = [(each.value, DIMENSION_NAMES[each]) for each in (Dimension.OA, *SU
 """In the order of the columns: the whole first."""
 
 FILTERS = {
-    "overall": ("Disagrees overall", "The judge gave another overall label than people, or than the data set."),
-    "any": ("Disagrees anywhere", "The judge gave another label than people, or than the data set, in at least one dimension."),
+    "overall": (
+        "Disagrees overall",
+        "The judge gave another overall label than people, or than the data set.",
+    ),
+    "any": (
+        "Disagrees anywhere",
+        "The judge gave another label than people, or than the data set, in at least one dimension.",
+    ),
     "failed": ("Failed", "No verdict: the pair could not be judged, or the run ended without one."),
-    "unsure": ("Low confidence", "The judge said a confidence of 1 or 2, or its overall label has a probability below 0.6."),
-    "flips": ("Flips when swapped", "With the sides swapped the judge prefers the other video, in at least one dimension."),
+    "unsure": (
+        "Low confidence",
+        "The judge said a confidence of 1 or 2, or its overall label has a probability below 0.6.",
+    ),
+    "flips": (
+        "Flips when swapped",
+        "With the sides swapped the judge prefers the other video, in at least one dimension.",
+    ),
 }
 SORTS = {
     "row": "By row",

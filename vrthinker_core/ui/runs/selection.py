@@ -63,7 +63,11 @@ def read_choice(query: Mapping[str, str]) -> Choice:
 def select(runs: Sequence[ListedRun], choice: Choice) -> list[ListedRun]:
     """The rows that the choice leaves, in its order."""
     wanted = choice.search.casefold()
-    left = [run for run in runs if run.traits & choice.only == choice.only and wanted in run.prompt.casefold()]
+    left = [
+        run
+        for run in runs
+        if run.traits & choice.only == choice.only and wanted in run.prompt.casefold()
+    ]
     return sorted(left, key=_KEYS[choice.sort])
 
 
@@ -96,7 +100,13 @@ def neighbours_json(runs: Sequence[ListedRun], run: ListedRun, choice: Choice) -
         place = _place(chosen, run) or 0
     before = next((other.name for other in reversed(chosen[:place]) if other.trace), "")
     after = next((other.name for other in chosen[place + 1 :] if other.trace), "")
-    return {"run": row_json(run), "previous": before, "next": after, "place": place + 1, "matching": len(chosen)}
+    return {
+        "run": row_json(run),
+        "previous": before,
+        "next": after,
+        "place": place + 1,
+        "matching": len(chosen),
+    }
 
 
 def _place(runs: Sequence[ListedRun], run: ListedRun) -> int | None:

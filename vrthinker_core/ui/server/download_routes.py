@@ -38,12 +38,20 @@ class DownloadRoutes:
     def trace(self, request: Request) -> Response:
         """The trace as JSON."""
         found = self._find(request)
-        return _not_found() if found is None else _file(to_json(found[1]), "trace.json", "application/json")
+        return (
+            _not_found()
+            if found is None
+            else _file(to_json(found[1]), "trace.json", "application/json")
+        )
 
     def report(self, request: Request) -> Response:
         """The report as one HTML file."""
         found = self._find(request)
-        return _not_found() if found is None else _file(render_report(found[1]).encode(), "report.html", "text/html")
+        return (
+            _not_found()
+            if found is None
+            else _file(render_report(found[1]).encode(), "report.html", "text/html")
+        )
 
     def link(self, request: Request) -> Response:
         """Keep the trace for `?trace=`, and give the name it is kept under."""
@@ -53,7 +61,9 @@ class DownloadRoutes:
         session, trace = found
         run, owner = session.kept or session.name, owner_of(request.cookies)
         try:
-            return JSONResponse({"trace": session.link or self._shared.add(run, trace, owner, session.files)})
+            return JSONResponse(
+                {"trace": session.link or self._shared.add(run, trace, owner, session.files)}
+            )
         except OSError:
             return PlainTextResponse(words.NO_ROOM, 507)
 
@@ -81,4 +91,8 @@ def _not_found() -> Response:
 
 
 def _file(data: bytes, name: str, kind: str) -> Response:
-    return Response(data, media_type=kind, headers={"Content-Disposition": f'attachment; filename="vr-thinker-{name}"'})
+    return Response(
+        data,
+        media_type=kind,
+        headers={"Content-Disposition": f'attachment; filename="vr-thinker-{name}"'},
+    )

@@ -29,7 +29,9 @@ NOT_A_VALUE = "What was sent does not fit this function's inputs."
 
 MAX_UPLOAD_BYTES = 100 * 2**20  # of one file
 
-Fetch = Callable[[str], Awaitable[Path]]  # from a web address to a file among the uploads; raises BadInput with a sentence
+Fetch = Callable[
+    [str], Awaitable[Path]
+]  # from a web address to a file among the uploads; raises BadInput with a sentence
 
 
 class CheckedBlocks(gr.Blocks):
@@ -43,19 +45,31 @@ class CheckedBlocks(gr.Blocks):
     limited_queue: LimitedQueue
 
     def limit_queue(
-        self, limited_id: str, max_waiting: int, on_taken: Callable[[str], None], on_abandoned: Callable[[str], None]
+        self,
+        limited_id: str,
+        max_waiting: int,
+        on_taken: Callable[[str], None],
+        on_abandoned: Callable[[str], None],
     ) -> None:
         """Replace Gradio's queue; see `LimitedQueue`. No event that waits there can be called past it."""
         self.api_open = False
-        self._queue = self.limited_queue = LimitedQueue(self, limited_id, max_waiting, on_taken, on_abandoned)
+        self._queue = self.limited_queue = LimitedQueue(
+            self, limited_id, max_waiting, on_taken, on_abandoned
+        )
 
-    async def preprocess_data(self, block_fn: Any, inputs: list[Any], *rest: Any, **more: Any) -> list[Any]:
+    async def preprocess_data(
+        self, block_fn: Any, inputs: list[Any], *rest: Any, **more: Any
+    ) -> list[Any]:
         """As Gradio does, with files for web addresses and defaults for inputs left out. Raises gr.Error with a sentence."""
         if block_fn.fn is None:
             raise gr.Error(NO_FUNCTION, print_exception=False)
         whole = [*inputs, *(component.value for component in block_fn.inputs[len(inputs) :])]
         try:
-            fetched = await self._with_fetched_files(whole, block_fn.api_visibility != "private") if _has_url(whole) else whole
+            fetched = (
+                await self._with_fetched_files(whole, block_fn.api_visibility != "private")
+                if _has_url(whole)
+                else whole
+            )
             return list(await super().preprocess_data(block_fn, fetched, *rest, **more))
         except BadInput as bad:
             raise gr.Error(str(bad), print_exception=False) from None
@@ -77,15 +91,29 @@ class CheckedBlocks(gr.Blocks):
     async def _postprocess_changed(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
         skipped = gr.skip()
         by_component = isinstance(predictions, dict) and predictions
-        values: Any = convert_component_dict_to_list(list(block_fn.outputs), predictions) if by_component else predictions
+        values: Any = (
+            convert_component_dict_to_list(list(block_fn.outputs), predictions)
+            if by_component
+            else predictions
+        )
         if values == skipped:
             values = [dict(skipped) for _ in block_fn.outputs]
         if not isinstance(values, list | tuple) or skipped not in values:
             return list(await super().postprocess_data(block_fn, predictions, state))
         changing = copy.copy(block_fn)
-        changing.outputs = [output for output, value in zip(block_fn.outputs, values, strict=True) if value != skipped]
+        changing.outputs = [
+            output
+            for output, value in zip(block_fn.outputs, values, strict=True)
+            if value != skipped
+        ]
         changed: Any = [value for value in values if value != skipped]
-        made = iter(await super().postprocess_data(changing, changed if len(changed) > 1 else changed[0], state) if changed else ())
+        made = iter(
+            await super().postprocess_data(
+                changing, changed if len(changed) > 1 else changed[0], state
+            )
+            if changed
+            else ()
+        )
         return [dict(skipped) if value == skipped else next(made) for value in values]
 
     def forget_session(self, session_id: str) -> None:
@@ -97,8 +125,14 @@ class CheckedBlocks(gr.Blocks):
 
     def waiting_files(self) -> set[Path]:
         """The files that events name which wait in a queue, by their paths or their addresses here."""
-        waiting = [event for queue in self._queue.event_queue_per_concurrency_id.values() for event in queue.queue]
-        texts = (text for event in waiting for text in _texts(event.data.data if event.data else None))
+        waiting = [
+            event
+            for queue in self._queue.event_queue_per_concurrency_id.values()
+            for event in queue.queue
+        ]
+        texts = (
+            text for event in waiting for text in _texts(event.data.data if event.data else None)
+        )
         return {Path(unquote(text.rpartition("/file=")[2])) for text in texts}
 
     async def _with_fetched_files(self, value: Any, may_fetch: bool) -> Any:
@@ -107,7 +141,10 @@ class CheckedBlocks(gr.Blocks):
         if not isinstance(value, dict):
             return value
         if not _is_url_file(value):
-            return {name: await self._with_fetched_files(part, may_fetch) for name, part in value.items()}
+            return {
+                name: await self._with_fetched_files(part, may_fetch)
+                for name, part in value.items()
+            }
         if not may_fetch or not value["path"].lower().startswith(("http://", "https://")):
             raise BadInput(NOT_UPLOADED)
         return {**value, "path": str(await self.fetch(value["path"]))}
@@ -115,7 +152,11 @@ class CheckedBlocks(gr.Blocks):
 
 def upload_place(file: Path, name: str) -> Path:
     """Where Gradio keeps a file of that content and name among the uploads; from there it makes no further copy of it."""
-    return Path(get_upload_folder()) / hash_file(file) / (re.sub(r"[^\w.-]", "", name).lstrip(".") or "video")
+    return (
+        Path(get_upload_folder())
+        / hash_file(file)
+        / (re.sub(r"[^\w.-]", "", name).lstrip(".") or "video")
+    )
 
 
 def _has_url(value: object) -> bool:
@@ -164,7 +205,9 @@ async def receive_files(request: Request, folder: Path) -> list[Path]:
     upload_id = request.query_params.get("upload_id")
     progress = routes.file_upload_statuses if upload_id else None
     try:
-        files, _, _ = await upload_fn(request, folder, MAX_UPLOAD_BYTES, upload_id, upload_progress=progress)
+        files, _, _ = await upload_fn(
+            request, folder, MAX_UPLOAD_BYTES, upload_id, upload_progress=progress
+        )
     except HTTPException as error:
         raise ValueError(error.detail) from None
     finally:

@@ -30,7 +30,9 @@ class Housekeeping:
                 try:
                     task()
                 except Exception as error:  # noqa: BLE001 - outermost in the thread: the other tasks go on
-                    logging.getLogger(__name__).warning("Housekeeping: %s could not be done: %s", task, error)
+                    logging.getLogger(__name__).warning(
+                        "Housekeeping: %s could not be done: %s", task, error
+                    )
 
 
 def give_back_memory() -> None:

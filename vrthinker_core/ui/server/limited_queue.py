@@ -15,10 +15,14 @@ from typing import Any, TypeVar
 from gradio.queueing import Queue
 from gradio.utils import run_coro_in_background
 
-COLLECT_SECONDS = 10.0  # a client that does not wait for the messages of its events for so long has left
+COLLECT_SECONDS = (
+    10.0  # a client that does not wait for the messages of its events for so long has left
+)
 SWEEP_SECONDS = 1.0  # between two looks for such clients
 IDLE_SECONDS = 0.05  # between two looks for new events, while there is none
-MAX_AT_ONCE = 1000  # events of all kinds that go on at the same time: a page that waits for its judge is one
+MAX_AT_ONCE = (
+    1000  # events of all kinds that go on at the same time: a page that waits for its judge is one
+)
 
 FULL = "Queue is full: {} comparisons wait already. Try again later."
 NO_FUNCTION = "There is no such function here."
@@ -57,13 +61,22 @@ class LimitedQueue(Queue):
     """
 
     def __init__(
-        self, blocks: Any, limited_id: str, max_waiting: int, on_taken: Callable[[str], None], on_abandoned: Callable[[str], None]
+        self,
+        blocks: Any,
+        limited_id: str,
+        max_waiting: int,
+        on_taken: Callable[[str], None],
+        on_abandoned: Callable[[str], None],
     ) -> None:
-        super().__init__(True, MAX_AT_ONCE, 1, max_size=None, blocks=blocks, default_concurrency_limit=None)
+        super().__init__(
+            True, MAX_AT_ONCE, 1, max_size=None, blocks=blocks, default_concurrency_limit=None
+        )
         self.sleep_when_free = IDLE_SECONDS
         self.progress_update_sleep_when_free = SWEEP_SECONDS  # no event here reports progress
         self.ANALYTICS_MAX_EVENTS = 0  # nobody reads them, and each event would sum up all others
-        self.pending_messages_per_session.max_size = sys.maxsize  # else whoever has waited longest is forgotten first
+        self.pending_messages_per_session.max_size = (
+            sys.maxsize
+        )  # else whoever has waited longest is forgotten first
         self._limited_id = limited_id
         self._max_waiting = max_waiting
         self._on_taken = on_taken
@@ -94,7 +107,11 @@ class LimitedQueue(Queue):
     def counts(self) -> tuple[int, int]:
         """How many comparisons run, and how many wait."""
         queue = self.event_queue_per_concurrency_id.get(self._limited_id)
-        return (max(0, queue.current_concurrency), len(queue.queue) + self._released) if queue else (0, 0)
+        return (
+            (max(0, queue.current_concurrency), len(queue.queue) + self._released)
+            if queue
+            else (0, 0)
+        )
 
     def comparisons_before(self, session_id: str) -> int | None:
         """How many comparisons run, or are to run, before the one of that session that waits; None when none of it waits."""
@@ -106,10 +123,16 @@ class LimitedQueue(Queue):
 
     def has_comparison(self, session_id: str) -> bool:
         """Whether a comparison of that session waits or runs."""
-        comparisons = (event for event in self.event_ids_to_events.values() if event.concurrency_id == self._limited_id)
+        comparisons = (
+            event
+            for event in self.event_ids_to_events.values()
+            if event.concurrency_id == self._limited_id
+        )
         return any(event.session_hash == session_id for event in comparisons)
 
-    async def release_until(self, ready: Callable[[], bool], items: AsyncGenerator[Item, None]) -> AsyncIterator[Item]:
+    async def release_until(
+        self, ready: Callable[[], bool], items: AsyncGenerator[Item, None]
+    ) -> AsyncIterator[Item]:
         """The items of a comparison that runs. As long as it is not `ready`, another one may run in its place."""
         async with aclosing(items):
             with ExitStack() as released:
@@ -150,7 +173,9 @@ class LimitedQueue(Queue):
         """Also of a client that has collected everything: it gets a new queue of messages with its next event."""
         del self.pending_messages_per_session[session_id]
         events = self.pending_event_ids_session.get(session_id, set())
-        uncollected = not messages.empty() or any(event in self.event_ids_to_events for event in events)
+        uncollected = not messages.empty() or any(
+            event in self.event_ids_to_events for event in events
+        )
         await self.clean_events(session_hash=session_id)
         self.pending_event_ids_session.pop(session_id, None)
         if uncollected:

@@ -39,7 +39,11 @@ if TYPE_CHECKING:
 MAX_NAME = 100  # characters of a trace's name
 MAX_PROMPT = 140  # characters of the prompt in a description
 MAX_KEPT = 32  # previews kept in memory, some 60 KB each
-WIDTH, HEIGHT, BAR = 1200, 630, 12  # pixels of a picture, as previews show it, and of the colour below each half
+WIDTH, HEIGHT, BAR = (
+    1200,
+    630,
+    12,
+)  # pixels of a picture, as previews show it, and of the colour below each half
 SIDE_COLOURS = {Side.FIRST: "#1f5fc0", Side.SECOND: "#a4510a"}
 DEFAULT_PICTURE = "previews/page.png"
 
@@ -63,11 +67,15 @@ PAGE_PREVIEW = LinkPreview(words.TITLE, words.CLAIM, DEFAULT_PICTURE)
 class LinkPreviews:
     """Previews of the traces that links name; the latest are kept."""
 
-    def __init__(self, examples: Examples, shared: SharedTraces, runs: ListedRuns | None = None) -> None:
+    def __init__(
+        self, examples: Examples, shared: SharedTraces, runs: ListedRuns | None = None
+    ) -> None:
         self._examples = examples
         self._shared = shared
         self._runs = runs
-        self._kept: OrderedDict[str, tuple[ListedRun | None, LinkPreview]] = OrderedDict()  # with the row it was made of
+        self._kept: OrderedDict[str, tuple[ListedRun | None, LinkPreview]] = (
+            OrderedDict()
+        )  # with the row it was made of
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -85,7 +93,11 @@ class LinkPreviews:
                 return PAGE_PREVIEW
             if name not in self._kept or self._kept[name][0] != row:  # a row may be judged again
                 try:
-                    found = self._runs.trace(row) if self._runs and row else find_saved(self._examples, self._shared, name)
+                    found = (
+                        self._runs.trace(row)
+                        if self._runs and row
+                        else find_saved(self._examples, self._shared, name)
+                    )
                     self._kept[name] = row, _preview(name, found)
                 except TraceError:
                     return PAGE_PREVIEW
@@ -96,12 +108,19 @@ class LinkPreviews:
 
     def routes(self) -> list[Route]:
         """The pictures."""
-        return [Route(f"/{DEFAULT_PICTURE}", _page_picture), Route("/previews/{name}.jpg", self.picture)]
+        return [
+            Route(f"/{DEFAULT_PICTURE}", _page_picture),
+            Route("/previews/{name}.jpg", self.picture),
+        ]
 
     def picture(self, request: Request) -> Response:
         """The picture of one link."""
         jpeg = self.find(str(request.path_params["name"])).jpeg
-        return Response(jpeg, media_type="image/jpeg") if jpeg else PlainTextResponse(words.NO_SUCH_LINK, 404)
+        return (
+            Response(jpeg, media_type="image/jpeg")
+            if jpeg
+            else PlainTextResponse(words.NO_SUCH_LINK, 404)
+        )
 
 
 class LinkPreviewMiddleware:
@@ -133,8 +152,15 @@ class LinkPreviewMiddleware:
             body += message.get("body", b"")
             if not message.get("more_body"):
                 whole = _with_tags(body, tags)
-                headers = [pair for pair in started["headers"] if pair[0].lower() != b"content-length"]
-                await send({**started, "headers": [*headers, (b"content-length", str(len(whole)).encode())]})
+                headers = [
+                    pair for pair in started["headers"] if pair[0].lower() != b"content-length"
+                ]
+                await send(
+                    {
+                        **started,
+                        "headers": [*headers, (b"content-length", str(len(whole)).encode())],
+                    }
+                )
                 await send({"type": "http.response.body", "body": whole})
 
         await self._app(scope, receive, send_with_tags)
@@ -147,7 +173,11 @@ def _with_tags(body: bytes, tags: str) -> bytes:
 
 def _tags(preview: LinkPreview, base: str) -> Iterable[str]:
     picture = base + preview.picture
-    for name, value in {"title": preview.title, "description": preview.description, "image": picture}.items():
+    for name, value in {
+        "title": preview.title,
+        "description": preview.description,
+        "image": picture,
+    }.items():
         yield f'<meta property="og:{name}" content="{html.escape(value)}">\n'
         yield f'<meta name="twitter:{name}" content="{html.escape(value)}">\n'
     yield '<meta property="og:type" content="website">\n<meta name="twitter:card" content="summary_large_image">\n'
@@ -161,17 +191,31 @@ def _base_url(request: Request) -> str:
 
 def _preview(name: str, trace: Trace) -> LinkPreview:
     finished = trace.finished or Finished(StopReason.CANCELLED)
-    verdict, check = finished.verdict, check_order(finished, trace.swapped.finished if trace.swapped else None)
-    headline = DEMO_RUN if finished.outside_scope else words.headline(finished, check.overall if check else None).rstrip(".")
+    verdict, check = (
+        finished.verdict,
+        check_order(finished, trace.swapped.finished if trace.swapped else None),
+    )
+    headline = (
+        DEMO_RUN
+        if finished.outside_scope
+        else words.headline(finished, check.overall if check else None).rstrip(".")
+    )
     prompt = " ".join(trace.started.prompt.split())
     parts = [f"“{prompt[: MAX_PROMPT - 1]}…”" if len(prompt) > MAX_PROMPT else f"“{prompt}”"]
     labels = dict(verdict or ())
-    said = {each: words.label_name(labels[each], check[each] if check else None) for each in words.DIMENSION_HELP if each in labels}
+    said = {
+        each: words.label_name(labels[each], check[each] if check else None)
+        for each in words.DIMENSION_HELP
+        if each in labels
+    }
     parts += [f"{DIMENSION_NAMES[each]}: {label}." for each, label in said.items()]
     parts += [f"{NOT_SWAP_TESTED.capitalize()}."] if verdict and not check else []
     picture = f"previews/{quote(name, safe='')}.jpg"
     return LinkPreview(
-        f"{headline} · {words.TITLE}", " ".join(parts), picture, _pair_picture(deciding_pair(fold_all(trace.events())))
+        f"{headline} · {words.TITLE}",
+        " ".join(parts),
+        picture,
+        _pair_picture(deciding_pair(fold_all(trace.events()))),
     )
 
 
@@ -187,9 +231,12 @@ def _pair_picture(halves: dict[Side, Thumbnail]) -> bytes:
         if side in halves and (frame := _decoded(halves[side].jpeg)) is not None:
             scale = min((width - 4) / frame.width, (HEIGHT - BAR) / frame.height)
             frame = frame.resize(
-                (max(1, round(frame.width * scale)), max(1, round(frame.height * scale))), Image.Resampling.BICUBIC
+                (max(1, round(frame.width * scale)), max(1, round(frame.height * scale))),
+                Image.Resampling.BICUBIC,
             )
-            whole.paste(frame, (left + (width - frame.width) // 2, (HEIGHT - BAR - frame.height) // 2))
+            whole.paste(
+                frame, (left + (width - frame.width) // 2, (HEIGHT - BAR - frame.height) // 2)
+            )
     buffer = io.BytesIO()
     whole.save(buffer, "JPEG", quality=80)
     return buffer.getvalue()

@@ -15,7 +15,9 @@ class OpenPages:
     """The ids of the sessions whose pages are open."""
 
     def __init__(self) -> None:
-        self.streams = Counter[str]()  # that each of them holds; its length is the number of open pages
+        self.streams = Counter[
+            str
+        ]()  # that each of them holds; its length is the number of open pages
 
     def __contains__(self, session_id: str) -> bool:
         return session_id in self.streams
@@ -57,7 +59,11 @@ class HeartbeatSocketMiddleware:
         await receive()  # that it would connect
         socket = _StreamSocket(receive, send)
         # By this version of ASGI a stream learns from `receive` that the page has gone, by later ones only from what it sends.
-        request = {"type": "http", "method": "GET", "asgi": {"version": "3.0", "spec_version": "2.3"}}
+        request = {
+            "type": "http",
+            "method": "GET",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+        }
         scheme = scope["scheme"].replace("ws", "http")
         await self._app({**scope, **request, "scheme": scheme}, socket.receive, socket.send)
         await socket.close()

@@ -50,14 +50,21 @@ class OriginGuardMiddleware:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._is_own_host(host):
-            await PlainTextResponse("This server does not go by that name.", 400)(scope, receive, send)
+            await PlainTextResponse("This server does not go by that name.", 400)(
+                scope, receive, send
+            )
         elif "origin" in headers and _split(headers["origin"]).netloc.lower() != host.lower():
-            await PlainTextResponse("Only this server's own page may do that.", 403)(scope, receive, send)
+            await PlainTextResponse("Only this server's own page may do that.", 403)(
+                scope, receive, send
+            )
         else:
 
             async def send_with_headers(message: Message) -> None:
                 if message["type"] == "http.response.start":
-                    message = {**message, "headers": [*message.get("headers", ()), *SECURITY_HEADERS]}
+                    message = {
+                        **message,
+                        "headers": [*message.get("headers", ()), *SECURITY_HEADERS],
+                    }
                 await send(message)
 
             await self._app(scope, receive, send_with_headers)

@@ -32,8 +32,13 @@ class Refusal(Exception):
 TOO_SLOW = (408, "The rest of this request did not come in time. Send it again.")
 NO_ROOM = (503, "Too much is being sent at once. Try again in a minute.")
 TOO_MANY = (413, f"This request has too many values. At most {MAX_VALUES:,} are taken.")
-TOO_DEEP = (400, f"This request is nested too deep. At most {MAX_DEPTH} lists and objects in each other are read.")
-MAX_ID = 100  # characters of what a page calls itself, an upload or an event: each is kept in memory
+TOO_DEEP = (
+    400,
+    f"This request is nested too deep. At most {MAX_DEPTH} lists and objects in each other are read.",
+)
+MAX_ID = (
+    100  # characters of what a page calls itself, an upload or an event: each is kept in memory
+)
 IDS = ("session_hash", "upload_id", "event_id")
 LONG_ID = (400, f"The names {', '.join(IDS)} have at most {MAX_ID} characters.")
 NUL_IN_PATH = (400, "The path of a file cannot contain the character NUL.")
@@ -150,11 +155,23 @@ def _check(body: bytes) -> None:
         return  # no JSON: whoever it is for says so
     for _ in range(MAX_DEPTH):
         objects = [value for value in level if isinstance(value, dict)]
-        if any(len(name) > MAX_ID for value in objects for name in map(value.get, IDS) if isinstance(name, str)):
+        if any(
+            len(name) > MAX_ID
+            for value in objects
+            for name in map(value.get, IDS)
+            if isinstance(name, str)
+        ):
             raise Refusal(*LONG_ID)
-        if any("\0" in path for path in (value.get("path") for value in objects) if isinstance(path, str)):
+        if any(
+            "\0" in path
+            for path in (value.get("path") for value in objects)
+            if isinstance(path, str)
+        ):
             raise Refusal(*NUL_IN_PATH)
         lists = [value for value in level if isinstance(value, list)]
-        level = [*chain.from_iterable(lists), *chain.from_iterable(value.values() for value in objects)]
+        level = [
+            *chain.from_iterable(lists),
+            *chain.from_iterable(value.values() for value in objects),
+        ]
     if any(isinstance(value, dict | list) for value in level):
         raise Refusal(*TOO_DEEP)

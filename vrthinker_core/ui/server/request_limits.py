@@ -15,23 +15,44 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vrthinker_core.ui.server.gradio_blocks import MAX_UPLOAD_BYTES
-from vrthinker_core.ui.server.request_bodies import IDS, LONG_ID, MAX_ID, Refusal, UnfinishedBodies, check, drain
+from vrthinker_core.ui.server.request_bodies import (
+    IDS,
+    LONG_ID,
+    MAX_ID,
+    Refusal,
+    UnfinishedBodies,
+    check,
+    drain,
+)
 
 # Prefixes of paths that the page never requests.
 PROXIES = ("file=http", "file/http", "proxy=")
-UNUSED = ("process_recording", "component_server", "vibe", "undo-vibe", "stream/", "deep_link", "dev/")
+UNUSED = (
+    "process_recording",
+    "component_server",
+    "vibe",
+    "undo-vibe",
+    "stream/",
+    "deep_link",
+    "dev/",
+)
 BLOCKED_PATHS = tuple(f"/gradio_api/{name}" for name in (*PROXIES, *UNUSED))
 UPLOAD_PATH = "/gradio_api/upload"
 CALL_PATHS = ("/gradio_api/run/", "/gradio_api/api/", "/gradio_api/call/")
 
 MAX_UPLOAD_REQUEST_BYTES = MAX_UPLOAD_BYTES + 2**20  # the largest file and the headers of its part
-MAX_BODY_BYTES = 10_000_000  # any other request: small, unless a program sends its videos as data URLs
+MAX_BODY_BYTES = (
+    10_000_000  # any other request: small, unless a program sends its videos as data URLs
+)
 MAX_URL_BYTES = 8000
 MAX_NAME_BYTES = 255  # no file has a longer name
 
 NOTHING_HERE = (404, "There is nothing here.")
 LONG_ADDRESS = (414, f"This address is too long. At most {MAX_URL_BYTES:,} characters are read.")
-NO_FUNCTION = (404, "There is no such function here, or not with these parameters. /gradio_api/info lists those there are.")
+NO_FUNCTION = (
+    404,
+    "There is no such function here, or not with these parameters. /gradio_api/info lists those there are.",
+)
 SERVER_ERROR = "Something went wrong on this server. Try again, or tell whoever runs it."
 
 
@@ -64,7 +85,9 @@ class RequestLimitsMiddleware:
             if not has_begun:
                 await PlainTextResponse(SERVER_ERROR, 500)(scope, receive, send)
             elif isinstance(error.__cause__, HTTPException):
-                await send({"type": "http.response.body"})  # Gradio's stream has said that it knows no such session, and ends
+                await send(
+                    {"type": "http.response.body"}
+                )  # Gradio's stream has said that it knows no such session, and ends
                 return
             raise  # the log says what it was
         if answer is not None:  # by now nothing holds what had come of the body
@@ -75,7 +98,9 @@ class RequestLimitsMiddleware:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises Refusal, also for a call of a function that Gradio does not find."""
         path = scope["path"]
-        if path.lower().startswith(BLOCKED_PATHS) or any(len(name.encode()) > MAX_NAME_BYTES for name in path.split("/")):
+        if path.lower().startswith(BLOCKED_PATHS) or any(
+            len(name.encode()) > MAX_NAME_BYTES for name in path.split("/")
+        ):
             raise Refusal(*NOTHING_HERE)
         if len(path) + len(scope["query_string"]) > MAX_URL_BYTES:
             raise Refusal(*LONG_ADDRESS)

@@ -44,7 +44,9 @@ class UploadRoute:
             self._uploads.budget.release(folder)
             return JSONResponse([str(self._uploads.keep(file, visitor)) for file in files])
         except MultiPartException as error:
-            return PlainTextResponse(error.message, 413 if "maximum allowed size" in error.message else 400)
+            return PlainTextResponse(
+                error.message, 413 if "maximum allowed size" in error.message else 400
+            )
         except ClientDisconnect:
             return Response(status_code=400)
         except TimeoutError:

@@ -12,12 +12,21 @@ from pathlib import Path
 from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.errors import describe
 from vrthinker_core.types import Settings, VideoPair, Vote
-from vrthinker_core.types.events import Finished, JudgeEvent, StopReason, Swapped, Voted, second_run_follows
+from vrthinker_core.types.events import (
+    Finished,
+    JudgeEvent,
+    StopReason,
+    Swapped,
+    Voted,
+    second_run_follows,
+)
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.sessions.replay import end_open_turn
 from vrthinker_core.ui.view.run_state import RunState, fold
 
-STOP_SECONDS = 0.4  # for a stopped judge to end by itself; after that the run counts as over without it
+STOP_SECONDS = (
+    0.4  # for a stopped judge to end by itself; after that the run counts as over without it
+)
 POLL_SECONDS = 0.05  # between two looks whether a run may begin
 
 
@@ -33,7 +42,9 @@ class RunJob:
     plan: BranchPlan | None = None  # where the run is a branch of another one
 
 
-JobRunner = Callable[[RunJob], Generator[JudgeEvent, None, None]]  # runs one comparison; yields its events
+JobRunner = Callable[
+    [RunJob], Generator[JudgeEvent, None, None]
+]  # runs one comparison; yields its events
 
 
 def always(_judge: str) -> bool:
@@ -67,8 +78,12 @@ class BackgroundRun:
         self._lock = threading.RLock()
         self._stop_deadline = math.inf
         self._over = threading.Event()
-        context = contextvars.copy_context()  # ZeroGPU charges the quota of the visitor whose request this is
-        self._thread = threading.Thread(target=context.run, args=(self._work,), name="run", daemon=True)
+        context = (
+            contextvars.copy_context()
+        )  # ZeroGPU charges the quota of the visitor whose request this is
+        self._thread = threading.Thread(
+            target=context.run, args=(self._work,), name="run", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -90,7 +105,9 @@ class BackgroundRun:
     def request_stop(self) -> None:
         """Ask the judge to stop; returns at once."""
         self._stop_deadline = min(self._stop_deadline, time.monotonic() + STOP_SECONDS)
-        with suppress(OSError):  # the file is the quick way; without it the thread stops at the first event after the deadline
+        with suppress(
+            OSError
+        ):  # the file is the quick way; without it the thread stops at the first event after the deadline
             self.job.stop_file.touch()
 
     def stop(self) -> RunState:
@@ -116,7 +133,9 @@ class BackgroundRun:
 
     def _work(self) -> None:
         """All that the thread does."""
-        while not self._is_loaded(self.job.judge) or not self._judge_slots.acquire(timeout=POLL_SECONDS):
+        while not self._is_loaded(self.job.judge) or not self._judge_slots.acquire(
+            timeout=POLL_SECONDS
+        ):
             if self._stop_deadline < math.inf:
                 self._end(Finished(StopReason.CANCELLED))
                 return
@@ -127,7 +146,14 @@ class BackgroundRun:
                     if not self._add(self._marked(event)) or time.monotonic() > self._stop_deadline:
                         break
         except Exception as error:  # noqa: BLE001 - outermost in the thread: every run ends with a sentence
-            self._end(Finished(StopReason.FAILED, error=describe(error), fault=type(error).__name__, seconds=self.seconds))
+            self._end(
+                Finished(
+                    StopReason.FAILED,
+                    error=describe(error),
+                    fault=type(error).__name__,
+                    seconds=self.seconds,
+                )
+            )
         finally:
             self._judge_slots.release()
             self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
@@ -148,7 +174,11 @@ class BackgroundRun:
                 return False
             self.pace = self.pace.after(event, self.seconds)
             last = event.event if isinstance(event, Swapped) else event
-            self.state = fold(end_open_turn(self.state) if isinstance(last, Finished) else self.state, event)
-            if isinstance(last, Finished) and (last is not event or not second_run_follows(self.job.settings, last)):
+            self.state = fold(
+                end_open_turn(self.state) if isinstance(last, Finished) else self.state, event
+            )
+            if isinstance(last, Finished) and (
+                last is not event or not second_run_follows(self.job.settings, last)
+            ):
                 self._over.set()
             return True

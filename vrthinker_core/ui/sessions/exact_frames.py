@@ -30,7 +30,9 @@ IDLE_SECONDS = 20.0  # after which the videos of the run that was looked at last
 class ExactFramesJson(TypedDict):
     """The frames of one turn."""
 
-    frames: dict[str, str]  # "SIDE-SLOT" to the address of a picture of exactly the judge's pixels; thumbnails stand for the others
+    frames: dict[
+        str, str
+    ]  # "SIDE-SLOT" to the address of a picture of exactly the judge's pixels; thumbnails stand for the others
     note: str  # why there are thumbnails, "" where there are none
 
 
@@ -41,7 +43,9 @@ class ExactFrames:
     turns decodes nothing twice.
     """
 
-    def __init__(self, decoders: DecoderPool, max_run_bytes: int = MAX_RUN_BYTES, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self, decoders: DecoderPool, max_run_bytes: int = MAX_RUN_BYTES, max_bytes: int = MAX_BYTES
+    ) -> None:
         self._decoders = decoders
         self._max_run_bytes = max_run_bytes
         self._max_bytes = max_bytes
@@ -49,11 +53,15 @@ class ExactFrames:
         self._lock = threading.Lock()
         self._jobs: dict[tuple[str, int, bool], Future[ExactFramesJson]] = {}
         # A run that is dropped leaves no entry.
-        self._stored: weakref.WeakKeyDictionary[ThumbnailFiles, _Stored] = weakref.WeakKeyDictionary()
+        self._stored: weakref.WeakKeyDictionary[ThumbnailFiles, _Stored] = (
+            weakref.WeakKeyDictionary()
+        )
         self._open = _OpenPair("")
         self._closing = False
 
-    def request(self, session: Session, turn: int, swapped: bool = False) -> Future[ExactFramesJson] | None:
+    def request(
+        self, session: Session, turn: int, swapped: bool = False
+    ) -> Future[ExactFramesJson] | None:
         """The frames of a turn (1-based) of the session's run, soon; None when too many turns are waiting.
 
         `swapped`: of its second run, in which the sides were swapped; frames are named in the sides of the first all the same.
@@ -87,8 +95,12 @@ class ExactFrames:
 
     def _decode(self, wanted: "_Wanted") -> ExactFramesJson:
         session = wanted.session
-        stored = self._stored.pop(session.thumbnails, None) or _Stored(session.thumbnails, self._max_run_bytes)
-        self._stored[session.thumbnails] = stored  # the run that is looked at is the last to be dropped
+        stored = self._stored.pop(session.thumbnails, None) or _Stored(
+            session.thumbnails, self._max_run_bytes
+        )
+        self._stored[session.thumbnails] = (
+            stored  # the run that is looked at is the last to be dropped
+        )
         if self._open.name != session.name:
             self._open.close()
             self._open = _OpenPair(session.name)
@@ -97,7 +109,11 @@ class ExactFrames:
                 list(both.map(lambda side: self._decode_side(wanted, side, stored), Side))
         self._drop_oldest()
         refs = {frame.ref for frame in wanted.frames}
-        found = {ref: stored.sources[wanted.swapped, ref] for ref in refs if (wanted.swapped, ref) in stored.sources}
+        found = {
+            ref: stored.sources[wanted.swapped, ref]
+            for ref in refs
+            if (wanted.swapped, ref) in stored.sources
+        }
         return {
             "frames": {f"{int(ref.side)}-{ref.slot}": src for ref, src in sorted(found.items())},
             "note": _note(refs - found.keys(), stored.full),
@@ -105,11 +121,16 @@ class ExactFrames:
 
     def _decode_side(self, wanted: "_Wanted", side: Side, stored: "_Stored") -> None:
         """Add those of one video to `stored`, as far as there is room and the video can be read."""
-        missing = (frame for frame in wanted.frames if (wanted.swapped, frame.ref) not in stored.sources)
+        missing = (
+            frame for frame in wanted.frames if (wanted.swapped, frame.ref) not in stored.sources
+        )
         shown = {frame.ref.slot: frame for frame in missing if frame.ref.side is side}
         if not shown:
             return
-        with suppress(VrThinkerError), closing(self._open.frames(wanted, side, shown, self._decoders)) as decoded:
+        with (
+            suppress(VrThinkerError),
+            closing(self._open.frames(wanted, side, shown, self._decoders)) as decoded,
+        ):
             for slot, frame in decoded:
                 if not stored.add((wanted.swapped, FrameRef(slot, side)), _png(frame)):
                     return
@@ -139,7 +160,9 @@ class _Stored:
     """The pictures of one run, up to a number of bytes. Safe for threads."""
 
     def __init__(self, files: ThumbnailFiles, max_bytes: int) -> None:
-        self.sources: dict[tuple[bool, FrameRef], str] = {}  # by whether it is of the second run, and the frame
+        self.sources: dict[
+            tuple[bool, FrameRef], str
+        ] = {}  # by whether it is of the second run, and the frame
         self.bytes = 0
         self.full = False  # there was no room for a frame
         self._files = weakref.ref(files)
@@ -182,9 +205,15 @@ class _OpenPair:
             return
         told = side.other if wanted.swapped else side  # how the judge knew it
         if (side, told) not in self._clips:
-            self._clips[side, told] = open_clip(path, told, frame_plan(frame_layout(dialect), told), decoders=decoders)
+            self._clips[side, told] = open_clip(
+                path, told, frame_plan(frame_layout(dialect), told), decoders=decoders
+            )
         clip = self._clips[side, told]
-        slots = [slot for slot in shown if 0 <= slot < dialect.grid.slots and clip.info.digest == info.digest]
+        slots = [
+            slot
+            for slot in shown
+            if 0 <= slot < dialect.grid.slots and clip.info.digest == info.digest
+        ]
         for frame in clip.stream(slots):
             if frame.index == shown[frame.ref.slot].index:
                 yield frame.ref.slot, frame
@@ -208,7 +237,9 @@ def _png(frame: Frame) -> bytes:
     from PIL import Image
 
     buffer = io.BytesIO()
-    Image.frombytes("RGB", (frame.width, frame.height), frame.rgb).save(buffer, "PNG", compress_level=1)
+    Image.frombytes("RGB", (frame.width, frame.height), frame.rgb).save(
+        buffer, "PNG", compress_level=1
+    )
     return buffer.getvalue()
 
 
@@ -219,4 +250,6 @@ def _note(missing: Set[FrameRef], full: bool) -> str:
         return ""
     if full:
         return words.NO_ROOM_FOR_FRAMES
-    return words.VIDEOS_GONE if len(sides) == len(Side) else words.VIDEO_GONE.format(*map(int, sides))
+    return (
+        words.VIDEOS_GONE if len(sides) == len(Side) else words.VIDEO_GONE.format(*map(int, sides))
+    )

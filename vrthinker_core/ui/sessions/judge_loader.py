@@ -23,7 +23,9 @@ from vrthinker_core.video import DecoderPool
 OpenJudge = Callable[[], Backend]  # opens one judge; raises VrThinkerError when it cannot be opened
 
 # The note on a run whose trace could not be written, in the place of one that names a path of the server.
-TRACE_NOT_KEPT = "The server could not keep its own record of this run. Download the trace if you need it."
+TRACE_NOT_KEPT = (
+    "The server could not keep its own record of this run. Download the trace if you need it."
+)
 
 
 class JudgeLoader:
@@ -35,9 +37,13 @@ class JudgeLoader:
         Not `in_thread`, all are open, or have failed to, when it is made.
         """
         self.decoder_pool = DecoderPool()
-        self._futures: dict[str, futures.Future[Backend]] = {name: futures.Future() for name in judges}
+        self._futures: dict[str, futures.Future[Backend]] = {
+            name: futures.Future() for name in judges
+        }
         if in_thread:
-            threading.Thread(target=self._load_all, args=(dict(judges),), name="load judges", daemon=True).start()
+            threading.Thread(
+                target=self._load_all, args=(dict(judges),), name="load judges", daemon=True
+            ).start()
         else:
             self._load_all(judges)
 
@@ -59,9 +65,19 @@ class JudgeLoader:
 
     def find(self, backend_name: str) -> str | None:
         """The name under which the judge is offered that a trace calls so; None where none is, or is being, opened."""
-        opened = (name for name, future in self._futures.items() if future.done() and not future.exception())
-        awaited = (name for name, future in self._futures.items() if name == backend_name and not future.done())
-        return next((name for name in opened if self.get(name).name == backend_name), next(awaited, None))
+        opened = (
+            name
+            for name, future in self._futures.items()
+            if future.done() and not future.exception()
+        )
+        awaited = (
+            name
+            for name, future in self._futures.items()
+            if name == backend_name and not future.done()
+        )
+        return next(
+            (name for name in opened if self.get(name).name == backend_name), next(awaited, None)
+        )
 
     def wait_all(self) -> None:
         """Wait until every judge has been opened, or has failed to."""
@@ -71,11 +87,19 @@ class JudgeLoader:
         """Run a job and yield its events (a `JobRunner`). On ZeroGPU this is the generator that runs in the GPU's process."""
         backend, pool, stop = self.get(job.judge), self.decoder_pool, job.stop_file.exists
         if job.plan is None:
-            events = judge(job.pair, backend, job.settings, cancelled=stop, trace=job.trace, decoder_pool=pool)
+            events = judge(
+                job.pair, backend, job.settings, cancelled=stop, trace=job.trace, decoder_pool=pool
+            )
         else:
-            events = judge_branch(job.plan, job.pair, backend, cancelled=stop, trace=job.trace, decoder_pool=pool)
+            events = judge_branch(
+                job.plan, job.pair, backend, cancelled=stop, trace=job.trace, decoder_pool=pool
+            )
         for event in events:
-            yield Swapped(_without_paths_in(event.event)) if isinstance(event, Swapped) else _without_paths_in(event)
+            yield (
+                Swapped(_without_paths_in(event.event))
+                if isinstance(event, Swapped)
+                else _without_paths_in(event)
+            )
 
     def close(self) -> None:
         """Stop the decoder processes."""
@@ -92,14 +116,19 @@ class JudgeLoader:
             except VrThinkerError as error:
                 self._futures[name].set_exception(error)
             except BaseException as error:  # noqa: BLE001 - outermost in the thread: the page shows what happened
-                sentence = f"The judge could not be opened ({type(error).__name__}). Choose another judge."
+                sentence = (
+                    f"The judge could not be opened ({type(error).__name__}). Choose another judge."
+                )
                 self._futures[name].set_exception(CheckpointError(sentence))
 
 
 def _without_paths_in(event: RunEvent) -> RunEvent:
     if not isinstance(event, Finished):
         return event
-    return replace(event, notes=tuple(TRACE_NOT_KEPT if note.startswith(NOT_SAVED) else note for note in event.notes))
+    return replace(
+        event,
+        notes=tuple(TRACE_NOT_KEPT if note.startswith(NOT_SAVED) else note for note in event.notes),
+    )
 
 
 def judge_openers(chosen: Sequence[str]) -> dict[str, OpenJudge]:
@@ -108,9 +137,14 @@ def judge_openers(chosen: Sequence[str]) -> dict[str, OpenJudge]:
     Without a choice: the best judge this machine can run and, unless it is the same, the built-in judge.
     """
     if chosen:
-        return {name: _opener(choice, name) for choice, name in zip(chosen, _distinct(map(_name, chosen)), strict=True)}
+        return {
+            name: _opener(choice, name)
+            for choice, name in zip(chosen, _distinct(map(_name, chosen)), strict=True)
+        }
     best = _name(default_choice())
-    return {best: lambda: open_backend(None)} | ({} if best == NANO_NAME else {NANO_NAME: _opener("nano", NANO_NAME)})
+    return {best: lambda: open_backend(None)} | (
+        {} if best == NANO_NAME else {NANO_NAME: _opener("nano", NANO_NAME)}
+    )
 
 
 def _opener(choice: str, name: str) -> OpenJudge:
@@ -118,7 +152,9 @@ def _opener(choice: str, name: str) -> OpenJudge:
         try:
             return open_backend(choice, name)
         except VrThinkerError as error:
-            shown = name if choice.startswith("server:") else choice  # an address may hold a password
+            shown = (
+                name if choice.startswith("server:") else choice
+            )  # an address may hold a password
             logging.getLogger(__name__).warning("The judge %s cannot be opened. %s", shown, error)
             raise type(error)(_without_paths(str(error), choice, name)) from error
 
@@ -131,7 +167,13 @@ def _name(choice: str) -> str:
         return NANO_NAME
     if kind == "server":
         return server_name(rest)
-    name = display_name(rest) if kind == "hf" else Path(rest).stem if kind == "scripted" else Path(choice).name
+    name = (
+        display_name(rest)
+        if kind == "hf"
+        else Path(rest).stem
+        if kind == "scripted"
+        else Path(choice).name
+    )
     return name or "judge"
 
 
@@ -140,7 +182,9 @@ def _distinct(names: Iterable[str]) -> list[str]:
     found: list[str] = []
     for name in names:
         numbered = (f"{name} {number}" for number in count(2))
-        found.append(name if name not in found else next(other for other in numbered if other not in found))
+        found.append(
+            name if name not in found else next(other for other in numbered if other not in found)
+        )
     return found
 
 

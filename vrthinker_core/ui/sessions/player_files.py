@@ -8,7 +8,9 @@ from vrthinker_core.types.events import Started
 from vrthinker_core.ui.page_values import PageValues
 
 EMPTY = ""  # the visitor has removed the video of a side
-Digests = tuple[str | None, str | None]  # SHA-256 of each side's file; None where nothing is known of it
+Digests = tuple[
+    str | None, str | None
+]  # SHA-256 of each side's file; None where nothing is known of it
 
 
 class PlayerFiles:
@@ -63,10 +65,16 @@ def changed_sides(started: Started | None, digests: Digests) -> tuple[Side, ...]
     """The sides whose player holds another file than the run judged; () before the run has opened its files."""
     clips = started.clips if started else (None, None)
     pairs = zip(Side, clips, digests, strict=True)
-    return tuple(side for side, clip, digest in pairs if clip is not None and digest is not None and digest != clip.digest)
+    return tuple(
+        side
+        for side, clip, digest in pairs
+        if clip is not None and digest is not None and digest != clip.digest
+    )
 
 
 def are_swapped(started: Started, digests: Digests) -> bool:
     """Whether each player holds the very file that the run judged as the other side's."""
     first, second = (clip.digest if clip else None for clip in started.clips)
-    return first is not None and second is not None and first != second and digests == (second, first)
+    return (
+        first is not None and second is not None and first != second and digests == (second, first)
+    )

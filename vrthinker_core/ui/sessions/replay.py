@@ -22,7 +22,9 @@ class Replay:
 
     def __init__(self, trace: Trace) -> None:
         self.state = fold_all(trace.events())
-        self.seconds = trace.finished.seconds if trace.finished else 0.0  # of the live run; 0 when it was cut off
+        self.seconds = (
+            trace.finished.seconds if trace.finished else 0.0
+        )  # of the live run; 0 when it was cut off
 
     def request_stop(self) -> None:
         """Nothing to do: nothing runs."""
@@ -44,7 +46,13 @@ def trace_of(state: RunState) -> Trace | None:
     """The run as a trace, without turns that have not ended; None before the run has begun."""
     if state.started is None:
         return None
-    trace = Trace(state.started, _ended_turns(state), state.finished, swapped=_run_of(state.swapped), vote=state.vote)
+    trace = Trace(
+        state.started,
+        _ended_turns(state),
+        state.finished,
+        swapped=_run_of(state.swapped),
+        vote=state.vote,
+    )
     return _with_shown_slots(trace)
 
 
@@ -52,7 +60,9 @@ def merge_traces(latest: Trace, stored: Trace) -> Trace:
     """`latest` with what only `stored` has of the same first run: another page may have checked its order, or voted on it."""
     if latest.started != stored.started:
         return latest
-    votes = sorted((vote for vote in (stored.vote, latest.vote) if vote is not None), key=lambda vote: vote.at)
+    votes = sorted(
+        (vote for vote in (stored.vote, latest.vote) if vote is not None), key=lambda vote: vote.at
+    )
     checked = latest.swapped or (stored.swapped if latest.finished == stored.finished else None)
     return _with_shown_slots(replace(latest, swapped=checked, vote=votes[-1] if votes else None))
 
@@ -62,11 +72,18 @@ def _with_shown_slots(trace: Trace) -> Trace:
     if trace.vote is None:
         return trace
     shown = shown_slots(trace.runs)
-    return replace(trace, vote=replace(trace.vote, slots=tuple(slot for slot in trace.vote.slots if slot in shown)))
+    return replace(
+        trace,
+        vote=replace(trace.vote, slots=tuple(slot for slot in trace.vote.slots if slot in shown)),
+    )
 
 
 def _run_of(state: RunState | None) -> Run | None:
-    return None if state is None or state.started is None else Run(state.started, _ended_turns(state), state.finished)
+    return (
+        None
+        if state is None or state.started is None
+        else Run(state.started, _ended_turns(state), state.finished)
+    )
 
 
 def _ended_turns(state: RunState) -> tuple[Turn, ...]:
@@ -83,14 +100,18 @@ def end_open_turn(state: RunState) -> RunState:
     last = state.turns[-1]
     completion = Completion(last.text, "cancelled", pieces=(len(last.text),))
     in_view = tuple(sorted(frames_in_view(state)))
-    turn = Turn(last.number, last.told, last.frames, completion, read_reply(last.text), last.forced, in_view)
+    turn = Turn(
+        last.number, last.told, last.frames, completion, read_reply(last.text), last.forced, in_view
+    )
     return fold(state, TurnEnded(turn))
 
 
 def matching_videos(trace: Trace, candidates: Iterable[Path]) -> tuple[Path | None, Path | None]:
     """The files that were compared, those among `candidates`: found by their digests, never by a path from the trace."""
     by_digest = {file_digest(path): path for path in candidates if path.is_file()}
-    first, second = (None if clip is None else by_digest.get(clip.digest) for clip in trace.started.clips)
+    first, second = (
+        None if clip is None else by_digest.get(clip.digest) for clip in trace.started.clips
+    )
     return first, second
 
 

@@ -19,8 +19,13 @@ class Session:
     name: str  # stands in the URLs of the run's files; it cannot be guessed, so no visitor finds another's
     run: BackgroundRun | Replay
     thumbnails: ThumbnailFiles
-    link: str = ""  # the name in `?trace=NAME` that leads to this run already, "" when there is none
-    saved_videos: VideosAtHand = (None, None)  # those that a replayed run compared, where they are at hand
+    link: str = (
+        ""  # the name in `?trace=NAME` that leads to this run already, "" when there is none
+    )
+    saved_videos: VideosAtHand = (
+        None,
+        None,
+    )  # those that a replayed run compared, where they are at hand
     checks: int = 0  # how often the order was checked
     started_at: float = field(default_factory=time.monotonic)
     owner: str = ""  # the visitor whose run it is, "" for one who is not known

@@ -35,7 +35,13 @@ LEFT = "left "  # begins the id of a session that no page shows
 class Sessions:
     """All sessions of one server. Below `root` lie the thumbnails, which the server offers, and the traces, which it does not."""
 
-    def __init__(self, root: Path, run_job: JobRunner, at_once: int = 1, is_loaded: Callable[[str], bool] = always) -> None:
+    def __init__(
+        self,
+        root: Path,
+        run_job: JobRunner,
+        at_once: int = 1,
+        is_loaded: Callable[[str], bool] = always,
+    ) -> None:
         """`is_loaded`: whether a job with the judge of that name may begin."""
         self.thumbnail_root = root / "pictures"
         self.trace_root = root / "records"
@@ -50,9 +56,13 @@ class Sessions:
         self._left: dict[str, float] = {}  # when a run was left that goes on, by the session's name
         self.keeps = True  # whether the runs of visitors who are known are kept
         self.go_on_after_leaving = False
-        self.is_open: Callable[[str], bool] = no_page_open  # whether the page of that session is open
+        self.is_open: Callable[[str], bool] = (
+            no_page_open  # whether the page of that session is open
+        )
         self.on_run: Callable[[Session], None] = ignore  # is told of each run that is started
-        self.on_vote: Callable[[Session], str] = lambda session: session.kept  # keeps a run with its vote, and gives its name
+        self.on_vote: Callable[[Session], str] = lambda session: (
+            session.kept
+        )  # keeps a run with its vote, and gives its name
         self._lock = threading.Lock()
 
     def start_run(
@@ -76,15 +86,27 @@ class Sessions:
         self.end(session_id)
         self._stop_left(owner)
         self.expire()
-        with suppress(OSError):  # on a full disk the run goes on, and its last event says that no trace could be kept
+        with suppress(
+            OSError
+        ):  # on a full disk the run goes on, and its last event says that no trace could be kept
             folder.mkdir()
         run = BackgroundRun(job, self._run_job, self._judge_slots, self._is_loaded)
         kept = folder.name if owner and self.keeps else ""
-        session = self._add(session_id, Session(folder.name, run, self.thumbnail_files(folder.name), owner=owner, kept=kept))
+        session = self._add(
+            session_id,
+            Session(folder.name, run, self.thumbnail_files(folder.name), owner=owner, kept=kept),
+        )
         self.on_run(session)
         return session
 
-    def check_order(self, session_id: str, session: Session, pair: VideoPair, settings: Settings, judge: str = "") -> Session:
+    def check_order(
+        self,
+        session_id: str,
+        session: Session,
+        pair: VideoPair,
+        settings: Settings,
+        judge: str = "",
+    ) -> Session:
         """Judge `pair`, that of a run that is over, again with the sides swapped: it stays that session's run, of the same name.
 
         Raises BadInput when the session shows another run by now.
@@ -98,9 +120,13 @@ class Sessions:
             with suppress(OSError):
                 folder.mkdir(exist_ok=True)
             self._sizes.pop(session.name, None)
-            run = BackgroundRun(job, self._run_job, self._judge_slots, self._is_loaded, session.run.state)
+            run = BackgroundRun(
+                job, self._run_job, self._judge_slots, self._is_loaded, session.run.state
+            )
             kept = session.kept or (session.name if session.owner and self.keeps else "")
-            checked = replace(session, run=run, link="", checks=number, started_at=time.monotonic(), kept=kept)
+            checked = replace(
+                session, run=run, link="", checks=number, started_at=time.monotonic(), kept=kept
+            )
             self._sessions[session_id] = checked
         self.on_run(checked)
         return checked
@@ -135,7 +161,9 @@ class Sessions:
         self._sizes[name] = memory_of(trace)
         self.end(session_id)
         self.expire(self._sizes[name])
-        session = Session(name, Replay(trace), self.thumbnail_files(name), link, videos, owner=owner, kept=kept)
+        session = Session(
+            name, Replay(trace), self.thumbnail_files(name), link, videos, owner=owner, kept=kept
+        )
         return self._add(session_id, session)
 
     def attach(self, session_id: str, session: Session) -> None:
@@ -154,7 +182,11 @@ class Sessions:
     def runs_of(self, owner: str) -> list[Session]:
         """The runs kept for that visitor which a page shows, or which go on."""
         with self._lock:
-            mine = {id(session): session for session in self._sessions.values() if owner and session.owner == owner}
+            mine = {
+                id(session): session
+                for session in self._sessions.values()
+                if owner and session.owner == owner
+            }
         return [session for session in mine.values() if session.kept]
 
     def seconds_left(self, session: Session) -> float:
@@ -166,12 +198,20 @@ class Sessions:
     def another_waits(self, session: Session) -> bool:
         """Whether a run waits for a judge, or for its videos, which is not this one and was not left."""
         with self._lock:
-            others = [other for key, other in self._sessions.items() if other is not session and not key.startswith(LEFT)]
+            others = [
+                other
+                for key, other in self._sessions.items()
+                if other is not session and not key.startswith(LEFT)
+            ]
         return any(not other.run.over and other.run.state.started is None for other in others)
 
     def _stop_left(self, owner: str) -> None:
         with self._lock:
-            left = [session for key, session in self._sessions.items() if owner and key.startswith(LEFT) and session.owner == owner]
+            left = [
+                session
+                for key, session in self._sessions.items()
+                if owner and key.startswith(LEFT) and session.owner == owner
+            ]
         for session in left:
             session.run.request_stop()
 
@@ -197,10 +237,22 @@ class Sessions:
         """
         earliest = time.monotonic() - SESSION_SECONDS
         with self._lock:
-            in_use = {each.name for key, each in self._sessions.items() if not each.run.over or self.is_open(key)}
+            in_use = {
+                each.name
+                for key, each in self._sessions.items()
+                if not each.run.over or self.is_open(key)
+            }
             self._used.update(dict.fromkeys(in_use, time.monotonic()))
-            unused = {session.name for session in self._sessions.values() if self._used[session.name] < earliest} - in_use
-            over = [(session_id, session) for session_id, session in self._sessions.items() if session.run.over]
+            unused = {
+                session.name
+                for session in self._sessions.values()
+                if self._used[session.name] < earliest
+            } - in_use
+            over = [
+                (session_id, session)
+                for session_id, session in self._sessions.items()
+                if session.run.over
+            ]
             too_many = max(0, len(self._sessions) - MAX_SESSIONS)
         kept = more + sum(self._size(session) for _, session in over)
         for number, (session_id, session) in enumerate(over):
@@ -251,9 +303,13 @@ class Sessions:
                 self._sizes.pop(session.name, None)
                 self._used.pop(session.name, None)
         session.run.request_stop()
-        if others:  # Another page shows the run from before its order was checked: the files are of both
+        if (
+            others
+        ):  # Another page shows the run from before its order was checked: the files are of both
             return
-        threading.Thread(target=self._remove_files, args=(session,), name="remove files", daemon=True).start()
+        threading.Thread(
+            target=self._remove_files, args=(session,), name="remove files", daemon=True
+        ).start()
 
     def close(self) -> None:
         """Stop every run and wait for it, so that none writes its trace into a folder that is removed next."""

@@ -11,7 +11,12 @@ from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.settings import OWN, SETTINGS, Setting
 
 OWN_NAME = "As the protocol says"  # what the form calls `OWN`
-FIRST_ROW = ("protocol", "window", "max_turns", "frames_per_call")  # beside the judge; all others are folded away below
+FIRST_ROW = (
+    "protocol",
+    "window",
+    "max_turns",
+    "frames_per_call",
+)  # beside the judge; all others are folded away below
 
 
 def choices(row: Setting) -> list[tuple[str, str]]:
@@ -38,14 +43,20 @@ def form_values(settings: Settings, trained: Sequence[ProtocolName] = ()) -> dic
         own = replace(filled, protocol=chosen_protocol(own, trained))
     different = (row for row in SETTINGS if getattr(settings, row.name) != getattr(own, row.name))
     changed = {row.name for row in different if _can_be_asked_for(settings, row)}
-    return {row.name: _text(getattr(settings, row.name)) if row.name in changed else default_value(row) for row in SETTINGS}
+    return {
+        row.name: _text(getattr(settings, row.name)) if row.name in changed else default_value(row)
+        for row in SETTINGS
+    }
 
 
 def _can_be_asked_for(settings: Settings, row: Setting) -> bool:
     """Whether a run may have this one of the settings."""
     value: Any = getattr(settings, row.name)
     try:
-        make_dialect(replace(Settings(), **{row.name: value}), "concat" if settings.protocol == "concat" else "paired")
+        make_dialect(
+            replace(Settings(), **{row.name: value}),
+            "concat" if settings.protocol == "concat" else "paired",
+        )
     except BadInput:
         return False
     return value is not None

@@ -19,8 +19,12 @@ def gpu_seconds(job: RunJob) -> int:
 
     Both orders take twice as many turns.
     """
-    turns = min(max(job.settings.max_turns or DEFAULT_TURNS, 1), MAX_GPU_SECONDS) * (2 if job.settings.swap == "on" else 1)
-    return min(MAX_GPU_SECONDS, math.ceil(10 + turns * (1 + min(job.settings.max_new_tokens, 300) / 25)))
+    turns = min(max(job.settings.max_turns or DEFAULT_TURNS, 1), MAX_GPU_SECONDS) * (
+        2 if job.settings.swap == "on" else 1
+    )
+    return min(
+        MAX_GPU_SECONDS, math.ceil(10 + turns * (1 + min(job.settings.max_new_tokens, 300) / 25))
+    )
 
 
 def naming_gpu_errors(run_job: JobRunner, open_judge: Callable[[str], object]) -> JobRunner:

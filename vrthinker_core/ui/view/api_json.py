@@ -97,7 +97,9 @@ class RunJson(TypedDict):
     stop: str | None  # why the run ended, a `StopReason`; None while it is going on
     labels: LabelsJson | None
     probabilities: ProbabilitiesJson | None  # of these labels; None where none is known
-    outside_scope: bool  # the judge cannot judge such videos: no label of this run counts, and none is given
+    outside_scope: (
+        bool  # the judge cannot judge such videos: no label of this run counts, and none is given
+    )
     provisional: bool
     forced: bool
     error: str  # one sentence, "" where nothing failed
@@ -176,7 +178,14 @@ def run_json(state: RunState, seconds: float = 0.0, pace: Pace = Pace()) -> RunJ
 
 def _vote(vote: Vote) -> VoteJson:
     slots, at = list(vote.slots), vote.at.isoformat()
-    return VoteJson(at=at, labels=_labels(vote.labels), agrees=vote.agrees, slots=slots, note=vote.note, blind=vote.blind)
+    return VoteJson(
+        at=at,
+        labels=_labels(vote.labels),
+        agrees=vote.agrees,
+        slots=slots,
+        note=vote.note,
+        blind=vote.blind,
+    )
 
 
 def _second_run(first: RunState, swapped: RunState) -> SecondRunJson:
@@ -199,7 +208,12 @@ def refused_json(sentence: str) -> RunJson:
 
 def settings_json() -> list[SettingJson]:
     """Every setting, in the order of the table."""
-    return [SettingJson(name=row.name, label=row.label, help=row.help, range=row.range, default=row.default) for row in SETTINGS]
+    return [
+        SettingJson(
+            name=row.name, label=row.label, help=row.help, range=row.range, default=row.default
+        )
+        for row in SETTINGS
+    ]
 
 
 def _labels(verdict: Verdict) -> LabelsJson:
@@ -210,7 +224,12 @@ def _probabilities(known: Probabilities) -> ProbabilitiesJson | None:
     if not known:
         return None
     of = {dimension: list(shares) for dimension, shares in known.items()}
-    return {"TA": of.get(Dimension.TA), "MQ": of.get(Dimension.MQ), "VQ": of.get(Dimension.VQ), "OA": of.get(Dimension.OA)}
+    return {
+        "TA": of.get(Dimension.TA),
+        "MQ": of.get(Dimension.MQ),
+        "VQ": of.get(Dimension.VQ),
+        "OA": of.get(Dimension.OA),
+    }
 
 
 def _turns(state: RunState) -> list[TurnJson]:
@@ -230,7 +249,9 @@ def _turn(turn_state: TurnState) -> TurnJson:
         "think": reply.think if reply else "",
         "requested": list(reply.wants.indices) if reply and reply.wants else [],
         "labels": _labels(reply.verdict) if reply and reply.verdict else None,
-        "probabilities": _probabilities(label_probabilities(turn.completion, turn.reply.verdict)) if turn else None,
+        "probabilities": _probabilities(label_probabilities(turn.completion, turn.reply.verdict))
+        if turn
+        else None,
         "confidence": reply.confidence if reply else None,
         "remarks": remarks(turn_state),
         "text": turn_state.text,
@@ -240,4 +261,10 @@ def _turn(turn_state: TurnState) -> TurnJson:
 
 
 def _frame(frame: Thumbnail) -> FrameJson:
-    return FrameJson(video=int(frame.ref.side), number=frame.number, index=frame.index, seconds=frame.seconds, until=frame.until)
+    return FrameJson(
+        video=int(frame.ref.side),
+        number=frame.number,
+        index=frame.index,
+        seconds=frame.seconds,
+        until=frame.until,
+    )

@@ -7,7 +7,20 @@ EXAMPLES = ASSETS / "examples"
 
 # What draws a run: all that a saved report needs. A name's folder is its part of the page; the order is that of their classes.
 VIEW = (
-    *(f"run/{name}.js" for name in ("trace", "tiles", "passage", "links", "facts", "turn", "order", "frames", "transcript")),
+    *(
+        f"run/{name}.js"
+        for name in (
+            "trace",
+            "tiles",
+            "passage",
+            "links",
+            "facts",
+            "turn",
+            "order",
+            "frames",
+            "transcript",
+        )
+    ),
     *(f"closer/{name}.js" for name in ("zoom", "exact", "closer")),
     "votes/vote.js",
 )
@@ -18,13 +31,35 @@ VIEW_STYLES = (
 PAGE = (
     *VIEW,
     *(f"players/{name}.js" for name in ("stills", "players", "rail")),
-    *(f"page/{name}.js" for name in ("event_stream", "intro", "save", "follow", "scroll_anchor", "announcer")),
-    *(f"page/{name}.js" for name in ("pointer_focus", "inputs", "buttons", "stop_bar", "uploads", "address", "examples")),
-    *("history/history.js", "votes/ballot.js", "votes/vote_first.js", "branches/form.js", "branches/strip.js"),
+    *(
+        f"page/{name}.js"
+        for name in ("event_stream", "intro", "save", "follow", "scroll_anchor", "announcer")
+    ),
+    *(
+        f"page/{name}.js"
+        for name in (
+            "pointer_focus",
+            "inputs",
+            "buttons",
+            "stop_bar",
+            "uploads",
+            "address",
+            "examples",
+        )
+    ),
+    *(
+        "history/history.js",
+        "votes/ballot.js",
+        "votes/vote_first.js",
+        "branches/form.js",
+        "branches/strip.js",
+    ),
     *(f"runs/{name}.js" for name in ("choice", "row", "side_by_side", "picked", "list", "bar")),
     "page/page.js",
 )
-HEARTBEAT = "page/heartbeat.js"  # Stands in the head, before Gradio's scripts; all others come after them
+HEARTBEAT = (
+    "page/heartbeat.js"  # Stands in the head, before Gradio's scripts; all others come after them
+)
 PAGE_STYLES = (
     *("page/page.css", "branches/branches.css", "players/stills.css", "page/gradio.css"),
     *("history/history.css", "runs/runs.css", "runs/side_by_side.css"),

@@ -42,7 +42,10 @@ class Examples:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.all: list[SavedExample] = []
-        for path in sorted(folder.glob("*/trace.json"), key=lambda path: (_row_number(path.parent.name), path.parent.name)):
+        for path in sorted(
+            folder.glob("*/trace.json"),
+            key=lambda path: (_row_number(path.parent.name), path.parent.name),
+        ):
             videos = (path.with_name("first.mp4"), path.with_name("second.mp4"))
             with contextlib.suppress(TraceError):
                 self.all.append(SavedExample(path.parent.name, load(path), videos))
@@ -68,7 +71,11 @@ def _card(example: SavedExample, thumbnails: ThumbnailFiles) -> CardJson:
     tiles = group_tiles(trace.turns[0].frames) if trace.turns else []
     halves = tiles[len(tiles) // 2].halves if tiles else {}
     kind, _, rest = example.name.partition("-")
-    title = (rest if kind in words.EXAMPLE_ROWS else example.name).lstrip("0123456789-").replace("-", " ")
+    title = (
+        (rest if kind in words.EXAMPLE_ROWS else example.name)
+        .lstrip("0123456789-")
+        .replace("-", " ")
+    )
     return {
         "name": example.name,
         "row": words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),

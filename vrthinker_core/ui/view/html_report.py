@@ -39,14 +39,24 @@ def render_report(trace: Trace) -> str:
     script = assets.joined(*assets.VIEW, "report/report.js")
     policy = f"default-src 'none'; img-src data:; style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'"
     # JSON that cannot close the script element around it
-    values = json.dumps(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    values = (
+        json.dumps(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    )
     outside = trace.finished is not None and trace.finished.outside_scope
     name = f"{DEMO_RUN} · {words.TITLE}" if outside else words.TITLE
     return TEMPLATE.format(
-        name=name, title=words.TITLE, frames=words.TAB_FRAMES, policy=policy, style=style, script=script, values=values
+        name=name,
+        title=words.TITLE,
+        frames=words.TAB_FRAMES,
+        policy=policy,
+        style=style,
+        script=script,
+        values=values,
     )
 
 
 def inline_image(frame: Thumbnail) -> ImageSource:
     """The thumbnail itself, as a data URI."""
-    return image_source("data:image/jpeg;base64," + base64.b64encode(frame.jpeg).decode(), frame.jpeg)
+    return image_source(
+        "data:image/jpeg;base64," + base64.b64encode(frame.jpeg).decode(), frame.jpeg
+    )

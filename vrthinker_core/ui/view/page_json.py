@@ -15,7 +15,12 @@ from vrthinker_core.ui.view.run_state import RunState, TurnState, frames_in_view
 from vrthinker_core.ui.view.tiles import ImageSources, TileJson, group_tiles
 from vrthinker_core.ui.view.verdict import beside_words
 from vrthinker_core.ui.view.verdict.order_json import OrderViewJson, order_json
-from vrthinker_core.ui.view.verdict.verdict_json import LabelJson, VerdictJson, labels_json, verdict_json
+from vrthinker_core.ui.view.verdict.verdict_json import (
+    LabelJson,
+    VerdictJson,
+    labels_json,
+    verdict_json,
+)
 from vrthinker_core.ui.view.verdict.vote_json import VoteViewJson, vote_json
 
 
@@ -36,13 +41,19 @@ class TurnViewJson(TypedDict):
     number: int
     state: str  # what came into view and what the reply did, in one line
     foot: str  # tokens and time; "" while the turn is going on
-    confidence: list[str]  # how sure the judge said it was, and what that means; [] where it did not say
-    labels: list[LabelJson]  # of the answer that the reply gives or recommends; [] where it gives none
+    confidence: list[
+        str
+    ]  # how sure the judge said it was, and what that means; [] where it did not say
+    labels: list[
+        LabelJson
+    ]  # of the answer that the reply gives or recommends; [] where it gives none
     live: bool  # the judge is writing this turn now
     taken: bool  # it is the origin's: this run is a branch that begins later
     tiles: list[TileJson]
     parts: list[list[str]]  # [heading, text] of each part of the reply
-    aside: list[str]  # [heading, text, what it is] of what the judge thought beside its reply; [] where it told nothing
+    aside: list[
+        str
+    ]  # [heading, text, what it is] of what the judge thought beside its reply; [] where it told nothing
     facts: FactsJson | None  # the first part as a table, where it holds nothing else
     remarks: list[str]
 
@@ -63,7 +74,9 @@ class ViewJson(TypedDict, total=False):
     address: str  # the name in `?trace=NAME` that leads to this run, "" where none does; only on the live page
     kept: str  # the name in `?run=NAME` by which its visitor opens it again, "" where it is not kept; only on the live page
     changed: str  # that the players hold other videos than were judged, in a sentence; only on the live page
-    stills: list[int]  # the sides of a saved run whose videos are not at hand; only on the live page
+    stills: list[
+        int
+    ]  # the sides of a saved run whose videos are not at hand; only on the live page
     prompt: str
     judge: str
     notes: list[str]
@@ -71,7 +84,9 @@ class ViewJson(TypedDict, total=False):
     fps: list[float]  # of each video; 0 where it is not known
     grid: GridJson | None
     verdict: VerdictJson | None
-    order: OrderViewJson[TurnViewJson] | None  # the second run and what it says of the verdict; None where there is none
+    order: (
+        OrderViewJson[TurnViewJson] | None
+    )  # the second run and what it says of the verdict; None where there is none
     no_check: str  # why its order can never be checked, "" where it can
     branches: object  # origin and branches side by side (`ui/branches/strip_json.py`), None without; only on the live page
     refusal: str  # why the order could not be checked; only on the live page, after a click
@@ -87,15 +102,26 @@ class TranscriptJson(TypedDict):
     passages: list[list[str]]  # [heading, text] of each passage
 
 
-def view_json(state: RunState, images: ImageSources, read_reply: ReplyReader | None = None) -> ViewJson:
+def view_json(
+    state: RunState, images: ImageSources, read_reply: ReplyReader | None = None
+) -> ViewJson:
     """What the page shows of a run. Without `read_reply`, a reply that is still being written is shown raw."""
     started = state.started
     if started is None:
-        return {"turns": [], "ending": words.end_notice(state.finished) if state.finished and state.finished.error else ""}
+        return {
+            "turns": [],
+            "ending": words.end_notice(state.finished)
+            if state.finished and state.finished.error
+            else "",
+        }
     return {
         "prompt": started.prompt,
         "judge": words.judge_line(started.judge),
-        "notes": [*_branch_notes(started), *started.notes, *(state.finished.notes if state.finished else ())],
+        "notes": [
+            *_branch_notes(started),
+            *started.notes,
+            *(state.finished.notes if state.finished else ()),
+        ],
         "health": words.clip_notes(started.clips),
         "fps": [clip.fps if clip else 0 for clip in started.clips],
         "grid": grid_json(started),
@@ -112,12 +138,22 @@ def _branch_notes(started: Started) -> list[str]:
     return [BRANCH.format(name)] if (name := branch_name(started)) else []
 
 
-def _turns(state: RunState, images: ImageSources, read_reply: ReplyReader | None) -> list[TurnViewJson]:
+def _turns(
+    state: RunState, images: ImageSources, read_reply: ReplyReader | None
+) -> list[TurnViewJson]:
     in_view = frames_in_view(state)
-    views = [_turn(turn, state.finished is None, state.started, in_view, images, read_reply) for turn in state.turns]
+    views = [
+        _turn(turn, state.finished is None, state.started, in_view, images, read_reply)
+        for turn in state.turns
+    ]
     if state.finished is not None and state.finished.outside_scope:
         views = [{**view, "labels": []} for view in views]
-    return [_marked_taken(view) if state.started and state.started.is_taken_over(view["number"]) else view for view in views]
+    return [
+        _marked_taken(view)
+        if state.started and state.started.is_taken_over(view["number"])
+        else view
+        for view in views
+    ]
 
 
 def _marked_taken(view: TurnViewJson) -> TurnViewJson:
@@ -127,15 +163,24 @@ def _marked_taken(view: TurnViewJson) -> TurnViewJson:
 def transcript_json(state: RunState) -> TranscriptJson:
     """The exact text that was sent and came back, passage by passage; a turn is added once it, or the run, has ended."""
     second = transcript_json(state.swapped)["passages"] if state.swapped else []
-    return {"passages": [*_passages(state), *([words.IN_SWAPPED.format(heading), text] for heading, text in second)]}
+    return {
+        "passages": [
+            *_passages(state),
+            *([words.IN_SWAPPED.format(heading), text] for heading, text in second),
+        ]
+    }
 
 
 def _passages(state: RunState) -> list[list[str]]:
-    passages = [[words.SYSTEM, state.started.system]] if state.started and state.started.system else []
+    passages = (
+        [[words.SYSTEM, state.started.system]] if state.started and state.started.system else []
+    )
     for turn in (turn for turn in state.turns if turn.turn or state.finished):
         passages.append([words.sent_heading(turn.number, len(turn.frames)), turn.told])
         if turn.turn and turn.turn.completion.reasoning:
-            passages.append([beside_words.ASIDE_PASSAGE.format(turn.number), turn.turn.completion.reasoning])
+            passages.append(
+                [beside_words.ASIDE_PASSAGE.format(turn.number), turn.turn.completion.reasoning]
+            )
         if turn.text:
             passages.append([words.RECEIVED.format(turn.number), turn.text])
     return passages
@@ -149,7 +194,11 @@ def status_line(state: RunState, seconds: float, pace: Pace = Pace()) -> str:
     if finished is not None:
         return _ended(state, finished)
     if started is None or not state.turns:
-        return words.OPENING if state.opening is None else f"{reading(state.opening)} · {duration(seconds)}"
+        return (
+            words.OPENING
+            if state.opening is None
+            else f"{reading(state.opening)} · {duration(seconds)}"
+        )
     last, turns = state.turns[-1], started.settings.max_turns
     activity = words.running_status(last.number, turns, len(last.frames), bool(last.text))
     return f"{activity} · {words.pace_status(pace, seconds, turns)}"
@@ -165,7 +214,9 @@ def _ended(state: RunState, finished: Finished) -> str:
     second = state.swapped or RunState()
     turns = [*state.turns, *second.turns]
     took = totals(turn.turn for turn in turns if turn.turn)
-    return " · ".join(filter(None, [words.ended_status(finished, len(turns), second.finished), took]))
+    return " · ".join(
+        filter(None, [words.ended_status(finished, len(turns), second.finished), took])
+    )
 
 
 def _turn(
@@ -179,7 +230,9 @@ def _turn(
     clips = started.clips if started else (None, None)
     tiles = group_tiles(turn_state.frames)
     pairs = sum(len(tile.halves) == 2 for tile in tiles)
-    summary = [words.frames_summary(pairs, len(tiles) - pairs)] if tiles or turn_state.number > 1 else []
+    summary = (
+        [words.frames_summary(pairs, len(tiles) - pairs)] if tiles or turn_state.number > 1 else []
+    )
     turn = turn_state.turn
     reply = _reply(turn_state, read_reply)
     return {
@@ -187,7 +240,11 @@ def _turn(
         "state": " · ".join([*summary, words.turn_summary(turn)] if turn else summary),
         "foot": turn_figures(turn) if turn else "",
         "confidence": _confidence(turn, started),
-        "labels": labels_json(turn.reply.verdict, label_probabilities(turn.completion, turn.reply.verdict)) if turn else [],
+        "labels": labels_json(
+            turn.reply.verdict, label_probabilities(turn.completion, turn.reply.verdict)
+        )
+        if turn
+        else [],
         "live": turn is None and running,
         "taken": False,
         "tiles": [tile.to_json(clips, in_view, images) for tile in tiles],
@@ -203,7 +260,11 @@ def _confidence(turn: Turn | None, started: Started | None) -> list[str]:
     if turn is None or turn.reply.confidence is None:
         return []
     scale = started is not None and started.dialect == "concat"
-    line, meaning = (words.CONFIDENCE, words.CONFIDENCE_HELP) if scale else (words.OWN_CONFIDENCE, words.OWN_CONFIDENCE_HELP)
+    line, meaning = (
+        (words.CONFIDENCE, words.CONFIDENCE_HELP)
+        if scale
+        else (words.OWN_CONFIDENCE, words.OWN_CONFIDENCE_HELP)
+    )
     return [line.format(turn.reply.confidence), meaning]
 
 
@@ -223,7 +284,13 @@ def _aside(turn: Turn | None) -> list[str]:
 def _reply(turn_state: TurnState, read_reply: ReplyReader | None) -> Reply:
     """The reply as far as it has come."""
     text = turn_state.text
-    return turn_state.turn.reply if turn_state.turn else read_reply(text) if read_reply and text else Reply(text)
+    return (
+        turn_state.turn.reply
+        if turn_state.turn
+        else read_reply(text)
+        if read_reply and text
+        else Reply(text)
+    )
 
 
 def _facts(reply: Reply, shown: list[str]) -> FactsJson | None:
@@ -231,9 +298,17 @@ def _facts(reply: Reply, shown: list[str]) -> FactsJson | None:
     videos = read_frame_facts(reply.snapshot, shown) if reply.think else ()
     if not videos:
         return None
-    cells = [{fact.frame: words.frame_fact(fact.picture, fact.motion) for fact in video.frames} for video in videos]
-    columns = [f"Video {int(video.side)}" + (f": {video.shows}" if video.shows else "") for video in videos]
-    rows = [[f"#{frame}", *(cell.get(frame, "") for cell in cells)] for frame in dict.fromkeys([*cells[0], *cells[1]])]
+    cells = [
+        {fact.frame: words.frame_fact(fact.picture, fact.motion) for fact in video.frames}
+        for video in videos
+    ]
+    columns = [
+        f"Video {int(video.side)}" + (f": {video.shows}" if video.shows else "") for video in videos
+    ]
+    rows = [
+        [f"#{frame}", *(cell.get(frame, "") for cell in cells)]
+        for frame in dict.fromkeys([*cells[0], *cells[1]])
+    ]
     return {"columns": [words.FRAME, *columns], "rows": rows, "raw": words.TAB_TRANSCRIPT}
 
 
@@ -244,6 +319,8 @@ def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:
     call = f"select_frames([{', '.join(map(str, indices))}])" if indices else ""
     read = [(words.SNAPSHOT, reply.snapshot), (words.THINK, reply.think), (words.TOOL_CALL, call)]
     parts = [[heading, passage] for heading, passage in read if passage]
-    if text and (not parts or (turn is not None and turn.reply.kind == "invalid" and not turn.cut_short)):
+    if text and (
+        not parts or (turn is not None and turn.reply.kind == "invalid" and not turn.cut_short)
+    ):
         parts.append([words.RAW if turn else words.WRITING, text])
     return parts

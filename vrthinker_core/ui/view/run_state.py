@@ -31,7 +31,9 @@ class TurnState:
     forced: bool
     text: str = ""
     turn: Turn | None = None
-    already_shown: tuple[int, ...] = ()  # The frames asked for that it does not bring, for the judge sees them already
+    already_shown: tuple[
+        int, ...
+    ] = ()  # The frames asked for that it does not bring, for the judge sees them already
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,12 @@ class RunState:
     started: Started | None = None
     turns: tuple[TurnState, ...] = ()
     finished: Finished | None = None
-    swapped: "RunState | None" = None  # The second run, in its own sides; None before it begins, and where there is none
-    opening: tuple[float, float] | None = None  # how much of each video has been read, before it has started
+    swapped: "RunState | None" = (
+        None  # The second run, in its own sides; None before it begins, and where there is none
+    )
+    opening: tuple[float, float] | None = (
+        None  # how much of each video has been read, before it has started
+    )
     vote: Vote | None = None  # a person's, the last one
 
     @property
@@ -61,12 +67,16 @@ def fold(state: RunState, event: Event) -> RunState:
         case FramesShown():
             before = state.turns[:-1] if event.note else state.turns
             again = _already_shown(state.started, before, event)
-            shown = TurnState(event.turn, event.told, event.frames, event.forced, already_shown=again)
+            shown = TurnState(
+                event.turn, event.told, event.frames, event.forced, already_shown=again
+            )
             return replace(state, turns=(*before, shown))
         case TextArrived():
             return _with_last(state, lambda last: replace(last, text=last.text + event.text))
         case TurnEnded():
-            return _with_last(state, lambda last: replace(last, text=event.turn.completion.text, turn=event.turn))
+            return _with_last(
+                state, lambda last: replace(last, text=event.turn.completion.text, turn=event.turn)
+            )
         case Finished():
             return replace(state, finished=event)
         case Swapped():
@@ -87,7 +97,9 @@ def join_text(events: Iterable[Event]) -> Iterator[Event]:
             yield from group
         else:
             pieces = (event.event if isinstance(event, Swapped) else event for event in group)
-            text = TextArrived(turn, "".join(piece.text for piece in pieces if isinstance(piece, TextArrived)))
+            text = TextArrived(
+                turn, "".join(piece.text for piece in pieces if isinstance(piece, TextArrived))
+            )
             yield Swapped(text) if swapped else text
 
 
@@ -99,8 +111,13 @@ def _text_key(event: Event) -> tuple[int | None, bool]:
 
 def state_in_first_sides(state: RunState) -> RunState:
     """A second run so far with its clips, frames and labels in the sides of the first."""
-    started = state.started and replace(state.started, clips=(state.started.clips[1], state.started.clips[0]))
-    turns = tuple(replace(turn, frames=swap_frames(turn.frames), turn=turn.turn and swap_turn(turn.turn)) for turn in state.turns)
+    started = state.started and replace(
+        state.started, clips=(state.started.clips[1], state.started.clips[0])
+    )
+    turns = tuple(
+        replace(turn, frames=swap_frames(turn.frames), turn=turn.turn and swap_turn(turn.turn))
+        for turn in state.turns
+    )
     return RunState(started, turns, swap_end(state.finished))
 
 
@@ -114,10 +131,14 @@ def frames_in_view(state: RunState) -> frozenset[FrameRef]:
     return frozenset(in_view)
 
 
-def _already_shown(started: Started | None, before: tuple[TurnState, ...], shown: FramesShown) -> tuple[int, ...]:
+def _already_shown(
+    started: Started | None, before: tuple[TurnState, ...], shown: FramesShown
+) -> tuple[int, ...]:
     """What was asked for and does not come, as the protocol counts."""
     last, branch = before[-1].turn if before else None, started.branch if started else None
-    asked = last.reply.wants.indices if last and last.reply.kind == "tool" and last.reply.wants else ()
+    asked = (
+        last.reply.wants.indices if last and last.reply.kind == "tool" and last.reply.wants else ()
+    )
     if branch and branch.turn == shown.turn:
         asked = branch.frames or asked
     brought = {frame.number for frame in shown.frames}

@@ -49,22 +49,34 @@ class Tile:
     @property
     def label(self) -> str:
         """The frame's number as it was printed to the judge; both numbers where the videos are counted apart."""
-        return " · ".join(dict.fromkeys(f"#{half.number}" for _, half in sorted(self.halves.items())))
+        return " · ".join(
+            dict.fromkeys(f"#{half.number}" for _, half in sorted(self.halves.items()))
+        )
 
     def to_json(self, clips: Clips, in_view: Set[FrameRef], images: ImageSources) -> TileJson:
         """The tile for the page. Frames that are not `in_view` are marked as gone."""
-        halves = [self._half(side, clip, in_view, images) for side, clip in zip(Side, clips, strict=True)]
+        halves = [
+            self._half(side, clip, in_view, images) for side, clip in zip(Side, clips, strict=True)
+        ]
         slot = min(half.ref.slot for half in self.halves.values())  # the same of both
         return {"label": self.label, "slot": slot, "halves": halves}
 
-    def _half(self, side: Side, clip: ClipInfo | None, in_view: Set[FrameRef], images: ImageSources) -> HalfJson | None:
+    def _half(
+        self, side: Side, clip: ClipInfo | None, in_view: Set[FrameRef], images: ImageSources
+    ) -> HalfJson | None:
         frame = self.halves.get(side)
         if frame is None:
             return None
         image = images(frame)
         ratio = round(image.width / image.height, 3)
         time, place = _finite(frame.seconds), timeline_position(frame, clip)
-        half: HalfJson = {"src": image.src, "ratio": ratio, "time": time, "at": seek_time(frame), "place": place}
+        half: HalfJson = {
+            "src": image.src,
+            "ratio": ratio,
+            "time": time,
+            "at": seek_time(frame),
+            "place": place,
+        }
         if frame.ref not in in_view:
             half["gone"] = True
         return half

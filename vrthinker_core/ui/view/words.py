@@ -5,7 +5,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Reply, Side
+from vrthinker_core.types import (
+    ClipInfo,
+    Dimension,
+    FrameSelection,
+    Preference,
+    ProblemKind,
+    Reply,
+    Side,
+)
 from vrthinker_core.types.events import Finished, StopReason, Turn
 from vrthinker_core.types.order import OrderEffect
 from vrthinker_core.types.progress import Pace, count, duration, ended_after, speed
@@ -26,7 +34,10 @@ TAB_FRAMES = "Frames"
 TAB_TRANSCRIPT = "Raw transcript"
 TAB_SAVE = "Save and share"
 EXAMPLES = "Examples"
-EXAMPLE_ROWS = {"think": "See it think", "protocol": "How the protocol behaves"}  # by the first word of a folder's name
+EXAMPLE_ROWS = {
+    "think": "See it think",
+    "protocol": "How the protocol behaves",
+}  # by the first word of a folder's name
 SETTINGS = "Settings"
 MORE_SETTINGS = "More settings"
 OPEN_TRACE = "Open a trace"
@@ -45,7 +56,9 @@ OPENING = "Opening both videos."
 MISSING_VIDEOS = "A comparison needs two videos. Add the missing one and compare again."
 OTHER_VIDEO = "Choose another file, or convert this one to MP4."
 BUSY = "Too many people are waiting. Try again in a minute."
-GONE = "The server no longer has these videos. Add them again; if that does not help, reload the page."
+GONE = (
+    "The server no longer has these videos. Add them again; if that does not help, reload the page."
+)
 INTRODUCTION: Mapping[str, Any] = {
     "lead": "A judge watches two videos of one prompt, asks for the frames it still needs, and says which is better and why.",
     "steps": [
@@ -93,7 +106,15 @@ def judge_line(name: str) -> str:
 def next_step(first: object, second: object, prompt: object, refusals: Sequence[str] = ()) -> str:
     """What a person does next, by which of the three inputs are there, behind why a file in a player is refused."""
     both = READY_TO_COMPARE if str(prompt or "").strip() else TWO_VIDEOS
-    step = both if first and second else ONE_VIDEO if first or second else OTHER_VIDEO if refusals else READY
+    step = (
+        both
+        if first and second
+        else ONE_VIDEO
+        if first or second
+        else OTHER_VIDEO
+        if refusals
+        else READY
+    )
     return " ".join(filter(None, [*dict.fromkeys(refusals), step]))
 
 
@@ -104,7 +125,9 @@ def changed_videos(sides: Collection[Side], swapped: bool, names: Sequence[str])
     first, second = (name[:MAX_NAME] for name in names)
     if len(sides) == 2:
         return f"This run judged other videos: {first} and {second}."
-    return "".join(f"This run judged another video {int(side)}: {(first, second)[side - 1]}." for side in sides)
+    return "".join(
+        f"This run judged another video {int(side)}: {(first, second)[side - 1]}." for side in sides
+    )
 
 
 # One line of help each, in the order in which a verdict is shown.
@@ -189,7 +212,13 @@ ORDER_LINES = {
 
 def running_status(turn: int, turns: int | None, frames: int, writing: bool) -> str:
     """What the judge is doing in this turn (of at most `turns`): it writes, or has been sent so many frames."""
-    activity = "writing" if writing else f"looking at {count(frames, 'new frame')}" if frames else "thinking"
+    activity = (
+        "writing"
+        if writing
+        else f"looking at {count(frames, 'new frame')}"
+        if frames
+        else "thinking"
+    )
     return f"Turn {turn} of {turns} · {activity}" if turns else f"Turn {turn} · {activity}"
 
 
@@ -203,12 +232,24 @@ def pace_status(pace: Pace, seconds: float, turns: int | None) -> str:
 
 def ended_status(finished: Finished, turns: int, second: Finished | None = None) -> str:
     """How the run ended; where its order was checked, both runs. `turns` are those of both."""
-    outcomes = {StopReason.ANSWERED: "Finished", StopReason.CANCELLED: "Stopped", StopReason.FAILED: "Failed"}
-    ended = DEMO_RUN if finished.outside_scope else outcomes.get(finished.stop, "Ended without an answer")
+    outcomes = {
+        StopReason.ANSWERED: "Finished",
+        StopReason.CANCELLED: "Stopped",
+        StopReason.FAILED: "Failed",
+    }
+    ended = (
+        DEMO_RUN
+        if finished.outside_scope
+        else outcomes.get(finished.stop, "Ended without an answer")
+    )
     if second is None:
         return f"{ended} {ended_after(turns, finished.seconds)}"
     other = outcomes.get(second.stop, "Ended without an answer")
-    both = f"{ended} in both orders" if other == ended else f"{ended} as given, {other.lower()} with the sides swapped,"
+    both = (
+        f"{ended} in both orders"
+        if other == ended
+        else f"{ended} as given, {other.lower()} with the sides swapped,"
+    )
     return f"{both} {ended_after(turns, finished.seconds + second.seconds)}"
 
 
@@ -231,18 +272,26 @@ def end_notice(finished: Finished) -> str:
     if finished.stop is StopReason.CANCELLED and finished.verdict is not None:
         return "Stopped. What the judge had seen and written is kept."
     unusable = finished.fault == VideoError.__name__
-    return " ".join(filter(None, [finished.error or END_NOTICES[finished.stop], OTHER_VIDEO if unusable else ""]))
+    return " ".join(
+        filter(
+            None, [finished.error or END_NOTICES[finished.stop], OTHER_VIDEO if unusable else ""]
+        )
+    )
 
 
 def verdict_caveats(finished: Finished) -> list[str]:
     """Why a verdict is less than a free and complete final answer, one sentence each."""
     caveats = []
     if finished.provisional:
-        caveats.append("Provisional: the judge recommended this on the way and gave no final answer.")
+        caveats.append(
+            "Provisional: the judge recommended this on the way and gave no final answer."
+        )
     if finished.forced:
         caveats.append("The judge was asked for its answer on its last turn.")
     if finished.verdict is not None and not finished.verdict.whole:
-        caveats.append("Incomplete: the judge did not label every dimension, and nothing was filled in.")
+        caveats.append(
+            "Incomplete: the judge did not label every dimension, and nothing was filled in."
+        )
     return caveats
 
 
@@ -251,7 +300,15 @@ def clip_notes(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:
     first, second = (clip.notes if clip else () for clip in clips)
     both = [f"Both videos: {note}" for note in first if note in second]
     sides = ((1, first, second), (2, second, first))
-    return [*both, *(f"Video {side}: {note}" for side, notes, other in sides for note in notes if note not in other)]
+    return [
+        *both,
+        *(
+            f"Video {side}: {note}"
+            for side, notes, other in sides
+            for note in notes
+            if note not in other
+        ),
+    ]
 
 
 SNAPSHOT = "Snapshot"
@@ -303,7 +360,11 @@ def turn_remarks(turn: Turn) -> list[str]:
     ignored = ignored_requests(reply.wants) if reply.wants is not None else []
     remarks = [*(["The judge was asked to answer now."] if turn.forced else []), *ignored]
     covered = {ProblemKind.NO_VALID_FRAMES} if ignored else set()
-    remarks += [problem.detail for problem in turn.problems if problem.detail and problem.kind not in covered]
+    remarks += [
+        problem.detail
+        for problem in turn.problems
+        if problem.detail and problem.kind not in covered
+    ]
     remarks += [f"Frame {frame.number}: {frame.note}" for frame in turn.frames if frame.note]
     return list(dict.fromkeys([*remarks, *([turn.note] if turn.note else [])]))
 
@@ -312,11 +373,17 @@ def ignored_requests(request: FrameSelection) -> list[str]:
     """Which entries of a request were ignored, and why, one sentence each."""
     sentences = []
     if request.dropped:
-        entries = ", ".join("nothing" if entry is None else str(entry)[:40] for entry in request.dropped[:12])
+        entries = ", ".join(
+            "nothing" if entry is None else str(entry)[:40] for entry in request.dropped[:12]
+        )
         more = f" and {len(request.dropped) - 12} more" if len(request.dropped) > 12 else ""
-        sentences.append(f"{count(len(request.dropped), 'request')} ignored, no such frame: {entries}{more}.")
+        sentences.append(
+            f"{count(len(request.dropped), 'request')} ignored, no such frame: {entries}{more}."
+        )
     if request.truncated:
-        sentences.append(f"More was asked for than one call allows; the first {len(request.indices)} were kept.")
+        sentences.append(
+            f"More was asked for than one call allows; the first {len(request.indices)} were kept."
+        )
     elif (repeated := request.asked - len(request.indices) - len(request.dropped)) > 0:
         sentences.append(f"{count(repeated, 'repeated request')} ignored.")
     return sentences

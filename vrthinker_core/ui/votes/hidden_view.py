@@ -18,7 +18,9 @@ def hide_view(view: ViewJson) -> ViewJson:
 
 
 def _hide_turn(turn: TurnViewJson) -> TurnViewJson:
-    state = turn["state"].partition(" · ")[0] if turn["tiles"] else ""  # the frames that came, not what the reply did
+    state = (
+        turn["state"].partition(" · ")[0] if turn["tiles"] else ""
+    )  # the frames that came, not what the reply did
     return {
         "number": turn["number"],
         "state": state,

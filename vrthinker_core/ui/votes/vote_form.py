@@ -36,12 +36,16 @@ def _parse(given: object, allowed: bool, hidden: bool) -> Vote:
 
     if not allowed:
         raise BadInput(vote_words.TOO_EARLY)
-    said = {name: given[name] for name in FIELDS if name in given} if isinstance(given, dict) else {}
+    said = (
+        {name: given[name] for name in FIELDS if name in given} if isinstance(given, dict) else {}
+    )
     if hidden:
         said.pop("agrees", None)  # with what nobody has seen nobody agrees
     if isinstance(said.get("note"), str):
         said["note"] = encodable(said["note"]).strip()
     try:
-        return type_adapter(Vote).validate_python({**said, "at": datetime.now(UTC).replace(microsecond=0)})
+        return type_adapter(Vote).validate_python(
+            {**said, "at": datetime.now(UTC).replace(microsecond=0)}
+        )
     except ValidationError:
         raise BadInput(vote_words.BAD_VOTE) from None

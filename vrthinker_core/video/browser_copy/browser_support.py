@@ -36,18 +36,26 @@ def check_browser_support(source: VideoSource, path: Path) -> BrowserSupport:
     """Reads all packets of an opened source and leaves it at its end. Raises VideoError."""
     container = _container(source, path)
     plain_pixels = source.stream.codec_context.pix_fmt in _PIXEL_FORMATS
-    plain_header = _header_is_plain(source, container) and _SUFFIXES.get(path.suffix.lower()) == container
+    plain_header = (
+        _header_is_plain(source, container) and _SUFFIXES.get(path.suffix.lower()) == container
+    )
     times = _packet_times(source) if plain_pixels and container in _REMUXABLE else ()
     if not times:
         return BrowserSupport(False, False)
-    return BrowserSupport(plain_header and min(times) == 0, source.codec in _VIDEO_CODECS["mp4"], times)
+    return BrowserSupport(
+        plain_header and min(times) == 0, source.codec in _VIDEO_CODECS["mp4"], times
+    )
 
 
 def _container(source: VideoSource, path: Path) -> str:
     """The container by its content: one demuxer reads MP4 and QuickTime, another one WebM and Matroska."""
     kind = source.format.split(",")[0]
     if kind == "mov":
-        return "mov" if source.container.metadata.get("major_brand", _QUICKTIME).strip() == _QUICKTIME else "mp4"
+        return (
+            "mov"
+            if source.container.metadata.get("major_brand", _QUICKTIME).strip() == _QUICKTIME
+            else "mp4"
+        )
     if kind == "matroska":
         with path.open("rb") as file:
             return "webm" if _WEBM.search(file.read(64)) else "matroska"
@@ -57,12 +65,18 @@ def _container(source: VideoSource, path: Path) -> str:
 def _header_is_plain(source: VideoSource, container: str) -> bool:
     """The codecs fit the container, there is one video stream, the length is known and the start is at 0."""
     header = source.container
-    contexts = [stream.codec_context for stream in header.streams.audio if stream.codec_context is not None]
-    fits = source.codec in _VIDEO_CODECS.get(container, ()) and all(audio.name in _AUDIO_CODECS for audio in contexts)
+    contexts = [
+        stream.codec_context for stream in header.streams.audio if stream.codec_context is not None
+    ]
+    fits = source.codec in _VIDEO_CODECS.get(container, ()) and all(
+        audio.name in _AUDIO_CODECS for audio in contexts
+    )
     single = len(header.streams.video) == 1
     # An MP4 without frames in its table is fragmented, a recorded WebM has no length. Browsers seek badly in both.
     seekable = bool(header.duration) and (container != "mp4" or source.header_frames > 0)
-    starts_at_zero = header.start_time is None or -_MAX_AUDIO_LEAD * av.time_base <= header.start_time <= 0
+    starts_at_zero = (
+        header.start_time is None or -_MAX_AUDIO_LEAD * av.time_base <= header.start_time <= 0
+    )
     return fits and single and seekable and starts_at_zero
 
 
@@ -70,17 +84,27 @@ def _packet_times(source: VideoSource) -> tuple[int, ...]:
     """The packets' timestamps in stored order; () if one is damaged, hidden, a key frame but no IDR, or has a wrong timestamp."""
     times: list[int] = []
     extra = source.stream.codec_context.extradata or b""
-    length_bytes = (extra[4] & 3) + 1 if source.codec == "h264" and len(extra) > 4 and extra[0] == 1 else 0
+    length_bytes = (
+        (extra[4] & 3) + 1 if source.codec == "h264" and len(extra) > 4 and extra[0] == 1 else 0
+    )
     try:
         for packet in source.packets():
-            if packet.pts is None or packet.is_discard or packet.is_corrupt or not (times or packet.is_keyframe):
+            if (
+                packet.pts is None
+                or packet.is_discard
+                or packet.is_corrupt
+                or not (times or packet.is_keyframe)
+            ):
                 return ()
             if length_bytes and packet.is_keyframe and not holds_idr(bytes(packet), length_bytes):
                 return ()
             times.append(packet.pts)
     except av.FFmpegError:
         return ()
-    usable = len(set(times)) == len(times) and not make_frame_times(sorted(times), source.time_base, source.rate).estimated
+    usable = (
+        len(set(times)) == len(times)
+        and not make_frame_times(sorted(times), source.time_base, source.rate).estimated
+    )
     return tuple(times) if usable else ()
 
 

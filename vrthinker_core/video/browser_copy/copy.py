@@ -18,7 +18,9 @@ from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.processes.process import start_worker
 from vrthinker_core.video.worker_io import Header
 
-COPY_LIMITS = Limits(cpu_seconds=60.0, wall_seconds=90.0)  # more than a comparison's own decoding, because encoding is added to it
+COPY_LIMITS = Limits(
+    cpu_seconds=60.0, wall_seconds=90.0
+)  # more than a comparison's own decoding, because encoding is added to it
 MAX_COPY_BYTES = 300_000_000  # the largest copy that is kept
 
 _VERSION = b"playable/1"
@@ -40,12 +42,16 @@ def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -
     except DecoderDied as died:
         raise NoCopy(str(died)) from None
     except OSError as error:
-        raise NoCopy(f"No playable copy of {shown_name(source)} could be kept: {error.strerror}.") from None
+        raise NoCopy(
+            f"No playable copy of {shown_name(source)} could be kept: {error.strerror}."
+        ) from None
 
 
 def _digest(source: Path) -> str:
     """Hash of content and suffix: with another suffix the same bytes may need a copy."""
-    digest = hashlib.blake2b(_VERSION + source.suffix.lower().encode("utf-8", "replace"), digest_size=16)
+    digest = hashlib.blake2b(
+        _VERSION + source.suffix.lower().encode("utf-8", "replace"), digest_size=16
+    )
     with open_local(source) as file:
         try:
             while chunk := file.read(1 << 20):

@@ -31,7 +31,9 @@ MAX_SIDE = 1280
 _OPTIONS = {"preset": "veryfast", "crf": "20", "bf": "0", "g": "12", "threads": "2"}
 _BT709, _LIMITED = 1, 1
 _FALLBACK_TIME_BASE = Fraction(1, 90_000)
-_SMALLEST_TIME_BASE = Fraction(1, 1_000_000)  # time bases below this are too small for an MP4; they are rounded to the fallback
+_SMALLEST_TIME_BASE = Fraction(
+    1, 1_000_000
+)  # time bases below this are too small for an MP4; they are rounded to the fallback
 
 
 class UnusableTimestamps(Exception):
@@ -50,7 +52,11 @@ def encode(source: VideoSource) -> io.BytesIO:
 def _encode(source: VideoSource, times: FrameTimes | None) -> io.BytesIO:
     """Each frame lasts until the next one, the last frame as long as the median one. `times` replace the decoder's timestamps."""
     copy = io.BytesIO()
-    time_base = source.time_base if times is None and source.time_base >= _SMALLEST_TIME_BASE else _FALLBACK_TIME_BASE
+    time_base = (
+        source.time_base
+        if times is None and source.time_base >= _SMALLEST_TIME_BASE
+        else _FALLBACK_TIME_BASE
+    )
     durations: list[int] = []
     with av.open(copy, "w", format="mp4") as output:
         packets = _encoded_packets(output, source, time_base, times)
@@ -60,7 +66,9 @@ def _encode(source: VideoSource, times: FrameTimes | None) -> io.BytesIO:
             durations.append(packet.duration)
             output.mux(packet)
             packet = following
-        packet.duration = max(1, round(median(durations) if durations else 1 / source.rate / time_base))
+        packet.duration = max(
+            1, round(median(durations) if durations else 1 / source.rate / time_base)
+        )
         output.mux(packet)
     return copy
 
@@ -80,12 +88,18 @@ def _encoded_packets(
         if times is not None:
             stamp = round(times.starts[len(stats.pts) - 1] / float(time_base))
         else:
-            stamp = last if pts is None or first[0] is None else round((pts - first[0]) * source.time_base / time_base)
+            stamp = (
+                last
+                if pts is None or first[0] is None
+                else round((pts - first[0]) * source.time_base / time_base)
+            )
         if stamp <= last:
             raise UnusableTimestamps
         last = stamp
         rgb = VideoFrame.from_ndarray(pixels, format="rgb24")
-        frame = rgb.reformat(format="yuv420p", dst_colorspace=Colorspace.ITU709, dst_color_range=ColorRange.MPEG)
+        frame = rgb.reformat(
+            format="yuv420p", dst_colorspace=Colorspace.ITU709, dst_color_range=ColorRange.MPEG
+        )
         frame.pts, frame.time_base = stamp, time_base
         yield from stream.encode(frame)
     if times is None and make_frame_times(stats.pts, source.time_base, source.rate).estimated:
@@ -93,7 +107,9 @@ def _encoded_packets(
     yield from stream.encode()
 
 
-def _add_stream(output: OutputContainer, first: Pixels, time_base: Fraction, rate: Fraction) -> VideoStream:
+def _add_stream(
+    output: OutputContainer, first: Pixels, time_base: Fraction, rate: Fraction
+) -> VideoStream:
     stream = output.add_stream("libx264", rate=rate, options=_OPTIONS)
     context = stream.codec_context
     stream.height, stream.width = first.shape[:2]

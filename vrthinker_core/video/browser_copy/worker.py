@@ -31,9 +31,21 @@ def main(handle: int) -> None:
     except VideoError as error:  # at a limit of the copy it says nothing about the file
         respond(parent, {"error": str(error), "died": budget.is_spent or near_memory_limit()})
     except MemoryError:
-        respond(parent, {"error": f"{shown_name(path)} needs more memory to copy than a video may take.", "died": True})
+        respond(
+            parent,
+            {
+                "error": f"{shown_name(path)} needs more memory to copy than a video may take.",
+                "died": True,
+            },
+        )
     except Exception as error:  # noqa: BLE001 - whatever a hostile file provokes becomes one sentence about that file
-        respond(parent, {"error": f"No playable copy of {shown_name(path)} can be made ({type(error).__name__}).", "died": True})
+        respond(
+            parent,
+            {
+                "error": f"No playable copy of {shown_name(path)} can be made ({type(error).__name__}).",
+                "died": True,
+            },
+        )
     else:
         copy.seek(0)
         while chunk := copy.read(_CHUNK_BYTES):

@@ -15,7 +15,13 @@ from vrthinker_core.types import ClipInfo
 from vrthinker_core.video.files import open_local
 from vrthinker_core.video.frames.container import VideoSource
 from vrthinker_core.video.frames.convert import Pixels
-from vrthinker_core.video.frames.decode import DecodedFrame, DecodeStats, SeekingReader, TimestampMismatch, read_all
+from vrthinker_core.video.frames.decode import (
+    DecodedFrame,
+    DecodeStats,
+    SeekingReader,
+    TimestampMismatch,
+    read_all,
+)
 from vrthinker_core.video.frames.frame_cache import FrameCache
 from vrthinker_core.video.frames.health import ClipFacts, health_notes
 from vrthinker_core.video.frames.opening_progress import OpeningProgress
@@ -50,7 +56,12 @@ class ClipDecoder:
     """An opened clip. Not safe for threads."""
 
     def __init__(
-        self, path: Path, plan: FramePlan, read_mode: ReadMode, budget: CpuBudget, progress: OpeningProgress | None = None
+        self,
+        path: Path,
+        plan: FramePlan,
+        read_mode: ReadMode,
+        budget: CpuBudget,
+        progress: OpeningProgress | None = None,
     ) -> None:
         """Opens the file and decodes at least the frames of the first slots. Raises VideoError."""
         self._plan = plan
@@ -60,7 +71,9 @@ class ClipDecoder:
         size = os.fstat(file.fileno()).st_size
         self._digest = self._read_digest(file, size)
         self._source = VideoSource(file, budget)
-        self._timeline = read_timeline(self._source, lambda position: self._progress.update("packets", position, size))
+        self._timeline = read_timeline(
+            self._source, lambda position: self._progress.update("packets", position, size)
+        )
         self._pixels = self._timeline.stored * math.prod(self._source.size)
         self._cache = FrameCache(self._source, plan)
         self._stats = DecodeStats()
@@ -68,7 +81,9 @@ class ClipDecoder:
         self._strict = True
         self._opened = False
         self._recount = ""  # What a frame says that was counted otherwise than those before it
-        if self._timeline.seekable and (read_mode == "seek" or (read_mode == "auto" and self._pixels > _MAX_WHOLE_PIXELS)):
+        if self._timeline.seekable and (
+            read_mode == "seek" or (read_mode == "auto" and self._pixels > _MAX_WHOLE_PIXELS)
+        ):
             self._use_timestamps()
         else:
             self._decode_all()
@@ -108,10 +123,14 @@ class ClipDecoder:
         self._decode_pass(announced, self._stats)
         self._total = len(self._stats.pts)
         if not self._total and near_memory_limit():
-            raise VideoError(f"{self._source.name} needs more memory to decode than a video may take.")
+            raise VideoError(
+                f"{self._source.name} needs more memory to decode than a video may take."
+            )
         if not self._total:
             state = "encrypted" if self._source.encrypted else "damaged"
-            raise VideoError(f"{self._source.name} is {state}: not one frame can be decoded, of {announced} stored.")
+            raise VideoError(
+                f"{self._source.name} is {state}: not one frame can be decoded, of {announced} stored."
+            )
         self._times = make_frame_times(self._stats.pts, self._source.time_base, self._source.rate)
         if self._total != announced:
             self._decode_pass(self._total, DecodeStats())
@@ -129,7 +148,9 @@ class ClipDecoder:
     def _use_timestamps(self) -> None:
         """Find frames by the packets' timestamps; every decoded frame is checked against them."""
         self._total = len(self._timeline.pts)
-        self._times = make_frame_times(self._timeline.pts, self._source.time_base, self._source.rate)
+        self._times = make_frame_times(
+            self._timeline.pts, self._source.time_base, self._source.rate
+        )
         self._source.report_damage()
         self._seeking_reader = SeekingReader(self._source, self._timeline)
         deque(self.read(self._plan.first or {0}), maxlen=0)
@@ -138,7 +159,9 @@ class ClipDecoder:
     def _fall_back(self) -> None:
         """The timestamps are wrong: decode everything where the budget allows it, else let neighbours replace missing frames."""
         if self._strict and self._pixels * _SECONDS_PER_PIXEL < self.budget.limits.cpu_seconds:
-            self._cache = FrameCache(self._source, self._plan)  # the indices of the frames were wrong
+            self._cache = FrameCache(
+                self._source, self._plan
+            )  # the indices of the frames were wrong
             before = self._total
             self._decode_all()
             if self._opened and self._total != before:
@@ -165,7 +188,9 @@ class ClipDecoder:
                     yield self._converted(slots_of[request], request, decoded.index, pixels)
                 del pixels
 
-    def _decode_missing(self, missing: dict[int, list[FrameRequest]]) -> Iterator[tuple[DecodedFrame, set[FrameRequest]]]:
+    def _decode_missing(
+        self, missing: dict[int, list[FrameRequest]]
+    ) -> Iterator[tuple[DecodedFrame, set[FrameRequest]]]:
         """The frames that are missing, and those decoded to reach them that a slot may ask for later."""
         if not missing:
             return
@@ -187,7 +212,9 @@ class ClipDecoder:
             return self._seeking_reader.read(indices, strict=self._strict)
         return read_all(self._source, DecodeStats())
 
-    def _converted(self, slots: list[int], request: FrameRequest, index: int, pixels: Pixels) -> ConvertedFrame:
+    def _converted(
+        self, slots: list[int], request: FrameRequest, index: int, pixels: Pixels
+    ) -> ConvertedFrame:
         (height, width), rgb = pixels.shape[:2], pixels.data.cast("B")
         return ConvertedFrame(
             slots=slots,
@@ -203,8 +230,13 @@ class ClipDecoder:
         )
 
     def _describe(self) -> ClipInfo:
-        geometry, samples = self._cache.geometry, None if self._seeking_reader else self._cache.samples
-        facts = ClipFacts(self._source, self._plan, self._times, geometry, self._timeline, self._stats, samples)
+        geometry, samples = (
+            self._cache.geometry,
+            None if self._seeking_reader else self._cache.samples,
+        )
+        facts = ClipFacts(
+            self._source, self._plan, self._times, geometry, self._timeline, self._stats, samples
+        )
         width, height = geometry.displayed_size
         return ClipInfo(
             name=encodable(self._source.name),

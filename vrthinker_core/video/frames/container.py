@@ -80,15 +80,22 @@ class VideoSource:
         self.format: str = self.container.format.name
         self.codec: str = self.stream.codec_context.codec.canonical_name
         self.video_streams = len(_video_streams(self.container))
-        self.encrypted = "enc_key_id" in self.stream.metadata  # Matroska; an MP4 says it with every packet
+        self.encrypted = (
+            "enc_key_id" in self.stream.metadata
+        )  # Matroska; an MP4 says it with every packet
         frames = self.stream.frames
-        self.header_frames = frames if frames < _UNKNOWN_FRAMES else 0  # 0 if the header announces none
+        self.header_frames = (
+            frames if frames < _UNKNOWN_FRAMES else 0
+        )  # 0 if the header announces none
         self.read_seconds = 0.0  # when the last packet ends, as far as `packets` has read
         self.damaged = False  # known when `packets` has ended
         self.time_base = _fraction(self.stream.time_base) or Fraction(0)
         self._kind = self.format.split(",")[0]
         self.header_seconds = self._header_seconds()
-        self.size = self.stream.codec_context.width, self.stream.codec_context.height  # in stored pixels, as the header declares
+        self.size = (
+            self.stream.codec_context.width,
+            self.stream.codec_context.height,
+        )  # in stored pixels, as the header declares
         self.rate = _rate(self.stream)
         self._check_size()
 
@@ -129,7 +136,9 @@ class VideoSource:
                         yield packet
         except MemoryError:
             raise VideoError(f"{self.name} needs more memory than a video may take.") from None
-        self.damaged = self.format in self._complaints or any(corrupt.values()) or self._lacks_end(end)
+        self.damaged = (
+            self.format in self._complaints or any(corrupt.values()) or self._lacks_end(end)
+        )
 
     def _header_seconds(self) -> float:
         """When the last packet ends according to the header; 0 if it does not tell. Other demuxers estimate a duration."""
@@ -138,13 +147,17 @@ class VideoSource:
             return float(self.header_frames * self.time_base)
         if self._kind in ("mov", "mxf"):
             return float((stream.duration or 0) * self.time_base)
-        announced = self._kind in _ONE_DURATION and stream.duration is None  # else estimated for each stream, too
+        announced = (
+            self._kind in _ONE_DURATION and stream.duration is None
+        )  # else estimated for each stream, too
         return (self.container.duration or 0) / av.time_base if announced else 0.0
 
     def _note_end(self, packet: "Packet[Any]") -> None:
         start = packet.dts if packet.pts is None else packet.pts
         if start is not None and packet.time_base:
-            self.read_seconds = max(self.read_seconds, float((start + (packet.duration or 0)) * packet.time_base))
+            self.read_seconds = max(
+                self.read_seconds, float((start + (packet.duration or 0)) * packet.time_base)
+            )
 
     def _lacks_end(self, end: int) -> bool:
         """Whether data is missing at the end, of formats whose demuxers do not tell; `end` is where the last packet ends."""
@@ -152,9 +165,13 @@ class VideoSource:
         if self._kind == "ogg":
             page = self._tail.rpartition(b"OggS")[2]
             lengths = page[23 : 23 + page[22]] if len(page) > 22 else b""
-            return len(page) < 23 + len(lengths) + sum(lengths) or not page[1] & 4  # the mark of a stream's last page
+            return (
+                len(page) < 23 + len(lengths) + sum(lengths) or not page[1] & 4
+            )  # the mark of a stream's last page
         if self._kind == "mov":
-            return not self.stream.frames and 4 * rest > self._bytes  # nothing large follows the last fragment
+            return (
+                not self.stream.frames and 4 * rest > self._bytes
+            )  # nothing large follows the last fragment
         if self._kind == "mpegts":
             return all(self._bytes % length for length in _PACKET_BYTES)
         if self._kind == "yuv4mpegpipe":
@@ -165,7 +182,11 @@ class VideoSource:
     def pixel_aspect(self) -> Fraction:
         """Width of a stored pixel over its height, reliable after the first decoded frame; 1 where the file says nothing usable."""
         stream = self.stream
-        aspect = _fraction(stream.sample_aspect_ratio) or _fraction(stream.codec_context.sample_aspect_ratio) or Fraction(1)
+        aspect = (
+            _fraction(stream.sample_aspect_ratio)
+            or _fraction(stream.codec_context.sample_aspect_ratio)
+            or Fraction(1)
+        )
         return aspect if Fraction(1, 8) <= aspect <= 8 else Fraction(1)
 
     def _open(self) -> tuple[InputContainer, VideoStream]:
@@ -181,9 +202,13 @@ class VideoSource:
                 metadata_errors="ignore",
             )
         except MemoryError:
-            raise VideoError(f"{self.name} needs more memory to open than a video may take.") from None
+            raise VideoError(
+                f"{self.name} needs more memory to open than a video may take."
+            ) from None
         except PermissionError:
-            raise VideoError(f"{self.name} points at other files, and these are never opened.") from None
+            raise VideoError(
+                f"{self.name} points at other files, and these are never opened."
+            ) from None
         except (av.FFmpegError, ValueError):
             raise VideoError(f"{self.name} {self._why_not_opened()}.") from None
         try:
@@ -204,7 +229,14 @@ class VideoSource:
         if not candidates:
             raise VideoError(f"{self.name} {_why_no_video(container)}.")
         best = container.streams.best("video")
-        stream = next((candidate for candidate in candidates if best is not None and candidate.index == best.index), candidates[0])
+        stream = next(
+            (
+                candidate
+                for candidate in candidates
+                if best is not None and candidate.index == best.index
+            ),
+            candidates[0],
+        )
         context = stream.codec_context
         context.thread_count, context.thread_type = THREADS, "SLICE"
         context.options = {"max_pixels": str(self.budget.limits.pixels)}
@@ -213,7 +245,9 @@ class VideoSource:
     def _check_size(self) -> None:
         (width, height), limits = self.size, self.budget.limits
         if width <= 0 or height <= 0:
-            raise VideoError(f"{self.name} has no picture size, or one above {limits.pixels // 1_000_000} megapixels.")
+            raise VideoError(
+                f"{self.name} has no picture size, or one above {limits.pixels // 1_000_000} megapixels."
+            )
         if max(width, height) > limits.side or width * height > limits.pixels:
             raise VideoError(
                 f"{self.name} is too large: {width} x {height} pixels, where {limits.side} per side and "
@@ -251,9 +285,15 @@ def _refuse_other_files(url: str, flags: int, options: dict[str, str]) -> NoRetu
 def _video_streams(container: InputContainer) -> list[VideoStream]:
     """Video streams that can be decoded, without cover pictures and other stills."""
     cover = Disposition.attached_pic | Disposition.timed_thumbnails | Disposition.still_image
-    streams = [stream for stream in container.streams.video if stream.codec_context is not None and not stream.disposition & cover]
+    streams = [
+        stream
+        for stream in container.streams.video
+        if stream.codec_context is not None and not stream.disposition & cover
+    ]
     if container.metadata.get("major_brand", "").encode() in IMAGE_BRANDS:
-        return [stream for stream in streams if stream.frames > 1]  # the still picture beside a sequence is listed as a stream too
+        return [
+            stream for stream in streams if stream.frames > 1
+        ]  # the still picture beside a sequence is listed as a stream too
     return streams
 
 

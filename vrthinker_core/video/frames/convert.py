@@ -26,7 +26,9 @@ _HDR_TRANSFERS = (16, 18)  # PQ and HLG, as numbered in H.273
 READ_MATRICES = (0, 1, 2, 4, 5, 6, 7, 9)
 """The colour matrices, as numbered in H.273, that FFmpeg converts by their own coefficients."""
 _BT2020_CONSTANT = 10
-_MAX_LINEAR_RATIO = 2.2  # ratio up to which interpolating between pixels of a halved frame uses all of them
+_MAX_LINEAR_RATIO = (
+    2.2  # ratio up to which interpolating between pixels of a halved frame uses all of them
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,9 @@ class Orientation:
     transpose: bool = False
     mirror: bool = False  # left and right are swapped
     flip: bool = False  # top and bottom are swapped
-    skewed: bool = False  # the file asks for an angle that is no quarter turn; frames are not rotated
+    skewed: bool = (
+        False  # the file asks for an angle that is no quarter turn; frames are not rotated
+    )
 
     @property
     def clockwise(self) -> int:
@@ -96,7 +100,9 @@ class DisplayGeometry:
     def displayed_size(self) -> tuple[int, int]:
         """(width, height) after pixel aspect and rotation. Pixels are made square by enlarging, so that no detail is lost."""
         (width, height), aspect = self.stored_size, self.pixel_aspect
-        width, height = (round(width * aspect), height) if aspect >= 1 else (width, round(height / aspect))
+        width, height = (
+            (round(width * aspect), height) if aspect >= 1 else (width, round(height / aspect))
+        )
         return (height, width) if self.orientation.transpose else (width, height)
 
 
@@ -107,9 +113,18 @@ class FrameConverter:
         """The first decoded frame of the source tells how all are displayed."""
         size, hdr = (first.width, first.height), first.color_trc in _HDR_TRANSFERS
         self._name = source.name
-        self._reformatter, self._sampler = VideoReformatter(), VideoReformatter()  # each caches the tables of one size
+        self._reformatter, self._sampler = (
+            VideoReformatter(),
+            VideoReformatter(),
+        )  # each caches the tables of one size
         # PyAV holds a frame whose side data is read: a small one with the same side data.
-        self.geometry = DisplayGeometry(size, source.pixel_aspect, _read_orientation(self._sampled(first)), hdr, first.colorspace)
+        self.geometry = DisplayGeometry(
+            size,
+            source.pixel_aspect,
+            _read_orientation(self._sampled(first)),
+            hdr,
+            first.colorspace,
+        )
 
     def to_rgb(self, frame: VideoFrame) -> Pixels:
         """The frame in RGB at its stored size, by PyAV's conversion, with the colour space and range that the file declares."""
@@ -118,29 +133,43 @@ class FrameConverter:
 
     def grey_sample(self, frame: VideoFrame) -> GreySample:
         """Grey values of 64 to 128 points a side, all of a smaller frame: no averages, so that a small movement is not lost."""
-        return cv2.cvtColor(self._sampled(frame).to_ndarray(), cv2.COLOR_RGB2GRAY).astype(np.uint8, copy=False)
+        return cv2.cvtColor(self._sampled(frame).to_ndarray(), cv2.COLOR_RGB2GRAY).astype(
+            np.uint8, copy=False
+        )
 
     def _sampled(self, frame: VideoFrame) -> VideoFrame:
-        across, down = (-(-side // max(1, side // _SAMPLES)) for side in (frame.width, frame.height))
-        return self._reformat(self._sampler, frame, width=across, height=down, interpolation="POINT")
+        across, down = (
+            -(-side // max(1, side // _SAMPLES)) for side in (frame.width, frame.height)
+        )
+        return self._reformat(
+            self._sampler, frame, width=across, height=down, interpolation="POINT"
+        )
 
     def copy(self, frame: VideoFrame) -> VideoFrame:
         """A frame with the same picture that holds no buffer of the decoder's: the same object, or one in RGB."""
         try:
-            other = frame.planes[0].__dlpack__()  # FFmpeg copies a frame only while something else refers to it, as this does
+            other = (
+                frame.planes[0].__dlpack__()
+            )  # FFmpeg copies a frame only while something else refers to it, as this does
         except (NotImplementedError, ValueError):  # palettes, packed and big-endian formats
             return self._reformat(self._reformatter, frame)
         frame.make_writable()
         del other
         return frame
 
-    def _reformat(self, reformatter: VideoReformatter, frame: VideoFrame, **size: Any) -> VideoFrame:
+    def _reformat(
+        self, reformatter: VideoReformatter, frame: VideoFrame, **size: Any
+    ) -> VideoFrame:
         if frame.colorspace not in READ_MATRICES:  # FFmpeg 8 refuses these, players show them so
-            size["src_colorspace"] = Colorspace.BT2020 if frame.colorspace == _BT2020_CONSTANT else Colorspace.ITU601
+            size["src_colorspace"] = (
+                Colorspace.BT2020 if frame.colorspace == _BT2020_CONSTANT else Colorspace.ITU601
+            )
         try:
             return reformatter.reformat(frame, format="rgb24", threads=1, **size)
         except (av.FFmpegError, ValueError):
-            raise VideoError(f"{self._name} stores its colours as {frame.format.name}, which cannot be converted.") from None
+            raise VideoError(
+                f"{self._name} stores its colours as {frame.format.name}, which cannot be converted."
+            ) from None
 
     def resize_for(self, pixels: Pixels, sizing: Sizing) -> Pixels:
         """The pixels that are sent, from those of `to_rgb`."""
@@ -158,7 +187,9 @@ class FrameConverter:
     def display(self, pixels: Pixels, width: int, height: int) -> Pixels:
         """The pixels of `to_rgb` as they are displayed, resized to `width` x `height`."""
         orientation = self.geometry.orientation
-        return orientation.apply(_resize(pixels, *((height, width) if orientation.transpose else (width, height))))
+        return orientation.apply(
+            _resize(pixels, *((height, width) if orientation.transpose else (width, height)))
+        )
 
 
 def _resize(pixels: Pixels, width: int, height: int) -> Pixels:
@@ -170,7 +201,11 @@ def _resize(pixels: Pixels, width: int, height: int) -> Pixels:
     while across >= 2 * width and down >= 2 * height and across % 2 == down % 2 == 0:
         across, down = across // 2, down // 2
         pixels = _cv_resize(pixels, across, down, cv2.INTER_AREA)
-        interpolation = cv2.INTER_LINEAR if max(across / width, down / height) < _MAX_LINEAR_RATIO else cv2.INTER_AREA
+        interpolation = (
+            cv2.INTER_LINEAR
+            if max(across / width, down / height) < _MAX_LINEAR_RATIO
+            else cv2.INTER_AREA
+        )
     pixels = _cv_resize(pixels, min(across, width), min(down, height), interpolation)
     return _cv_resize(pixels, width, height, cv2.INTER_CUBIC)
 
@@ -178,4 +213,6 @@ def _resize(pixels: Pixels, width: int, height: int) -> Pixels:
 def _cv_resize(pixels: Pixels, width: int, height: int, interpolation: int) -> Pixels:
     if pixels.shape[:2] == (height, width):
         return pixels
-    return cv2.resize(pixels, (width, height), interpolation=interpolation).astype(np.uint8, copy=False)
+    return cv2.resize(pixels, (width, height), interpolation=interpolation).astype(
+        np.uint8, copy=False
+    )

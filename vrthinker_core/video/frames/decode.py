@@ -72,7 +72,9 @@ def _decode_packets(source: VideoSource, stats: DecodeStats) -> Iterator[VideoFr
             except av.FFmpegError:
                 stats.refused += bool(packet.size)
     except MemoryError:
-        raise VideoError(f"{source.name} needs more memory to decode than a video may take.") from None
+        raise VideoError(
+            f"{source.name} needs more memory to decode than a video may take."
+        ) from None
     except CONTAINER_ERRORS:
         return
 
@@ -122,7 +124,9 @@ class SeekingReader:
             near = [neighbour for neighbour in (before, decoded) if neighbour is not None]
             if strict or not near:
                 raise TimestampMismatch
-            yield replace(min(near, key=lambda neighbour: abs(neighbour.index - target)), requested=target)
+            yield replace(
+                min(near, key=lambda neighbour: abs(neighbour.index - target)), requested=target
+            )
 
     def _next(self, strict: bool) -> DecodedFrame | None:
         for frame in self._frames:
@@ -161,4 +165,7 @@ class SeekingReader:
         """Timestamps to try: the key frame, the one before (some indexes are in decoding order), the start."""
         keys = self._timeline.keyframes
         key = int(np.searchsorted(keys, self._timeline.pts[start], "right")) - 1
-        return [*(int(keys[near]) for near in (key, key - 1) if near > 0), int(min(keys[0], self._timeline.pts[0]))]
+        return [
+            *(int(keys[near]) for near in (key, key - 1) if near > 0),
+            int(min(keys[0], self._timeline.pts[0])),
+        ]

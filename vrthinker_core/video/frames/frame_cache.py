@@ -11,7 +11,9 @@ from vrthinker_core.video.frames.decode import DecodedFrame
 from vrthinker_core.video.frames.plan import FramePlan, FrameRequest
 
 _MAX_BYTES = 100_000_000  # enough for every slot of the published protocols: 128 frames of 448 x 448 pixels are 77 MB
-_MAX_FRAME_BYTES = _MAX_BYTES // 4  # a frame in 8K that is sent as it is has 100 MB: keeping one helps no other slot
+_MAX_FRAME_BYTES = (
+    _MAX_BYTES // 4
+)  # a frame in 8K that is sent as it is has 100 MB: keeping one helps no other slot
 _BYTES_PER_PIXEL = 1.5
 """Of a decoded frame in 4:2:0, as nearly all videos are stored. Converting every frame of 480p costs more than decoding it."""
 
@@ -26,7 +28,9 @@ class FrameCache:
         self._converter: FrameConverter | None = None
         self._converted: dict[FrameRequest, Pixels] = {}
         self._frames: dict[int, VideoFrame] = {}
-        self._keeps_frames = plan.grid.slots * math.prod(source.size) * _BYTES_PER_PIXEL <= _MAX_BYTES
+        self._keeps_frames = (
+            plan.grid.slots * math.prod(source.size) * _BYTES_PER_PIXEL <= _MAX_BYTES
+        )
         self._bytes = 0
         self.samples: dict[int, GreySample] = {}
 
@@ -42,7 +46,9 @@ class FrameCache:
             return self._convert(self._frames[request.index], [request])[request]
         return self._converted.get(request)
 
-    def add(self, decoded: DecodedFrame, requests: Collection[FrameRequest]) -> dict[FrameRequest, Pixels]:
+    def add(
+        self, decoded: DecodedFrame, requests: Collection[FrameRequest]
+    ) -> dict[FrameRequest, Pixels]:
         """Convert one frame for each request, and keep it unless it only replaces the one that was requested."""
         self._converter = self._converter or FrameConverter(self._source, decoded.frame)
         if decoded.index == decoded.requested and decoded.index not in self.samples:
@@ -59,8 +65,13 @@ class FrameCache:
         """
         if self._keeps_frames:
             return {index: [] for index in self._plan.frame_indices(total) - self._frames.keys()}
-        requests: Iterable[FrameRequest] = self._plan.by_request(range(self._plan.grid.slots), total)
-        if sum(3 * math.prod(request.sizing.size(*self._source.size)) for request in requests) > _MAX_BYTES:
+        requests: Iterable[FrameRequest] = self._plan.by_request(
+            range(self._plan.grid.slots), total
+        )
+        if (
+            sum(3 * math.prod(request.sizing.size(*self._source.size)) for request in requests)
+            > _MAX_BYTES
+        ):
             requests = self._plan.by_request(self._plan.first, total)
         missing: dict[int, list[FrameRequest]] = {}
         for request in requests:
@@ -68,7 +79,9 @@ class FrameCache:
                 missing.setdefault(request.index, []).append(request)
         return missing
 
-    def _convert(self, frame: VideoFrame, requests: Collection[FrameRequest]) -> dict[FrameRequest, Pixels]:
+    def _convert(
+        self, frame: VideoFrame, requests: Collection[FrameRequest]
+    ) -> dict[FrameRequest, Pixels]:
         if not requests:
             return {}
         assert self._converter is not None

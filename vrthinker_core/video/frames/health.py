@@ -18,7 +18,11 @@ _BLACK = 24
 _CHANGED = 12
 _LEAST_SECONDS = 0.5
 _MAX_STRETCHES = 4
-_HIDDEN_FRAME_CODECS = ("vp8", "vp9", "av1")  # some frames are only referred to: fewer frames than packets are no loss
+_HIDDEN_FRAME_CODECS = (
+    "vp8",
+    "vp9",
+    "av1",
+)  # some frames are only referred to: fewer frames than packets are no loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,9 @@ class ClipFacts:
     geometry: DisplayGeometry
     timeline: Timeline
     stats: DecodeStats  # of the decode of the whole clip; empty where there was none
-    samples: Mapping[int, GreySample] | None  # of every frame that a slot means; None where the clip was not decoded as a whole
+    samples: (
+        Mapping[int, GreySample] | None
+    )  # of every frame that a slot means; None where the clip was not decoded as a whole
 
     @property
     def frames(self) -> int:
@@ -101,7 +107,10 @@ def _picture(facts: ClipFacts) -> Iterator[str]:
         yield f"Pixels are not square ({aspect.numerator}:{aspect.denominator}): shown as {width} x {height}."
     if facts.stats.resized_at is not None:
         yield f"The picture size changes at frame {facts.stats.resized_at}; every frame is brought to the size of the first."
-    if "square" in (facts.plan.opening.mode, facts.plan.later.mode) and abs(width / height - 1) > 0.02:
+    if (
+        "square" in (facts.plan.opening.mode, facts.plan.later.mode)
+        and abs(width / height - 1) > 0.02
+    ):
         yield f"The picture is {_ratio(width, height)} ({width} x {height}) and is squashed into a square for the judge."
     if facts.stats.interlaced:
         yield "The clip is interlaced: moving edges may look like combs."
@@ -143,19 +152,31 @@ def _stretches(facts: ClipFacts) -> Iterator[str]:
     yield from _describe_stretches(facts, "The picture stands still", still, seen)
 
 
-def _describe_stretches(facts: ClipFacts, what: str, runs: list[tuple[int, int]], seen: list[int]) -> Iterator[str]:
+def _describe_stretches(
+    facts: ClipFacts, what: str, runs: list[tuple[int, int]], seen: list[int]
+) -> Iterator[str]:
     """`runs` are positions in `seen`, the indices of the sampled frames. A stretch ends where the next sampled frame begins."""
     edges = [*(float(facts.times.starts[index]) for index in seen), facts.times.seconds]
     if (0, len(seen) - 1) in runs and len(seen) > 1:
         yield f"{what} throughout."
         return
-    intervals = [f"from {edges[a]:.2f} s to {edges[b + 1]:.2f} s" for a, b in runs if edges[b + 1] - edges[a] >= _LEAST_SECONDS]
+    intervals = [
+        f"from {edges[a]:.2f} s to {edges[b + 1]:.2f} s"
+        for a, b in runs
+        if edges[b + 1] - edges[a] >= _LEAST_SECONDS
+    ]
     if intervals:
-        more = f" and in {len(intervals) - _MAX_STRETCHES} more stretches" if len(intervals) > _MAX_STRETCHES else ""
+        more = (
+            f" and in {len(intervals) - _MAX_STRETCHES} more stretches"
+            if len(intervals) > _MAX_STRETCHES
+            else ""
+        )
         yield f"{what} {', '.join(intervals[:_MAX_STRETCHES])}{more}."
 
 
-def _equal_runs(samples: Sequence[GreySample], same: Callable[[GreySample, GreySample], bool]) -> Iterator[tuple[int, int]]:
+def _equal_runs(
+    samples: Sequence[GreySample], same: Callable[[GreySample, GreySample], bool]
+) -> Iterator[tuple[int, int]]:
     """First and last position of every run whose samples all equal its FIRST one, so that a slow movement ends it."""
     start = 0
     for position in range(1, len(samples) + 1):
@@ -172,4 +193,7 @@ def _is_black(sample: GreySample) -> bool:
 
 def _is_same(one: GreySample, other: GreySample) -> bool:
     """At most two points in a thousand changed visibly: encoding a still picture changes as many."""
-    return one.shape == other.shape and int(np.count_nonzero(cv2.absdiff(one, other) > _CHANGED)) * 500 <= one.size
+    return (
+        one.shape == other.shape
+        and int(np.count_nonzero(cv2.absdiff(one, other) > _CHANGED)) * 500 <= one.size
+    )

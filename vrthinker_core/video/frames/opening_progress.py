@@ -11,7 +11,11 @@ QUIET_CPU_SECONDS = 0.5  # of processor time, before the first report: most clip
 Phase = Literal["digest", "packets", "frames"]
 
 # Where each phase begins and ends, as shares of the whole: digest and packets come from the disk, frames are decoded.
-_PHASES: dict[Phase, tuple[float, float]] = {"digest": (0.0, 0.05), "packets": (0.05, 0.1), "frames": (0.1, 1.0)}
+_PHASES: dict[Phase, tuple[float, float]] = {
+    "digest": (0.0, 0.05),
+    "packets": (0.05, 0.1),
+    "frames": (0.1, 1.0),
+}
 
 
 class OpeningProgress:
@@ -29,7 +33,9 @@ class OpeningProgress:
             return
         self._next_time = time.monotonic() + REPORT_SECONDS
         start, end = _PHASES[phase]
-        self._share = max(self._share, start + (end - start) * min(1.0, max(0, done) / max(1, total)))
+        self._share = max(
+            self._share, start + (end - start) * min(1.0, max(0, done) / max(1, total))
+        )
         self._report(self._share)
 
     def finish(self) -> None:

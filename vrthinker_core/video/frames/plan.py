@@ -34,7 +34,9 @@ class FramePlan:
         """The frames that `slots` mean in a clip of `total` frames: each request once, with the slots that it is for."""
         slots_of: dict[FrameRequest, list[int]] = {}
         for slot in slots:
-            request = FrameRequest(self.grid.index(slot, total), self.opening if slot in self.first else self.later)
+            request = FrameRequest(
+                self.grid.index(slot, total), self.opening if slot in self.first else self.later
+            )
             slots_of.setdefault(request, []).append(slot)
         return slots_of
 

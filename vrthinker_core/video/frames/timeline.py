@@ -21,14 +21,18 @@ from vrthinker_core.video.frames.container import CONTAINER_ERRORS, VideoSource
 _RELIABLE_FORMATS = ("mov", "matroska")
 _RELIABLE_CODECS = ("h264", "hevc", "vp9", "av1")
 _ROUNDED_SECONDS = 0.1  # by which a header may announce more than there is
-_WILD = 20  # times the length of the clip: a few frames that far from all others have wrong timestamps
+_WILD = (
+    20  # times the length of the clip: a few frames that far from all others have wrong timestamps
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """Timestamps according to the packets; what the decoder gives may differ."""
 
-    pts: NDArray[np.int64]  # timestamps of the frames in display order, in units of the stream's time base
+    pts: NDArray[
+        np.int64
+    ]  # timestamps of the frames in display order, in units of the stream's time base
     keyframes: NDArray[np.int64]  # timestamps of the key frames, ascending
     stored: int  # packets of frames to be shown: without those that an edit list hides
     drawn: bool  # the mark of a drawn video is there and names these packets
@@ -74,14 +78,22 @@ def read_timeline(source: VideoSource, reached: Callable[[int], None] = lambda _
         complete = False
     shown = _ascending(pts)
     reliable = source.format.split(",")[0] in _RELIABLE_FORMATS and source.codec in _RELIABLE_CODECS
-    seekable = complete and reliable and not source.encrypted and len(keys) > 0 and len(shown) == stored > 0
+    seekable = (
+        complete
+        and reliable
+        and not source.encrypted
+        and len(keys) > 0
+        and len(shown) == stored > 0
+    )
     missing = _missing_seconds(source, shown, stored)
     return Timeline(shown, _ascending(keys), stored, digest.drawn, seekable, missing)
 
 
 def _missing_seconds(source: VideoSource, shown: NDArray[np.int64], stored: int) -> float:
     missing = source.header_seconds - (source.read_seconds or stored / float(source.rate))
-    longest = float(np.diff(shown).max() * source.time_base) if len(shown) > 1 else 1 / float(source.rate)
+    longest = (
+        float(np.diff(shown).max() * source.time_base) if len(shown) > 1 else 1 / float(source.rate)
+    )
     return missing if missing > longest + _ROUNDED_SECONDS else 0.0
 
 
@@ -97,13 +109,19 @@ class FrameTimes:
     starts: NDArray[np.float64]
     typical_duration: float  # median seconds that a frame is shown; also assumed for the last one
     tick: float  # the time base in seconds: timestamps are multiples of it
-    from_rate: bool = False  # the file has no usable timestamps: these follow from the declared rate
+    from_rate: bool = (
+        False  # the file has no usable timestamps: these follow from the declared rate
+    )
     estimated: int = 0  # frames whose time follows from that of their neighbours
 
     def end_of(self, index: int) -> float:
         """When the next frame replaces frame `index`."""
         last = len(self.starts) - 1
-        return float(self.starts[index + 1]) if index < last else float(self.starts[last]) + self.typical_duration
+        return (
+            float(self.starts[index + 1])
+            if index < last
+            else float(self.starts[last]) + self.typical_duration
+        )
 
     @property
     def seconds(self) -> float:
@@ -120,10 +138,17 @@ class FrameTimes:
         """Some frame lasts clearly longer or shorter than the median, beyond what rounding to ticks explains."""
         if len(self.starts) < 3:
             return False
-        return bool(np.any(np.abs(self.durations - self.typical_duration) > max(0.05 * self.typical_duration, 1.5 * self.tick)))
+        return bool(
+            np.any(
+                np.abs(self.durations - self.typical_duration)
+                > max(0.05 * self.typical_duration, 1.5 * self.tick)
+            )
+        )
 
 
-def make_frame_times(pts: Sequence[int | None] | NDArray[np.int64], time_base: Fraction, rate: Fraction) -> FrameTimes:
+def make_frame_times(
+    pts: Sequence[int | None] | NDArray[np.int64], time_base: Fraction, rate: Fraction
+) -> FrameTimes:
     """From the timestamps of the decoded frames or of the packets, in units of `time_base`.
 
     A frame whose timestamp is missing or wrong lies between its neighbours. If most are, all times follow from the rate.
@@ -136,14 +161,22 @@ def make_frame_times(pts: Sequence[int | None] | NDArray[np.int64], time_base: F
     if tick <= 0 or 2 * len(usable) <= len(pts):
         return FrameTimes(frames / float(rate), 1 / float(rate), 0.0, from_rate=True)
     kept, first, last = known[usable], known[usable[0]], known[usable[-1]]
-    typical = statistics.median(np.diff(ticks[usable]).tolist()) if len(kept) > 1 else 1 / float(rate) / tick
+    typical = (
+        statistics.median(np.diff(ticks[usable]).tolist())
+        if len(kept) > 1
+        else 1 / float(rate) / tick
+    )
     starts = np.interp(frames, kept, ticks[usable])
     starts[:first] += typical * (frames[:first] - first)
     starts[last:] += typical * (frames[last:] - last)
     ordered = np.sort(ticks)
-    if len(kept) < len(ordered) == len(pts) and _unevenness(frames, ordered, typical) < _unevenness(frames, starts, typical):
+    if len(kept) < len(ordered) == len(pts) and _unevenness(frames, ordered, typical) < _unevenness(
+        frames, starts, typical
+    ):
         starts = ordered  # some files have the timestamps of another order of the same frames
-    return FrameTimes((starts - starts[0]) * tick, typical * tick, tick, estimated=len(pts) - len(kept))
+    return FrameTimes(
+        (starts - starts[0]) * tick, typical * tick, tick, estimated=len(pts) - len(kept)
+    )
 
 
 def _unevenness(frames: NDArray[np.int64], times: NDArray[np.float64], typical: float) -> float:
@@ -168,9 +201,13 @@ def _most_ascending(frames: NDArray[np.int64], times: NDArray[np.float64]) -> ND
     high = len(times) - 1 - np.array(_ascending_run((-times[::-1]).tolist()))[::-1]
     typical = statistics.median(np.diff(times[low]).tolist()) if len(low) > 1 else 0.0
     different = np.flatnonzero(low != high)
-    for stretch in np.split(different, np.flatnonzero(np.diff(different) > 1) + 1) if len(different) else ():
+    for stretch in (
+        np.split(different, np.flatnonzero(np.diff(different) > 1) + 1) if len(different) else ()
+    ):
         around = slice(max(0, stretch[0] - 1), stretch[-1] + 2)
-        of_low, of_high = (_unevenness(frames[run], times[run], typical) for run in (low[around], high[around]))
+        of_low, of_high = (
+            _unevenness(frames[run], times[run], typical) for run in (low[around], high[around])
+        )
         if of_high < of_low:
             low[stretch] = high[stretch]
     return low

@@ -35,20 +35,35 @@ def main(handle: int) -> None:
         except VideoError as error:
             respond(parent, {"error": str(error), "died": False})
         except Exception as error:  # noqa: BLE001 - whatever a hostile file provokes becomes one sentence about that file
-            full = isinstance(error, MemoryError) or near_memory_limit()  # decoders raise many errors for it
-            cause = "needs more memory to decode than a video may take" if full else f"cannot be decoded ({type(error).__name__})"
+            full = (
+                isinstance(error, MemoryError) or near_memory_limit()
+            )  # decoders raise many errors for it
+            cause = (
+                "needs more memory to decode than a video may take"
+                if full
+                else f"cannot be decoded ({type(error).__name__})"
+            )
             respond(parent, {"error": f"{name} {cause}.", "died": full})
         else:
-            respond(parent, {"info": asdict(decoder.info), "read_mode": decoder.read_mode, "done": True})
+            respond(
+                parent, {"info": asdict(decoder.info), "read_mode": decoder.read_mode, "done": True}
+            )
 
 
 def _open(parent: Connection, request: Header, name: str) -> ClipDecoder:
     limits = Limits(**request["limits"])
     confine_process(limits)
     sent = request["plan"]
-    plan = FramePlan(Grid(**sent["grid"]), Sizing(**sent["opening"]), Sizing(**sent["later"]), frozenset(sent["first"]))
+    plan = FramePlan(
+        Grid(**sent["grid"]),
+        Sizing(**sent["opening"]),
+        Sizing(**sent["later"]),
+        frozenset(sent["first"]),
+    )
     progress = OpeningProgress(lambda share: respond(parent, {"share": share, "done": False}))
-    return ClipDecoder(Path(request["path"]), plan, request["read_mode"], CpuBudget(name, limits), progress)
+    return ClipDecoder(
+        Path(request["path"]), plan, request["read_mode"], CpuBudget(name, limits), progress
+    )
 
 
 def _send_frames(parent: Connection, decoder: ClipDecoder, slots: list[int]) -> None:

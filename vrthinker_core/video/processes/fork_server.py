@@ -73,7 +73,9 @@ class ForkServer:
             ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is not None:
                 self._ended[status] = self._running.pop(status)
-                _send_number(status, ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status)
+                _send_number(
+                    status, ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+                )
 
     def _reap(self, status: Connection) -> None:
         pid = self._running.pop(status, None) or self._ended.pop(status)

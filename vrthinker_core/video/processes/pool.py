@@ -15,7 +15,14 @@ from multiprocessing.connection import Pipe
 
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.processes.process import CLIP_WORKER, ForkedProcess, Worker, receive_number, start_module, start_worker
+from vrthinker_core.video.processes.process import (
+    CLIP_WORKER,
+    ForkedProcess,
+    Worker,
+    receive_number,
+    start_module,
+    start_worker,
+)
 
 _FORK_SERVER = "vrthinker_core.video.processes.fork_server"
 _READY_SECONDS = 30.0  # how long the fork server may take to load; after that fresh processes are started without it
@@ -82,7 +89,11 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
 
     def _running_server(self) -> _ForkServer:
         """The fork server; it is started where none runs."""
-        if self._server is None or not self._server.stop.alive or self._server.process.poll() is not None:
+        if (
+            self._server is None
+            or not self._server.stop.alive
+            or self._server.process.poll() is not None
+        ):
             self._server = _ForkServer()
         return self._server
 
@@ -92,7 +103,9 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
         status, reports = Pipe()
         with contextlib.suppress(OSError, EOFError):
             with theirs, reports, self._lock:
-                socket.send_fds(self._running_server().control, [b"f"], [theirs.fileno(), reports.fileno()])
+                socket.send_fds(
+                    self._running_server().control, [b"f"], [theirs.fileno(), reports.fileno()]
+                )
             if status.poll(_READY_SECONDS):
                 return Worker(ForkedProcess(receive_number(status), status), ours)
         return None

@@ -22,13 +22,21 @@ from vrthinker_core.types import ProtocolName
 MARKER = "vrthinker.json"
 """Names the protocols a checkpoint was trained for (`marker.py`) and, if its files are never to change, the SHA-256 of each."""
 
-PUBLISHED_PROTOCOLS: dict[str, ProtocolName] = {"qunwang13/vr-thinker": "concat", "qunwang13/vrthinker": "paired"}
+PUBLISHED_PROTOCOLS: dict[str, ProtocolName] = {
+    "qunwang13/vr-thinker": "concat",
+    "qunwang13/vrthinker": "paired",
+}
 """Hub ids of the two published checkpoints, which have no marker, and the protocols they were trained for."""
 
 GENERATION_CONFIG = "generation_config.json"
 """Says which tokens end a reply; a checkpoint may lack it. transformers takes one that it cannot read for one that is not there."""
 
-DOWNLOAD_PATTERNS = ("*.json", "*.safetensors", "*.jinja", "merges.txt")  # The files fetched from the hub: no code, no pickles
+DOWNLOAD_PATTERNS = (
+    "*.json",
+    "*.safetensors",
+    "*.jinja",
+    "merges.txt",
+)  # The files fetched from the hub: no code, no pickles
 
 MAX_TENSOR_NAME = 1000  # Characters of the longest tensor name: error messages quote names
 
@@ -43,7 +51,14 @@ _DATA_END = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d+\s*,\s*(\d{1,20})\s*\]')
 def published_protocol(names: Iterable[str]) -> ProtocolName | None:
     """The protocol of the published checkpoint that one of the names means: its hub id, or the part of it behind the slash."""
     known = {name.lower() for name in names}
-    return next((protocol for hub_id, protocol in PUBLISHED_PROTOCOLS.items() if known & {hub_id, hub_id.split("/")[1]}), None)
+    return next(
+        (
+            protocol
+            for hub_id, protocol in PUBLISHED_PROTOCOLS.items()
+            if known & {hub_id, hub_id.split("/")[1]}
+        ),
+        None,
+    )
 
 
 def locate(source: str) -> Path:
@@ -53,7 +68,9 @@ def locate(source: str) -> Path:
         if path.is_dir():
             return path
         if path.exists():
-            raise CheckpointError(f"{source} is a file: a checkpoint is a folder with config.json and safetensors weights.")
+            raise CheckpointError(
+                f"{source} is a file: a checkpoint is a folder with config.json and safetensors weights."
+            )
     if not _HUB_ID.fullmatch(source):
         raise CheckpointError(f"There is no folder {source}.")
     try:
@@ -76,7 +93,11 @@ def folder_title(folder: Path) -> str:
     """Display name of a checkpoint: its folder's name, or its hub id where the folder is in the hub's cache."""
     path = folder.absolute()
     in_cache = path.parent.name == "snapshots"
-    return path.parent.parent.name.removeprefix("models--").replace("--", "/") if in_cache else path.name
+    return (
+        path.parent.parent.name.removeprefix("models--").replace("--", "/")
+        if in_cache
+        else path.name
+    )
 
 
 def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
@@ -86,13 +107,20 @@ def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
     """
     with _reading(folder):
         if (folder / "adapter_config.json").exists():
-            raise CheckpointError(f"{folder_title(folder)} holds an adapter: merge it into its base model first.")
+            raise CheckpointError(
+                f"{folder_title(folder)} holds an adapter: merge it into its base model first."
+            )
         read_config(folder)
-        _check_digests(_marked_digests(folder), "what was shipped: its checksum differs. Fetch it again.")
+        _check_digests(
+            _marked_digests(folder), "what was shipped: its checksum differs. Fetch it again."
+        )
         shapes: dict[str, tuple[int, ...]] = {}
         for path in weight_files(folder):
             shapes |= tensor_shapes(path)
-        _check_digests(_hub_digests(folder), "what the hub gave: its checksum differs. Delete it and fetch it again.")
+        _check_digests(
+            _hub_digests(folder),
+            "what the hub gave: its checksum differs. Delete it and fetch it again.",
+        )
         if (folder / GENERATION_CONFIG).is_file():
             _read_json(folder / GENERATION_CONFIG)
         return shapes
@@ -112,7 +140,9 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path.name} is damaged: {_damage(path, error)}") from error
     if not all(name.isprintable() and len(name) <= MAX_TENSOR_NAME for name in shapes):
-        raise CheckpointError(f"{path.name} is damaged: the name of a tensor is too long or cannot be printed.")
+        raise CheckpointError(
+            f"{path.name} is damaged: the name of a tensor is too long or cannot be printed."
+        )
     return shapes
 
 
@@ -137,7 +167,9 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         name = Path(error.filename or path).name[:100]
-        raise CheckpointError(f"{name} cannot be read: {error.strerror or error}. Check its permissions and the disk.") from error
+        raise CheckpointError(
+            f"{name} cannot be read: {error.strerror or error}. Check its permissions and the disk."
+        ) from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -145,9 +177,13 @@ def _read_json(path: Path) -> dict[str, Any]:
         with _reading(path):
             content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path.name} of {folder_title(path.parent)} is damaged: it is not JSON.") from error
+        raise CheckpointError(
+            f"{path.name} of {folder_title(path.parent)} is damaged: it is not JSON."
+        ) from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path.name} of {folder_title(path.parent)} is damaged: it holds no JSON object.")
+        raise CheckpointError(
+            f"{path.name} of {folder_title(path.parent)} is damaged: it holds no JSON object."
+        )
     return content
 
 
@@ -158,9 +194,13 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{title} is no checkpoint: it has no config.json.")
     config = _read_json(path)
     if config.get("model_type") != "qwen2_5_vl":
-        raise CheckpointError(f"{title} is a {config.get('model_type')!r} model: this judge must be a 'qwen2_5_vl'.")
+        raise CheckpointError(
+            f"{title} is a {config.get('model_type')!r} model: this judge must be a 'qwen2_5_vl'."
+        )
     if config.get("quantization_config"):
-        raise CheckpointError(f"{title} is quantised: give the checkpoint that it was made from, or one in bfloat16.")
+        raise CheckpointError(
+            f"{title} is quantised: give the checkpoint that it was made from, or one in bfloat16."
+        )
     return config
 
 
@@ -172,15 +212,21 @@ def weight_files(folder: Path) -> list[Path]:
     if not index.is_file():
         pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
         if pickles:
-            raise CheckpointError(f"{pickles[0]} is a pickle, which can run code when opened: only safetensors weights are read.")
-        raise CheckpointError(f"{title} has no weights: there is no model.safetensors and no index of shards.")
+            raise CheckpointError(
+                f"{pickles[0]} is a pickle, which can run code when opened: only safetensors weights are read."
+            )
+        raise CheckpointError(
+            f"{title} has no weights: there is no model.safetensors and no index of shards."
+        )
     weight_map = _read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{index.name} of {title} is damaged: it maps no weights.")
     names = sorted({str(name) for name in weight_map.values()})
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
-            raise CheckpointError(f"{index.name} of {title} names {name!r}, which is no safetensors file of this folder.")
+            raise CheckpointError(
+                f"{index.name} of {title} names {name!r}, which is no safetensors file of this folder."
+            )
         if not (folder / name).is_file():
             raise CheckpointError(f"{title} is incomplete: the shard {name} is missing.")
     return [folder / name for name in names]
@@ -208,11 +254,19 @@ def _hub_digests(folder: Path) -> dict[Path, str]:
     In the hub's cache a file is a link to a blob of that name. In a folder of a person's own the small files are theirs to edit.
     """
     digests = {}
-    for path in (path for pattern in DOWNLOAD_PATTERNS for path in folder.glob(pattern) if path.is_file()):
+    for path in (
+        path for pattern in DOWNLOAD_PATTERNS for path in folder.glob(pattern) if path.is_file()
+    ):
         blob, metadata = path.resolve(), folder / HUB_METADATA / f"{path.name}.metadata"
-        if path.is_symlink() and blob.parent.name == "blobs" and re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", blob.name):
+        if (
+            path.is_symlink()
+            and blob.parent.name == "blobs"
+            and re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", blob.name)
+        ):
             digests[path] = blob.name
-        elif metadata.is_file() and (found := re.match(r".*\n([0-9a-f]{64})\n", metadata.read_text("utf-8", "replace"))):
+        elif metadata.is_file() and (
+            found := re.match(r".*\n([0-9a-f]{64})\n", metadata.read_text("utf-8", "replace"))
+        ):
             digests[path] = found[1]
     return digests
 
@@ -220,9 +274,13 @@ def _hub_digests(folder: Path) -> dict[Path, str]:
 def _check_digests(digests: Mapping[Path, str], otherwise: str) -> None:
     """Compare files with their digests, several at the same time. Raises CheckpointError: the file "is not" `otherwise`."""
     with ThreadPoolExecutor() as executor:
-        for (path, digest), found in zip(digests.items(), executor.map(_digest, digests, digests.values()), strict=True):
+        for (path, digest), found in zip(
+            digests.items(), executor.map(_digest, digests, digests.values()), strict=True
+        ):
             if found != digest:
-                raise CheckpointError(f"{path.name} of {folder_title(path.parent)} is not {otherwise}")
+                raise CheckpointError(
+                    f"{path.name} of {folder_title(path.parent)} is not {otherwise}"
+                )
 
 
 def _digest(path: Path, like: str) -> str:
@@ -231,4 +289,6 @@ def _digest(path: Path, like: str) -> str:
         if len(like) != 40:
             return hashlib.file_digest(file, "sha256").hexdigest()
         content = file.read()
-        return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+        return hashlib.sha1(
+            b"blob %d\0" % len(content) + content, usedforsecurity=False
+        ).hexdigest()

@@ -10,11 +10,18 @@ import torch
 from vrthinker_core.cpus import CGROUP
 from vrthinker_core.errors import CheckpointError
 
-MEMORY_MARGIN = 1.15  # Memory that a model takes, loading and generation included, as a multiple of its weights
+MEMORY_MARGIN = (
+    1.15  # Memory that a model takes, loading and generation included, as a multiple of its weights
+)
 
 _MEMORY_FILES = (
     ("memory.max", "memory.current", "memory.stat", "inactive_file"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
+    (
+        "memory/memory.limit_in_bytes",
+        "memory/memory.usage_in_bytes",
+        "memory/memory.stat",
+        "total_inactive_file",
+    ),
 )
 """By version of the control group, 2 and 1: limit, memory in use, and a table with its line for cached file pages."""
 
@@ -28,8 +35,15 @@ def is_out_of_memory(error: BaseException) -> bool:
     """The device's memory did not suffice. Torch also raises a plain RuntimeError for it, which only its words tell:
     on a CPU, and where CUDA or a library of it found no room outside torch's own allocator.
     """
-    words = ("DefaultCPUAllocator", "CUDA error: out of memory", "STATUS_ALLOC_FAILED", os.strerror(errno.ENOMEM))
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(each in str(error) for each in words)
+    words = (
+        "DefaultCPUAllocator",
+        "CUDA error: out of memory",
+        "STATUS_ALLOC_FAILED",
+        os.strerror(errno.ENOMEM),
+    )
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
+        each in str(error) for each in words
+    )
 
 
 def require_memory(weight_bytes: int, available: int | None, device: str) -> None:
@@ -55,7 +69,9 @@ def available_memory(device: str) -> int | None:
 
 def _cuda_memory(device: str) -> int | None:
     try:
-        devices = range(torch.cuda.device_count()) if device == "cuda" else [torch.device(device).index]
+        devices = (
+            range(torch.cuda.device_count()) if device == "cuda" else [torch.device(device).index]
+        )
         return sum(int(torch.cuda.mem_get_info(each)[0]) for each in devices)
     except (RuntimeError, AssertionError, AttributeError, TypeError, ValueError):
         return None

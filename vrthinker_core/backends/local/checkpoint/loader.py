@@ -27,8 +27,16 @@ from transformers.utils import logging
 
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.local.checkpoint import checkpoint_files
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import GENERATION_CONFIG, folder_title
-from vrthinker_core.backends.local.checkpoint.devices import available_memory, has_cuda, is_out_of_memory, require_memory
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import (
+    GENERATION_CONFIG,
+    folder_title,
+)
+from vrthinker_core.backends.local.checkpoint.devices import (
+    available_memory,
+    has_cuda,
+    is_out_of_memory,
+    require_memory,
+)
 from vrthinker_core.backends.local.checkpoint.marker import Marker, read_marker
 from vrthinker_core.backends.local.checkpoint.weight_statistics import check_statistics
 from vrthinker_core.backends.local.engine.attention import attention_for
@@ -41,7 +49,10 @@ SMALL_MODEL_WEIGHTS = 50_000_000
 
 LARGEST_WEIGHT = 1e6  # No weight of a trained model is this large; a flipped exponent bit makes one
 
-LEAST_PENALTY, MOST_PENALTY = 0.01, 100.0  # Of a repetition penalty: far beyond any of use, and float32 can apply them
+LEAST_PENALTY, MOST_PENALTY = (
+    0.01,
+    100.0,
+)  # Of a repetition penalty: far beyond any of use, and float32 can apply them
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +67,9 @@ class Checkpoint:
     threads: int | None  # CPU threads to compute with, None for torch's own choice
 
 
-def open_checkpoint(source: str, *, device: str | None = None, dtype: torch.dtype | None = None) -> Checkpoint:
+def open_checkpoint(
+    source: str, *, device: str | None = None, dtype: torch.dtype | None = None
+) -> Checkpoint:
     """Load a folder or hub id. None chooses: small models on the CPU in float32, others on the GPUs in bfloat16 if any.
 
     Raises CheckpointError, one sentence that names the file or the tensor, for everything that is not sound.
@@ -89,7 +102,9 @@ def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkp
     tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
     require_memory(weights * dtype.itemsize, available_memory("cpu"), "cpu")
     with quiet_transformers():
-        model = _load_weights(folder, dtype, "sdpa", {}, checked=os.environ.get("LOCAL_RANK", "0") == "0")
+        model = _load_weights(
+            folder, dtype, "sdpa", {}, checked=os.environ.get("LOCAL_RANK", "0") == "0"
+        )
     model.requires_grad_(True)
     threads = 1 if weights <= SMALL_MODEL_WEIGHTS else None
     return Checkpoint(model, tokenizer, processor, read_marker(folder, source), folder, threads)
@@ -103,7 +118,14 @@ def open_for_rendering(source: str) -> Checkpoint:
     folder, weights = _located(source)
     config = _load_config(folder, weights)
     tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
-    return Checkpoint(_without_values(config), tokenizer, processor, read_marker(folder, source), folder, threads=None)
+    return Checkpoint(
+        _without_values(config),
+        tokenizer,
+        processor,
+        read_marker(folder, source),
+        folder,
+        threads=None,
+    )
 
 
 def _located(source: str) -> tuple[Path, int]:
@@ -129,7 +151,9 @@ def _checkpoint_errors(folder: Path, what: str) -> Iterator[None]:
         if is_out_of_memory(error):
             raise CheckpointError(f"{folder_title(folder)} does not fit into memory.") from error
         detail = " ".join(str(error).split())[:200] or type(error).__name__
-        raise CheckpointError(f"{what} of {folder_title(folder)} cannot be used: {detail}") from error
+        raise CheckpointError(
+            f"{what} of {folder_title(folder)} cannot be used: {detail}"
+        ) from error
 
 
 @contextmanager
@@ -153,9 +177,13 @@ def _load_config(folder: Path, weights: int) -> Qwen2_5_VLConfig:
         described = sum(weight.numel() for weight in _without_values(config).parameters())
     title, context = folder_title(folder), config.get_text_config().max_position_embeddings
     if context < 1:
-        raise CheckpointError(f"config.json of {title} is damaged: it allows a context of {context} tokens.")
+        raise CheckpointError(
+            f"config.json of {title} is damaged: it allows a context of {context} tokens."
+        )
     if described > 2 * weights:
-        raise CheckpointError(f"{title} is incomplete: config.json describes {described:,} weights, its files hold {weights:,}.")
+        raise CheckpointError(
+            f"{title} is incomplete: config.json describes {described:,} weights, its files hold {weights:,}."
+        )
     return config
 
 
@@ -164,7 +192,9 @@ def _load_tokenizer(folder: Path, config: Qwen2_5_VLConfig) -> Tokenizer:
     if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.json")):
         raise CheckpointError(f"{title} is incomplete: tokenizer.json is missing.")
     with _checkpoint_errors(folder, "The tokenizer"):
-        tokenizer: Tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
+        tokenizer: Tokenizer = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True
+        ).backend_tokenizer
     missing = [token for token in CONTROL_TOKENS if tokenizer.token_to_id(token) is None]
     if missing:
         raise CheckpointError(f"The tokenizer of {title} lacks the control token {missing[0]}.")
@@ -179,15 +209,24 @@ def _check_vocabulary(title: str, tokenizer: Tokenizer, config: Qwen2_5_VLConfig
     tokens = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
     rows = int(config.get_text_config().vocab_size)
     if tokens > rows or rows - tokens > max(64, rows // 100):
-        raise CheckpointError(f"The tokenizer of {title} has {tokens:,} tokens, but the model has {rows:,} rows for them.")
-    for token, token_id in {"<|image_pad|>": config.image_token_id, "<|video_pad|>": config.video_token_id}.items():
+        raise CheckpointError(
+            f"The tokenizer of {title} has {tokens:,} tokens, but the model has {rows:,} rows for them."
+        )
+    for token, token_id in {
+        "<|image_pad|>": config.image_token_id,
+        "<|video_pad|>": config.video_token_id,
+    }.items():
         if tokenizer.token_to_id(token) != token_id:
-            raise CheckpointError(f"The tokenizer of {title} belongs to another model: {token} is not token {token_id}.")
+            raise CheckpointError(
+                f"The tokenizer of {title} belongs to another model: {token} is not token {token_id}."
+            )
 
 
 def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProcessorPil:
     title = folder_title(folder)
-    if not any((folder / name).is_file() for name in ("preprocessor_config.json", "processor_config.json")):
+    if not any(
+        (folder / name).is_file() for name in ("preprocessor_config.json", "processor_config.json")
+    ):
         raise CheckpointError(f"{title} is incomplete: preprocessor_config.json is missing.")
     with _checkpoint_errors(folder, "preprocessor_config.json"):
         processor = Qwen2VLImageProcessorPil.from_pretrained(folder, local_files_only=True)
@@ -195,17 +234,23 @@ def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProce
         found = (processor.patch_size, processor.merge_size, processor.temporal_patch_size)
         expected = (vision.patch_size, vision.spatial_merge_size, vision.temporal_patch_size)
         if found != expected:
-            raise CheckpointError(f"preprocessor_config.json of {title} cuts patches of {found}, the model wants {expected}.")
+            raise CheckpointError(
+                f"preprocessor_config.json of {title} cuts patches of {found}, the model wants {expected}."
+            )
         low, high = int(processor.size["shortest_edge"]), int(processor.size["longest_edge"])
         if low < high < OPENING_AREA:  # frames arrive resized: they must not be shrunk again
             processor.size = {"shortest_edge": low, "longest_edge": OPENING_AREA}
     return processor
 
 
-def _load_model(folder: Path, device: str, dtype: torch.dtype) -> Qwen2_5_VLForConditionalGeneration:
+def _load_model(
+    folder: Path, device: str, dtype: torch.dtype
+) -> Qwen2_5_VLForConditionalGeneration:
     placed: dict[str, Any] = {}
     if device != "cpu" and not borrows_gpu():
-        placed["device_map"] = "auto" if device == "cuda" and torch.cuda.device_count() > 1 else {"": device}
+        placed["device_map"] = (
+            "auto" if device == "cuda" and torch.cuda.device_count() > 1 else {"": device}
+        )
     model = _load_weights(folder, dtype, attention_for(device, dtype), placed)
     model.requires_grad_(False)
     # transformers places weights from threads of its own, in which no GPU is imitated
@@ -213,13 +258,24 @@ def _load_model(folder: Path, device: str, dtype: torch.dtype) -> Qwen2_5_VLForC
 
 
 def _load_weights(
-    folder: Path, dtype: torch.dtype, attention: str | dict[str, str], placed: dict[str, Any], *, checked: bool = True
+    folder: Path,
+    dtype: torch.dtype,
+    attention: str | dict[str, str],
+    placed: dict[str, Any],
+    *,
+    checked: bool = True,
 ) -> Qwen2_5_VLForConditionalGeneration:
-    options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "local_files_only": True}
+    options: dict[str, Any] = {
+        "use_safetensors": True,
+        "trust_remote_code": False,
+        "local_files_only": True,
+    }
     options |= {"ignore_mismatched_sizes": True, "output_loading_info": True}
     with _checkpoint_errors(folder, "The checkpoint"):
         architecture: Any = Qwen2_5_VLForConditionalGeneration
-        loaded = architecture.from_pretrained(folder, dtype=dtype, attn_implementation=attention, **options, **placed)
+        loaded = architecture.from_pretrained(
+            folder, dtype=dtype, attn_implementation=attention, **options, **placed
+        )
     model: Qwen2_5_VLForConditionalGeneration = loaded[0]
     _check_generation(folder, model)
     if checked:
@@ -231,13 +287,21 @@ def _load_weights(
 def _check_generation(folder: Path, model: Qwen2_5_VLForConditionalGeneration) -> None:
     """What the sampler takes from a checkpoint: the tokens that end a reply, and the repetition penalty."""
     name = GENERATION_CONFIG if (folder / GENERATION_CONFIG).is_file() else "config.json"
-    said, where, rows = model.generation_config, f"{name} of {folder_title(folder)}", model.config.get_text_config().vocab_size
+    said, where, rows = (
+        model.generation_config,
+        f"{name} of {folder_title(folder)}",
+        model.config.get_text_config().vocab_size,
+    )
     for token in end_tokens(said):
         if not (type(token) is int and 0 <= token < rows):
-            raise CheckpointError(f"{where} is damaged: it ends replies with {token!r:.50}, which is no token of the model.")
+            raise CheckpointError(
+                f"{where} is damaged: it ends replies with {token!r:.50}, which is no token of the model."
+            )
     penalty = 1.0 if said.repetition_penalty is None else said.repetition_penalty
     if not (isinstance(penalty, int | float) and LEAST_PENALTY <= penalty <= MOST_PENALTY):
-        raise CheckpointError(f"{where} is damaged: its repetition_penalty is {penalty!r:.50}, not 0.01 to 100.")
+        raise CheckpointError(
+            f"{where} is damaged: its repetition_penalty is {penalty!r:.50}, not 0.01 to 100."
+        )
 
 
 def end_tokens(config: GenerationConfig) -> list[Any]:
@@ -249,30 +313,47 @@ def end_tokens(config: GenerationConfig) -> list[Any]:
 def _check_complete(title: str, model: torch.nn.Module, loading_info: dict[str, Any]) -> None:
     """Refuse a model of which transformers initialised a tensor at random, or a file of which it ignored one."""
     mismatched = sorted(str(entry[0]) for entry in loading_info["mismatched_keys"])
-    missing, unexpected = sorted(loading_info["missing_keys"]), sorted(loading_info["unexpected_keys"])
+    missing, unexpected = (
+        sorted(loading_info["missing_keys"]),
+        sorted(loading_info["unexpected_keys"]),
+    )
     if len(missing) >= len(list(model.parameters())):
         example = unexpected[0] if unexpected else "none"
-        raise CheckpointError(f"None of the weights of {title} fits the architecture (it holds {example}).")
+        raise CheckpointError(
+            f"None of the weights of {title} fits the architecture (it holds {example})."
+        )
     if missing:
         raise CheckpointError(f"{title} is incomplete: {_these(missing)} missing.")
     if mismatched:
-        raise CheckpointError(f"{title} is damaged: the shape of {mismatched[0]} is not what config.json says.")
+        raise CheckpointError(
+            f"{title} is damaged: the shape of {mismatched[0]} is not what config.json says."
+        )
     if unexpected:
-        raise CheckpointError(f"{title} holds weights that config.json has no place for: {_these(unexpected)} left over.")
+        raise CheckpointError(
+            f"{title} holds weights that config.json has no place for: {_these(unexpected)} left over."
+        )
     if loading_info.get("error_msgs"):
         raise CheckpointError(f"{title} cannot be loaded: {loading_info['error_msgs'][0]}")
 
 
 def _these(names: list[str]) -> str:
-    return f"{names[0]} is" if len(names) == 1 else f"{names[0]} and {len(names) - 1} other tensors are"
+    return (
+        f"{names[0]} is"
+        if len(names) == 1
+        else f"{names[0]} and {len(names) - 1} other tensors are"
+    )
 
 
 def _check_values(title: str, model: torch.nn.Module) -> None:
     for name, weight in model.named_parameters():
         if weight.is_meta:
-            raise CheckpointError(f"{title} does not fit into the memory of the GPUs: {name} was left out.")
+            raise CheckpointError(
+                f"{title} does not fit into the memory of the GPUs: {name} was left out."
+            )
         low, high = (float(end) for end in weight.detach().aminmax())
         if not (math.isfinite(low) and math.isfinite(high)):
             raise CheckpointError(f"{title} is damaged: {name} holds values that are no numbers.")
         if (largest := max(-low, high)) > LARGEST_WEIGHT:
-            raise CheckpointError(f"{title} is damaged: {name} holds {largest:.1e}, far beyond any trained weight.")
+            raise CheckpointError(
+                f"{title} is damaged: {name} holds {largest:.1e}, far beyond any trained weight."
+            )

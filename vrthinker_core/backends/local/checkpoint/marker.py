@@ -52,7 +52,11 @@ class _Said:
 
 def seal(folder: Path, said: Mapping[str, Any]) -> None:
     """Write the marker: `said`, and the checksum of every file, so that a changed one is refused. Raises OSError."""
-    sums = {path.name: _sha256(path) for path in sorted(folder.iterdir()) if path.is_file() and path.name != MARKER}
+    sums = {
+        path.name: _sha256(path)
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path.name != MARKER
+    }
     (folder / MARKER).write_text(json.dumps({**said, "sha256": sums}, indent=1) + "\n", "utf-8")
 
 
@@ -71,8 +75,12 @@ def read_marker(folder: Path, source: str) -> Marker:
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
         found = f"its `{name}` is {repr(content[name])[:100]}"
-        raise CheckpointError(f"{MARKER} of {title} is damaged, or later than this version: {found}.") from None
-    named = (said.protocol,) if isinstance(said.protocol, str) else dict.fromkeys(said.protocol or ())
+        raise CheckpointError(
+            f"{MARKER} of {title} is damaged, or later than this version: {found}."
+        ) from None
+    named = (
+        (said.protocol,) if isinstance(said.protocol, str) else dict.fromkeys(said.protocol or ())
+    )
     protocols = tuple(named) or _published(folder, source)
     forced = said.forced or {}
     if isinstance(forced, tuple):
@@ -81,5 +89,7 @@ def read_marker(folder: Path, source: str) -> Marker:
 
 
 def _published(folder: Path, source: str) -> tuple[ProtocolName, ...]:
-    protocol = published_protocol((source, str(read_config(folder).get("_name_or_path", "")), folder_title(folder)))
+    protocol = published_protocol(
+        (source, str(read_config(folder).get("_name_or_path", "")), folder_title(folder))
+    )
     return () if protocol is None else (protocol,)

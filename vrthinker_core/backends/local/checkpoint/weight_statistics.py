@@ -38,22 +38,31 @@ def check_statistics(files: Sequence[Path]) -> None:
                 sample = _sample(file.get_tensor(name))
                 zeros = 1 - int(sample.count_nonzero()) / max(1, sample.numel())
                 if zeros > MOST_ZEROS and not name.endswith("bias"):
-                    raise CheckpointError(f"{path.name} is damaged: {zeros:.0%} of {name} are zeros. Fetch it again.")
+                    raise CheckpointError(
+                        f"{path.name} is damaged: {zeros:.0%} of {name} are zeros. Fetch it again."
+                    )
                 if (side := min(sample.shape)) >= SMALLEST_SIDE:
                     spreads[name] = _spread(sample), side, path
-    for _, layer in groupby(sorted(spreads.items()), key=lambda entry: _IN_LAYER.sub(r"\1", entry[0])):
+    for _, layer in groupby(
+        sorted(spreads.items()), key=lambda entry: _IN_LAYER.sub(r"\1", entry[0])
+    ):
         names, values = zip(*layer, strict=True)
         measured, sides, paths = zip(*values, strict=True)
         if max(measured) < MOST_RANDOM and sum(sides) > SMALLEST_SIDE:
             name, path = names[0], paths[0]
-            cause = f"{path.name} is damaged or was never trained: {name} and its layer look random."
+            cause = (
+                f"{path.name} is damaged or was never trained: {name} and its layer look random."
+            )
             raise CheckpointError(f"{cause} Fetch it again, or choose another judge.")
 
 
 def _sample(tensor: torch.Tensor) -> torch.Tensor:
     """Evenly spaced rows and columns of a tensor, as a matrix in float32."""
     matrix = tensor.reshape(len(tensor), -1) if tensor.ndim else tensor.reshape(1, 1)
-    rows, columns = (math.ceil(size / most) or 1 for size, most in zip(matrix.shape, (SAMPLED_ROWS, SAMPLED_COLUMNS), strict=True))
+    rows, columns = (
+        math.ceil(size / most) or 1
+        for size, most in zip(matrix.shape, (SAMPLED_ROWS, SAMPLED_COLUMNS), strict=True)
+    )
     return matrix[::rows, ::columns].float()
 
 
@@ -61,4 +70,6 @@ def _spread(matrix: torch.Tensor) -> float:
     """The larger of the two spreads of a matrix: see `MOST_RANDOM`."""
     squares = matrix.square()
     both = ((squares.mean(1 - along), matrix.shape[1 - along]) for along in (0, 1))
-    return max((means.std() / means.mean()).item() / math.sqrt(2 / averaged) for means, averaged in both)
+    return max(
+        (means.std() / means.mean()).item() / math.sqrt(2 / averaged) for means, averaged in both
+    )

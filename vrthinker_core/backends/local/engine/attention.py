@@ -53,18 +53,32 @@ def gpu_attention_forward(
     """
     batch, heads, tokens, head_dim = query.shape
     few = tokens == 1 and key.shape[2] <= FEW_ROWS
-    if attention_mask is None or batch > 1 or few or module.training or options.get("sliding_window"):
-        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
+    if (
+        attention_mask is None
+        or batch > 1
+        or few
+        or module.training
+        or options.get("sliding_window")
+    ):
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **options
+        )
     scale = head_dim**-0.5 if scaling is None else scaling
     if tokens == 1:
         return _decode(query, key, value, attention_mask, scale).transpose(1, 2), None
     causal, shared = causal_lower_right(tokens, key.shape[2]), key.shape[1] != heads
-    output = scaled_dot_product_attention(query, key, value, attn_mask=causal, scale=scale, enable_gqa=shared)
+    output = scaled_dot_product_attention(
+        query, key, value, attn_mask=causal, scale=scale, enable_gqa=shared
+    )
     return output.transpose(1, 2).contiguous(), None
 
 
 def _decode(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: torch.Tensor, scale: float
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor,
+    scale: float,
 ) -> torch.Tensor:
     """Attention of one token, (1, heads, 1, head_dim), as plain products in float32.
 
@@ -73,10 +87,18 @@ def _decode(
     batch, heads, _, head_dim = query.shape
     groups, rows = key.shape[1], key.shape[2]
     scaled = (query.float() * scale).view(batch, groups, heads // groups, head_dim)
-    scores = torch.matmul(scaled, key.float().transpose(-1, -2)).masked_fill_(~attention_mask, -torch.inf)
+    scores = torch.matmul(scaled, key.float().transpose(-1, -2)).masked_fill_(
+        ~attention_mask, -torch.inf
+    )
     block = ROW_BLOCK if rows % ROW_BLOCK == 0 else rows
-    weights = scores.softmax(dim=-1).view(batch, groups, heads // groups, rows // block, block).transpose(2, 3)
-    sums = torch.matmul(weights, value.float().view(batch, groups, rows // block, block, head_dim)).sum(dim=2)
+    weights = (
+        scores.softmax(dim=-1)
+        .view(batch, groups, heads // groups, rows // block, block)
+        .transpose(2, 3)
+    )
+    sums = torch.matmul(
+        weights, value.float().view(batch, groups, rows // block, block, head_dim)
+    ).sum(dim=2)
     return sums.view(batch, heads, 1, head_dim).to(query.dtype)
 
 
@@ -93,12 +115,20 @@ def attention_forward(
     batch, heads, tokens, head_dim = query.shape
     scale = head_dim**-0.5 if scaling is None else scaling
     if module.training or attention_mask is None or (tokens == 1 and batch < BATCH_THRESHOLD):
-        return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scale, **options)
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scale, **options
+        )
     if tokens > 1 or key.shape[1] != heads:
         # Grouped queries: the kernel shares keys among heads; transformers would copy them for each head in every prefill chunk.
-        output = scaled_dot_product_attention(query, key, value, attn_mask=attention_mask, scale=scale, enable_gqa=True)
+        output = scaled_dot_product_attention(
+            query, key, value, attn_mask=attention_mask, scale=scale, enable_gqa=True
+        )
         return output.transpose(1, 2).contiguous(), None
     # A decode step of a batch: two plain matrix products are quicker than a kernel made for long queries.
     scaled_query = query.transpose(-1, -2) * scale
-    scores = torch.matmul(key, scaled_query).view(batch, heads, 1, -1).masked_fill_(~attention_mask, -torch.inf)
+    scores = (
+        torch.matmul(key, scaled_query)
+        .view(batch, heads, 1, -1)
+        .masked_fill_(~attention_mask, -torch.inf)
+    )
     return torch.matmul(scores.softmax(dim=-1), value).transpose(1, 2), None

@@ -19,7 +19,9 @@ PATCHES_AT_ONCE = 32_768
 batch pushes another one out of the vision encoder's cache before that is prefilled."""
 
 
-def stream_batch(loaded: LoadedModel, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+def stream_batch(
+    loaded: LoadedModel, requests: Sequence[GenerationRequest]
+) -> Iterator[tuple[int, StreamItem]]:
     """See `BatchBackend.stream_batch`. Once a batched step fails, each sequence is stepped alone, so an error stays its own."""
     decoder = BatchDecoder(loaded)
     sequences: list[_BatchSequence] = []
@@ -44,8 +46,12 @@ class _BatchSequence:
     def __init__(self, index: int, request: GenerationRequest) -> None:
         if not isinstance(request.conversation, LocalConversation):
             raise BackendFailed("This conversation belongs to another judge.")
-        self.generation: Generation = request.conversation.start_generation(request.messages, request.sampling, request.cancelled)
-        self.token: int | None = None  # The sampled token that is to be processed; None where there is none
+        self.generation: Generation = request.conversation.start_generation(
+            request.messages, request.sampling, request.cancelled
+        )
+        self.token: int | None = (
+            None  # The sampled token that is to be processed; None where there is none
+        )
         self.finished = False
         self._index = index
         self._conversation = request.conversation
@@ -70,7 +76,10 @@ class _BatchSequence:
             self.finished = True
             yield self._index, self._conversation.error_after(self.generation, self._error)
             return
-        detokenizer, self.finished = self.generation.detokenizer, self.generation.finish_reason is not None
+        detokenizer, self.finished = (
+            self.generation.detokenizer,
+            self.generation.finish_reason is not None,
+        )
         if text := detokenizer.flush() if self.finished else detokenizer.next_text():
             yield self._index, text
         if self.finished:
@@ -116,7 +125,9 @@ class BatchDecoder:
     def encode_images(self, sequences: Sequence[_BatchSequence]) -> None:
         """Encode the new vision items of all sequences in one pass. An error is left to the prefill of its own sequence."""
         items = [item for each in sequences for item in each.new_images()]
-        if _patches(items) > PATCHES_AT_ONCE:  # of a single sequence: its prefill encodes them chunk by chunk
+        if (
+            _patches(items) > PATCHES_AT_ONCE
+        ):  # of a single sequence: its prefill encodes them chunk by chunk
             return
         limit_threads(self._loaded.threads)
         with suppress(Exception):  # raised again in the prefill of one sequence
@@ -130,7 +141,9 @@ class BatchDecoder:
                 sequence.attempt(sequence.generation.prefill)
             return
         with ThreadPoolExecutor(threads) as pool:
-            for future in [pool.submit(each.attempt, each.generation.prefill) for each in sequences]:
+            for future in [
+                pool.submit(each.attempt, each.generation.prefill) for each in sequences
+            ]:
                 future.result()
 
     def decode(self, sequences: Sequence[_BatchSequence]) -> None:
@@ -140,7 +153,10 @@ class BatchDecoder:
                 self._decode_batch(sequences)
                 return
             except Exception:  # noqa: BLE001 - stepped alone, each sequence raises its own error
-                self._cache, self._can_batch = None, False  # another try would copy all KV caches again, at every token
+                self._cache, self._can_batch = (
+                    None,
+                    False,
+                )  # another try would copy all KV caches again, at every token
         for sequence in sequences:
             sequence.attempt(sequence.decode_alone)
 
@@ -149,7 +165,11 @@ class BatchDecoder:
         caches = [sequence.generation.cache for sequence in sequences]
         if self._cache is None or not self._cache.fits(caches):
             self._cache = None  # else the keys and values of both would be held at once
-            self._cache = BatchedCache(self._loaded.model, caches, cuda_graphs=self._loaded.steps_per_sync > 0)
-        logits = self._cache.decode({id(each.generation.cache): each.token for each in sequences if each.token is not None})
+            self._cache = BatchedCache(
+                self._loaded.model, caches, cuda_graphs=self._loaded.steps_per_sync > 0
+            )
+        logits = self._cache.decode(
+            {id(each.generation.cache): each.token for each in sequences if each.token is not None}
+        )
         for sequence in sequences:
             sequence.generation.logits = logits[id(sequence.generation.cache)]

@@ -5,7 +5,11 @@ from collections.abc import Callable, Sequence
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.backends.local.engine.decode_step import DecodeStep, LayerStorage, capture_cuda_graph
+from vrthinker_core.backends.local.engine.decode_step import (
+    DecodeStep,
+    LayerStorage,
+    capture_cuda_graph,
+)
 from vrthinker_core.backends.local.engine.kv_cache import GrowingLayer, PrefixCache
 
 SPARE_ROWS = 256  # Unused cache rows after the longest sequence: the storage is reallocated after that many tokens
@@ -18,14 +22,21 @@ class BatchedCache:
     """
 
     def __init__(
-        self, model: Qwen2_5_VLForConditionalGeneration, caches: Sequence[PrefixCache], *, cuda_graphs: bool = False
+        self,
+        model: Qwen2_5_VLForConditionalGeneration,
+        caches: Sequence[PrefixCache],
+        *,
+        cuda_graphs: bool = False,
     ) -> None:
         """Move the keys and values of `caches` into common tensors. `cuda_graphs`: on a GPU, replay every step as a CUDA graph."""
         self._caches = list(caches)
         for cache in caches:
             cache.trim()
         self._rows = max(cache.num_tokens for cache in caches) + SPARE_ROWS
-        self._storage = [_stack_layers([cache.layers[n] for cache in caches], self._rows) for n in range(len(caches[0].layers))]
+        self._storage = [
+            _stack_layers([cache.layers[n] for cache in caches], self._rows)
+            for n in range(len(caches[0].layers))
+        ]
         self._step = DecodeStep(model, self._storage)
         self._cuda_graphs = cuda_graphs
         self._replay: Callable[[], None] | None = None
@@ -35,7 +46,9 @@ class BatchedCache:
         """Can decode for these: all are in the batch with a free row, none was reallocated, and they are at least half of it."""
         batch = set(map(id, self._caches))
         return len(caches) * 2 >= len(self._caches) and all(
-            id(cache) in batch and cache.num_tokens < self._rows and _address(cache.layers[0].storage) == _address(self._storage[0])
+            id(cache) in batch
+            and cache.num_tokens < self._rows
+            and _address(cache.layers[0].storage) == _address(self._storage[0])
             for cache in caches
         )
 
@@ -46,7 +59,11 @@ class BatchedCache:
         logits = self._run_step(tokens, max(cache.num_tokens for cache in live) + 1)
         for cache in live:
             cache.append(tokens[id(cache)])
-        return {id(cache): row for cache, row in zip(self._caches, logits, strict=True) if id(cache) in tokens}
+        return {
+            id(cache): row
+            for cache, row in zip(self._caches, logits, strict=True)
+            if id(cache) in tokens
+        }
 
     def _run_step(self, tokens: dict[int, int], visible_rows: int) -> torch.Tensor:
         self._load_inputs(tokens)
@@ -64,7 +81,9 @@ class BatchedCache:
     def _load_inputs(self, tokens: dict[int, int]) -> None:
         self._step.load_inputs(
             token_ids=[tokens.get(id(cache), 0) for cache in self._caches],
-            cache_rows=[cache.num_tokens if id(cache) in tokens else self._rows for cache in self._caches],
+            cache_rows=[
+                cache.num_tokens if id(cache) in tokens else self._rows for cache in self._caches
+            ],
             position_ids=[cache.next_position for cache in self._caches],
         )
 
@@ -79,7 +98,9 @@ def _stack_layers(layers: Sequence[GrowingLayer], rows: int) -> LayerStorage:
     Unused rows are zeros: a masked row must not be NaN.
     """
     like = layers[0].storage[0]
-    keys, values = (like.new_zeros(len(layers), like.shape[1], rows + 1, like.shape[3]) for _ in range(2))
+    keys, values = (
+        like.new_zeros(len(layers), like.shape[1], rows + 1, like.shape[3]) for _ in range(2)
+    )
     for n, layer in enumerate(layers):
         length = layer.get_seq_length()
         for stacked, own in zip((keys, values), layer.storage, strict=True):

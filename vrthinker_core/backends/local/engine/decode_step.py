@@ -22,7 +22,9 @@ WARMUP_STEPS = 2
 _CAPTURE = threading.Lock()
 """Holds no data. CUDA captures one graph at a time in a process, and memory that is given back meanwhile breaks the capture."""
 
-LayerStorage = tuple[torch.Tensor, torch.Tensor]  # Keys and values of one layer, (batch, heads, rows, head_dim) each
+LayerStorage = tuple[
+    torch.Tensor, torch.Tensor
+]  # Keys and values of one layer, (batch, heads, rows, head_dim) each
 
 
 def takes_decode_steps(model: Qwen2_5_VLForConditionalGeneration) -> bool:
@@ -35,16 +37,22 @@ def takes_decode_steps(model: Qwen2_5_VLForConditionalGeneration) -> bool:
 class DecodeStep:
     """Processes one token of each sequence: writes its keys and values to its cache row and gives the logits after it."""
 
-    def __init__(self, model: Qwen2_5_VLForConditionalGeneration, storage: Sequence[LayerStorage]) -> None:
+    def __init__(
+        self, model: Qwen2_5_VLForConditionalGeneration, storage: Sequence[LayerStorage]
+    ) -> None:
         """`storage` is the KV cache, one pair a layer; it is written in place."""
         batch, _, rows, _ = storage[0][0].shape
         device = storage[0][0].device
         self._model = model
         self._layers = [StaticLayer(layer) for layer in storage]
         self._row_indices = torch.arange(rows, device=device)
-        self.token_ids, self.cache_rows, self.position_ids = (torch.zeros(batch, dtype=torch.long, device=device) for _ in range(3))
+        self.token_ids, self.cache_rows, self.position_ids = (
+            torch.zeros(batch, dtype=torch.long, device=device) for _ in range(3)
+        )
 
-    def load_inputs(self, token_ids: Sequence[int], cache_rows: Sequence[int], position_ids: Sequence[int]) -> None:
+    def load_inputs(
+        self, token_ids: Sequence[int], cache_rows: Sequence[int], position_ids: Sequence[int]
+    ) -> None:
         """Copy the inputs of the next step in: of each sequence the token, the cache row to write to, and the position."""
         tensors = (self.token_ids, self.cache_rows, self.position_ids)
         for tensor, values in zip(tensors, (token_ids, cache_rows, position_ids), strict=True):
@@ -79,7 +87,13 @@ class StaticLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         """The row that the next token of each sequence is written to, (batch,), and how many rows attention reads."""
         self._write_rows, self._visible_rows = write_rows, visible_rows
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:  # noqa: ARG002
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: Any,  # noqa: ARG002
+        **kwargs: Any,  # noqa: ARG002
+    ) -> tuple[Any, Any]:
         """Write (batch, heads, 1, head_dim); gives the visible rows."""
         for storage, states in zip(self._storage, (key_states, value_states), strict=True):
             storage[self._batch_index, :, self._write_rows] = states[:, :, 0]
@@ -98,7 +112,9 @@ def capture_cuda_graph(step: Callable[[], None], device: torch.device) -> Callab
         with _CAPTURE, torch.cuda.device(device), _same_stream_after():
             graph = _warm_up_and_capture(step)
     except RuntimeError as error:
-        logging.getLogger(__name__).warning("Decoding is slower than it could be: no CUDA graph could be captured (%s).", error)
+        logging.getLogger(__name__).warning(
+            "Decoding is slower than it could be: no CUDA graph could be captured (%s).", error
+        )
         return step
     replay: Callable[[], None] = graph.replay
     return replay

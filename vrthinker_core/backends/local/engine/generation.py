@@ -12,15 +12,26 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
 from vrthinker_core.backends.local.engine.label_digits import LabelDigits, SampledToken
-from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder, apply_repetition_penalty, placeholders_of
+from vrthinker_core.backends.local.engine.multi_step import (
+    MultiStepDecoder,
+    apply_repetition_penalty,
+    placeholders_of,
+)
 from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
-from vrthinker_core.backends.local.text.chat_template import PromptItem, render_prompt, token_count, videos_as_images
+from vrthinker_core.backends.local.text.chat_template import (
+    PromptItem,
+    render_prompt,
+    token_count,
+    videos_as_images,
+)
 from vrthinker_core.backends.local.text.detokenizer import StreamingDetokenizer
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.dialects.reading.labels import mentioned_digits
 from vrthinker_core.types.messages import Cancelled, Completion, LabelToken, Message, Sampling
 
-FinishReason = Literal["end", "length", "cancelled"]  # Why a reply stopped: a stop token, the token limit, a cancel
+FinishReason = Literal[
+    "end", "length", "cancelled"
+]  # Why a reply stopped: a stop token, the token limit, a cancel
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +72,17 @@ class Generation:
     ) -> None:
         """`multi_step` is used where decoding is greedy."""
         self.prompt, self.cache = prompt, cache
-        redirect = sampling.redirect and loaded.forced_redirects.get(sampling.redirect, sampling.redirect)
+        redirect = sampling.redirect and loaded.forced_redirects.get(
+            sampling.redirect, sampling.redirect
+        )
         self.detokenizer = StreamingDetokenizer(loaded.tokenizer, redirect)
         self.finish_reason: FinishReason | None = None  # None while the reply goes on
         self.sampler = Sampler(loaded, prompt, sampling)
         self._loaded, self._cancelled = loaded, cancelled
         self._max_tokens = min(sampling.max_new_tokens, loaded.context_length - token_count(prompt))
-        self.logits: torch.Tensor | None = None  # After the token that was processed last, (vocabulary,)
+        self.logits: torch.Tensor | None = (
+            None  # After the token that was processed last, (vocabulary,)
+        )
         self._multi_step = multi_step if sampling.temperature <= 0 else None
         self._sampled_ahead: deque[SampledToken] = deque()
         """Tokens that `multi_step` sampled and the reply does not hold yet; all but the last are processed."""
@@ -104,27 +119,39 @@ class Generation:
             self.finish_reason = "length"
             return None
         ahead = self._sampled_ahead
-        token, probabilities = ahead.popleft() if ahead else self.sampler(self.logits, self.detokenizer.tokens)
+        token, probabilities = (
+            ahead.popleft() if ahead else self.sampler(self.logits, self.detokenizer.tokens)
+        )
         if token in self._loaded.stop_tokens:
             self.finish_reason = "end"
             return None
         self.detokenizer.append([token])
         if probabilities is not None:
-            self.detokenizer.mark_digit(probabilities, self._loaded.label_digits.characters_after[token])
+            self.detokenizer.mark_digit(
+                probabilities, self._loaded.label_digits.characters_after[token]
+            )
         if self.detokenizer.apply_redirect():
             self._sampled_ahead.clear()
-            self.logits, _ = self.cache.prefill([*self.prompt, *self.detokenizer.tokens], self._cancelled)
+            self.logits, _ = self.cache.prefill(
+                [*self.prompt, *self.detokenizer.tokens], self._cancelled
+            )
             return None
         return token if len(self.detokenizer.tokens) < self._max_tokens else None
 
     def completion(self) -> Completion:
         """The whole reply, once `finish_reason` is set and the detokenizer is flushed."""
-        text, tokens, pieces = self.detokenizer.text, tuple(self.detokenizer.tokens), tuple(self.detokenizer.pieces)
+        text, tokens, pieces = (
+            self.detokenizer.text,
+            tuple(self.detokenizer.tokens),
+            tuple(self.detokenizer.pieces),
+        )
         prompt_tokens, seconds = token_count(self.prompt), time.perf_counter() - self._start_time
         finish_reason, reused = self.finish_reason or "cancelled", self._reused_tokens
         counts = (prompt_tokens, reused, len(tokens), seconds)
         labels, redirected = self._label_tokens(text), self.detokenizer.redirected
-        return Completion(text, finish_reason, tokens, pieces, *counts, redirected=redirected, label_tokens=labels)
+        return Completion(
+            text, finish_reason, tokens, pieces, *counts, redirected=redirected, label_tokens=labels
+        )
 
     def _label_tokens(self, text: str) -> tuple[LabelToken, ...]:
         """Of the digits that were written, those that stand where a label may: numbers of frames are not kept."""
@@ -137,11 +164,16 @@ class Generation:
 class Sampler:
     """Samples the tokens of one reply: repetition penalty, then argmax at temperature 0, else a draw from the softmax."""
 
-    def __init__(self, loaded: LoadedModel, prompt: Sequence[PromptItem], sampling: Sampling) -> None:
+    def __init__(
+        self, loaded: LoadedModel, prompt: Sequence[PromptItem], sampling: Sampling
+    ) -> None:
         self._penalty, self._digits = loaded.repetition_penalty, loaded.label_digits
         self._temperature = sampling.temperature
         self._generator = torch.Generator().manual_seed(sampling.seed)
-        pads = {"image": loaded.tokenizer.control.image_pad, "video": loaded.tokenizer.control.video_pad}
+        pads = {
+            "image": loaded.tokenizer.control.image_pad,
+            "video": loaded.tokenizer.control.video_pad,
+        }
         self.prompt_tokens = {item if isinstance(item, int) else pads[item.kind] for item in prompt}
         self._placeholders = placeholders_of(loaded.model.config, loaded.model.device)
 
@@ -153,7 +185,9 @@ class Sampler:
         """
         if self._penalty != 1.0:
             seen = torch.tensor(sorted(self.prompt_tokens | set(reply)), device=logits.device)
-            logits = logits.index_put((seen,), apply_repetition_penalty(logits[seen], self._penalty))
+            logits = logits.index_put(
+                (seen,), apply_repetition_penalty(logits[seen], self._penalty)
+            )
         logits = logits.index_fill(0, self._placeholders.to(logits.device), -math.inf)
         return self._digits.with_probabilities([self._sample(logits)], logits[None])[0]
 

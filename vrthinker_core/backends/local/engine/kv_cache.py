@@ -40,21 +40,31 @@ def hidden_states(
     """The last hidden states (batch, tokens, hidden) of embeddings of that shape, whose keys and values go into `cache`."""
     language_model: Any = model.model.language_model
     # By position: transformers 5.24 renamed `past_key_values` to `cache`, and warns of the old name
-    hidden: torch.Tensor = language_model(None, attention_mask, position_ids, cache, embeddings, use_cache=True).last_hidden_state
+    hidden: torch.Tensor = language_model(
+        None, attention_mask, position_ids, cache, embeddings, use_cache=True
+    ).last_hidden_state
     return hidden
 
 
 class PrefixCache:
     """The prompt items that were processed, and their keys and values. Not thread-safe."""
 
-    def __init__(self, model: Qwen2_5_VLForConditionalGeneration, vision: VisionEncoder, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Qwen2_5_VLForConditionalGeneration,
+        vision: VisionEncoder,
+        threads: int | None = None,
+    ) -> None:
         """`threads`: see `limit_threads`."""
         self._model, self._vision, self.threads = model, vision, threads
         self._chunk = CPU_PREFILL_CHUNK if model.device.type == "cpu" else GPU_PREFILL_CHUNK
         config: Any = model.config.vision_config
         self._merge_size = int(config.spatial_merge_size)
         self._positions_per_grid = float(config.tokens_per_second) * SECONDS_PER_GRID
-        self._pads = {"image": int(model.config.image_token_id), "video": int(model.config.video_token_id)}
+        self._pads = {
+            "image": int(model.config.image_token_id),
+            "video": int(model.config.video_token_id),
+        }
         self.clear()
 
     @property
@@ -72,7 +82,9 @@ class PrefixCache:
         self._items: list[PromptItem] = []
         self._token_counts = [0]  # before each item and after the last
         self._next_positions = [0]  # likewise
-        self.layers = [GrowingLayer() for _ in range(self._model.config.get_text_config().num_hidden_layers)]
+        self.layers = [
+            GrowingLayer() for _ in range(self._model.config.get_text_config().num_hidden_layers)
+        ]
         self._cache = Cache(layers=list(self.layers))
 
     def common_prefix(self, items: Sequence[PromptItem]) -> int:
@@ -80,14 +92,19 @@ class PrefixCache:
         limit = min(len(self._items), len(items) - 1)
         return next((n for n in range(limit) if self._items[n] != items[n]), limit)
 
-    def prefill(self, items: Sequence[PromptItem], cancelled: Cancelled) -> tuple[torch.Tensor | None, int]:
+    def prefill(
+        self, items: Sequence[PromptItem], cancelled: Cancelled
+    ) -> tuple[torch.Tensor | None, int]:
         """Make the cache hold exactly `items`: keep the longest common prefix, process the rest in chunks.
 
         Gives the logits after the last item, (vocabulary,) in float32, or None when cancelled; and the number of tokens kept.
         """
         kept = self.common_prefix(items)
         self._items = self._items[:kept]
-        self._token_counts, self._next_positions = self._token_counts[: kept + 1], self._next_positions[: kept + 1]
+        self._token_counts, self._next_positions = (
+            self._token_counts[: kept + 1],
+            self._next_positions[: kept + 1],
+        )
         self.trim()
         reused, logits = self.num_tokens, None
         for chunk in _chunks(items[kept:], self._chunk):
@@ -138,12 +155,22 @@ class PrefixCache:
     def _embed(self, items: Sequence[PromptItem]) -> torch.Tensor:
         """(1, tokens, hidden): token embeddings, with image features in the places of the placeholder tokens."""
         embedding: Any = self._model.get_input_embeddings()
-        ids = [i for item in items for i in ([item] if isinstance(item, int) else [self._pads[item.kind]] * item.num_tokens)]
+        ids = [
+            i
+            for item in items
+            for i in (
+                [item] if isinstance(item, int) else [self._pads[item.kind]] * item.num_tokens
+            )
+        ]
         embedded: torch.Tensor = embedding(torch.tensor([ids], device=embedding.weight.device))
         vision_items = [item for item in items if isinstance(item, VisionItem)]
         if vision_items:
-            places = [isinstance(item, VisionItem) for item in items for _ in range(token_count([item]))]
-            embedded[0, places] = torch.cat(self._vision.encode(vision_items)).to(embedded.device, embedded.dtype)
+            places = [
+                isinstance(item, VisionItem) for item in items for _ in range(token_count([item]))
+            ]
+            embedded[0, places] = torch.cat(self._vision.encode(vision_items)).to(
+                embedded.device, embedded.dtype
+            )
         return embedded
 
     def _mrope_positions(self, items: Sequence[PromptItem]) -> tuple[torch.Tensor, list[int]]:
@@ -158,10 +185,20 @@ class PrefixCache:
                 columns.append(torch.full((3, 1), position))
                 position += 1
             else:
-                times, height, width = item.grid_thw[0], item.grid_thw[1] // self._merge_size, item.grid_thw[2] // self._merge_size
+                times, height, width = (
+                    item.grid_thw[0],
+                    item.grid_thw[1] // self._merge_size,
+                    item.grid_thw[2] // self._merge_size,
+                )
                 interval = self._positions_per_grid if item.kind == "video" else 1
-                axes = ((torch.arange(times) * interval).long(), torch.arange(height), torch.arange(width))
-                columns.append(torch.stack(torch.meshgrid(*axes, indexing="ij")).reshape(3, -1) + position)
+                axes = (
+                    (torch.arange(times) * interval).long(),
+                    torch.arange(height),
+                    torch.arange(width),
+                )
+                columns.append(
+                    torch.stack(torch.meshgrid(*axes, indexing="ij")).reshape(3, -1) + position
+                )
                 position += max(height, width)
             next_positions.append(position)
         return torch.cat(columns, dim=1), next_positions
@@ -177,7 +214,13 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         self.storage: tuple[torch.Tensor, torch.Tensor]
         """Allocated keys and values, (1, heads, rows, head_dim) each; `keys` and `values` are views of the rows in use."""
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:  # noqa: ARG002
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: Any,  # noqa: ARG002
+        **kwargs: Any,  # noqa: ARG002
+    ) -> tuple[Any, Any]:
         """Append (batch, heads, new tokens, head_dim); gives all rows in use."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)

@@ -8,7 +8,9 @@ import torch
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.types.messages import LabelProbabilities
 
-DECIMALS = 6  # Of a probability: what float32 logits give, and no more characters in a trace than that
+DECIMALS = (
+    6  # Of a probability: what float32 logits give, and no more characters in a trace than that
+)
 _PADDING = b" \t\r\n=:\"'*_`"  # What may stand in one token with the digit, as a space in " 1"
 
 
@@ -23,7 +25,9 @@ class LabelDigits:
     """The tokens of a vocabulary that write a lone 0, 1 or 2, found once. Immutable, so threads may share it."""
 
     def __init__(self, tokenizer: SafeTokenizer) -> None:
-        self.characters_after: dict[int, int] = {}  # Of each of these tokens, how many characters follow its digit
+        self.characters_after: dict[
+            int, int
+        ] = {}  # Of each of these tokens, how many characters follow its digit
         self._tokens_of_digit: tuple[list[int], ...] = ([], [], [])
         for token in range(tokenizer.vocabulary_size):
             written = tokenizer.token_bytes(token)
@@ -45,8 +49,13 @@ class LabelDigits:
 
     def _probabilities(self, scores: torch.Tensor) -> list[LabelProbabilities]:
         shares = torch.softmax(scores.float(), dim=-1)
-        digits = torch.stack([shares[:, tokens].sum(dim=-1) for tokens in self._tokens_of_digit], dim=-1)
-        return [(min(tie, 1.0), min(first, 1.0), min(second, 1.0)) for tie, first, second in _rounded(digits)]
+        digits = torch.stack(
+            [shares[:, tokens].sum(dim=-1) for tokens in self._tokens_of_digit], dim=-1
+        )
+        return [
+            (min(tie, 1.0), min(first, 1.0), min(second, 1.0))
+            for tie, first, second in _rounded(digits)
+        ]
 
 
 def _rounded(values: torch.Tensor) -> list[list[float]]:

@@ -7,7 +7,12 @@ from functools import partial
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.backends.local.engine.decode_step import WARMUP_STEPS, DecodeStep, LayerStorage, capture_cuda_graph
+from vrthinker_core.backends.local.engine.decode_step import (
+    WARMUP_STEPS,
+    DecodeStep,
+    LayerStorage,
+    capture_cuda_graph,
+)
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
 from vrthinker_core.backends.local.engine.label_digits import LabelDigits, SampledToken
 from vrthinker_core.backends.local.engine.threads import limit_threads
@@ -21,7 +26,12 @@ class MultiStepDecoder:
     """
 
     def __init__(
-        self, model: Qwen2_5_VLForConditionalGeneration, cache: PrefixCache, digits: LabelDigits, penalty: float, steps: int
+        self,
+        model: Qwen2_5_VLForConditionalGeneration,
+        cache: PrefixCache,
+        digits: LabelDigits,
+        penalty: float,
+        steps: int,
     ) -> None:
         """`penalty` is the repetition penalty, 1 for none; `steps` is the number of tokens of one `decode`."""
         self._model, self._cache, self._digits = model, cache, digits
@@ -53,7 +63,9 @@ class MultiStepDecoder:
         self._make_way(self._cache.num_tokens + self._steps + WARMUP_STEPS)
         self._cache.reserve(self._steps + WARMUP_STEPS)
         storage = [layer.storage for layer in self._cache.layers]
-        if self._captured and any(now is not then for now, then in zip(storage, self._storage, strict=True)):
+        if self._captured and any(
+            now is not then for now, then in zip(storage, self._storage, strict=True)
+        ):
             self.clear()  # frees its memory before the next one is allocated
         step, replay = self._captured = self._captured or self._capture(storage, reply)
         self._load_inputs(step, reply)  # after a capture again: the warm-up steps have changed them
@@ -63,7 +75,9 @@ class MultiStepDecoder:
             replay()
             sampled[n : n + 1].copy_(step.token_ids)
             scores[n].copy_(self._scores)
-        tokens = [int(token) for token in sampled.tolist()]  # the only time the host waits for the device, but for labels
+        tokens = [
+            int(token) for token in sampled.tolist()
+        ]  # the only time the host waits for the device, but for labels
         return self._digits.with_probabilities(tokens, scores)
 
     def _make_way(self, tokens: int) -> None:
@@ -71,11 +85,15 @@ class MultiStepDecoder:
         if not self._cache.has_rows(tokens):
             self.clear()
 
-    def _capture(self, storage: list[LayerStorage], reply: Sequence[int]) -> tuple[DecodeStep, Callable[[], None]]:
+    def _capture(
+        self, storage: list[LayerStorage], reply: Sequence[int]
+    ) -> tuple[DecodeStep, Callable[[], None]]:
         """A decode step over the KV cache in `storage`, which must be captured anew when the cache was reallocated."""
         self._storage, step = storage, DecodeStep(self._model, storage)
         device = step.token_ids.device
-        self._seen = torch.zeros(self._model.config.get_text_config().vocab_size, dtype=torch.bool, device=device)
+        self._seen = torch.zeros(
+            self._model.config.get_text_config().vocab_size, dtype=torch.bool, device=device
+        )
         self._placeholders = placeholders_of(self._model.config, device)
         self._load_inputs(step, reply)
         return step, capture_cuda_graph(partial(self._step_and_sample, step), device)
@@ -84,13 +102,17 @@ class MultiStepDecoder:
         step.load_inputs([reply[-1]], [self._cache.num_tokens], [self._cache.next_position])
         if self._penalty != 1.0:
             self._seen.zero_()
-            self._seen[torch.tensor(sorted({*self._prompt_tokens, *reply}), device=self._seen.device)] = True
+            self._seen[
+                torch.tensor(sorted({*self._prompt_tokens, *reply}), device=self._seen.device)
+            ] = True
 
     def _step_and_sample(self, step: DecodeStep) -> None:
         """One decode step that replaces its inputs with those of the next one."""
         logits = step.forward()[0]
         if self._penalty != 1.0:
-            logits = torch.where(self._seen, apply_repetition_penalty(logits, self._penalty), logits)
+            logits = torch.where(
+                self._seen, apply_repetition_penalty(logits, self._penalty), logits
+            )
         self._scores = logits = logits.index_fill(0, self._placeholders, -math.inf)
         step.token_ids.copy_(logits.argmax(dim=-1, keepdim=True))
         if self._penalty != 1.0:

@@ -17,7 +17,9 @@ from vrthinker_core.backends.local.engine.threads import limit_threads, parallel
 from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.types import Frame
 
-CACHE_BYTES = 512 * 2**20  # Bytes of image features kept: about 290 frames of 448 x 448 pixels for the 7B
+CACHE_BYTES = (
+    512 * 2**20
+)  # Bytes of image features kept: about 290 frames of 448 x 448 pixels for the 7B
 
 CACHE_ITEMS = 4096  # Images whose features are kept, which limits a small model's: some 16 MB of the built-in judge's
 
@@ -52,7 +54,9 @@ class VisionEncoder:
         if any((frame.width, frame.height) != (first.width, first.height) for frame in frames):
             raise ValueError("the frames of one video item differ in size")
         low, high = int(processor.size["shortest_edge"]), int(processor.size["longest_edge"])
-        height, width = smart_resize(first.height, first.width, processor.patch_size * processor.merge_size, low, high)
+        height, width = smart_resize(
+            first.height, first.width, processor.patch_size * processor.merge_size, low, high
+        )
         times = -(-len(frames) // processor.temporal_patch_size) if kind == "video" else 1
         grid = (times, height // processor.patch_size, width // processor.patch_size)
         num_tokens = grid[0] * grid[1] * grid[2] // processor.merge_size**2
@@ -100,7 +104,9 @@ class VisionEncoder:
             return self._forward(items)
         size = -(-len(items) // threads)
         with ThreadPoolExecutor(threads) as pool:
-            batches = pool.map(self._forward, [items[start : start + size] for start in range(0, len(items), size)])
+            batches = pool.map(
+                self._forward, [items[start : start + size] for start in range(0, len(items), size)]
+            )
             return [features for batch in batches for features in batch]
 
     @torch.inference_mode()
@@ -109,8 +115,12 @@ class VisionEncoder:
         weight = self._encoder.patch_embed.proj.weight
         patches = self.pixel_values(items)
         grid_thw = torch.tensor([item.grid_thw for item in items], device=weight.device)
-        output = self._encoder(patches.to(weight.device, weight.dtype), grid_thw=grid_thw).pooler_output
-        per_item = [features.clone() for features in output.split([item.num_tokens for item in items])]
+        output = self._encoder(
+            patches.to(weight.device, weight.dtype), grid_thw=grid_thw
+        ).pooler_output
+        per_item = [
+            features.clone() for features in output.split([item.num_tokens for item in items])
+        ]
         for item, features in zip(items, per_item, strict=True):
             self._store(item, features)
         return per_item
@@ -120,12 +130,16 @@ class VisionEncoder:
 
         The processor gives an image whose two temporal halves are equal; a video's patch takes one half from each frame.
         """
-        images = [Image.frombytes("RGB", (frame.width, frame.height), frame.rgb) for frame in item.frames]
+        images = [
+            Image.frombytes("RGB", (frame.width, frame.height), frame.rgb) for frame in item.frames
+        ]
         depth, times = self._processor.temporal_patch_size, item.grid_thw[0]
         patches = np.asarray(self._processor(images=images, return_tensors="np")["pixel_values"])
         if item.kind == "image":
             return patches
-        halves = patches.reshape(len(images), item.grid_thw[1] * item.grid_thw[2], 3, depth, -1)[:, :, :, 0]
+        halves = patches.reshape(len(images), item.grid_thw[1] * item.grid_thw[2], 3, depth, -1)[
+            :, :, :, 0
+        ]
         halves = np.concatenate([halves, halves[-1:].repeat(times * depth - len(images), axis=0)])
         packed = halves.reshape(times, depth, *halves.shape[1:]).transpose(0, 2, 3, 1, 4)
         return packed.reshape(times * packed.shape[1], -1)

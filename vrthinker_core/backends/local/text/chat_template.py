@@ -22,7 +22,9 @@ class VisionItem:
     frames: tuple[Frame, ...] = field(repr=False, compare=False)
 
 
-PromptItem = int | VisionItem  # A token id, or a vision item in the place of its `num_tokens` placeholder tokens
+PromptItem = (
+    int | VisionItem
+)  # A token id, or a vision item in the place of its `num_tokens` placeholder tokens
 
 MakeVisionItem = Callable[[Literal["image", "video"], tuple[Frame, ...]], VisionItem]
 """`VisionEncoder.vision_item`: the item of some frames, without reading a pixel."""
@@ -33,7 +35,9 @@ def token_count(items: Sequence[PromptItem]) -> int:
     return sum(1 if isinstance(item, int) else item.num_tokens for item in items)
 
 
-def render_prompt(messages: Sequence[Message], tokenizer: SafeTokenizer, make_vision_item: MakeVisionItem) -> list[PromptItem]:
+def render_prompt(
+    messages: Sequence[Message], tokenizer: SafeTokenizer, make_vision_item: MakeVisionItem
+) -> list[PromptItem]:
     """The prompt of the next reply: every message, then the header of the assistant's message.
 
     Text between two control tokens is joined before it is tokenised, because a template renders one string.
@@ -57,7 +61,8 @@ def render_prompt(messages: Sequence[Message], tokenizer: SafeTokenizer, make_vi
 def videos_as_images(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The same messages with every frame of a video as an image, in order."""
     return tuple(
-        replace(message, parts=tuple(image for part in message.parts for image in _as_images(part))) for message in messages
+        replace(message, parts=tuple(image for part in message.parts for image in _as_images(part)))
+        for message in messages
     )
 
 

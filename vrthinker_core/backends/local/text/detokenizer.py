@@ -23,8 +23,12 @@ class StreamingDetokenizer:
         self.redirected: tuple[int, int] | None = None  # See `Completion`
         self._unwanted, self._wanted = redirect or ("", "")
         self._text = ""
-        self._emitted = self._behind = 0  # Length of the text that was emitted; where the redirect ends in it
-        self._text_ends = [0]  # Length of the text after each number of tokens, -1 where a character is incomplete
+        self._emitted = self._behind = (
+            0  # Length of the text that was emitted; where the redirect ends in it
+        )
+        self._text_ends = [
+            0
+        ]  # Length of the text after each number of tokens, -1 where a character is incomplete
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property

@@ -38,11 +38,15 @@ class SafeTokenizer:
         self._token_bytes = _token_bytes(tokenizer)
         spec = json.loads(tokenizer.to_str())
         spec["truncation"] = spec["padding"] = None
-        for entry in spec["added_tokens"]:  # Qwen marks some `<|…|>` tokens as not special: here all of them are
+        for entry in spec[
+            "added_tokens"
+        ]:  # Qwen marks some `<|…|>` tokens as not special: here all of them are
             entry["special"] = entry["special"] or bool(_CONTROL_TOKEN.fullmatch(entry["content"]))
         self._tokenizer = Tokenizer.from_str(json.dumps(spec))
         self._tokenizer.encode_special_tokens = True  # as text, not as special tokens
-        ids = {entry["content"]: int(entry["id"]) for entry in spec["added_tokens"] if entry["special"]}
+        ids = {
+            entry["content"]: int(entry["id"]) for entry in spec["added_tokens"] if entry["special"]
+        }
         self.control = ControlTokens(*(ids[token] for token in CONTROL_TOKENS))
         self.control_ids = frozenset(ids.values())
 
@@ -72,5 +76,7 @@ def _token_bytes(tokenizer: Tokenizer) -> list[bytes]:
     table = [b""] * (max(vocabulary.values()) + 1)
     for token, token_id in vocabulary.items():
         codes = [byte_of.get(character) for character in token]
-        table[token_id] = token.encode() if None in codes else bytes(code for code in codes if code is not None)
+        table[token_id] = (
+            token.encode() if None in codes else bytes(code for code in codes if code is not None)
+        )
     return table

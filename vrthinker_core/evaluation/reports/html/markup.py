@@ -5,7 +5,9 @@ import re
 
 from vrthinker_core.text import encodable
 
-_NOT_SHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # Control characters, which no HTML file may hold
+_NOT_SHOWN = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)  # Control characters, which no HTML file may hold
 VOID = frozenset({"br", "meta", "line", "rect", "circle", "path"})  # Elements without content
 Attribute = str | float | bool | None
 
@@ -33,8 +35,12 @@ def element(name: str, *content: str, **attributes: Attribute) -> Html:
 
     An attribute that is None or False is left out, True stands without a value, and numbers have at most two decimals.
     """
-    opening = "".join(_attribute(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
-    return Html(f"<{name}{opening}/>" if name in VOID else f"<{name}{opening}>{join(*content)}</{name}>")
+    opening = "".join(
+        _attribute(key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items()
+    )
+    return Html(
+        f"<{name}{opening}/>" if name in VOID else f"<{name}{opening}>{join(*content)}</{name}>"
+    )
 
 
 def _attribute(name: str, value: Attribute) -> str:

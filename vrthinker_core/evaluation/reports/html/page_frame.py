@@ -36,11 +36,14 @@ def render_page(title: str, lead: str, sections: Sequence[tuple[str, str]]) -> s
     shown = [(name, content) for name, content in sections if content]
     style = asset("evaluation/report.css").read_text(encoding="utf-8")
     script = asset("evaluation/sort.js").read_text(encoding="utf-8")
-    policy = (
-        f"default-src 'none'; style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'; form-action 'none'"
-    )
+    policy = f"default-src 'none'; style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'; form-action 'none'"
     links = join(*(element("a", name, href=f"#{_anchor(name)}") for name, _ in shown))
-    body = join(*(element("section", element("h2", name), content, id=_anchor(name)) for name, content in shown))
+    body = join(
+        *(
+            element("section", element("h2", name), content, id=_anchor(name))
+            for name, content in shown
+        )
+    )
     return _FRAME.format(
         title=escape(title),
         lead=escape(lead),

@@ -33,7 +33,15 @@ class ReliabilityPoint:
 
 def figure(title: str, height: float, *shapes: str) -> Html:
     """A plot of the width `WIDTH` with its title."""
-    svg = element("svg", *shapes, viewBox=f"0 0 {WIDTH} {height:g}", width=WIDTH, height=height, role="img", aria_label=title)
+    svg = element(
+        "svg",
+        *shapes,
+        viewBox=f"0 0 {WIDTH} {height:g}",
+        width=WIDTH,
+        height=height,
+        role="img",
+        aria_label=title,
+    )
     return element("figure", element("figcaption", title), svg)
 
 
@@ -45,7 +53,11 @@ def svg_text(text: str, x: float, y: float, anchor: str = "start", kind: str | N
 
 
 def interval_bars(
-    title: str, bars: Sequence[Bar], span: tuple[float, float] = (0.0, 1.0), origin: float = 0.0, unit: str = "%"
+    title: str,
+    bars: Sequence[Bar],
+    span: tuple[float, float] = (0.0, 1.0),
+    origin: float = 0.0,
+    unit: str = "%",
 ) -> Html:
     """Shares as bars from `origin`, in per cent, each with its interval; `span` are the ends of the axis."""
     if not bars:
@@ -56,7 +68,9 @@ def interval_bars(
         return 1 + (inside - span[0]) / (span[1] - span[0]) * (WIDTH - 2)
 
     height = len(bars) * ROW
-    return figure(title, height, *(_bar(bar, ROW * row, place, origin, unit) for row, bar in enumerate(bars)))
+    return figure(
+        title, height, *(_bar(bar, ROW * row, place, origin, unit) for row, bar in enumerate(bars))
+    )
 
 
 def _bar(bar: Bar, top: float, place: Callable[[float], float], origin: float, unit: str) -> Html:
@@ -66,10 +80,26 @@ def _bar(bar: Bar, top: float, place: Callable[[float], float], origin: float, u
         svg_text(bar.label, 0, top + 14),
         svg_text(_figures(bar, unit), WIDTH, top + 14, "end", "figures"),
         element("rect", x=1, y=top + 20, width=WIDTH - 2, height=14, class_="ground"),
-        element("rect", x=left, y=top + 20, width=right - left, height=14, class_="plain" if bar.plain else "bar"),
+        element(
+            "rect",
+            x=left,
+            y=top + 20,
+            width=right - left,
+            height=14,
+            class_="plain" if bar.plain else "bar",
+        ),
     ]
     if place(origin) > 1:
-        shapes.append(element("line", x1=place(origin), x2=place(origin), y1=top + 17, y2=top + 37, class_="origin"))
+        shapes.append(
+            element(
+                "line",
+                x1=place(origin),
+                x2=place(origin),
+                y1=top + 17,
+                y2=top + 37,
+                class_="origin",
+            )
+        )
     if bar.low is not None and bar.high is not None:
         low, high = place(bar.low), place(bar.high)
         ends = f"M{low:.2f} {middle}H{high:.2f}M{low:.2f} {middle - 4}v8M{high:.2f} {middle - 4}v8"
@@ -79,7 +109,11 @@ def _bar(bar: Bar, top: float, place: Callable[[float], float], origin: float, u
 
 def _figures(bar: Bar, unit: str) -> str:
     value = f"{100 * bar.value:.1f} {unit}"
-    return value if bar.low is None or bar.high is None else f"{value} ({100 * bar.low:.1f} to {100 * bar.high:.1f})"
+    return (
+        value
+        if bar.low is None or bar.high is None
+        else f"{value} ({100 * bar.low:.1f} to {100 * bar.high:.1f})"
+    )
 
 
 def histogram(title: str, counts: Sequence[tuple[str, int]]) -> Html:
@@ -91,11 +125,20 @@ def histogram(title: str, counts: Sequence[tuple[str, int]]) -> Html:
     for position, (label, count) in enumerate(counts):
         tall, middle = 104 * count / most, (position + 0.5) * width
         shapes += [
-            element("rect", x=position * width + 2, y=126 - tall, width=width - 4, height=tall, class_="bar"),
+            element(
+                "rect",
+                x=position * width + 2,
+                y=126 - tall,
+                width=width - 4,
+                height=tall,
+                class_="bar",
+            ),
             svg_text(f"{count:,}" if count else "", middle, 120 - tall, "middle", "figures"),
             svg_text(label, middle, 144, "middle"),
         ]
-    return figure(title, height, *shapes, element("line", x1=0, x2=WIDTH, y1=126, y2=126, class_="axis"))
+    return figure(
+        title, height, *shapes, element("line", x1=0, x2=WIDTH, y1=126, y2=126, class_="axis")
+    )
 
 
 def reliability_plot(title: str, points: Sequence[ReliabilityPoint]) -> Html:
@@ -108,14 +151,21 @@ def reliability_plot(title: str, points: Sequence[ReliabilityPoint]) -> Html:
     def at(point: ReliabilityPoint) -> tuple[float, float]:
         return left + side * point.expected, bottom - side * point.right
 
-    dots = (element("circle", cx=at(p)[0], cy=at(p)[1], r=3 + 7 * (p.count / most) ** 0.5, class_="dot") for p in points)
+    dots = (
+        element("circle", cx=at(p)[0], cy=at(p)[1], r=3 + 7 * (p.count / most) ** 0.5, class_="dot")
+        for p in points
+    )
     path = "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in map(at, points))
-    return figure(title, SQUARE, _axes(left, bottom, side), element("path", d=path, class_="curve"), *dots)
+    return figure(
+        title, SQUARE, _axes(left, bottom, side), element("path", d=path, class_="curve"), *dots
+    )
 
 
 def _axes(left: float, bottom: float, side: float) -> Html:
     """Two axes from 0 to 100 %, with the diagonal on which a calibrated judge lies."""
-    shapes = [element("line", x1=left, y1=bottom, x2=left + side, y2=bottom - side, class_="diagonal")]
+    shapes = [
+        element("line", x1=left, y1=bottom, x2=left + side, y2=bottom - side, class_="diagonal")
+    ]
     for tick in (0.0, 0.5, 1.0):
         across, up = left + side * tick, bottom - side * tick
         shapes += [
@@ -126,7 +176,12 @@ def _axes(left: float, bottom: float, side: float) -> Html:
     shapes.append(svg_text("probability of the label, %", left + side / 2, bottom + 29, "middle"))
     shapes.append(
         element(
-            "text", "right, %", x=10, y=bottom - side / 2, text_anchor="middle", transform=f"rotate(-90 10 {bottom - side / 2:g})"
+            "text",
+            "right, %",
+            x=10,
+            y=bottom - side / 2,
+            text_anchor="middle",
+            transform=f"rotate(-90 10 {bottom - side / 2:g})",
         )
     )
     return join(*shapes)

@@ -11,7 +11,9 @@ class TableColumn:
     """One column."""
 
     title: str
-    number: bool = False  # Stands to the right, and sorts by the value of its cells, the highest first
+    number: bool = (
+        False  # Stands to the right, and sorts by the value of its cells, the highest first
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,11 @@ class Cell:
 
 
 def sortable_table(
-    caption: str, columns: Sequence[TableColumn], rows: Iterable[Sequence[Cell | str]], *, tall: bool = False
+    caption: str,
+    columns: Sequence[TableColumn],
+    rows: Iterable[Sequence[Cell | str]],
+    *,
+    tall: bool = False,
 ) -> Html:
     """A table in the order of `rows` until a head is pressed; the first cell of a row names it. No rows give no table.
 
@@ -32,7 +38,12 @@ def sortable_table(
     body = [_row(columns, row) for row in rows]
     if not body:
         return Html("")
-    heads = (element("th", element("button", column.title, type="button"), scope="col", class_=_kind(column)) for column in columns)
+    heads = (
+        element(
+            "th", element("button", column.title, type="button"), scope="col", class_=_kind(column)
+        )
+        for column in columns
+    )
     table = element(
         "table",
         element("caption", caption),
@@ -40,10 +51,19 @@ def sortable_table(
         element("tbody", *body),
         class_="sortable",
     )
-    return element("div", table, class_="scroll tall" if tall else "scroll", tabindex="0", role="region", aria_label=caption)
+    return element(
+        "div",
+        table,
+        class_="scroll tall" if tall else "scroll",
+        tabindex="0",
+        role="region",
+        aria_label=caption,
+    )
 
 
-def figure_table(caption: str, heads: Sequence[str], rows: Iterable[tuple[str, Sequence[Cell]]]) -> Html:
+def figure_table(
+    caption: str, heads: Sequence[str], rows: Iterable[tuple[str, Sequence[Cell]]]
+) -> Html:
     """A table of figures: each row is a name, and a number for every head but the first."""
     return sortable_table(caption, labelled(*heads), ([Cell(name), *cells] for name, cells in rows))
 
@@ -55,7 +75,9 @@ def percent(value: float | None) -> Cell:
 
 def number(value: float | None, decimals: int = 0, unit: str = "") -> Cell:
     """A number as a cell, never minus nought."""
-    return Cell("–") if value is None else Cell(f"{value:z,.{decimals}f}{unit and ' ' + unit}", value)
+    return (
+        Cell("–") if value is None else Cell(f"{value:z,.{decimals}f}{unit and ' ' + unit}", value)
+    )
 
 
 def labelled(*names: str) -> list[TableColumn]:
@@ -66,13 +88,21 @@ def labelled(*names: str) -> list[TableColumn]:
 def _row(columns: Sequence[TableColumn], row: Sequence[Cell | str]) -> Html:
     cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
     return element(
-        "tr", join(*(_cell(column, cell, not place) for place, (column, cell) in enumerate(zip(columns, cells, strict=True))))
+        "tr",
+        join(
+            *(
+                _cell(column, cell, not place)
+                for place, (column, cell) in enumerate(zip(columns, cells, strict=True))
+            )
+        ),
     )
 
 
 def _cell(column: TableColumn, cell: Cell, first: bool) -> Html:
     name, scope = ("th", "row") if first else ("td", None)
-    value = None if cell.value is None else repr(float(cell.value))  # All digits, or close values would not sort
+    value = (
+        None if cell.value is None else repr(float(cell.value))
+    )  # All digits, or close values would not sort
     return element(name, cell.content, scope=scope, class_=_kind(column), data_value=value)
 
 

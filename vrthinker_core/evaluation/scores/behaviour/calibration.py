@@ -41,8 +41,12 @@ class Calibration:
     confidence: tuple[ConfidenceLevel, ...]
     pairs: int  # With probabilities
     bins: tuple[ProbabilityBin, ...]
-    error: float | None  # Expected calibration error: mean distance of `expected` and `right` of the bins, weighted by pairs
-    brier: float | None  # Mean over pairs of the summed squares of (probability - 1 if people's label else 0); 0 best, 2 worst
+    error: (
+        float | None
+    )  # Expected calibration error: mean distance of `expected` and `right` of the bins, weighted by pairs
+    brier: (
+        float | None
+    )  # Mean over pairs of the summed squares of (probability - 1 if people's label else 0); 0 best, 2 worst
 
 
 def calibration(table: LabelTable) -> tuple[Calibration, ...]:
@@ -59,11 +63,19 @@ def calibration(table: LabelTable) -> tuple[Calibration, ...]:
     return tuple(found)
 
 
-def _levels(table: LabelTable, dimension: Dimension, levels: np.ndarray) -> tuple[ConfidenceLevel, ...]:
+def _levels(
+    table: LabelTable, dimension: Dimension, levels: np.ndarray
+) -> tuple[ConfidenceLevel, ...]:
     correct = right(table.people[dimension], table.judge[dimension])
-    ratios: dict[int, Ratio] = {level: (correct * (levels == level), levels == level) for level in LEVELS}
+    ratios: dict[int, Ratio] = {
+        level: (correct * (levels == level), levels == level) for level in LEVELS
+    }
     estimates = estimate_ratios(ratios, table.prompts) if levels.any() else {}
-    return tuple(ConfidenceLevel(level, int((levels == level).sum()), share) for level, share in estimates.items() if share)
+    return tuple(
+        ConfidenceLevel(level, int((levels == level).sum()), share)
+        for level, share in estimates.items()
+        if share
+    )
 
 
 def _probabilities(table: LabelTable, dimension: Dimension) -> Numbers:
@@ -74,7 +86,11 @@ def _probabilities(table: LabelTable, dimension: Dimension) -> Numbers:
 
 
 def _calibration(
-    table: LabelTable, dimension: Dimension, confidence: tuple[ConfidenceLevel, ...], probabilities: Numbers, known: np.ndarray
+    table: LabelTable,
+    dimension: Dimension,
+    confidence: tuple[ConfidenceLevel, ...],
+    probabilities: Numbers,
+    known: np.ndarray,
 ) -> Calibration:
     people, judge = table.people[dimension][known], table.judge[dimension][known]
     if not known.any():
@@ -84,7 +100,12 @@ def _calibration(
     error = sum(each.pairs * abs(each.expected - each.right) for each in bins) / len(judge)
     truth = np.eye(3)[people]
     return Calibration(
-        dimension, confidence, len(judge), bins, float(error), float(((probabilities - truth) ** 2).sum(axis=1).mean())
+        dimension,
+        confidence,
+        len(judge),
+        bins,
+        float(error),
+        float(((probabilities - truth) ** 2).sum(axis=1).mean()),
     )
 
 
@@ -93,6 +114,12 @@ def _bins(said: Numbers, correct: Numbers) -> tuple[ProbabilityBin, ...]:
     place = np.clip((said * BINS + 1e-9).astype(int), 0, BINS - 1)
     filled = [(number, place == number) for number in range(BINS) if (place == number).any()]
     return tuple(
-        ProbabilityBin(number / BINS, (number + 1) / BINS, int(rows.sum()), float(said[rows].mean()), float(correct[rows].mean()))
+        ProbabilityBin(
+            number / BINS,
+            (number + 1) / BINS,
+            int(rows.sum()),
+            float(said[rows].mean()),
+            float(correct[rows].mean()),
+        )
         for number, rows in filled
     )

@@ -62,7 +62,9 @@ def costs(table: LabelTable) -> Costs | None:
 
 
 def _spread(values: Sequence[float]) -> Spread:
-    numbers = np.sort(np.asarray(values, dtype=np.float64))  # a sum of floats depends on their order
+    numbers = np.sort(
+        np.asarray(values, dtype=np.float64)
+    )  # a sum of floats depends on their order
     median, p90 = np.percentile(numbers, (50, 90))
     return Spread(float(numbers.mean()), float(median), float(p90), float(numbers.sum()))
 
@@ -70,7 +72,11 @@ def _spread(values: Sequence[float]) -> Spread:
 def _second_bins(seconds: np.ndarray) -> tuple[SecondsBin, ...]:
     highs = (*SECOND_BINS[1:], None)
     bins = [
-        SecondsBin(low, high, int(((seconds >= low) & (seconds < (np.inf if high is None else high))).sum()))
+        SecondsBin(
+            low,
+            high,
+            int(((seconds >= low) & (seconds < (np.inf if high is None else high))).sum()),
+        )
         for low, high in zip(SECOND_BINS, highs, strict=True)
     ]
     filled = [position for position, each in enumerate(bins) if each.pairs]

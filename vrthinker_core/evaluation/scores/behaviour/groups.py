@@ -10,7 +10,14 @@ from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate, Ratio, 
 from vrthinker_core.evaluation.scores.labels import NOT_SAID, LabelColumn, LabelTable, Rows
 from vrthinker_core.types import Dimension, Preference
 
-LENGTHS = (0.0, 2.0, 4.0, 6.0, 10.0, 20.0)  # Lower edges of the bins in seconds; the last bin is open
+LENGTHS = (
+    0.0,
+    2.0,
+    4.0,
+    6.0,
+    10.0,
+    20.0,
+)  # Lower edges of the bins in seconds; the last bin is open
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +60,21 @@ def by_generators(table: LabelTable, dimension: Dimension) -> tuple[GeneratorPai
         names = result.pair.first_generator, result.pair.second_generator
         if all(names) and names[0] != names[1]:
             groups[min(names), max(names)].append(row)
-    return tuple(_generator_pair(table, dimension, names, np.array(rows)) for names, rows in sorted(groups.items()))
+    return tuple(
+        _generator_pair(table, dimension, names, np.array(rows))
+        for names, rows in sorted(groups.items())
+    )
 
 
-def _generator_pair(table: LabelTable, dimension: Dimension, names: tuple[str, str], rows: np.ndarray) -> GeneratorPair:
+def _generator_pair(
+    table: LabelTable, dimension: Dimension, names: tuple[str, str], rows: np.ndarray
+) -> GeneratorPair:
     people, judge = table.people[dimension][rows], table.judge[dimension][rows]
     turned = np.array([table.results[row].pair.first_generator != names[0] for row in rows])
     tau, diff = (_share(ratio) for ratio in (tau_ratio(people, judge), diff_ratio(people, judge)))
-    return GeneratorPair(*names, len(rows), _share(_wins(judge, turned)), _share(_wins(people, turned)), tau, diff)
+    return GeneratorPair(
+        *names, len(rows), _share(_wins(judge, turned)), _share(_wins(people, turned)), tau, diff
+    )
 
 
 def generator_scores(table: LabelTable, dimension: Dimension) -> tuple[GeneratorScore, ...]:
@@ -75,13 +89,21 @@ def generator_scores(table: LabelTable, dimension: Dimension) -> tuple[Generator
     for name, places in sides.items():
         rows, turned = np.array([row for row, _ in places]), np.array([side for _, side in places])
         judge, people = table.judge[dimension][rows], table.people[dimension][rows]
-        scores.append(GeneratorScore(name, len(rows), _share(_wins(judge, turned)), _share(_wins(people, turned))))
-    return tuple(sorted(scores, key=lambda score: (-1.0 if score.wins is None else -score.wins, score.name)))
+        scores.append(
+            GeneratorScore(
+                name, len(rows), _share(_wins(judge, turned)), _share(_wins(people, turned))
+            )
+        )
+    return tuple(
+        sorted(scores, key=lambda score: (-1.0 if score.wins is None else -score.wins, score.name))
+    )
 
 
 def by_length(table: LabelTable, dimension: Dimension) -> tuple[LengthGroup, ...]:
     """Every bin that holds a pair that people labelled; a pair whose videos could not be opened has no length, and is left out."""
-    lengths = np.array([max(result.clip_seconds) if result.clip_seconds else np.nan for result in table.results])
+    lengths = np.array(
+        [max(result.clip_seconds) if result.clip_seconds else np.nan for result in table.results]
+    )
     people, labelled = table.people[dimension], table.labelled(dimension)
     correct = right(people, table.judge[dimension])
     highs = (*LENGTHS[1:], None)
@@ -90,7 +112,11 @@ def by_length(table: LabelTable, dimension: Dimension) -> tuple[LengthGroup, ...
         rows: Rows = labelled & (lengths >= low) & (lengths < (np.inf if high is None else high))
         ratios[low, high] = (correct * rows, rows)
     estimates = estimate_ratios(ratios, table.prompts)
-    return tuple(LengthGroup(*edges, int(ratios[edges][1].sum()), tau) for edges, tau in estimates.items() if tau)
+    return tuple(
+        LengthGroup(*edges, int(ratios[edges][1].sum()), tau)
+        for edges, tau in estimates.items()
+        if tau
+    )
 
 
 def _wins(labels: LabelColumn, turned: Rows) -> Ratio:

@@ -16,11 +16,15 @@ class PositionBias:
     dimension: Dimension
     decided: int  # Pairs in which the judge prefers a video, as the data set orders them
     first: IntervalEstimate  # of those, the share that prefers video 1
-    people_first: float | None  # The same of people: it differs from a half where the data set puts better videos on one side
+    people_first: (
+        float | None
+    )  # The same of people: it differs from a half where the data set puts better videos on one side
     shown_first: IntervalEstimate | None = (
         None  # Over both orders: share of preferences that went to the video that was shown first
     )
-    difference: float | None = None  # Share that prefers video 1 when it is shown first, less the share when it is shown second
+    difference: float | None = (
+        None  # Share that prefers video 1 when it is shown first, less the share when it is shown second
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +45,26 @@ def position_bias(table: LabelTable) -> tuple[PositionBias, ...]:
     for dimension in dimensions:
         judge, swapped = table.judge[dimension], table.swapped[dimension]
         both = (judge != NOT_SAID) & (swapped != NOT_SAID)
-        to_first = both * ((judge == Preference.FIRST).astype(float) + (swapped == Preference.SECOND))
+        to_first = both * (
+            (judge == Preference.FIRST).astype(float) + (swapped == Preference.SECOND)
+        )
         ratios[dimension, "first"] = (judge == Preference.FIRST, decided(judge))
-        ratios[dimension, "shown first"] = (to_first, both * (decided(judge).astype(float) + decided(swapped)))
-        ratios[dimension, "people"] = (table.people[dimension] == Preference.FIRST, decided(table.people[dimension]))
+        ratios[dimension, "shown first"] = (
+            to_first,
+            both * (decided(judge).astype(float) + decided(swapped)),
+        )
+        ratios[dimension, "people"] = (
+            table.people[dimension] == Preference.FIRST,
+            decided(table.people[dimension]),
+        )
     estimates = estimate_ratios(ratios, table.prompts)
     return tuple(_position(table, dimension, estimates) for dimension in dimensions)
 
 
 def _position(
-    table: LabelTable, dimension: Dimension, estimates: dict[tuple[Dimension, str], IntervalEstimate | None]
+    table: LabelTable,
+    dimension: Dimension,
+    estimates: dict[tuple[Dimension, str], IntervalEstimate | None],
 ) -> PositionBias:
     judge, swapped = table.judge[dimension], table.swapped[dimension]
     both = (judge != NOT_SAID) & (swapped != NOT_SAID)
@@ -79,5 +93,9 @@ def swap_consistency(table: LabelTable) -> tuple[SwapConsistency, ...]:
         judge, swapped = (side[dimension][both[dimension]] for side in (table.judge, table.swapped))
         flips = decided(judge) & decided(swapped) & (judge != swapped)
         changes = decided(judge) != decided(swapped)
-        found.append(SwapConsistency(dimension, len(judge), stable, float(np.mean(flips)), float(np.mean(changes))))
+        found.append(
+            SwapConsistency(
+                dimension, len(judge), stable, float(np.mean(flips)), float(np.mean(changes))
+            )
+        )
     return tuple(found)

@@ -9,7 +9,9 @@ from vrthinker_core.training.drawn_world.rendering.solids import Floats, unit
 
 TARGET = np.array([0, 0.3, 0], np.float32)  # The position in the middle of every picture
 DISTANCE = 9.5  # From the camera to the target
-TAN_HALF_FOV = np.float32(np.tan(np.radians(17)))  # Half of the picture's side at distance 1: the field of view is 34 degrees
+TAN_HALF_FOV = np.float32(
+    np.tan(np.radians(17))
+)  # Half of the picture's side at distance 1: the field of view is 34 degrees
 Box = tuple[slice, slice]  # Rows and columns of a picture
 
 
@@ -28,7 +30,9 @@ class Camera:
     def eye(self) -> Floats:
         """The position of the camera, [3]."""
         yaw, pitch = np.radians(self.yaw), np.radians(self.pitch)
-        backward = np.array([np.sin(yaw) * np.cos(pitch), np.sin(pitch), np.cos(yaw) * np.cos(pitch)])
+        backward = np.array(
+            [np.sin(yaw) * np.cos(pitch), np.sin(pitch), np.cos(yaw) * np.cos(pitch)]
+        )
         return TARGET + (DISTANCE * backward).astype(np.float32)
 
     @cached_property
@@ -45,20 +49,28 @@ class Camera:
 
     def pixel_centers(self, box: Box) -> Floats:
         """Image points [n, 2] in the middle of a box's pixels, row by row."""
-        rows, columns = (np.arange(side.start, side.stop, dtype=np.float32) + np.float32(0.5) for side in box)
+        rows, columns = (
+            np.arange(side.start, side.stop, dtype=np.float32) + np.float32(0.5) for side in box
+        )
         y, x = np.meshgrid(rows / self.size, columns / self.size, indexing="ij")
         return np.stack([x.ravel(), y.ravel()], -1)
 
     def subpixel_offsets(self, supersample: int) -> Floats:
         """Offsets [supersample ** 2, 2] from a pixel's middle to evenly spread image points in it."""
-        steps = ((np.arange(supersample, dtype=np.float32) + np.float32(0.5)) / supersample - np.float32(0.5)) / self.size
+        steps = (
+            (np.arange(supersample, dtype=np.float32) + np.float32(0.5)) / supersample
+            - np.float32(0.5)
+        ) / self.size
         y, x = np.meshgrid(steps, steps, indexing="ij")
         return np.stack([x.ravel(), y.ravel()], -1)
 
     def rays(self, points: Floats) -> Floats:
         """Directions [n, 3] of length 1 through image points [n, 2]."""
         x, y = points.T
-        return unit(np.stack([(2 * x - 1) * TAN_HALF_FOV, (1 - 2 * y) * TAN_HALF_FOV, np.ones_like(x)], -1) @ self.axes)
+        return unit(
+            np.stack([(2 * x - 1) * TAN_HALF_FOV, (1 - 2 * y) * TAN_HALF_FOV, np.ones_like(x)], -1)
+            @ self.axes
+        )
 
     def project(self, positions: Floats) -> Floats:
         """World positions [n, 3] in front of the camera to image points [n, 2]."""

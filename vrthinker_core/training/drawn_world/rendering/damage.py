@@ -15,10 +15,16 @@ FAINTEST = -0.5  # The lowest strength of damage; plain faults run from 0 to 1
 
 
 def _blurry(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:
-    return _pixels(cv2.GaussianBlur(picture, (0, 0), (1.6 + 1.6 * strength) * picture.shape[1] / REFERENCE_SIDE))
+    return _pixels(
+        cv2.GaussianBlur(
+            picture, (0, 0), (1.6 + 1.6 * strength) * picture.shape[1] / REFERENCE_SIDE
+        )
+    )
 
 
-def add_noise(picture: Pixels, strength: float, rng: np.random.Generator, grain: int = REFERENCE_SIDE) -> Pixels:
+def add_noise(
+    picture: Pixels, strength: float, rng: np.random.Generator, grain: int = REFERENCE_SIDE
+) -> Pixels:
     """Noise with `grain` grains a side. What is finer than REFERENCE_SIDE fades when the picture is shrunk for the judge."""
     grains = rng.standard_normal((grain, grain, 3), np.float32) * np.float32(22 + 22 * strength)
     height, width = picture.shape[:2]

@@ -6,11 +6,15 @@ from numpy.typing import NDArray
 from vrthinker_core.training.drawn_world.rendering.solids import Floats, Solid, dot, unit
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
 
-SUN_DIRECTION: Floats = unit(np.array([[-0.45, 0.8, 0.4]], np.float32))[0]  # Unit vector towards the sun, [3]
+SUN_DIRECTION: Floats = unit(np.array([[-0.45, 0.8, 0.4]], np.float32))[
+    0
+]  # Unit vector towards the sun, [3]
 AMBIENT, DIRECT = 0.34, 0.78  # Light on the ground from the sky, and from the sun
 SHADOW_SUNLIGHT = 0.38  # Share of the sunlight that is left in a shadow on the ground
 CONTACT_RADIUS = 2.6  # How far the darkening around a solid's base reaches, in sizes of the solid
-SHADOW_BIAS = np.float32(0.01)  # How far off a surface a shadow ray begins, so that a surface does not shade itself
+SHADOW_BIAS = np.float32(
+    0.01
+)  # How far off a surface a shadow ray begins, so that a surface does not shade itself
 
 
 def to_display(light: Floats) -> Pixels:
@@ -20,7 +24,9 @@ def to_display(light: Floats) -> Pixels:
 
 def in_shadow(positions: Floats, solid: Solid) -> NDArray[np.bool_]:
     """Which of the positions [n, 3] lie in the solid's shadow, [n]."""
-    distance, _ = solid.intersect(positions + SUN_DIRECTION * SHADOW_BIAS, np.broadcast_to(SUN_DIRECTION, positions.shape))
+    distance, _ = solid.intersect(
+        positions + SUN_DIRECTION * SHADOW_BIAS, np.broadcast_to(SUN_DIRECTION, positions.shape)
+    )
     return np.isfinite(distance)
 
 
@@ -40,7 +46,9 @@ def contact_corners(solid: Solid) -> Floats:
 def contact_shading(positions: Floats, solid: Solid) -> Floats:
     """Share of the light that is left at positions [..., 3] on the ground near the solid's base, [...]."""
     x, z = (positions[..., axis] - solid.base[axis] for axis in (0, 2))
-    share: Floats = 1 - np.float32(0.45) * np.exp((x * x + z * z) * np.float32(-0.9 / solid.size**2))
+    share: Floats = 1 - np.float32(0.45) * np.exp(
+        (x * x + z * z) * np.float32(-0.9 / solid.size**2)
+    )
     return share
 
 
@@ -50,10 +58,16 @@ def _may_shade(other: Solid, solid: Solid) -> bool:
     reach = np.float32(1.75) * (solid.size + other.size)
     along = offset @ SUN_DIRECTION
     square = offset @ offset
-    return bool(np.sqrt(square) < 2.5 * (solid.size + other.size) and along < reach and square - along * along < reach * reach)
+    return bool(
+        np.sqrt(square) < 2.5 * (solid.size + other.size)
+        and along < reach
+        and square - along * along < reach * reach
+    )
 
 
-def shade_solid(solid: Solid, positions: Floats, rays: Floats, normals: Floats, others: tuple[Solid, ...]) -> Floats:
+def shade_solid(
+    solid: Solid, positions: Floats, rays: Floats, normals: Floats, others: tuple[Solid, ...]
+) -> Floats:
     """Light [n, 3] from positions [n, 3] on a solid towards a camera that looks along `rays`; `others` may shade it."""
     lit = np.clip(normals @ SUN_DIRECTION, 0, 1)
     for other in others:

@@ -11,12 +11,22 @@ from PIL import Image, UnidentifiedImageError
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.drawn_world.rendering.solids import Floats
-from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, SIDE, VARIANTS, Pixels, texture, value_noise
+from vrthinker_core.training.drawn_world.rendering.textures import (
+    GROUNDS,
+    SIDE,
+    VARIANTS,
+    Pixels,
+    texture,
+    value_noise,
+)
 from vrthinker_core.training.drawn_world.rendering.tone import Tone
 
 PHOTO = "photo"  # What a photograph is called as a ground
 CLOUDS = 24  # Procedural pictures that stand in for photographs
-MEAN_LEVELS = 70, 165  # Display levels between which the mean of a picture is brought: too dark or too bright is a fault
+MEAN_LEVELS = (
+    70,
+    165,
+)  # Display levels between which the mean of a picture is brought: too dark or too bright is a fault
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 CACHED_PICTURES, CACHED_GROUNDS = 128, 48  # Kept in memory, some 1 to 3 MB each
 
@@ -27,7 +37,9 @@ class Mover:
 
     number: int  # Which of the photographs
     size: float
-    middle: tuple[float, float]  # Where it is at the middle of the clip, rightwards and downwards from the view's corner
+    middle: tuple[
+        float, float
+    ]  # Where it is at the middle of the clip, rightwards and downwards from the view's corner
     travel: tuple[float, float]  # During the clip
 
 
@@ -41,11 +53,17 @@ class FlatView:
     picture: str  # PHOTO or one of GROUNDS
     number: int  # Which of the photographs or variants; those of a folder begin again after the last one
     photos: Path | None
-    center: tuple[float, float]  # Of the view at the middle of the clip, as shares of the picture's width and height
+    center: tuple[
+        float, float
+    ]  # Of the view at the middle of the clip, as shares of the picture's width and height
     side: float  # Height of the view at the start, as a share of the picture's shorter side
-    travel: tuple[float, float, float]  # During the clip: rightwards, downwards, and by which power of e the view grows
+    travel: tuple[
+        float, float, float
+    ]  # During the clip: rightwards, downwards, and by which power of e the view grows
     mirrored: bool
-    stretch: float = 1.0  # Width by height of what is seen: a judge gets every picture squashed to a square
+    stretch: float = (
+        1.0  # Width by height of what is seen: a judge gets every picture squashed to a square
+    )
     sway: float = 0.0  # How far a hand that is not quite still moves the camera
     mover: Mover | None = None
     tone: Tone | None = None  # Of all that is seen
@@ -78,7 +96,9 @@ def photo_paths(photos: Path) -> tuple[Path, ...]:
     """The pictures of a folder by name. Raises BadInput where there is none."""
     found = sorted(path for path in photos.glob("*") if path.suffix.lower() in SUFFIXES)
     if not found:
-        raise BadInput(f"{photos} holds no picture (JPEG, PNG or WebP): name a folder of photographs.")
+        raise BadInput(
+            f"{photos} holds no picture (JPEG, PNG or WebP): name a folder of photographs."
+        )
     return tuple(found)
 
 
@@ -87,7 +107,11 @@ def picture(name: str, number: int, photos: Path | None) -> Pixels:
     """A photograph, clouds in its place, or a ground's texture: RGB, its shorter side at most SIDE, read-only."""
     if name in GROUNDS:
         return texture(name, number % VARIANTS)
-    pixels = _even_light(_read(photo_paths(photos)[number % photo_count(photos)]) if photos else _clouds(number % CLOUDS))
+    pixels = _even_light(
+        _read(photo_paths(photos)[number % photo_count(photos)])
+        if photos
+        else _clouds(number % CLOUDS)
+    )
     pixels.setflags(write=False)
     return pixels
 
@@ -98,7 +122,9 @@ def ground_of_photo(number: int, photos: Path | None) -> Pixels:
     whole = picture(PHOTO, number, photos)
     height, width = whole.shape[:2]
     side, top, left = min(height, width), max(0, height - width) // 2, max(0, width - height) // 2
-    square = cv2.resize(whole[top : top + side, left : left + side], (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+    square = cv2.resize(
+        whole[top : top + side, left : left + side], (SIDE, SIDE), interpolation=cv2.INTER_AREA
+    )
     albedo: Pixels = ((square / np.float32(255)) ** np.float32(1.55) * 255).astype(np.uint8)
     return albedo
 
@@ -115,28 +141,43 @@ class FlatRenderer:
     def render(self, time: float, sideways: float) -> Pixels:
         """The picture at `time` (0..1), `sideways` away from the camera's path: RGB [size, size, 3]."""
         right, down, growth = self._view.place(time, sideways)
-        sway = self._view.sway * np.array([np.sin(17 * time + self._view.number), np.cos(23 * time)])
+        sway = self._view.sway * np.array(
+            [np.sin(17 * time + self._view.number), np.cos(23 * time)]
+        )
         height, width = self._picture.shape[:2]
         scale = float(np.exp(growth))
         x = self._view.center[0] * width + (right + sway[0] - scale / 2) * self._size
         y = self._view.center[1] * height + (down + sway[1] - scale / 2) * self._size
-        seen = self._warped(self._picture, np.array([[scale, 0, x], [0, scale, y]]), cv2.BORDER_REFLECT_101)
+        seen = self._warped(
+            self._picture, np.array([[scale, 0, x], [0, scale, y]]), cv2.BORDER_REFLECT_101
+        )
         return self._with_mover(seen, time, sideways)
 
     def _with_mover(self, seen: Pixels, time: float, sideways: float) -> Pixels:
         mover = self._view.mover
         if mover is None or self._patch is None:
             return seen
-        corner = (np.array(mover.middle) + np.array(mover.travel) * (time - 0.5) - mover.size / 2) * self._size
+        corner = (
+            np.array(mover.middle) + np.array(mover.travel) * (time - 0.5) - mover.size / 2
+        ) * self._size
         if not any(self._view.travel):
-            corner -= np.array([sideways, 0]) * self._size  # As the camera jumps, so does all that it sees
-        patch = self._warped(self._patch, np.array([[1, 0, -corner[0]], [0, 1, -corner[1]]]), cv2.BORDER_CONSTANT)
+            corner -= (
+                np.array([sideways, 0]) * self._size
+            )  # As the camera jumps, so does all that it sees
+        patch = self._warped(
+            self._patch, np.array([[1, 0, -corner[0]], [0, 1, -corner[1]]]), cv2.BORDER_CONSTANT
+        )
         cover = patch[..., 3:] / np.float32(255)
         return (seen + cover * (patch[..., :3] - seen.astype(np.float32))).astype(np.uint8)
 
     def _warped(self, picture: Pixels, to_picture: NDArray[np.float64], border: int) -> Pixels:
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-        return np.asarray(cv2.warpAffine(picture, to_picture, (self._size, self._size), flags=flags, borderMode=border), np.uint8)
+        return np.asarray(
+            cv2.warpAffine(
+                picture, to_picture, (self._size, self._size), flags=flags, borderMode=border
+            ),
+            np.uint8,
+        )
 
 
 def _at_scale(view: FlatView, size: int) -> Pixels:
@@ -146,7 +187,10 @@ def _at_scale(view: FlatView, size: int) -> Pixels:
     height, width = whole.shape[:2]
     factor = size / (view.side * min(height, width))
     shape = max(1, round(width * factor / view.stretch)), max(1, round(height * factor))
-    scaled = np.asarray(cv2.resize(whole, shape, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC), np.uint8)
+    scaled = np.asarray(
+        cv2.resize(whole, shape, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC),
+        np.uint8,
+    )
     return view.tone.apply(scaled, size) if view.tone else scaled
 
 

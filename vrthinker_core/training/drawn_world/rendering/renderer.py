@@ -17,9 +17,17 @@ from vrthinker_core.training.drawn_world.rendering import light as lighting
 from vrthinker_core.training.drawn_world.rendering.camera import Box, Camera
 from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO, ground_of_photo
 from vrthinker_core.training.drawn_world.rendering.solids import MISS, Floats, Solid
-from vrthinker_core.training.drawn_world.rendering.textures import EXTENT, SIDE, VARIANTS, Pixels, texture
+from vrthinker_core.training.drawn_world.rendering.textures import (
+    EXTENT,
+    SIDE,
+    VARIANTS,
+    Pixels,
+    texture,
+)
 
-SHADOW_BLUR = 0.007  # How much a shadow's rim is blurred (one sigma), as a share of the picture's side
+SHADOW_BLUR = (
+    0.007  # How much a shadow's rim is blurred (one sigma), as a share of the picture's side
+)
 EDGE_CONTRAST = 24  # Display levels between neighbouring pixels from which an edge is supersampled
 
 
@@ -62,7 +70,9 @@ class Renderer:
         centers = self._camera.pixel_centers(self._camera.full_box)
         self._ground_positions = self._camera.intersect_ground(centers)[1].reshape(size, size, 3)
         self._ground_rgb = _ground_albedo(background, self._camera, supersample)
-        self._empty_ground = lighting.to_display(self._ground_rgb * ((lighting.AMBIENT + lighting.DIRECT) * self._brightness))
+        self._empty_ground = lighting.to_display(
+            self._ground_rgb * ((lighting.AMBIENT + lighting.DIRECT) * self._brightness)
+        )
 
     def render(self, solids: tuple[Solid, ...]) -> Pixels:
         """The picture with these solids on the ground: RGB [size, size, 3]."""
@@ -72,7 +82,9 @@ class Renderer:
         boxes = [self._camera.box(solid.corners, margin=2) for solid in solids]
         # Where edges are not supersampled, each pixel is independent of the others in its box, and need be cast only once.
         for box in boxes if self._supersample > 1 else _merged(boxes):
-            inside = tuple(solid for solid, other in zip(solids, boxes, strict=True) if _overlap(box, other))
+            inside = tuple(
+                solid for solid, other in zip(solids, boxes, strict=True) if _overlap(box, other)
+            )
             picture[box] = self._with_solids(ground[box], box, inside, solids)
         return picture
 
@@ -85,23 +97,40 @@ class Renderer:
             box = self._camera.box(lighting.shadow_corners(solid), margin=2)
             base_box = self._camera.box(lighting.contact_corners(solid), margin=0)
             positions = self._ground_positions[box]
-            shadow = lighting.in_shadow(positions.reshape(-1, 3), solid).reshape(positions.shape[:2])
+            shadow = lighting.in_shadow(positions.reshape(-1, 3), solid).reshape(
+                positions.shape[:2]
+            )
             sunlight[box][shadow] = lighting.SHADOW_SUNLIGHT
             contact[base_box] *= lighting.contact_shading(self._ground_positions[base_box], solid)
-            changed += [base_box, self._camera.box(lighting.shadow_corners(solid), margin=2 + 3 * blur)]
+            changed += [
+                base_box,
+                self._camera.box(lighting.shadow_corners(solid), margin=2 + 3 * blur),
+            ]
         blurred = np.asarray(cv2.GaussianBlur(sunlight, (0, 0), blur), np.float32)
         for box in changed:
-            light = (lighting.AMBIENT + lighting.DIRECT * blurred[box]) * contact[box] * self._brightness
+            light = (
+                (lighting.AMBIENT + lighting.DIRECT * blurred[box])
+                * contact[box]
+                * self._brightness
+            )
             picture[box] = lighting.to_display(self._ground_rgb[box] * light[..., None])
 
-    def _with_solids(self, ground: Pixels, box: Box, inside: tuple[Solid, ...], solids: tuple[Solid, ...]) -> Pixels:
+    def _with_solids(
+        self, ground: Pixels, box: Box, inside: tuple[Solid, ...], solids: tuple[Solid, ...]
+    ) -> Pixels:
         """The pixels of a box [h, w, 3] with the solids `inside` it drawn over its `ground`; `solids` may shade them."""
         points, under = self._camera.pixel_centers(box), ground.reshape(-1, 3)
         colours, hits = self._cast_rays(points, under, inside, solids)
         if self._supersample > 1:
-            edge = np.nonzero(_edges(colours.reshape(ground.shape), hits.reshape(ground.shape[:2])).ravel())[0]
-            subpixels = (points[edge, None] + self._camera.subpixel_offsets(self._supersample)).reshape(-1, 2)
-            sampled, _ = self._cast_rays(subpixels, np.repeat(under[edge], self._supersample**2, axis=0), inside, solids)
+            edge = np.nonzero(
+                _edges(colours.reshape(ground.shape), hits.reshape(ground.shape[:2])).ravel()
+            )[0]
+            subpixels = (
+                points[edge, None] + self._camera.subpixel_offsets(self._supersample)
+            ).reshape(-1, 2)
+            sampled, _ = self._cast_rays(
+                subpixels, np.repeat(under[edge], self._supersample**2, axis=0), inside, solids
+            )
             colours[edge] = sampled.reshape(len(edge), self._supersample**2, 3).mean(1)
         return colours.reshape(ground.shape)
 
@@ -124,7 +153,12 @@ class Renderer:
 def _ground_albedo(background: Background, camera: Camera, supersample: int) -> Floats:
     """The colour of the ground before it is lit, with haze in the distance: [size, size, 3] in 0..1."""
     size = camera.size
-    image = _smooth_texture(background.ground, background.variant, background.photos, max(0.3, 130 / (size * supersample)))
+    image = _smooth_texture(
+        background.ground,
+        background.variant,
+        background.photos,
+        max(0.3, 130 / (size * supersample)),
+    )
     # Whole tiles fit into a texture, so it repeats; the others would show a seam, and are mirrored.
     border = cv2.BORDER_WRAP if background.ground == "tiles" else cv2.BORDER_REFLECT
     c, s = math.cos(background.rotation), math.sin(background.rotation)
@@ -132,9 +166,13 @@ def _ground_albedo(background: Background, camera: Camera, supersample: int) -> 
     points, total = camera.pixel_centers(camera.full_box), np.zeros((size, size, 3), np.float32)
     for step in camera.subpixel_offsets(supersample):
         distance, positions = camera.intersect_ground(points + step)
-        texels = ((positions[:, ::2] @ to_texture + np.array(background.shift, np.float32)) * (SIDE - 1)).reshape(size, size, 2)
+        texels = (
+            (positions[:, ::2] @ to_texture + np.array(background.shift, np.float32)) * (SIDE - 1)
+        ).reshape(size, size, 2)
         haze = np.clip((distance - 9) / 22, 0, 1).reshape(size, size, 1)
-        sampled = cv2.remap(image, texels[..., 0], texels[..., 1], cv2.INTER_LINEAR, borderMode=border)
+        sampled = cv2.remap(
+            image, texels[..., 0], texels[..., 1], cv2.INTER_LINEAR, borderMode=border
+        )
         total += sampled * ((1 - haze) / 255) + np.float32(0.75) * haze
     return total / np.float32(supersample**2)
 
@@ -162,7 +200,9 @@ def _merged(boxes: list[Box]) -> list[Box]:
         while touching := [other for other in apart if _overlap(box, other)]:
             apart = [other for other in apart if other not in touching]
             sides = zip(box, *touching, strict=True)
-            rows, columns = (slice(min(s.start for s in side), max(s.stop for s in side)) for side in sides)
+            rows, columns = (
+                slice(min(s.start for s in side), max(s.stop for s in side)) for side in sides
+            )
             box = rows, columns
         apart.append(box)
     return apart

@@ -12,10 +12,14 @@ Floats = NDArray[np.floating[Any]]  # Float32 throughout: half the work of numpy
 Hit = tuple[Floats, Floats]
 """Distance along each ray, [n] (inf where it misses), and the outward normal there, [n, 3] (any vector where it misses)."""
 
-NEAR = np.float32(1e-3)  # No surface closer than this is hit, so a ray does not hit the surface it starts from
+NEAR = np.float32(
+    1e-3
+)  # No surface closer than this is hit, so a ray does not hit the surface it starts from
 MISS = np.float32(np.inf)
 MAX_RING_STEPS = 24  # Steps after which a ray that has not hit the ring counts as a miss
-_CORNERS = np.array([(i, j, k) for i in (-1, 1) for j in (0, 1) for k in (-1, 1)], np.float32)  # Of a box on the ground
+_CORNERS = np.array(
+    [(i, j, k) for i in (-1, 1) for j in (0, 1) for k in (-1, 1)], np.float32
+)  # Of a box on the ground
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +49,22 @@ class Solid:
 
         Only rays that come near it are looked at in full.
         """
-        distance, normal = np.full(len(rays), MISS, np.float32), np.zeros((len(rays), 3), np.float32)
+        distance, normal = (
+            np.full(len(rays), MISS, np.float32),
+            np.zeros((len(rays), 3), np.float32),
+        )
         near = self._near(origin, rays)
         if not len(near):
             return distance, normal
         c, s = np.cos(self.rotation), np.sin(self.rotation)
         to_local = np.array([[c, 0, s], [0, 1, 0], [-s, 0, c]], np.float32)
         some = rays[near]
-        start = np.broadcast_to(((origin[near] if origin.ndim > 1 else origin) - self.base) @ to_local, some.shape)
-        distance[near], found = INTERSECTIONS[self.shape](start, some @ to_local, np.float32(self.size))
+        start = np.broadcast_to(
+            ((origin[near] if origin.ndim > 1 else origin) - self.base) @ to_local, some.shape
+        )
+        distance[near], found = INTERSECTIONS[self.shape](
+            start, some @ to_local, np.float32(self.size)
+        )
         normal[near] = found @ to_local.T
         return distance, normal
 
@@ -121,7 +132,9 @@ def _intersect_cube(start: Floats, rays: Floats, size: np.float32) -> Hit:
     return np.where(hit, t, MISS), unit(np.where(faces, -np.sign(rays), np.float32(0)))
 
 
-def _intersect_side(start: Floats, rays: Floats, height: np.float32, radius: np.float32, taper: np.float32) -> Hit:
+def _intersect_side(
+    start: Floats, rays: Floats, height: np.float32, radius: np.float32, taper: np.float32
+) -> Hit:
     """The side of a cylinder or a cone round the y axis, `radius` wide on the ground, narrower by `taper` for each unit of height.
 
     The upward part of the normal is the same at any height, which rounds the light at the tip of a cone.
@@ -135,7 +148,9 @@ def _intersect_side(start: Floats, rays: Floats, height: np.float32, radius: np.
     nearest = np.full(len(rays), MISS, np.float32)
     for t in ((-b - root) / a, (-b + root) / a):
         y = oy + t * dy
-        nearest = np.where((square > 0) & (t > NEAR) & (y > 0) & (y < height) & (t < nearest), t, nearest)
+        nearest = np.where(
+            (square > 0) & (t > NEAR) & (y > 0) & (y < height) & (t < nearest), t, nearest
+        )
     t = np.where(np.isfinite(nearest), nearest, 0)
     normal = np.stack([ox + t * dx, np.full(len(t), taper * radius, np.float32), oz + t * dz], -1)
     return nearest, unit(normal)
@@ -147,7 +162,9 @@ def _intersect_cylinder(start: Floats, rays: Floats, size: np.float32) -> Hit:
     t = (height - start[:, 1]) / _nonzero(rays[:, 1])
     position = start[:, ::2] + t[:, None] * rays[:, ::2]
     lid = (t > NEAR) & (t < nearest) & (np.einsum("ij,ij->i", position, position) < radius * radius)
-    return np.where(lid, t, nearest), np.where(lid[:, None], np.array([0, 1, 0], np.float32), normal)
+    return np.where(lid, t, nearest), np.where(
+        lid[:, None], np.array([0, 1, 0], np.float32), normal
+    )
 
 
 def _intersect_cone(start: Floats, rays: Floats, size: np.float32) -> Hit:
@@ -191,5 +208,11 @@ INTERSECTIONS: dict[str, Callable[[Floats, Floats, np.float32], Hit]] = {
     "ring": _intersect_ring,
 }
 SHAPES = tuple(INTERSECTIONS)  # What can be drawn
-BOUNDS = {"ball": (1.0, 2.0), "cube": (1.21, 1.7), "cylinder": (0.78, 1.9), "cone": (0.95, 2.2), "ring": (1.0, 2.0)}
+BOUNDS = {
+    "ball": (1.0, 2.0),
+    "cube": (1.21, 1.7),
+    "cylinder": (0.78, 1.9),
+    "cone": (0.95, 2.2),
+    "ring": (1.0, 2.0),
+}
 """Half the width and the height of a box that holds a solid of size 1 at any rotation."""

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 Reals = NDArray[np.floating[Any]]
 Pixels = NDArray[np.uint8]
-Pattern = Callable[[np.random.Generator, Reals, Reals], Reals]  # (rng, coarse noise, fine noise) -> RGB [SIDE, SIDE, 3], about 0..1
+Pattern = Callable[
+    [np.random.Generator, Reals, Reals], Reals
+]  # (rng, coarse noise, fine noise) -> RGB [SIDE, SIDE, 3], about 0..1
 
 EXTENT = 9.0  # World units that one texture covers per side
 SIDE = 768  # Pixels of a texture per side
@@ -30,7 +32,9 @@ def texture(ground: str, variant: int) -> Pixels:
     return levels
 
 
-def value_noise(rng: np.random.Generator, octaves: int, persistence: float = 0.55, coarsest: int = 4) -> Reals:
+def value_noise(
+    rng: np.random.Generator, octaves: int, persistence: float = 0.55, coarsest: int = 4
+) -> Reals:
     """Value noise, [SIDE, SIDE] in 0..1.
 
     The first octave has `coarsest` random values a side; each next one has twice as many, `persistence` times as high.
@@ -38,7 +42,9 @@ def value_noise(rng: np.random.Generator, octaves: int, persistence: float = 0.5
     total = np.zeros((SIDE, SIDE), np.float32)
     for octave in range(octaves):
         cells = min(coarsest << octave, SIDE)
-        noise = cv2.resize(rng.random((cells, cells), np.float32), (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
+        noise = cv2.resize(
+            rng.random((cells, cells), np.float32), (SIDE, SIDE), interpolation=cv2.INTER_CUBIC
+        )
         total += np.float32(persistence**octave) * noise
     return _normalized(total)
 
@@ -62,7 +68,9 @@ def _wood(rng: np.random.Generator, _: Reals, fine: Reals) -> Reals:
     plank = rng.random(10).astype(np.float32)[row.astype(int)]
     rings = 0.5 + 0.5 * np.sin(row * (60 / 9) + along * 9 + plank * 40)
     grain = 0.55 * along + 0.25 * rings + 0.2 * fine
-    colour: Reals = np.array([0.42, 0.25, 0.13]) * ((0.55 + 0.75 * grain) * (0.8 + 0.35 * plank))[..., None]
+    colour: Reals = (
+        np.array([0.42, 0.25, 0.13]) * ((0.55 + 0.75 * grain) * (0.8 + 0.35 * plank))[..., None]
+    )
     colour[np.abs(row % 1 - 0.5) > 0.485] *= 0.35
     return colour
 
@@ -79,9 +87,18 @@ def _tiles(rng: np.random.Generator, _: Reals, fine: Reals) -> Reals:
 
 def _grass(rng: np.random.Generator, coarse: Reals, _: Reals) -> Reals:
     """Short upright streaks, lighter and darker in patches."""
-    dots: Reals = np.asarray(cv2.GaussianBlur(rng.random((SIDE, SIDE), np.float32), (0, 0), 0.8, sigmaY=2.2), np.float32)
+    dots: Reals = np.asarray(
+        cv2.GaussianBlur(rng.random((SIDE, SIDE), np.float32), (0, 0), 0.8, sigmaY=2.2), np.float32
+    )
     blades = _normalized(dots)
-    return np.stack([0.12 + 0.25 * blades + 0.1 * coarse, 0.28 + 0.34 * blades + 0.12 * coarse, 0.06 + 0.12 * blades], -1)
+    return np.stack(
+        [
+            0.12 + 0.25 * blades + 0.1 * coarse,
+            0.28 + 0.34 * blades + 0.12 * coarse,
+            0.06 + 0.12 * blades,
+        ],
+        -1,
+    )
 
 
 def _sand(_: object, coarse: Reals, fine: Reals) -> Reals:
@@ -100,5 +117,11 @@ def _marble(_: object, coarse: Reals, fine: Reals) -> Reals:
     return colour
 
 
-PATTERNS: dict[str, Pattern] = {"wood": _wood, "tiles": _tiles, "grass": _grass, "sand": _sand, "marble": _marble}
+PATTERNS: dict[str, Pattern] = {
+    "wood": _wood,
+    "tiles": _tiles,
+    "grass": _grass,
+    "sand": _sand,
+    "marble": _marble,
+}
 GROUNDS = tuple(PATTERNS)  # The grounds that can be drawn

@@ -11,7 +11,10 @@ from numpy.typing import NDArray
 from vrthinker_core.training.drawn_world.rendering.damage import REFERENCE_SIDE
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
 
-AS_IT_IS, FLAT = 1 / 3, 0.4  # Shares of pictures whose tone is left alone, and of the others that look as if they were drawn
+AS_IT_IS, FLAT = (
+    1 / 3,
+    0.4,
+)  # Shares of pictures whose tone is left alone, and of the others that look as if they were drawn
 SOFT_LEVELS, HARD_LEVELS = (90, 205), (45, 155)
 """Display levels of the mean of pictures of less contrast and of more: beyond them one would look damaged."""
 _GREY = np.array([0.299, 0.587, 0.114], np.float32)
@@ -25,7 +28,9 @@ class Tone:
     contrast: float  # Factor; much of it clips the brightest and the darkest, as films do
     saturation: float  # Factor, from 0 (grey)
     sharpness: float  # How much of what a slight blur would take away is added
-    flatness: float = 0.0  # Display levels of detail that is smoothed away within edges, as in animation
+    flatness: float = (
+        0.0  # Display levels of detail that is smoothed away within edges, as in animation
+    )
 
     def apply(self, picture: Pixels, grain: float) -> Pixels:
         """The picture RGB [h, w, 3] in this tone. `grain`: pixels of a side of what is seen at once."""
@@ -36,9 +41,9 @@ class Tone:
         pixels = pixels + np.float32(self.sharpness) * (pixels - blurred)
         grey = (pixels @ _GREY)[..., None]
         pixels = grey + np.float32(self.saturation) * (pixels - grey)
-        toned: Pixels = np.clip((pixels - pixels.mean()) * np.float32(self.contrast) + np.float32(self.mean), 0, 255).astype(
-            np.uint8
-        )
+        toned: Pixels = np.clip(
+            (pixels - pixels.mean()) * np.float32(self.contrast) + np.float32(self.mean), 0, 255
+        ).astype(np.uint8)
         return toned
 
 

@@ -15,13 +15,33 @@ from PIL import Image
 
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
 
-SIZES = ((112, 160), (160, 240), (240, 360), (480, 720))  # Pixels of a file's shorter side, from and below
+SIZES = (
+    (112, 160),
+    (160, 240),
+    (240, 360),
+    (480, 720),
+)  # Pixels of a file's shorter side, from and below
 SIZE_SHARES = (0.5, 0.34, 0.12, 0.04)
-WORST_QUALITY = (62, 48, 34, 28)  # JPEG's quality at these sizes at worst: damage must stay smaller than the faintest fault
+WORST_QUALITY = (
+    62,
+    48,
+    34,
+    28,
+)  # JPEG's quality at these sizes at worst: damage must stay smaller than the faintest fault
 BEST_QUALITY = 95
 BEST_CRF, WORST_CRF = 18, 32  # Of H.264
 STRETCHES = (1.0, 1.0, 4 / 3, 16 / 9, 9 / 16)  # Width by height of files
-_UNEVEN = (0, -2, 3, -4, 2, -1, 4, -3, 1)  # By which quality differs from frame to frame: two that show the same are coded apart
+_UNEVEN = (
+    0,
+    -2,
+    3,
+    -4,
+    2,
+    -1,
+    4,
+    -3,
+    1,
+)  # By which quality differs from frame to frame: two that show the same are coded apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +52,23 @@ class Wear:
     height: int
     quality: int  # JPEG's, or H.264's constant rate factor
     h264: bool = False
-    drawn: int = 112  # Pixels per side at which the scene is drawn; what is drawn larger has smoother edges
+    drawn: int = (
+        112  # Pixels per side at which the scene is drawn; what is drawn larger has smoother edges
+    )
 
     def apply(self, draw: Callable[[int], Pixels], index: int, size: int) -> Pixels:
         """Frame `index` as a judge gets it, RGB [size, size, 3]; `draw` gives the frames of the file."""
         if self.h264:
-            burst = [scale_picture(draw(number), self.width, self.height) for number in range(max(0, index - 1), index + 1)]
+            burst = [
+                scale_picture(draw(number), self.width, self.height)
+                for number in range(max(0, index - 1), index + 1)
+            ]
             coded = code_h264(burst, self.quality)[-1]
         else:
-            coded = code_jpeg(scale_picture(draw(index), self.width, self.height), self.quality + _UNEVEN[index % len(_UNEVEN)])
+            coded = code_jpeg(
+                scale_picture(draw(index), self.width, self.height),
+                self.quality + _UNEVEN[index % len(_UNEVEN)],
+            )
         return as_the_judge_sees(coded, size)
 
 
@@ -48,16 +76,24 @@ def draw_wear(rng: np.random.Generator, h264: float) -> Wear:
     """A random size and codec; `h264` is the share of the real one."""
     kind = int(rng.choice(len(SIZES), p=SIZE_SHARES))
     shorter, stretch = int(rng.integers(*SIZES[kind])), float(rng.choice(STRETCHES))
-    width, height = (2 * round(shorter * max(1.0, ratio) / 2) for ratio in (stretch, 1 / stretch))  # Even, as codecs need them
+    width, height = (
+        2 * round(shorter * max(1.0, ratio) / 2) for ratio in (stretch, 1 / stretch)
+    )  # Even, as codecs need them
     drawn = 168 if rng.random() < 0.15 else 112
     if rng.random() < h264 and kind < 2:
-        return Wear(width, height, int(rng.integers(BEST_CRF, WORST_CRF + 1)), h264=True, drawn=drawn)
-    return Wear(width, height, int(rng.integers(WORST_QUALITY[kind], BEST_QUALITY + 1)), drawn=drawn)
+        return Wear(
+            width, height, int(rng.integers(BEST_CRF, WORST_CRF + 1)), h264=True, drawn=drawn
+        )
+    return Wear(
+        width, height, int(rng.integers(WORST_QUALITY[kind], BEST_QUALITY + 1)), drawn=drawn
+    )
 
 
 def code_jpeg(picture: Pixels, quality: int) -> Pixels:
     """The picture, RGB [h, w, 3], after JPEG of a quality of 1 to 100."""
-    _, data = cv2.imencode(".jpg", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality])
+    _, data = cv2.imencode(
+        ".jpg", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality]
+    )
     decoded = cv2.imdecode(data, cv2.IMREAD_COLOR)
     assert decoded is not None
     return np.asarray(cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB), np.uint8)
@@ -72,7 +108,11 @@ def code_h264(pictures: list[Pixels], crf: int) -> list[Pixels]:
     encoder.options = {"crf": str(crf), "preset": "veryfast", "tune": "zerolatency"}
     decoder = av.CodecContext.create("h264", "r")
     decoder.thread_count = 1
-    packets = [packet for picture in pictures for packet in encoder.encode(av.VideoFrame.from_ndarray(picture, format="rgb24"))]
+    packets = [
+        packet
+        for picture in pictures
+        for packet in encoder.encode(av.VideoFrame.from_ndarray(picture, format="rgb24"))
+    ]
     packets += encoder.encode(None)
     frames = [frame for packet in (*packets, None) for frame in decoder.decode(packet)]
     return [np.asarray(frame.to_ndarray(format="rgb24"), np.uint8) for frame in frames]
@@ -85,7 +125,9 @@ def as_the_judge_sees(picture: Pixels, size: int) -> Pixels:
     """
     if picture.shape[:2] == (size, size):
         return picture
-    return np.asarray(Image.fromarray(picture).resize((size, size), Image.Resampling.BICUBIC, reducing_gap=2))
+    return np.asarray(
+        Image.fromarray(picture).resize((size, size), Image.Resampling.BICUBIC, reducing_gap=2)
+    )
 
 
 def scale_picture(picture: Pixels, width: int, height: int) -> Pixels:
@@ -93,4 +135,9 @@ def scale_picture(picture: Pixels, width: int, height: int) -> Pixels:
     if picture.shape[:2] == (height, width):
         return picture
     shrinks = width < picture.shape[1]
-    return np.asarray(cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC), np.uint8)
+    return np.asarray(
+        cv2.resize(
+            picture, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC
+        ),
+        np.uint8,
+    )

@@ -28,7 +28,9 @@ class BranchHandlers:
 
     runs: SecondRuns
 
-    async def join_queue(self, first: str | None, second: str | None, event: gr.EventData, request: gr.Request) -> Updates:
+    async def join_queue(
+        self, first: str | None, second: str | None, event: gr.EventData, request: gr.Request
+    ) -> Updates:
         """Take a place in the waiting room for the branch that the form asks for; raises a silent gr.Error, `refused` says why."""
 
         def check() -> None:
@@ -43,7 +45,9 @@ class BranchHandlers:
         """Say in the form why it was refused."""
         return {self.runs.parts.branches: _said(self.runs.handlers.refusal(request))}
 
-    async def start(self, first: str | None, second: str | None, request: gr.Request) -> AsyncIterator[Updates]:
+    async def start(
+        self, first: str | None, second: str | None, request: gr.Request
+    ) -> AsyncIterator[Updates]:
         """Judge the branch, and show that run as it goes."""
         services, parts, session_id = self.runs.services, self.runs.parts, session_id_of(request)
         wanted = services.branch_sets.request(session_id)
@@ -56,27 +60,46 @@ class BranchHandlers:
             before, plan, pair, judge = self._planned(wanted, (first, second), request)
 
             def start() -> Session:
-                after = services.sessions.start_run(session_id, pair, plan.settings, judge, owner_of(request.cookies), plan)
+                after = services.sessions.start_run(
+                    session_id, pair, plan.settings, judge, owner_of(request.cookies), plan
+                )
                 after.disclosure.begin(votes_first(request.cookies))
                 services.branch_sets.begin(session_id, before, after)
                 return after
 
             return start
 
-        async for updates in self.runs.run(prepare, lambda sentence: {parts.branches: _said(sentence)}, request):
+        async for updates in self.runs.run(
+            prepare, lambda sentence: {parts.branches: _said(sentence)}, request
+        ):
             yield updates
 
     def show(self, prompt: str | None, event: gr.EventData, request: gr.Request) -> Updates:
         """Show another run of the set, that at the place which the strip sent. A run that goes on stays."""
-        services, session_id, place = self.runs.services, session_id_of(request), _sent(event, "place")
+        services, session_id, place = (
+            self.runs.services,
+            session_id_of(request),
+            _sent(event, "place"),
+        )
         before = services.session_of(request)
         branches = services.branch_sets.get(session_id, before) if before else None
-        if before is None or branches is None or self.runs.is_busy(before, request) or place == branches.shown:
+        if (
+            before is None
+            or branches is None
+            or self.runs.is_busy(before, request)
+            or place == branches.shown
+        ):
             return no_updates()
-        if not isinstance(place, int) or not 0 <= place < len(branches.runs) or (kept := branches.runs[place]) is None:
+        if (
+            not isinstance(place, int)
+            or not 0 <= place < len(branches.runs)
+            or (kept := branches.runs[place]) is None
+        ):
             return no_updates()
         services.branch_sets.keep(session_id, before)
-        after = services.sessions.start_replay(session_id, kept.trace, kept.link, before.videos, before.owner, kept.name)
+        after = services.sessions.start_replay(
+            session_id, kept.trace, kept.link, before.videos, before.owner, kept.name
+        )
         after.disclosure.begin(kept.disclosure.hidden, kept.disclosure.voted)
         services.branch_sets.show(session_id, after, place)
         judged = before.run.state.started
@@ -84,7 +107,9 @@ class BranchHandlers:
         shown = self.runs.handlers.finished_run(after, request)
         return {**shown, self.runs.parts.prompt: kept.trace.started.prompt} if follows else shown
 
-    def _planned(self, wanted: BranchRequest, players: Players, request: gr.Request) -> tuple[Session, BranchPlan, VideoPair, str]:
+    def _planned(
+        self, wanted: BranchRequest, players: Players, request: gr.Request
+    ) -> tuple[Session, BranchPlan, VideoPair, str]:
         """The run that is shown, the branch of it, its pair and its judge. Raises BadInput where that cannot be, or not now."""
         session = self.runs.services.session_of(request)
         trace = trace_of(session.run.state) if session else None
@@ -94,7 +119,12 @@ class BranchHandlers:
             raise BadInput(branch_words.NO_RUN)
         plan = plan_branch(trace, wanted.turn, wanted.changes)
         judge = wanted.judge or self.runs.judge_of(session, branch_words.NO_JUDGE)
-        return session, plan, VideoPair(plan.prompt, *self._videos(session, trace.started, players)), judge
+        return (
+            session,
+            plan,
+            VideoPair(plan.prompt, *self._videos(session, trace.started, players)),
+            judge,
+        )
 
     def _videos(self, session: Session, started: Started, players: Players) -> tuple[Path, Path]:
         """The videos of the run, those that the session keeps, or those in the players, where they are the same."""

@@ -48,7 +48,9 @@ class CompareHandlers:
             except BadInput as bad:
                 yield {self.parts.status: str(bad), **self.parts.idle_buttons(number)}
                 return
-            session = self.services.sessions.start_run(session_id, pair, settings, judge, owner_of(request.cookies))
+            session = self.services.sessions.start_run(
+                session_id, pair, settings, judge, owner_of(request.cookies)
+            )
             session.disclosure.begin(votes_first(request.cookies))
             async for updates in self.handlers.show_run(session_id, session, number):
                 yield updates

@@ -15,7 +15,9 @@ class Followers:
     def __init__(self) -> None:
         self._following = Counter[str]()  # by session id
 
-    async def follow(self, session_id: str, progress: AsyncIterator[Updates]) -> AsyncIterator[Updates]:
+    async def follow(
+        self, session_id: str, progress: AsyncIterator[Updates]
+    ) -> AsyncIterator[Updates]:
         """The progress of the run; it ends when the page shows another one."""
         self._following[session_id] += 1
         try:

@@ -27,27 +27,42 @@ class HistoryHandlers:
     parts: PageComponents
     services: Services
     handlers: Handlers
-    _opened: PageValues[str] = field(default_factory=PageValues)  # the run that a page has opened and is to follow
+    _opened: PageValues[str] = field(
+        default_factory=PageValues
+    )  # the run that a page has opened and is to follow
     # The form that an own run has brought, and what stood there before.
     _brought: PageValues[tuple[FormValues, FormValues]] = field(default_factory=PageValues)
 
     async def open(self, form: FormValues, event: gr.EventData, request: gr.Request) -> Updates:
         """The run that was chosen in the list, or whatever the browser went back or forward to."""
         name = str(getattr(event, "run", ""))
-        opened = await self._show(name, request) if name else await self.handlers.show_saved(event, request)
+        opened = (
+            await self._show(name, request)
+            if name
+            else await self.handlers.show_saved(event, request)
+        )
         return self._with_form(opened, form, request)
 
     async def open_trace(self, values: FormValues, request: gr.Request) -> Updates:
         """The run in an uploaded trace."""
         form = {part: value for part, value in values.items() if part is not self.parts.open_button}
-        return self._with_form(await self.handlers.open_trace(values[self.parts.open_button], request), form, request)
+        return self._with_form(
+            await self.handlers.open_trace(values[self.parts.open_button], request), form, request
+        )
 
     async def on_load(self, request: gr.Request) -> Updates:
         """The run that the page's address names."""
         name, parts = linked_run(request), self.parts
-        opened = await self._show(name, request) if name else await self.handlers.open_linked_trace(request)
+        opened = (
+            await self._show(name, request)
+            if name
+            else await self.handlers.open_linked_trace(request)
+        )
         values = settings_form.form_values(Settings())
-        form = {parts.judge: self.services.judges.names[0], **{part: values[row] for row, part in parts.settings.items()}}
+        form = {
+            parts.judge: self.services.judges.names[0],
+            **{part: values[row] for row, part in parts.settings.items()},
+        }
         return self._with_form(opened, form, request)
 
     async def follow(self, request: gr.Request) -> AsyncIterator[Updates]:
@@ -59,7 +74,9 @@ class HistoryHandlers:
         session_id = session_id_of(request)
         opened, session = self._opened.take(session_id), self.services.session_of(request)
         if session is not None and session.name == opened:
-            progress = self.handlers.run_progress(session_id, session, self.services.waiting_room.next_number())
+            progress = self.handlers.run_progress(
+                session_id, session, self.services.waiting_room.next_number()
+            )
             async for updates in self.handlers.followers.follow(session_id, progress):
                 yield updates
 
@@ -75,7 +92,11 @@ class HistoryHandlers:
         return await self.handlers.read_and_show(request, saved)
 
     async def _show_live(self, session: Session, request: gr.Request) -> Updates:
-        session_id, parts, playable = session_id_of(request), self.parts, self.services.uploads.playable_of
+        session_id, parts, playable = (
+            session_id_of(request),
+            self.parts,
+            self.services.uploads.playable_of,
+        )
         self.services.sessions.attach(session_id, session)
         run = session.run
         assert isinstance(run, BackgroundRun)
@@ -85,7 +106,11 @@ class HistoryHandlers:
         await self.handlers.followers.left(session_id)
         self._opened.put(session_id, session.name)
         inputs: Updates = {parts.first: first, parts.second: second, parts.prompt: run.pair.prompt}
-        return {**inputs, **self.handlers.run_updates(session, session_id), **parts.running_buttons(number)}
+        return {
+            **inputs,
+            **self.handlers.run_updates(session, session_id),
+            **parts.running_buttons(number),
+        }
 
     def _with_form(self, opened: Updates, form: FormValues, request: gr.Request) -> Updates:
         """What opens a run or the empty page, with what changes in the form.
@@ -105,7 +130,13 @@ class HistoryHandlers:
     def _form_of(self, session: Session) -> FormValues:
         """The settings of a run, and its judge where that is offered here: Compare asks for the same again."""
         run, started, judges = session.run, session.run.state.started, self.services.judges
-        settings = started.settings if started else run.job.settings if isinstance(run, BackgroundRun) else Settings()
+        settings = (
+            started.settings
+            if started
+            else run.job.settings
+            if isinstance(run, BackgroundRun)
+            else Settings()
+        )
         judge = session.judge or (judges.find(started.judge) if started else None)
         trained: tuple[ProtocolName, ...] = ()
         if judge and judges.is_loaded(judge):

@@ -30,7 +30,9 @@ class JudgeBanner:
     def __init__(self, parts: PageComponents, services: Services) -> None:
         self._parts = parts
         self._services = services
-        self._chosen: dict[str, str] = {}  # session id to the judge that was chosen last, where one was chosen
+        self._chosen: dict[
+            str, str
+        ] = {}  # session id to the judge that was chosen last, where one was chosen
 
     async def on_load(self, request: gr.Request) -> AsyncIterator[Updates]:
         """A visitor has opened the page."""
@@ -40,7 +42,9 @@ class JudgeBanner:
     async def on_choose(self, judge: object, request: gr.Request) -> AsyncIterator[Updates]:
         """A visitor has chosen another judge, for the next run."""
         try:
-            self._chosen[session_id_of(request)] = settings_form.parse_judge(judge, self._services.judges.names)
+            self._chosen[session_id_of(request)] = settings_form.parse_judge(
+                judge, self._services.judges.names
+            )
         except BadInput as bad:
             raise gr.Error(str(bad), print_exception=False) from None
         async for updates in self._banner(session_id_of(request)):
@@ -69,7 +73,15 @@ def banner_values(judges: JudgeLoader, name: str) -> tuple[str, dict[str, Any]]:
     try:
         backend = judges.get(name)
     except VrThinkerError as error:
-        advice = f" {words.CHOOSE_IN_SETTINGS}" if others and "another judge" not in str(error) else ""
-        return words.UNOPENED_LINE.format(name or default), {**BANNER_ONLY, "ending": f"{error}{advice}"}
+        advice = (
+            f" {words.CHOOSE_IN_SETTINGS}" if others and "another judge" not in str(error) else ""
+        )
+        return words.UNOPENED_LINE.format(name or default), {
+            **BANNER_ONLY,
+            "ending": f"{error}{advice}",
+        }
     is_best = name in ("", default) and any(NANO_LIMITS in note for note in backend.notes)
-    return words.judge_line(backend.name), {**BANNER_ONLY, "notes": (*backend.notes, *([BETTER_JUDGE] if is_best else []))}
+    return words.judge_line(backend.name), {
+        **BANNER_ONLY,
+        "notes": (*backend.notes, *([BETTER_JUDGE] if is_best else [])),
+    }

@@ -36,7 +36,10 @@ class SecondRuns:
         return self.handlers.take_place(request)
 
     async def run(
-        self, prepare: Callable[[], Callable[[], Session]], refused: Callable[[str], Updates], request: gr.Request
+        self,
+        prepare: Callable[[], Callable[[], Session]],
+        refused: Callable[[str], Updates],
+        request: gr.Request,
     ) -> AsyncIterator[Updates]:
         """Start the run and show it as it goes. `prepare`, in a thread, checks all that it needs and gives what starts it.
 

@@ -30,7 +30,9 @@ class VoteHandlers:
         act, refusal = getattr(event, "act", None), ""
         try:
             if act == VOTE:
-                vote = read_vote(getattr(event, "vote", None), session.run.state, session.disclosure.hidden)
+                vote = read_vote(
+                    getattr(event, "vote", None), session.run.state, session.disclosure.hidden
+                )
                 self.services.sessions.add_vote(session_id_of(request), session, vote)
             elif act == SHOW:
                 session.disclosure.show()

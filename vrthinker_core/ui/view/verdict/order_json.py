@@ -35,24 +35,38 @@ class OrderViewJson(TypedDict, Generic[TurnJsonType]):
 
     live: bool  # it goes on
     line: str  # what the order does to the overall label, or why it was not checked
-    rows: list[OrderRowJson]  # in the order in which the page shows the dimensions; [] without two verdicts
+    rows: list[
+        OrderRowJson
+    ]  # in the order in which the page shows the dimensions; [] without two verdicts
     caveats: list[str]  # why the second verdict is less than a free and complete final answer
     run: SwappedRunJson[TurnJsonType]
 
 
-def order_json(state: RunState, turns: Callable[[RunState], list[TurnJsonType]]) -> OrderViewJson[TurnJsonType] | None:
+def order_json(
+    state: RunState, turns: Callable[[RunState], list[TurnJsonType]]
+) -> OrderViewJson[TurnJsonType] | None:
     """The second run of `state`; None where there is none. `turns` gives those of a run."""
     if state.swapped is None:
         return None
     second = state_in_first_sides(state.swapped)
     check = check_order(state.finished, state.swapped.finished)
     live = second.finished is None
-    line = words.ORDER_LINES[check.overall] if check else words.CHECKING if live else order_unchecked(second.finished)
+    line = (
+        words.ORDER_LINES[check.overall]
+        if check
+        else words.CHECKING
+        if live
+        else order_unchecked(second.finished)
+    )
     return {
         "live": live,
         "line": line,
         "rows": _rows(check) if check else [],
-        "caveats": [words.IN_SWAPPED.format(text) for text in words.verdict_caveats(second.finished)] if second.finished else [],
+        "caveats": [
+            words.IN_SWAPPED.format(text) for text in words.verdict_caveats(second.finished)
+        ]
+        if second.finished
+        else [],
         "run": {"notice": words.SWAPPED_NOTICE, "grid": _grid(second), "turns": turns(second)},
     }
 
@@ -60,7 +74,10 @@ def order_json(state: RunState, turns: Callable[[RunState], list[TurnJsonType]])
 def _rows(check: OrderCheck) -> list[OrderRowJson]:
     effects = [check[dimension].value for dimension in words.DIMENSION_HELP]
     both = zip(labels_json(check.first), labels_json(check.second), effects, strict=True)
-    return [OrderRowJson(name=first["name"], first=first, second=second, effect=effect) for first, second, effect in both]
+    return [
+        OrderRowJson(name=first["name"], first=first, second=second, effect=effect)
+        for first, second, effect in both
+    ]
 
 
 def _grid(second: RunState) -> GridJson | None:

@@ -25,7 +25,9 @@ class ChipJson(TypedDict):
 
     name: str
     label: str
-    value: int | None  # the label as a number; None where the judge did not say, or swapping the sides turned it round
+    value: (
+        int | None
+    )  # the label as a number; None where the judge did not say, or swapping the sides turned it round
     help: str
     reason: str  # the judge's own sentence about it, "" where there is none
     frames: list[str]  # labels of the tiles that decided it
@@ -47,7 +49,9 @@ class LabelJson(TypedDict):
     name: str
     label: str
     value: int | None
-    probability: list[str]  # of the label, as a percentage, and what that means; [] where it is not known or nearly certain
+    probability: list[
+        str
+    ]  # of the label, as a percentage, and what that means; [] where it is not known or nearly certain
 
 
 def verdict_json(state: RunState) -> VerdictJson | None:
@@ -60,9 +64,17 @@ def verdict_json(state: RunState) -> VerdictJson | None:
     if finished.verdict is None:
         return {"headline": line, "note": "", "caveats": [], "chips": []}
     known = state_probabilities(state)
-    chips = [_chip(each, finished.verdict, check[each] if check else None, state, known) for each in words.DIMENSION_HELP]
+    chips = [
+        _chip(each, finished.verdict, check[each] if check else None, state, known)
+        for each in words.DIMENSION_HELP
+    ]
     note = "" if check else NOT_SWAP_TESTED
-    return {"headline": line, "note": note, "caveats": words.verdict_caveats(finished), "chips": chips}
+    return {
+        "headline": line,
+        "note": note,
+        "caveats": words.verdict_caveats(finished),
+        "chips": chips,
+    }
 
 
 def state_probabilities(state: RunState) -> Probabilities:
@@ -71,7 +83,13 @@ def state_probabilities(state: RunState) -> Probabilities:
     return verdict_probabilities(turns, state.finished.verdict if state.finished else None)
 
 
-def _chip(dimension: Dimension, verdict: Verdict, effect: OrderEffect | None, state: RunState, known: Probabilities) -> ChipJson:
+def _chip(
+    dimension: Dimension,
+    verdict: Verdict,
+    effect: OrderEffect | None,
+    state: RunState,
+    known: Probabilities,
+) -> ChipJson:
     label = dict(verdict)[dimension]
     meaning = probability_words(label, known.get(dimension))[1:]
     sentence, named = _reason(dimension, state)
@@ -88,10 +106,14 @@ def _chip(dimension: Dimension, verdict: Verdict, effect: OrderEffect | None, st
 
 def _reason(dimension: Dimension, state: RunState) -> tuple[str, list[Tile]]:
     """The judge's own sentence about the dimension, and the tiles that it names."""
-    sentence = find_sentence(dimension, (turn.turn.reply.think for turn in reversed(state.turns) if turn.turn))
+    sentence = find_sentence(
+        dimension, (turn.turn.reply.think for turn in reversed(state.turns) if turn.turn)
+    )
     tiles = [tile for turn in state.turns for tile in group_tiles(turn.frames)]
     shown = {half.number: tile for tile in tiles for half in tile.halves.values()}
-    named = {shown[number].label: shown[number] for number in map(str, frame_numbers(sentence, shown))}
+    named = {
+        shown[number].label: shown[number] for number in map(str, frame_numbers(sentence, shown))
+    }
     return sentence, list(named.values())
 
 
@@ -102,17 +124,34 @@ def _last_tiles(state: RunState) -> list[Tile]:
 def deciding_pair(state: RunState) -> dict[Side, Thumbnail]:
     """The frames that stand for a run: those that decided it overall, else in one dimension, else the last that were shown."""
     named = [tile for dimension in words.DIMENSION_HELP for tile in _reason(dimension, state)[1]]
-    shown = named or _last_tiles(state) or [tile for turn in state.turns for tile in group_tiles(turn.frames)]
-    best = next((tile for tile in shown if len(tile.halves) == len(Side)), shown[0] if shown else None)
+    shown = (
+        named
+        or _last_tiles(state)
+        or [tile for turn in state.turns for tile in group_tiles(turn.frames)]
+    )
+    best = next(
+        (tile for tile in shown if len(tile.halves) == len(Side)), shown[0] if shown else None
+    )
     return dict(best.halves) if best else {}
 
 
-def labels_json(verdict: Verdict | None, known: Probabilities = MappingProxyType({})) -> list[LabelJson]:
+def labels_json(
+    verdict: Verdict | None, known: Probabilities = MappingProxyType({})
+) -> list[LabelJson]:
     """What an answer says about each dimension, in the order in which the page shows them; [] for none."""
     labels = dict(verdict or ())
-    return [_label(dimension, labels[dimension], known) for dimension in words.DIMENSION_HELP if dimension in labels]
+    return [
+        _label(dimension, labels[dimension], known)
+        for dimension in words.DIMENSION_HELP
+        if dimension in labels
+    ]
 
 
 def _label(dimension: Dimension, label: Preference | None, known: Probabilities) -> LabelJson:
     probability = probability_words(label, known.get(dimension))
-    return LabelJson(name=DIMENSION_NAMES[dimension], label=words.label_name(label), value=label, probability=probability)
+    return LabelJson(
+        name=DIMENSION_NAMES[dimension],
+        label=words.label_name(label),
+        value=label,
+        probability=probability,
+    )

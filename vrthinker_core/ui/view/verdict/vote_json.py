@@ -16,7 +16,9 @@ class VoteRowJson(TypedDict):
     name: str
     label: str
     value: int | None
-    compared: str  # whether the judge's label is the same, in a word; "" where one of them is missing
+    compared: (
+        str  # whether the judge's label is the same, in a word; "" where one of them is missing
+    )
 
 
 class VoteViewJson(TypedDict):
@@ -37,7 +39,10 @@ def vote_json(state: RunState) -> VoteViewJson | None:
     if vote is None:
         return None
     same = vote.compare(state.finished.verdict if state.finished else None)
-    compared = {dimension: vote_words.AGREES if equal else vote_words.DIFFERS for dimension, equal in same.items()}
+    compared = {
+        dimension: vote_words.AGREES if equal else vote_words.DIFFERS
+        for dimension, equal in same.items()
+    }
     labels = dict(vote.labels)
     rows = [
         VoteRowJson(
