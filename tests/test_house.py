@@ -33,17 +33,17 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 0,
-    "core tokens": 0,
-    "core files": 0,
-    "modules with one importer": 0,
-    "folders of the core": 0,
+    "core lines": 43_246,
+    "core tokens": 264_704,
+    "core files": 385,
+    "modules with one importer": 105,
+    "folders of the core": 50,
     "levels below the core": 3,
-    "test lines": 0,
-    "js and css lines": 0,
-    "js and css files": 0,
-    "README bytes": 0,
-    "package READMEs, bytes": 0,
+    "test lines": 52_841,
+    "js and css lines": 6_141,
+    "js and css files": 60,
+    "README bytes": 40_010,
+    "package READMEs, bytes": 14_148,
 }
 WALKED = {"command line": 39, "page": 71}
 """Files of the core of which a function runs in one comparison of two turns."""
@@ -53,8 +53,8 @@ def texts(files: Iterable[Path]) -> list[str]:
     return [path.read_text("utf-8") for path in files]
 
 
-def count_lines(texts: Iterable[str]) -> int:
-    """Lines of WIDTH columns, however wide they were written."""
+def count_wrapped(texts: Iterable[str]) -> int:
+    """Lines of WIDTH columns, however wide they were written; a formatter sees to those of Python."""
     return sum(max(1, math.ceil(len(line) / WIDTH)) for text in texts for line in text.splitlines())
 
 
@@ -101,14 +101,15 @@ def measured() -> dict[str, int]:
         if len(by) == 1 and not name.endswith("__main__")
     ]
     return {
-        "core lines": count_lines(texts([*files, APP, *templates])),
+        "core lines": sum(text.count("\n") for text in texts(files))
+        + count_wrapped(texts([APP, *templates])),
         "core tokens": sum(map(count_tokens, texts([*files, APP]))),
         "core files": len(files),
         "modules with one importer": len(alone),
         "folders of the core": len({path.parent for path in files}),
         "levels below the core": max(len(path.relative_to(CORE).parts) - 1 for path in files),
-        "test lines": count_lines(texts(TESTS.rglob("*.py"))),
-        "js and css lines": count_lines(texts(assets)),
+        "test lines": sum(text.count("\n") for text in texts(TESTS.rglob("*.py"))),
+        "js and css lines": count_wrapped(texts(assets)),
         "js and css files": len(assets),
         "README bytes": (ROOT / "README.md").stat().st_size,
         "package READMEs, bytes": sum(path.stat().st_size for path in CORE.rglob("README.md")),

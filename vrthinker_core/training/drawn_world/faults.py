@@ -60,10 +60,11 @@ class PictureFault:
         if state == CLEAR:
             return picture
         rng = np.random.default_rng((self.seed, 1, index))
-        if state == "noisy":
-            damaged = add_noise(picture, self.strength, rng, self.grain)
-        else:
-            damaged = DAMAGES[state](picture, self.strength, rng)
+        damaged = (
+            add_noise(picture, self.strength, rng, self.grain)
+            if state == "noisy"
+            else DAMAGES[state](picture, self.strength, rng)
+        )
         share = self._share(index)
         return (
             damaged
