@@ -26,9 +26,8 @@ class BranchRequest:
 def read_request(value: Callable[[str], object], judges: Sequence[str]) -> BranchRequest:
     """The form's values by name, None for what was not sent. Raises BadInput."""
     window, judge = setting("window").parse(value("window")), value("judge")
-    changes = Changes(
-        _frames(value("frames")), value("no_tool") is True, window, _prompt(value("prompt"))
-    )  # type: ignore[arg-type]
+    frames, no_tool, prompt = _frames(value("frames")), value("no_tool") is True, value("prompt")
+    changes = Changes(frames, no_tool, window, _prompt(prompt))  # type: ignore[arg-type]
     return BranchRequest(
         _turn(value("turn")), changes, settings_form.parse_judge(judge, judges) if judge else ""
     )
