@@ -35,7 +35,7 @@ BOTH = [
     ["Overall", "Video 1", "Video 2", "flips"],
     ["Text alignment", "Video 1", "Video 2", "flips"],
     ["Visual quality", "Video 2", "Video 1", "flips"],
-    ["Motion quality", "Tie", "Tie", "stable"],
+    ["Motion quality", "No difference found", "No difference found", "stable"],
 ]
 """What a judge that always gives the same labels says in both orders."""
 

@@ -106,7 +106,8 @@ def test_a_run_shows_turns_and_verdict(
     page.wait_for_selector(".vrt-tile")
     wait_for(page, "Finished after 2 turns")
     assert page.locator(".vrt-headline").inner_text() == "Video 1 is better overall"
-    assert page.locator(".vrt-chip b").all_inner_texts() == ["Video 1", "Video 1", "Video 2", "Tie"]
+    said = page.locator(".vrt-chip b").all_inner_texts()
+    assert said == ["Video 1", "Video 1", "Video 2", "No difference found"]
     assert page.locator(".vrt-turn").count() == 2
     assert page.locator(".vrt-tile").count() == page.locator(".vrt-mark").count() == 8
     page.evaluate(
@@ -147,7 +148,7 @@ def test_stop_ends_the_run_at_once_and_keeps_everything(
     page.wait_for_timeout(500)
     assert "on and on" in text
     assert text_of(page) == text
-    assert page.locator(".vrt-headline").count() == 0
+    assert page.locator(".vrt-headline").inner_text().startswith("No verdict")
     page.locator("#go").click()
     wait_for(page, "writing")
     page.locator("#stop").click()
