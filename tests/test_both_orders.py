@@ -243,7 +243,7 @@ def test_traces_without_a_second_run_still_open() -> None:
         (["swapped", "turns", 0, "completion", "pieces"], [1], "pieces of turn 1"),
         (["swapped", "turns", 0, "frames", 0, "jpeg"], "PHN2Zz4=", "no small JPEG"),
         (["swapped", "started", "dialect"], "klingon", "protocol"),
-        (["swapped", "started", "clips", 0, "fps"], -1, "a time, an index or a count"),
+        (["swapped", "started", "clips", 0, "fps"], -1, "fps"),
         (
             ["swapped", "started", "clips", 0, "digest"],
             "another",

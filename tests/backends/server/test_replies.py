@@ -269,7 +269,7 @@ def test_the_built_in_judge_on_a_server_is_told_as_little_as_here_and_has_its_ow
     here = TransformersBackend.load(str(BUILT_IN))
     assert backend.protocols == here.protocols
     assert not backend.follows_instructions
-    assert any("cannot judge whether real footage" in note for note in backend.notes)
+    assert any("no verdict on other videos" in note for note in backend.notes)
     assert backend.server.model.forced_redirects == here.loaded.forced_redirects
 
 

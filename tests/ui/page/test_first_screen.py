@@ -187,18 +187,18 @@ def test_the_built_in_judges_frame_facts_are_a_table(server: Server, open_page: 
     heads = facts.nth(0).locator("thead th").all_inner_texts()
     assert heads == [
         "Frame",
-        "Video 1: a red cube moving left",
-        "Video 2: a black cube moving left",
+        "Video 1: a white cube moving right",
+        "Video 2: a red cube moving right",
     ]
     rows = [
         row.locator("th, td").all_inner_texts() for row in facts.nth(1).locator("tbody tr").all()
     ]
     assert rows == [
-        ["#32", "clear, moves on", "clear, jumps"],
-        ["#64", "clear, moves on", "blocky, moves on"],
-        ["#96", "clear, moves on", "clear, moves on"],
+        ["#32", "clear, moves on", "clear, moves on"],
+        ["#64", "clear, moves on", "clear, jumps"],
+        ["#96", "clear, moves on", "blocky, moves on"],
     ]
     raw = page.locator(".vrt-raw").nth(0)
     expect(raw.locator("p")).to_be_hidden()
     raw.locator("summary", has_text="Raw transcript").click()
-    expect(raw.locator("p")).to_contain_text("Video 1 shows a red cube moving left: #16 at")
+    expect(raw.locator("p")).to_contain_text("Video 1 shows a white cube moving right: #16 at")

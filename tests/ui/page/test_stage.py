@@ -157,7 +157,7 @@ def test_the_verdict_gives_its_reasons_and_their_frames(
     reasons = page.locator(".vrt-chip")
     assert "Overall video 1 is better at frame 60." in reasons.nth(0).inner_text()
     assert reasons.nth(0).locator(".vrt-deciding .vrt-ref").all_inner_texts() == ["#60"]
-    assert "No frame named" in reasons.nth(1).inner_text()
+    assert reasons.nth(1).locator(".vrt-deciding").count() == 0, "it names no frame"
     reasons.nth(2).locator(".vrt-deciding .vrt-ref").click()
     assert "index 30 of 127" in page.locator(".vrt-time").inner_text()
     assert page.locator(".vrt-tile[aria-current]").get_attribute("data-frames") == "30"

@@ -109,7 +109,9 @@ def test_a_vote_after_the_verdict_is_kept_and_can_be_changed(
     page.get_by_role("button", name="Change").click()
     choose(page, "OA", 0)
     save(page)
-    assert page.locator(".vrt-own li").first.inner_text() == "Overall Tie · you differ"
+    assert (
+        page.locator(".vrt-own li").first.inner_text() == "Overall No difference found · you differ"
+    )
     vote = load(saved(page, tmp_path / "trace.json")).vote
     assert vote is not None
     assert (vote.labels.labels, vote.agrees, vote.slots, vote.blind) == (

@@ -138,7 +138,8 @@ class ReplyBuilder:
         start = redirect_start(self._text, self._unwanted, self._behind)
         if start >= 0:
             self._text, self.redirected = self._text[:start] + self._wanted, True
-            self._unwanted, self._behind = "" if self._behind else self._unwanted, len(self._text)
+            self._unwanted = "" if self._behind else self._unwanted
+            self._behind = max(1, len(self._text))  # 0 is a reply that was never redirected
 
     def _emit(self, end: int) -> str:
         piece = self._text[self._emitted : end]

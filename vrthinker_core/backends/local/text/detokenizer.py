@@ -64,7 +64,8 @@ class StreamingDetokenizer:
         self._decoder.reset()
         self.append(self._tokenizer.encode(replacement))
         self.redirected = self.redirected[0] if self.redirected else kept, len(self.tokens)
-        self._unwanted, self._behind = "" if self._behind else self._unwanted, len(self._text)
+        self._unwanted = "" if self._behind else self._unwanted
+        self._behind = max(1, len(self._text))  # 0 is a reply that was never redirected
         return True
 
     def next_text(self) -> str:
