@@ -95,7 +95,7 @@ def test_the_second_run_streams_and_both_verdicts_stand_beside_each_other(
     expect(page.locator("#go")).to_be_visible()
     until_equal(lambda: table(page), BOTH)
     assert "Flips" in page.locator(".vrt-order-line").inner_text()
-    assert outcome(page) == verdict
+    assert outcome(page).startswith("No reliable winner"), "a flip takes the winner back"
     page.locator(".vrt-choice button", has_text="As given").click()
     assert words_of(page) == first
     assert not page.locator(".vrt-swapped-notice").is_visible()
