@@ -33,16 +33,16 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 43_246,
-    "core tokens": 264_704,
+    "core lines": 43_242,
+    "core tokens": 264_678,
     "core files": 385,
     "modules with one importer": 105,
     "folders of the core": 50,
     "levels below the core": 3,
-    "test lines": 52_841,
+    "test lines": 52_836,
     "js and css lines": 6_141,
     "js and css files": 60,
-    "README bytes": 40_010,
+    "README bytes": 39_549,
     "package READMEs, bytes": 14_148,
 }
 WALKED = {"command line": 39, "page": 71}

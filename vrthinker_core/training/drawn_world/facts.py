@@ -52,11 +52,6 @@ class SceneFacts:
         if places != sorted(set(places)):
             raise ValueError("Things have different colours, in the order of COLOURS.")
 
-    @classmethod
-    def of_one(cls, colour: str, shape: str, direction: str, ground: str) -> SceneFacts:
-        """A single solid that moves over a ground."""
-        return cls((Thing(colour, shape),), direction, ground)
-
     def count_wrong(self, shown: SceneFacts) -> int:
         """How many facts are not as wanted here: colour, shape and count of each thing, a thing that is missing, the direction.
 
