@@ -34,7 +34,7 @@ REPLIES = (
 
 REACHED = {
     "core lines": 43_242,
-    "core tokens": 264_678,
+    "core tokens": 264_668,
     "core files": 385,
     "modules with one importer": 105,
     "folders of the core": 50,

@@ -16,10 +16,10 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.ranking.outcomes import labels_said, pair_score, win_rates
 from vrthinker_core.files.open_files import allow_pairs
 from vrthinker_core.results.result import OUTSIDE_REASON
-from vrthinker_core.types import Dimension, Settings, StopReason, Trace, Verdict, VideoPair
+from vrthinker_core.types import Dimension, Settings, StopReason, Trace, VideoPair
 from vrthinker_core.types.events import add_event
 from vrthinker_core.types.messages import Cancelled
-from vrthinker_core.types.order import check_order
+from vrthinker_core.types.order import order_of
 
 Videos = Sequence[Path | str]
 PromptGroup = tuple[str, Videos]  # A prompt and the videos that were made from it
@@ -50,12 +50,8 @@ class ComparedVideos:
 
     def score(self, dimension: Dimension) -> float | None:
         """How the first of them did: 1, 0.5 for a tie, 0; with both orders the mean; None where nothing was said."""
-        end = self.trace.finished
-        check = check_order(end, self.trace.swapped.finished if self.trace.swapped else None)
-        verdicts: list[Verdict | None] = [
-            end.verdict if end else None,
-            check.second if check else None,
-        ]
+        end, check = self.trace.finished, order_of(self.trace.runs)
+        verdicts = end.verdict if end else None, check.second if check else None
         return pair_score(labels_said(dimension, *verdicts))
 
 

@@ -9,7 +9,7 @@ from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Run, Side, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.messages import LabelProbabilities
-from vrthinker_core.types.order import OrderCheck, check_order
+from vrthinker_core.types.order import OrderCheck, order_of
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
 ROW_FAULT = "BrokenRow"  # The fault of a pair that was never judged
@@ -126,7 +126,7 @@ def failed_result(pair: EvaluationPair, judge: str, error: Exception) -> PairRes
 def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
     """The result of a run that has ended; `file` is where its trace is kept."""
     end = trace.finished or Finished(StopReason.CANCELLED)
-    check = check_order(end, trace.swapped.finished) if trace.swapped else None
+    check = order_of(trace.runs)
     first, second = trace.started.clips
     return PairResult(
         pair,

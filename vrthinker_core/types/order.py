@@ -1,7 +1,9 @@
 """Both orders: a pair judged a second time with its sides swapped, and what that says about each label of the verdict."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Protocol
 
 from vrthinker_core.types.comparison import Dimension, Preference, Verdict
 from vrthinker_core.types.events import Finished, Turn
@@ -68,6 +70,16 @@ def check_order(first: Finished | None, second: Finished | None) -> OrderCheck |
     if first is None or second is None or first.verdict is None or second.verdict is None:
         return None
     return OrderCheck(first.verdict, swap_verdict(second.verdict))
+
+
+class _Ended(Protocol):
+    @property
+    def finished(self) -> Finished | None: ...
+
+
+def order_of(runs: Sequence[_Ended]) -> OrderCheck | None:
+    """Compare the runs of a trace, or of a state; None unless there are two with a verdict."""
+    return check_order(runs[0].finished, runs[1].finished) if len(runs) > 1 else None
 
 
 def swap_verdict(verdict: Verdict) -> Verdict:

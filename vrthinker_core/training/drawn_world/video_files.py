@@ -1,8 +1,7 @@
 """Drawn pairs as files: H.264 videos, and a table of their prompts and true labels.
 
-A folder of pairs holds `pair_0000_a.mp4`, `pair_0000_b.mp4`, … and `pairs.csv`. A video is there whole
-or not at all, and its comment names what it was drawn from: so a stopped run goes on where it stopped. Every video carries the mark
-of a drawn one (`video/drawn_mark.py`).
+A folder of pairs holds `pair_0000_a.mp4`, `pair_0000_b.mp4`, … and `pairs.csv`. A video is there whole or not at all, and its
+comment names what it was drawn from: so a stopped run goes on where it stopped. It ends with the mark of `video/drawn_mark.py`.
 """
 
 import csv

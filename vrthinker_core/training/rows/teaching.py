@@ -6,7 +6,7 @@ from typing import Literal
 
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Preference, Run, Trace, Verdict
-from vrthinker_core.types.order import OrderEffect, check_order, swap_verdict
+from vrthinker_core.types.order import OrderEffect, order_of, swap_verdict
 
 RowKind = Literal[
     "sft", "preferences", "dpo", "rl", "videogen-reward"
@@ -86,7 +86,7 @@ def _judges_labels(trace: Trace) -> dict[Dimension, Preference | None]:
     end, verdict = trace.finished, trace.final_verdict
     if end is None or verdict is None or (trace.vote and trace.vote.agrees is False):
         return {}
-    check = check_order(end, trace.swapped.finished) if trace.swapped else None
+    check = order_of(trace.runs)
     return {
         each: label for each, label in verdict if check is None or check[each] is OrderEffect.STABLE
     }

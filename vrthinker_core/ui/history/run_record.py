@@ -10,7 +10,7 @@ from pydantic import Field
 from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.types import Preference
 from vrthinker_core.types.events import StopReason, Trace
-from vrthinker_core.types.order import OrderEffect, check_order
+from vrthinker_core.types.order import OrderEffect, order_of
 from vrthinker_core.types.wording import branch_name
 
 MAX_RECORD_BYTES = 64 * 2**10
@@ -59,7 +59,7 @@ def record_of(owner: str, trace: Trace, begun: float, until: float, origin: str 
     started, finished = trace.started, trace.finished
     verdict, ending = (finished.verdict, finished.stop) if finished else (None, None)
     judged, overall = verdict is not None, verdict.OA if verdict else None
-    check = check_order(finished, trace.swapped.finished if trace.swapped else None)
+    check = order_of(trace.runs)
     prompt, judge = started.prompt[:MAX_TEXT], started.judge[:MAX_TEXT]
     voted, branch = trace.vote is not None, branch_name(started)[:MAX_TEXT]
     return RunRecord(

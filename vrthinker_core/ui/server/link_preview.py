@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from vrthinker_core.errors import TraceError
 from vrthinker_core.types import Side, Thumbnail
 from vrthinker_core.types.events import Finished, StopReason, Trace
-from vrthinker_core.types.order import check_order
+from vrthinker_core.types.order import order_of
 from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED
 from vrthinker_core.ui.history.shared_traces import SharedTraces, find_saved
 from vrthinker_core.ui.runs.listed_run import ListedRun
@@ -191,15 +191,8 @@ def _base_url(request: Request) -> str:
 
 def _preview(name: str, trace: Trace) -> LinkPreview:
     finished = trace.finished or Finished(StopReason.CANCELLED)
-    verdict, check = (
-        finished.verdict,
-        check_order(finished, trace.swapped.finished if trace.swapped else None),
-    )
-    headline = (
-        DEMO_RUN
-        if finished.outside_scope
-        else words.headline(finished, check.overall if check else None).rstrip(".")
-    )
+    verdict, check = finished.verdict, order_of(trace.runs)
+    headline = DEMO_RUN if finished.outside_scope else words.headline(finished, check).rstrip(".")
     prompt = " ".join(trace.started.prompt.split())
     parts = [f"“{prompt[: MAX_PROMPT - 1]}…”" if len(prompt) > MAX_PROMPT else f"“{prompt}”"]
     labels = dict(verdict or ())

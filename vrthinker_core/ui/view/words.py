@@ -15,7 +15,7 @@ from vrthinker_core.types import (
     Side,
 )
 from vrthinker_core.types.events import Finished, StopReason, Turn
-from vrthinker_core.types.order import OrderEffect
+from vrthinker_core.types.order import OrderCheck, OrderEffect
 from vrthinker_core.types.progress import Pace, count, duration, ended_after, speed
 from vrthinker_core.types.wording import (
     DEMO_RUN,
@@ -158,13 +158,13 @@ NO_VERDICT_HEADLINES = {
 }
 
 
-def headline(finished: Finished, overall: OrderEffect | None = None) -> str:
-    """What a run says in one line. `overall`: what the order does to its overall label; None if that was not checked."""
+def headline(finished: Finished, check: OrderCheck | None) -> str:
+    """What a run says in one line. `check`: both its orders; None if there is one."""
     if finished.outside_scope:
         return OUTSIDE_SCOPE.rstrip(".")
     if finished.verdict is None:
         return NO_VERDICT_HEADLINES.get(finished.stop, NO_VERDICT)
-    return winner_line(finished.verdict.OA, overall)
+    return winner_line(finished.verdict.OA, check.overall if check else None)
 
 
 def winner_line(label: Preference | None, overall: OrderEffect | None) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Generic, TypedDict, TypeVar
 
-from vrthinker_core.types.order import OrderCheck, check_order
+from vrthinker_core.types.order import OrderCheck, order_of
 from vrthinker_core.types.wording import order_unchecked
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import GridJson, grid_json
@@ -49,7 +49,7 @@ def order_json(
     if state.swapped is None:
         return None
     second = state_in_first_sides(state.swapped)
-    check = check_order(state.finished, state.swapped.finished)
+    check = order_of(state.runs)
     live = second.finished is None
     line = (
         words.ORDER_LINES[check.overall]

@@ -8,7 +8,7 @@ from vrthinker_core.dialects.label_probabilities import verdict_probabilities
 from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
 from vrthinker_core.types import Dimension, Preference, Side, Thumbnail, Verdict
 from vrthinker_core.types.messages import LabelProbabilities
-from vrthinker_core.types.order import OrderEffect, check_order
+from vrthinker_core.types.order import OrderEffect, order_of
 from vrthinker_core.types.wording import DIMENSION_NAMES, NOT_SWAP_TESTED
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.run_state import RunState
@@ -59,8 +59,8 @@ def verdict_json(state: RunState) -> VerdictJson | None:
     finished = state.finished
     if finished is None:
         return None
-    check = check_order(finished, state.swapped.finished if state.swapped else None)
-    line = words.headline(finished, check.overall if check else None)
+    check = order_of(state.runs)
+    line = words.headline(finished, check)
     if finished.verdict is None:
         return {"headline": line, "note": "", "caveats": [], "chips": []}
     known = state_probabilities(state)
