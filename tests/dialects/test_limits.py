@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 
 import pytest
 
+from tests.support.quick import in_a_second
 from vrthinker_core.dialects import Concat, Dialect, Paired
 
 WHOLE = "TA=1, MQ=0, VQ=1, OA=1"
@@ -70,16 +71,7 @@ OTHERS = {
 def test_no_text_takes_longer_than_a_second(text: str) -> None:
     readings: tuple[tuple[Dialect, bool], ...] = ((Paired(), False), (Concat(), True))
     for dialect, cut in readings:
-        # The quickest of ten: another process on the same core costs processor time too.
-        quickest = 10.0
-        for _ in range(10):
-            start = time.process_time()
-            reply = dialect.parse(text, cut=cut)
-            quickest = min(quickest, time.process_time() - start)
-            if quickest <= 1:
-                break
-        assert quickest <= 1
-        assert reply.kind != "recommend"
+        assert in_a_second(partial(dialect.parse, text, cut=cut)).kind != "recommend"
 
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in ANSWERED.items()])
