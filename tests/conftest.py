@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 
 from tests.support.browser import NoBrowser, absent, started
+from tests.support.engines import ENGINES, Engine
 from tests.support.small_clips import write_clip
 from tests.support.waiting import PATIENCE_MS
 from vrthinker_core.types import VideoPair
@@ -71,6 +72,12 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture
 def pair(clips: tuple[Path, Path]) -> VideoPair:
     return VideoPair("A white block glides to the right.", *clips)
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, pair: VideoPair, tmp_path: Path) -> Engine:
+    """Each way to run that pair."""
+    return Engine(pair, tmp_path / "run.json", *ENGINES[request.param])
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
