@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.engines import BatchScript
 from tests.support.file_limit import open_file_limit
 from tests.support.small_clips import write_clip
 from tests.support.threads import threads_started
@@ -35,23 +36,6 @@ def test_the_name_of_a_judge_is_refused_in_a_sentence(pair: VideoPair) -> None:
             next(events)
 
 
-def test_a_batch_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair: VideoPair) -> None:
-    other = replace(pair, second=write_clip(tmp_path / "three.mp4", frames=8))
-
-    def script(messages: object) -> str:
-        return CALL if len(messages) == 2 else ANSWER  # type: ignore[arg-type]
-
-    together: dict[int, list[Event]] = {}
-    for position, event in judge_many(iter([pair, other, pair]), ScriptedBackend(script), live=2):
-        together.setdefault(position, []).append(event)
-    assert sorted(together) == [0, 1, 2]
-    for position, one in enumerate([pair, other, pair]):
-        alone = list(judge(one, ScriptedBackend(script)))
-        assert [
-            replace(e, seconds=0) if isinstance(e, Finished) else e for e in together[position]
-        ] == [replace(e, seconds=0) if isinstance(e, Finished) else e for e in alone]
-
-
 @pytest.mark.parametrize("live", [0, -1, 2.5])
 def test_no_whole_pair_at_a_time_is_refused(live: float, pair: VideoPair) -> None:
     with pytest.raises(BadInput, match=f"live={live} is no number of pairs"):
@@ -74,56 +58,35 @@ def test_pairs_that_come_when_no_file_can_be_opened_have_their_ends(pair: VideoP
     ]
 
 
-class BatchScript(ScriptedBackend):
-    """A script for many requests at once: a piece of each in turn."""
-
-    def stream_batch(
-        self, requests: Sequence[GenerationRequest]
-    ) -> Iterator[tuple[int, StreamItem]]:
-        streams = {
-            n: q.conversation.stream(q.messages, q.sampling, q.cancelled)
-            for n, q in enumerate(requests)
-        }
-        while streams:
-            for n, stream in list(streams.items()):
-                item: StreamItem | None
-                try:
-                    item = next(stream, None)
-                except BackendFailed as error:
-                    item = error
-                if item is not None:
-                    yield n, item
-                if not isinstance(item, str):
-                    del streams[n]
-
-
 def timeless(events: Iterable[Event]) -> list[Event]:
     """Events without the one thing that differs between equal runs."""
     return [replace(event, seconds=0) if isinstance(event, Finished) else event for event in events]
 
 
-def test_a_batch_backend_gives_each_pair_the_events_of_its_own_run(
-    tmp_path: Path, pair: VideoPair
+@pytest.mark.parametrize("kind", [ScriptedBackend, BatchScript], ids=["one by one", "in a batch"])
+def test_a_batch_gives_each_pair_the_events_of_its_own_run(
+    tmp_path: Path, pair: VideoPair, kind: type[ScriptedBackend]
 ) -> None:
     """Pairs that end at different turns, one whose file is no video, one whose judge dies."""
-    empty = tmp_path / "empty.mp4"
-    empty.touch()
+    (tmp_path / "empty.mp4").touch()
     pairs = [
         pair,
-        replace(pair, prompt="dies"),
-        replace(pair, second=empty),
+        replace(pair, prompt="fails"),
+        replace(pair, second=tmp_path / "empty.mp4"),
+        replace(pair, second=write_clip(tmp_path / "three.mp4", frames=8)),
         replace(pair, prompt="quick"),
         pair,
     ]
 
     def script(messages: Sequence[Message]) -> str | BackendFailed:
-        if "dies" in messages[1].text:
+        if "fails" in messages[1].text:
             return BackendFailed("The model's process ended.")
         return CALL if len(messages) == 2 and "quick" not in messages[1].text else ANSWER
 
     together: dict[int, list[Event]] = {}
-    for position, event in judge_many(iter(pairs), BatchScript(script), live=3):
+    for position, event in judge_many(iter(pairs), kind(script), live=3):
         together.setdefault(position, []).append(event)
+    assert sorted(together) == list(range(len(pairs)))
     for position, one in enumerate(pairs):
         assert timeless(together[position]) == timeless(judge(one, ScriptedBackend(script)))
 

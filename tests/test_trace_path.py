@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.test_cli import run
+from tests.support.engines import Engine, end_of
+from tests.test_cli import compare
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.batch import judge_many
@@ -18,7 +20,7 @@ from vrthinker_core.errors import JudgeError
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import StopReason, VideoPair
-from vrthinker_core.types.events import Event, Finished, FramesShown
+from vrthinker_core.types.events import Finished, FramesShown
 
 
 def video(folder: Path) -> Path:
@@ -80,7 +82,6 @@ PLACES: dict[str, Callable[[Path], Path]] = {
     "a FIFO": fifo,
     "a device": device,
 }
-every_place = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 
 
 @pytest.fixture
@@ -88,8 +89,7 @@ def folder(clips: tuple[Path, Path], tmp_path: Path) -> Path:
     """A folder with two videos and an earlier trace of them."""
     for clip in clips:
         (tmp_path / clip.name).write_bytes(clip.read_bytes())
-    for _ in judge(own_pair(tmp_path), ScriptedBackend([ANSWER]), trace=tmp_path / "earlier.json"):
-        pass
+    list(judge(own_pair(tmp_path), ScriptedBackend([ANSWER]), trace=tmp_path / "earlier.json"))
     return tmp_path
 
 
@@ -107,51 +107,29 @@ def listing(folder: Path) -> dict[str, tuple[int, int, int, bytes]]:
     return found
 
 
-@every_place
+@pytest.mark.parametrize("place", [video, half_a_trace])
 def test_the_command_refuses_before_it_opens_a_judge(
     folder: Path, place: Callable[[Path], Path]
 ) -> None:
     path = place(folder)
     before = listing(folder)
-    done = run(
-        "compare",
-        folder / "one.mp4",
-        folder / "two.mp4",
-        "--prompt",
-        "p",
-        "--judge",
-        "scripted:no-such-script",
-        "--trace",
-        path,
-    )
+    clips = (folder / "one.mp4", folder / "two.mp4")
+    done = compare(clips, "scripted:no-such-script", "--trace", path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr
-        == f"{path} is there already and is no trace: name a new file for the trace, or an earlier trace.\n"
-    )
+    said = f"{path} is there already and is no trace: name a new file for the trace, or an earlier trace.\n"
+    assert done.stderr == said
     assert listing(folder) == before
 
 
-def one(pair: VideoPair, backend: ScriptedBackend, path: Path) -> Iterator[Event]:
-    return judge(pair, backend, trace=path)
-
-
-def many(pair: VideoPair, backend: ScriptedBackend, path: Path) -> Iterator[Event]:
-    return (event for _, event in judge_many([pair], backend, trace_of=lambda _: path))
-
-
-@every_place
-@pytest.mark.parametrize("drive", [one, many])
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 def test_a_run_ends_before_the_judge_is_asked(
-    folder: Path,
-    place: Callable[[Path], Path],
-    drive: Callable[[VideoPair, ScriptedBackend, Path], Iterator[Event]],
+    engine: Engine, folder: Path, place: Callable[[Path], Path]
 ) -> None:
     path = place(folder)
     before = listing(folder)
-    events = list(drive(own_pair(folder), ScriptedBackend([CALL, ANSWER]), path))
-    end = events[-1]
-    assert isinstance(end, Finished)
+    engine = replace(engine, pair=own_pair(folder), path=path)
+    events = list(engine.start(ScriptedBackend([CALL, ANSWER])))
+    end = end_of(events)
     assert (end.stop, end.fault, end.verdict) == (StopReason.FAILED, "BadInput", None)
     assert str(path) in end.error
     assert not any(isinstance(event, FramesShown) for event in events)
@@ -159,21 +137,14 @@ def test_a_run_ends_before_the_judge_is_asked(
 
 
 def test_a_name_that_cannot_be_is_refused_in_a_sentence(folder: Path) -> None:
-    *_, end = judge(own_pair(folder), ScriptedBackend([ANSWER]), trace=folder / "a\0b.json")
-    assert isinstance(end, Finished)
+    end = end_of(judge(own_pair(folder), ScriptedBackend([ANSWER]), trace=folder / "a\0b.json"))
     assert (end.fault, "NUL" in end.error) == ("BadInput", True)
-
-
-UNREACHABLE = {
-    "a folder whose name is too long": "a" * 300 + "/trace.json",
-    "a folder that is a file": "thesis.txt/trace.json",
-}
 
 
 @pytest.mark.parametrize(
     "place",
-    [*UNREACHABLE.values(), "missing/\udcff.json"],
-    ids=[*UNREACHABLE, "a name that is no text"],
+    ["a" * 300 + "/trace.json", "thesis.txt/trace.json", "missing/\udcff.json"],
+    ids=["a name too long", "a folder that is a file", "a name that is no text"],
 )
 def test_a_place_that_cannot_be_written_costs_no_run_and_the_record_says_where_it_went(
     folder: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -197,18 +168,8 @@ def test_a_place_that_cannot_be_written_costs_no_run_and_the_record_says_where_i
 @pytest.mark.parametrize("name", ["new.json", "earlier.json"])
 def test_a_new_file_and_an_earlier_trace_are_written(folder: Path, name: str) -> None:
     (folder / "script.jsonl").write_text('{"reply": "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"}')
-    judge_option = f"scripted:{folder / 'script.jsonl'}"
-    done = run(
-        "compare",
-        folder / "one.mp4",
-        folder / "two.mp4",
-        "--prompt",
-        "p",
-        "--judge",
-        judge_option,
-        "--trace",
-        folder / name,
-    )
+    clips = (folder / "one.mp4", folder / "two.mp4")
+    done = compare(clips, f"scripted:{folder / 'script.jsonl'}", "--trace", folder / name)
     assert done.returncode == 0, done.stderr
     end = load(folder / name).finished
     assert end is not None
@@ -238,10 +199,8 @@ def test_a_run_in_which_the_judge_wrote_nothing_replaces_no_run_in_which_it_did(
         (own_pair(folder), ScriptedBackend([ANSWER]), True),
         (own_pair(folder), gone, False),
     ):
-        *_, end = judge(
-            pair, backend, trace=folder / "earlier.json", cancelled=partial(bool, cancelled)
-        )
-        assert isinstance(end, Finished)
+        path, stopped = folder / "earlier.json", partial(bool, cancelled)
+        end = end_of(judge(pair, backend, trace=path, cancelled=stopped))
         assert end.verdict is None
         assert end.notes == (
             f"{folder / 'earlier.json'} still holds the earlier run: in this one the judge wrote nothing.",

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from tests.evaluation.support.scripted_runs import (
-    BatchScript,
     answer,
     scripted_judge,
     write_table,
 )
 from tests.support.drawn_pairs import drawn_pairs
+from tests.support.engines import BatchScript
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import BackendRefused, ServerUnavailable

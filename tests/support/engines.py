@@ -53,19 +53,32 @@ class OddConversation(ScriptedConversation):
         self._closed.set()
 
 
-@dataclass(frozen=True, slots=True)
-class OddBatch(OddBackend):
-    """The same streams through a backend that generates many replies at once."""
+class BatchScript(ScriptedBackend):
+    """A script for many requests at once: a piece of each in turn."""
 
     def stream_batch(
         self, requests: Sequence[GenerationRequest]
     ) -> Iterator[tuple[int, StreamItem]]:
-        for position, each in enumerate(requests):
-            try:
-                for item in each.conversation.stream(each.messages, each.sampling, each.cancelled):
-                    yield position, item
-            except Exception as error:  # noqa: BLE001 - the contract: what goes wrong with one is its last item
-                yield position, error
+        streams = {
+            n: q.conversation.stream(q.messages, q.sampling, q.cancelled)
+            for n, q in enumerate(requests)
+        }
+        while streams:
+            for n, stream in list(streams.items()):
+                item: StreamItem | None
+                try:
+                    item = next(stream, None)
+                except Exception as error:  # noqa: BLE001 - the contract: what goes wrong with one is its last item
+                    item = error
+                if item is not None:
+                    yield n, item
+                if not isinstance(item, str):
+                    del streams[n]
+
+
+@dataclass(frozen=True, slots=True)
+class OddBatch(OddBackend):
+    stream_batch = BatchScript.stream_batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +93,12 @@ class Engine:
     def backend(self, *tries: Stream) -> OddBackend:
         return self.kind([CALL], tries=tries)
 
-    def start(
-        self, backend: Backend, cancelled: Cancelled = not_cancelled, path: Path | None = None
-    ) -> Generator[Event]:
+    def start(self, backend: Backend, cancelled: Cancelled = not_cancelled) -> Generator[Event]:
         """The events of the pair as they come."""
-        path = path or self.path
         if self.pairs == 1:
-            yield from judge(self.pair, backend, trace=path, cancelled=cancelled)
+            yield from judge(self.pair, backend, trace=self.path, cancelled=cancelled)
             return
-        paths = {1: path}
+        paths = {1: self.path}
         events = judge_many(
             [self.pair] * self.pairs, backend, trace_of=paths.get, cancelled=cancelled
         )

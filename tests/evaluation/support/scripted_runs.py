@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from tests.support.engines import BatchScript
 from tests.support.small_clips import write_clip
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.backends.base import GenerationRequest, StreamItem
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.results.pair import EvaluationPair, pair_id
 from vrthinker_core.results.result import PairResult
@@ -67,22 +67,6 @@ def _reply(messages: Sequence[Message]) -> str | BackendFailed:
     if "refused" in text:
         return BackendRefused("The judge will not answer this.")
     return BackendFailed("The judge's process ended.") if "fails" in text else answer(text)
-
-
-class BatchScript(ScriptedBackend):
-    """A script for many requests at once, one after another."""
-
-    def stream_batch(
-        self, requests: Sequence[GenerationRequest]
-    ) -> Iterator[tuple[int, StreamItem]]:
-        for number, request in enumerate(requests):
-            try:
-                for item in request.conversation.stream(
-                    request.messages, request.sampling, request.cancelled
-                ):
-                    yield number, item
-            except BackendFailed as error:
-                yield number, error
 
 
 def made_result(pair: EvaluationPair) -> PairResult:
