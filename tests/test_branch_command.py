@@ -36,19 +36,8 @@ def test_branch_goes_on_from_a_stored_trace_and_says_from_where(
     origin: Path, clips: Clips, tmp_path: Path
 ) -> None:
     judge_name, kept = f"scripted:{origin.with_name('answer.jsonl')}", tmp_path / "branch.json"
-    done = run(
-        "branch",
-        origin,
-        *clips,
-        "--turn",
-        2,
-        "--frames",
-        "4,9",
-        "--judge",
-        judge_name,
-        "--trace",
-        kept,
-    )
+    options = ("--frames", "4,9", "--judge", judge_name, "--trace", kept)
+    done = run("branch", origin, *clips, "--turn", 2, *options)
     assert done.returncode == 0, done.stderr
     assert "Branch    from turn 2, with frames 4, 9" in done.stdout
     assert done.stdout.index("Turn 1") < done.stdout.index("Turn 2") < done.stdout.index("Verdict")
@@ -80,24 +69,11 @@ def test_other_videos_than_those_of_the_trace_are_refused(origin: Path, clips: C
 
 def test_a_branch_never_replaces_the_run_that_it_goes_on_from(origin: Path, clips: Clips) -> None:
     before = origin.read_bytes()
-    done = run(
-        "branch",
-        origin,
-        *clips,
-        "--turn",
-        2,
-        "--frames",
-        "4",
-        "--judge",
-        "hf:no/such/judge",
-        "--trace",
-        origin,
-    )
+    options = ("--frames", "4", "--judge", "hf:no/such/judge", "--trace", origin)
+    done = run("branch", origin, *clips, "--turn", 2, *options)
     assert (done.returncode, done.stdout) == (2, "")
-    assert (
-        done.stderr
-        == f"{origin} is the run that the branch goes on from, and would be lost: name another file with --trace.\n"
-    )
+    said = f"{origin} is the run that the branch goes on from, and would be lost: name another file with --trace.\n"
+    assert done.stderr == said
     assert origin.read_bytes() == before
 
 
