@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -58,14 +59,29 @@ def ask(
     return pieces, completion  # type: ignore[return-value]
 
 
+def asked(
+    server: FaultyServer, messages: Sequence[Message] = (), sampling: Sampling | None = None
+) -> tuple[list[str], Completion]:
+    """The same in a conversation of its own, with a judge that has just been opened."""
+    conversation = open_judge(server).open_conversation()
+    with closing(conversation):
+        return ask(conversation, messages or opening(), sampling)
+
+
 def failure_of(*answers: Answer, cards: Any = GENERAL) -> tuple[Exception, int]:
     """How the judge on a server with these answers fails, and how many requests that takes."""
-    with serving(*answers, cards=cards) as server:
-        conversation = open_judge(server).open_conversation()
-        with pytest.raises(JudgeError) as caught:
-            ask(conversation, opening())
-        conversation.close()
-        return caught.value, len(server.bodies)
+    with serving(*answers, cards=cards) as server, pytest.raises(JudgeError) as caught:
+        asked(server)
+    return caught.value, len(server.bodies)
+
+
+def refused(status: int, data: bytes, **headers: str) -> JudgeError:
+    """How it fails where it is answered with this page, or with these headers."""
+    error, _ = failure_of(
+        lambda handler, _: handler.send_bytes(status, data, "text/html", headers or None)
+    )
+    assert isinstance(error, JudgeError)
+    return error
 
 
 def parts(body: dict[str, Any]) -> list[dict[str, Any]]:

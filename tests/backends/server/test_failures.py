@@ -14,7 +14,16 @@ from typing import Any
 import openai
 import pytest
 
-from tests.backends.server.support import GENERAL, QUICK, VLLM, ask, failure_of, open_judge, opening
+from tests.backends.server.support import (
+    GENERAL,
+    QUICK,
+    VLLM,
+    ask,
+    asked,
+    failure_of,
+    open_judge,
+    opening,
+)
 from tests.support.faulty_server import (
     ANSWER,
     Answer,
@@ -119,26 +128,15 @@ def test_each_failure_is_a_sentence_that_says_what_to_do(name: str) -> None:
 
 
 def test_nothing_that_cannot_help_is_tried_again() -> None:
-    for name in (
-        "a context too long",
-        "too many pictures",
-        "a wrong key",
-        "a model that is gone",
-        "a cut after some tokens",
-    ):
+    for name in ("a wrong key", "a model that is gone", "a cut after some tokens"):
         assert failure_of(ENDS[name][0])[1] == 1, name
 
 
 def test_what_passes_is_tried_again_and_counted_once() -> None:
-    with serving(
-        refuses(503), refuses(429), says_then("", nothing), says(), cards=GENERAL
-    ) as server:
-        conversation = open_judge(
-            server, patience=type(QUICK)(silence=2, tries=3, deadline=8, first_wait=0.01)
-        ).open_conversation()
-        with pytest.raises(
-            BackendFailed
-        ):  # the third answer is an empty stream, which no other try mends
+    answers = (refuses(503), refuses(429), says_then("", nothing), says())
+    with serving(*answers, cards=GENERAL) as server:
+        conversation = open_judge(server, patience=replace(QUICK, silence=2)).open_conversation()
+        with pytest.raises(BackendFailed):  # by an empty stream, which no other try mends
             ask(conversation, opening())
         pieces, completion = ask(conversation, opening())
         conversation.close()
@@ -149,10 +147,8 @@ def test_what_passes_is_tried_again_and_counted_once() -> None:
 
 def test_retry_after_is_honoured() -> None:
     with serving(refuses(429, headers={"Retry-After": "0.6"}), says()) as server:
-        conversation = open_judge(server).open_conversation()
         started = time.monotonic()
-        ask(conversation, opening())
-        conversation.close()
+        asked(server)
         assert time.monotonic() - started >= 0.6
     error, requests = failure_of(refuses(429, headers={"Retry-After": "3600"}))
     assert isinstance(error, ServerUnavailable)
@@ -292,11 +288,8 @@ def test_the_key_stands_nowhere(
     caplog.set_level("DEBUG")
     echo = "You sent {key}, and I do not like it"
     answers = [refuses(status, echo) for status in (400, 401, 403, 404, 422, 429, 500)]
-    answers.append(
-        lambda handler, _: handler.send_json(
-            418, {"detail": f"no, {handler.headers['Authorization']}"}
-        )
-    )
+    told = "no, {0[Authorization]}".format
+    answers.append(lambda handler, _: handler.send_json(418, {"detail": told(handler.headers)}))
     answers.append(sends(b'data: {"error": {"message": "I got Bearer ' + KEY.encode() + b'"}}\n\n'))
     seen = []
     for number, answer in enumerate(answers):
@@ -309,12 +302,8 @@ def test_the_key_stands_nowhere(
         events = list(judge(pair, backend, Settings(), trace=tmp_path / "good.json"))
         assert any(isinstance(event, TextArrived) for event in events)
         assert server.keys[-1] == f"Bearer {KEY}"
-        seen += [
-            repr(events),
-            (tmp_path / "good.json").read_text("utf-8"),
-            repr(backend.server),
-            str(backend.server.model),
-        ]
+        seen += [repr(events), (tmp_path / "good.json").read_text("utf-8")]
+        seen += [repr(backend.server), str(backend.server.model)]
     with serving(cards=401) as server, pytest.raises(JudgeError) as caught:
         open_judge(server)
     seen += [str(caught.value), caplog.text, *capfd.readouterr()]

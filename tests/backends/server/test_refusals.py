@@ -10,14 +10,22 @@ from typing import Any
 
 import pytest
 
-from tests.backends.server.support import GENERAL, QUICK, ask, failure_of, open_judge, opening
+from tests.backends.server.support import (
+    GENERAL,
+    QUICK,
+    ask,
+    asked,
+    failure_of,
+    open_judge,
+    opening,
+    refused,
+)
 from tests.support.faulty_server import ANSWER, Answer, Handler, refuses, says, sends, serving
 from vrthinker_core.backends.server.failures import GARBAGE
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.errors import (
     BackendRefused,
     ContextFull,
-    JudgeError,
     ServerUnavailable,
     TooManyPictures,
 )
@@ -25,66 +33,22 @@ from vrthinker_core.errors import (
 JSON = "application/json"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {
-            "error": {
-                "code": 400,
-                "message": "the request exceeds the available context size (4096 tokens), try increasing it",
-            }
-        },
-        {
-            "error": {
-                "code": 400,
-                "message": "the request is too much for it",
-                "type": "exceed_context_size_error",
-            }
-        },
-        {
-            "error": {
-                "type": "invalid_request_error",
-                "message": "prompt is too long: 208310 tokens > 200000 maximum",
-            }
-        },
-        {
-            "error": {
-                "message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
-            }
-        },
-        {
-            "error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 9000 `inputs` tokens"
-        },
-        {
-            "error": {
-                "message": "Your input exceeds the limit.",
-                "param": "messages",
-                "code": "context_length_exceeded",
-            }
-        },
-        {
-            "error": {
-                "message": "The input (9000 tokens) is longer than the model's context length (4096 tokens)."
-            }
-        },
-        {
-            "error": {
-                "message": "Input length (9000 tokens) exceeds the maximum allowed length (4096 tokens)."
-            }
-        },
-    ],
-    ids=[
-        "llama.cpp",
-        "type",
-        "Anthropic",
-        "Gemini",
-        "TGI",
-        "code",
-        "SGLang",
-        "SGLang, its scheduler",
-    ],
-)
-def test_a_context_too_long_is_known_in_whatever_words_and_is_asked_once(body: Any) -> None:
+INPUTS = "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 9000 `inputs` tokens"
+TOO_LONG: dict[str, Any] = {
+    "llama.cpp": "the request exceeds the available context size (4096 tokens), try increasing it",
+    "Anthropic": "prompt is too long: 208310 tokens > 200000 maximum",
+    "Gemini": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    "SGLang": "The input (9000 tokens) is longer than the model's context length (4096 tokens).",
+    "its scheduler": "Input length (9000 tokens) exceeds the maximum allowed length (4096 tokens).",
+    "TGI": {"error": INPUTS},
+    "type": {"error": {"code": 400, "message": "too much", "type": "exceed_context_size_error"}},
+    "code": {"error": {"message": "Your input.", "code": "context_length_exceeded"}},
+}
+
+
+@pytest.mark.parametrize("said", TOO_LONG.values(), ids=TOO_LONG)
+def test_a_context_too_long_is_known_in_whatever_words_and_is_asked_once(said: Any) -> None:
+    body = said if isinstance(said, dict) else {"error": {"message": said, "code": 400}}
     error, requests = failure_of(lambda handler, _: handler.send_json(400, body))
     assert (type(error), requests) == (ContextFull, 1)
 
@@ -110,20 +74,12 @@ def test_too_many_pictures_are_told_with_the_limit_that_the_server_names(
 
 def test_what_a_service_passes_on_is_read_and_quoted_in_the_place_of_its_own_words() -> None:
     def passed_on(raw: object) -> Exception:
-        body = {
-            "error": {
-                "message": "Provider returned error",
-                "code": 400,
-                "metadata": {"raw": raw, "provider_name": "x"},
-            }
-        }
-        return failure_of(lambda handler, _: handler.send_json(400, body))[0]
+        error = {"message": "Provider returned error", "code": 400, "metadata": {"raw": raw}}
+        return failure_of(lambda handler, _: handler.send_json(400, {"error": error}))[0]
 
     assert type(passed_on("At most 4 image(s) may be provided in one prompt.")) is TooManyPictures
-    assert (
-        str(passed_on("I do not like this."))
-        == "The server refuses the request. It says: I do not like this."
-    )
+    said = "The server refuses the request. It says: I do not like this."
+    assert str(passed_on("I do not like this.")) == said
     for nothing in ("", "<html>Welcome</html>", None, {"more": 1}):
         assert "It says: Provider returned error." in str(passed_on(nothing))
     assert type(passed_on({"error": "Too many images"})) is TooManyPictures
@@ -133,20 +89,9 @@ def test_what_a_service_passes_on_is_read_and_quoted_in_the_place_of_its_own_wor
     "body", [b"", b"<!DOCTYPE html><html>Just a moment...</html>", b"\n<html>no</html>"]
 )
 def test_an_answer_without_words_is_told_as_nothing(body: bytes) -> None:
-    def error(status: int) -> JudgeError:
-        found, _ = failure_of(lambda handler, _: handler.send_bytes(status, body, "text/html"))
-        assert isinstance(found, BackendRefused)
-        return found
-
-    assert str(error(405)) == "The server refuses the request. It says: nothing."
-    assert str(error(403)).startswith("The server forbids the request. It says: nothing. ")
-    assert str(error(404)) == GARBAGE
-
-
-def test_words_that_begin_with_a_bracket_are_no_page() -> None:
-    assert str(failure_of(refuses(418, "<400> Range of input"))[0]).endswith(
-        "It says: <400> Range of input."
-    )
+    assert str(refused(405, body)) == "The server refuses the request. It says: nothing."
+    assert str(refused(403, body)).startswith("The server forbids the request. It says: nothing. ")
+    assert str(refused(404, body)) == GARBAGE
 
 
 @pytest.mark.parametrize("variable", ["VRTHINKER_API_KEY", "OPENAI_API_KEY"])
@@ -165,6 +110,7 @@ def test_a_refused_key_is_named_by_the_variable_that_holds_it(
     [
         (403, "Your organisation must be verified to use the model"),
         (403, "Country, region, or territory not supported"),
+        (418, "<400> Range of input"),
         (404, "The requested model does not support image input"),
         (404, "No endpoints found that support image input"),
     ],
@@ -186,13 +132,12 @@ def test_a_model_that_the_list_no_longer_has_is_not_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "asked", ["0", "-3", "nan", "inf", "soon", "Wed, 21 Oct 2015 07:28:00 GMT"]
+    "again", ["0", "-3", "nan", "inf", "soon", "Wed, 21 Oct 2015 07:28:00 GMT"]
 )
-def test_a_retry_after_that_asks_for_no_time_gets_the_usual_back_off(asked: str) -> None:
-    with serving(refuses(429, headers={"Retry-After": asked}), says()) as server:
-        conversation = open_judge(
-            server, patience=replace(QUICK, first_wait=0.3, longest_wait=0.3)
-        ).open_conversation()
+def test_a_retry_after_that_asks_for_no_time_gets_the_usual_back_off(again: str) -> None:
+    with serving(refuses(429, headers={"Retry-After": again}), says()) as server:
+        slow = replace(QUICK, first_wait=0.3, longest_wait=0.3)
+        conversation = open_judge(server, patience=slow).open_conversation()
         started = time.monotonic()
         assert ask(conversation, opening())[1].text == ANSWER
         assert time.monotonic() - started >= 0.3
@@ -212,23 +157,15 @@ def test_a_date_to_try_again_is_read_by_the_clock_of_the_server() -> None:
         handler.end_headers()
 
     with serving(busy, says()) as server:
-        conversation = open_judge(server).open_conversation()
         started = time.monotonic()
-        assert ask(conversation, opening())[1].text == ANSWER
+        assert asked(server)[1].text == ANSWER
         assert time.monotonic() - started >= 1
-        conversation.close()
 
 
 BLIND = "image input is not supported - hint: you may need to provide the mmproj"
 FORMS: dict[str, Callable[[str], Any]] = {
     "llama.cpp": lambda said: {"error": {"code": 500, "message": said, "type": "server_error"}},
-    "vLLM": lambda said: {
-        "object": "error",
-        "message": said,
-        "type": "InternalServerError",
-        "param": None,
-        "code": 500,
-    },
+    "vLLM": lambda said: {"object": "error", "message": said, "param": None, "code": 500},
     "Ollama": lambda said: {"error": said},
     "FastAPI": lambda said: {"detail": said},
     "a gateway": lambda said: {"message": said, "request_id": "a7"},
@@ -261,34 +198,22 @@ def test_a_failure_is_quoted_in_whatever_form_and_at_once_if_it_is_the_requests_
     assert f"It says: {BLIND}. See" in str(error)
 
 
+UNPARSED = f"Failed to parse messages: Unsupported content: image_url; messages = {'x' * 250} later"
+ENGINE = "EngineCore encountered an issue. See stack trace (above) for the root cause."
+SORRY = "The server had an error while processing your request. Sorry about that!"
+
+
 @pytest.mark.parametrize(
     ("status", "said", "requests", "kind"),
     [
         (500, "Context size has been exceeded.", 1, ContextFull),
         (500, "Too many images in request. Max is 50.", 1, TooManyPictures),
         (500, "input is too large to process. increase the physical batch size", 1, BackendRefused),
-        (
-            500,
-            "Failed to parse messages: Unsupported content: image_url; messages = "
-            + "x" * 250
-            + " later",
-            1,
-            BackendRefused,
-        ),
+        (500, UNPARSED, 1, BackendRefused),
         (501, "This server has no such route.", 1, BackendRefused),
         (500, "this model is missing data required for image input", 2, ServerUnavailable),
-        (
-            500,
-            "EngineCore encountered an issue. See stack trace (above) for the root cause.",
-            2,
-            ServerUnavailable,
-        ),
-        (
-            500,
-            "The server had an error while processing your request. Sorry about that!",
-            3,
-            ServerUnavailable,
-        ),
+        (500, ENGINE, 2, ServerUnavailable),
+        (500, SORRY, 3, ServerUnavailable),
         (500, "Loading model", 3, ServerUnavailable),
         (504, "this model is not supported", 3, ServerUnavailable),
         (520, "Web server is returning an unknown error", 3, ServerUnavailable),
@@ -307,19 +232,14 @@ def test_how_often_a_failure_is_asked_again_is_read_from_what_it_says(
     [
         [fails("CUDA error")],
         [fails("CUDA error"), fails("out of memory")],
-        [
-            fails("not supported", headers={"Retry-After": "0.01"}),
-            fails("Internal Server Error", form="plain text"),
-        ],
+        [fails("not supported", headers={"Retry-After": "0.01"}), fails("Internal Server Error")],
         [fails("", form="plain text"), fails("Model is overloaded", form="Ollama")],
     ],
     ids=["once", "two causes", "asked to come back", "no cause"],
 )
 def test_a_failure_that_passes_costs_nothing(answers: list[Answer]) -> None:
     with serving(*answers, says()) as server:
-        conversation = open_judge(server).open_conversation()
-        assert ask(conversation, opening())[1].text == ANSWER
-        conversation.close()
+        assert asked(server)[1].text == ANSWER
 
 
 @pytest.mark.parametrize("title", ["502 Bad Gateway", "host.example | 524: A timeout occurred"])
@@ -328,26 +248,23 @@ def test_the_title_of_a_page_is_what_it_says(title: str) -> None:
     error, requests = failure_of(lambda handler, _: handler.send_bytes(502, page, "text/html"))
     assert (type(error), requests) == (ServerUnavailable, QUICK.tries)
     assert f"It says: {title}. See" in str(error)
-    assert "It says" not in str(
-        failure_of(lambda handler, _: handler.send_bytes(500, b"<html>no</html>", "text/html"))[0]
-    )
+    assert "It says" not in str(refused(500, b"<html>no</html>"))
 
 
 @pytest.mark.parametrize("code", [500, "500", None, 1301])
 def test_a_failure_inside_a_stream_is_told_as_one_before_it(code: int | str | None) -> None:
     def event(said: str) -> Answer:
-        return sends(
-            b"data: " + json.dumps({"error": {"message": said, "code": code}}).encode() + b"\n\n"
-        )
+        error = {"error": {"message": said, "code": code}}
+        return sends(b"data: " + json.dumps(error).encode() + b"\n\n")
 
-    asked = {
-        said: failure_of(event(said))
-        for said in ("The context size is exceeded", "CUDA error", "overloaded")
-    }
-    assert [(type(error), requests) for error, requests in asked.values()] == [
-        (ContextFull, 1), (ServerUnavailable, 2), (ServerUnavailable, QUICK.tries),
-    ]  # fmt: skip
-    assert all(f"It says: {said}." in str(error) for said, (error, _) in asked.items())
+    for said, kind, tries in (
+        ("The context size is exceeded", ContextFull, 1),
+        ("CUDA error", ServerUnavailable, 2),
+        ("overloaded", ServerUnavailable, QUICK.tries),
+    ):
+        error, requests = failure_of(event(said))
+        assert (type(error), requests) == (kind, tries)
+        assert f"It says: {said}." in str(error)
 
 
 def test_what_is_quoted_is_one_short_line_that_no_terminal_obeys() -> None:
@@ -379,8 +296,9 @@ def redirects(status: int, target: str, path: str) -> Callable[..., None]:
 def test_a_redirect_within_the_server_is_followed_once(status: int) -> None:
     moved = redirects(status, "/v1", "/old")
     with serving(moved, cards=moved) as server:
-        backend = ServerBackend.open(f"{server.address}/old", patience=QUICK)
-        conversation = backend.open_conversation()
+        conversation = ServerBackend.open(
+            f"{server.address}/old", patience=QUICK
+        ).open_conversation()
         assert ask(conversation, opening())[1].text == ANSWER
         conversation.close()
         assert len(server.bodies) == 1
@@ -401,22 +319,14 @@ def test_a_redirect_that_costs_a_request_its_content_names_the_address_to_use(st
 
 
 def test_a_redirect_to_a_slash_at_the_end_is_told_as_one_that_no_other_address_avoids() -> None:
-    error, _ = failure_of(
-        lambda handler, _: handler.send_bytes(
-            301, b"", "text/plain", {"Location": "/v1/chat/completions/"}
-        )
-    )
+    error = refused(301, b"", Location="/v1/chat/completions/")
     assert type(error) is BackendRefused
     assert "redirects to its path /v1/chat/completions/," in str(error)
     assert "Use that address" not in str(error)
 
 
-def test_the_address_to_use_instead_ends_before_the_path_of_a_request_whatever_slash_is_behind_it() -> (
-    None
-):
+def test_the_address_to_use_instead_ends_before_the_path_of_a_request() -> None:
+    """Whatever slash is behind it."""
     with serving(says(), cards=GENERAL) as other:
-        target = f"{other.url}/chat/completions/"
-        error, _ = failure_of(
-            lambda handler, _: handler.send_bytes(301, b"", "text/plain", {"Location": target})
-        )
+        error = refused(301, b"", Location=f"{other.url}/chat/completions/")
     assert f"redirects to {other.url}, where" in str(error)

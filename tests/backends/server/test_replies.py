@@ -13,6 +13,7 @@ from tests.backends.server.support import (
     NANO,
     VLLM,
     ask,
+    asked,
     next_turn,
     open_judge,
     opening,
@@ -39,9 +40,7 @@ from vrthinker_core.types.messages import Completion, Sampling
 
 def test_text_arrives_in_pieces_and_ends_with_a_completion() -> None:
     with serving(says(ANSWER, size=5)) as server:
-        conversation = open_judge(server).open_conversation()
-        pieces, completion = ask(conversation, opening())
-        conversation.close()
+        pieces, completion = asked(server)
     assert "".join(pieces) == completion.text == ANSWER
     assert list(completion.split()) == pieces
     assert len(pieces) > 5
@@ -51,9 +50,7 @@ def test_text_arrives_in_pieces_and_ends_with_a_completion() -> None:
 
 def test_a_reply_at_its_limit_is_cut() -> None:
     with serving(says("One", finish="length")) as server:
-        conversation = open_judge(server).open_conversation()
-        assert ask(conversation, opening())[1].stop == "length"
-        conversation.close()
+        assert asked(server)[1].stop == "length"
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
@@ -66,11 +63,8 @@ def test_reasoning_is_kept_beside_the_reply_and_never_sent_back(field: str) -> N
         assert completion.reasoning == "Let me see."
         assert completion.text == ANSWER
         assert "Let me see" not in str(server.bodies[1])
-        assert [
-            message["content"]
-            for message in server.bodies[1]["messages"]
-            if message["role"] == "assistant"
-        ] == [ANSWER]
+        told = [m["content"] for m in server.bodies[1]["messages"] if m["role"] == "assistant"]
+        assert told == [ANSWER]
 
 
 def test_incomplete_counts_cost_no_reply() -> None:
@@ -83,9 +77,7 @@ def test_incomplete_counts_cost_no_reply() -> None:
     nothing_more = {"choices": [{"index": 0, "delta": None, "finish_reason": None}]}
     events = [{**delta(), "choices": [], **more} for more in broken]
     with serving(says(ANSWER, {**delta(), **nothing_more}, *events)) as server:
-        conversation = open_judge(server).open_conversation()
-        _, completion = ask(conversation, opening())
-        conversation.close()
+        _, completion = asked(server)
     assert completion.text == ANSWER
     assert completion.prompt_tokens == 100
 
@@ -96,21 +88,13 @@ def test_incomplete_counts_cost_no_reply() -> None:
 def token(text: str, *others: tuple[str, float]) -> dict[str, Any]:
     """A piece of a reply with its log probabilities."""
     top = [{"token": other, "logprob": math.log(share), "bytes": None} for other, share in others]
-    entry = {
-        "token": text,
-        "logprob": top[0]["logprob"] if top else -1.0,
-        "bytes": None,
-        "top_logprobs": top,
-    }
-    return delta(text, logprobs={"content": [entry]})
+    entry = {"token": text, "logprob": top[0]["logprob"] if top else -1.0, "bytes": None}
+    return delta(text, logprobs={"content": [{**entry, "top_logprobs": top}]})
 
 
 def completion_of(*tokens: dict[str, Any]) -> Completion:
     with serving(says("", *tokens)) as server:
-        conversation = open_judge(server).open_conversation()
-        completion = ask(conversation, opening())[1]
-        conversation.close()
-    return completion
+        return asked(server)[1]
 
 
 def test_the_probability_of_each_label_stands_at_its_digit() -> None:
@@ -121,12 +105,8 @@ def test_the_probability_of_each_label_stands_at_its_digit() -> None:
     completion = completion_of(
         *start, digit, token(", VQ"), joined, token(", MQ:"), spaced, token("</Answer>")
     )
-    labels = {
-        completion.text[each.offset] + completion.text[each.offset - 4 : each.offset]: each
-        for each in completion.label_tokens
-    }
     assert [completion.text[each.offset] for each in completion.label_tokens] == ["1", "2", "0"]
-    assert [pytest.approx(each.probabilities) for each in labels.values()] == [
+    assert [pytest.approx(each.probabilities) for each in completion.label_tokens] == [
         (0.0625, 0.75, 0.125),
         (0.25, 0.0, 0.5),
         (0.9, 0.03, 0.0),
@@ -134,13 +114,9 @@ def test_the_probability_of_each_label_stands_at_its_digit() -> None:
 
 
 def test_tokens_that_do_not_spell_the_text_give_no_probabilities() -> None:
-    entry = {
-        "token": "9",
-        "logprob": -0.1,
-        "bytes": None,
-        "top_logprobs": [{"token": "9", "logprob": -0.1, "bytes": None}],
-    }
-    assert completion_of(delta("<Answer>TA=1", logprobs={"content": [entry]})).label_tokens == ()
+    nine = token("9", ("9", 0.9)) | {}
+    nine["choices"][0]["delta"]["content"] = "<Answer>TA=1"
+    assert completion_of(nine).label_tokens == ()
 
 
 @pytest.mark.parametrize("unknown", [None, math.nan])
@@ -149,17 +125,18 @@ def test_a_log_probability_that_is_no_number_costs_no_reply_and_counts_as_nothin
 ) -> None:
     digit = token("1", ("1", 0.75), ("2", 0.125))
     digit["choices"][0]["logprobs"]["content"][0]["top_logprobs"][1]["logprob"] = unknown
-    nameless = delta(
-        "", logprobs={"content": [{"token": None, "logprob": -1.0, "top_logprobs": None}]}
-    )
+    unnamed = {"token": None, "logprob": -1.0, "top_logprobs": None}
+    nameless = delta("", logprobs={"content": [unnamed]})
     completion = completion_of(nameless, token("<Answer>TA="), digit, token("</Answer>"))
     assert completion.text == "<Answer>TA=1</Answer>"
-    assert [pytest.approx(each.probabilities) for each in completion.label_tokens] == [
-        (0.0, 0.75, 0.0)
-    ]
+    (label,) = completion.label_tokens
+    assert label.probabilities == pytest.approx((0.0, 0.75, 0.0))
 
 
 # -- the forced answer --------------------------------------------------------------------------------------------------
+
+
+FORCED = Sampling(max_new_tokens=100, redirect=("<tool_call>", "<Answer>"))
 
 
 def counted(text: str, prompt: int, new: int) -> dict[str, Any]:
@@ -175,22 +152,12 @@ def test_a_forced_answer_goes_on_behind_the_redirect_and_no_token_counts_twice()
 
     def second(handler: Handler, body: dict[str, Any]) -> None:
         handler.begin_stream()
-        for event in (
-            counted("TA=1</Answer>", 56, 5),
-            delta(None, "stop"),
-            usage(56, 6),
-            b"[DONE]",
-        ):
+        answer = counted("TA=1</Answer>", 56, 5)
+        for event in (answer, delta(None, "stop"), usage(56, 6), b"[DONE]"):
             handler.send_event(event)
 
     with serving(first, second, cards=VLLM) as server:
-        conversation = open_judge(server).open_conversation()
-        pieces, completion = ask(
-            conversation,
-            opening(),
-            Sampling(max_new_tokens=100, redirect=("<tool_call>", "<Answer>")),
-        )
-        conversation.close()
+        pieces, completion = asked(server, sampling=FORCED)
     assert "".join(pieces) == completion.text == "Well. <Answer>TA=1</Answer>"
     assert (completion.prompt_tokens, completion.new_tokens) == (50, 6 + 6)
     assert server.bodies[1]["messages"][-1] == {"role": "assistant", "content": "Well. <Answer>"}
@@ -200,23 +167,15 @@ def test_a_forced_answer_goes_on_behind_the_redirect_and_no_token_counts_twice()
 
 
 def test_a_redirect_in_reasoning_is_made_again_once_the_reasoning_is_closed() -> None:
-    begun, goes_on = (
+    replies = (
         counted("I might <tool_call>", 50, 4),
         counted("x\n</think>\n<tool_call>", 56, 7),
+        counted("TA=1</Answer>", 64, 5),
     )
-    with serving(
-        says("", begun), says("", goes_on), says("", counted("TA=1</Answer>", 64, 5)), cards=VLLM
-    ) as server:
-        conversation = open_judge(server).open_conversation()
-        pieces, completion = ask(
-            conversation,
-            opening(),
-            Sampling(max_new_tokens=100, redirect=("<tool_call>", "<Answer>")),
-        )
-        conversation.close()
-    assert (
-        "".join(pieces) == completion.text == "I might <Answer>x\n</think>\n<Answer>TA=1</Answer>"
-    )
+    with serving(*(says("", reply) for reply in replies), cards=VLLM) as server:
+        pieces, completion = asked(server, sampling=FORCED)
+    whole = "I might <Answer>x\n</think>\n<Answer>TA=1</Answer>"
+    assert "".join(pieces) == completion.text == whole
     assert server.bodies[2]["messages"][-1]["content"] == "I might <Answer>x\n</think>\n<Answer>"
     assert [body["max_tokens"] for body in server.bodies] == [100, 96, 100 - (7 + 56 - 50)]
 
@@ -224,9 +183,7 @@ def test_a_redirect_in_reasoning_is_made_again_once_the_reasoning_is_closed() ->
 def test_behind_a_redirect_the_judge_may_close_the_call_that_it_began() -> None:
     begun = says("<Think>t</Think><tool_call>")
     with serving(begun, says("TA=1</tool_call>"), cards=VLLM) as server:
-        conversation = open_judge(server).open_conversation()
-        _, completion = ask(conversation, opening(), Sampling(redirect=("<tool_call>", "<Answer>")))
-        conversation.close()
+        _, completion = asked(server, sampling=FORCED)
     assert completion.text == "<Think>t</Think><Answer>TA=1</tool_call>"
 
 
@@ -244,26 +201,18 @@ def test_behind_a_redirect_the_judge_may_close_the_call_that_it_began() -> None:
 )
 def test_a_call_that_is_quoted_or_written_otherwise_has_lost_nothing(text: str) -> None:
     with serving(says(text), cards=GENERAL) as server:
-        conversation = open_judge(server).open_conversation()
-        assert ask(conversation, opening())[1].text == text
-        conversation.close()
+        assert asked(server)[1].text == text
 
 
 def test_where_a_server_cannot_go_on_the_reply_stays_as_it_is() -> None:
     call = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [1]}}</tool_call>'
     with serving(says(call), cards=GENERAL) as server:
-        conversation = open_judge(server).open_conversation()
-        assert (
-            ask(conversation, opening(), Sampling(redirect=("<tool_call>", "<Answer>")))[1].text
-            == call
-        )
-        conversation.close()
-        assert len(server.bodies) == 1
+        assert asked(server, sampling=FORCED)[1].text == call
+    assert len(server.bodies) == 1
 
 
-def test_the_built_in_judge_on_a_server_is_told_as_little_as_here_and_has_its_own_redirects() -> (
-    None
-):
+def test_the_built_in_judge_on_a_server_is_told_as_little_as_here() -> None:
+    """And has its own redirects."""
     with serving(says("</Think>\n<Answer>TA=1</Answer>"), cards=NANO) as server:
         backend = open_judge(server)
     here = TransformersBackend.load(str(BUILT_IN))
@@ -302,71 +251,47 @@ def test_many_conversations_are_in_flight_at_once(pair: VideoPair) -> None:
         backend = open_judge(server)
         assert isinstance(backend, RemoteBackend), "no pair waits for another one's reply"
         conversations = [backend.open_conversation() for _ in range(4)]
+        closed = backend.open_conversation()
+        closed.close()
         requests = [
-            GenerationRequest(conversation, opening(), Sampling()) for conversation in conversations
+            GenerationRequest(each, opening(), Sampling()) for each in (closed, *conversations)
         ]
         items = list(backend.stream_batch(requests))
         for conversation in conversations:
             conversation.close()
-        assert sorted(
-            index for index, item in items if isinstance(item, Completion) and item.text == ANSWER
-        ) == [0, 1, 2, 3]
-        ends = [
-            event
-            for _, event in judge_many([pair] * 2, backend, live=2)
-            if isinstance(event, Finished)
-        ]
+        done = [n for n, item in items if isinstance(item, Completion) and item.text == ANSWER]
+        assert sorted(done) == [1, 2, 3, 4]
+        failed = [(n, type(item)) for n, item in items if isinstance(item, Exception)]
+        assert failed == [(0, BackendFailed)], "it does not touch the others"
+        events = judge_many([pair] * 2, backend, live=2)
+        ends = [event for _, event in events if isinstance(event, Finished)]
         assert [end.verdict and end.verdict.whole for end in ends] == [True, True]
-
-
-def test_a_request_that_cannot_be_sent_does_not_touch_the_others() -> None:
-    with serving() as server:
-        backend = open_judge(server)
-        closed, open_ = backend.open_conversation(), backend.open_conversation()
-        closed.close()
-        items = list(
-            backend.stream_batch(
-                [GenerationRequest(each, opening(), Sampling()) for each in (closed, open_)]
-            )
-        )
-        open_.close()
-    assert [(index, item.text) for index, item in items if isinstance(item, Completion)] == [
-        (1, ANSWER)
-    ]
-    assert [(index, type(item)) for index, item in items if isinstance(item, Exception)] == [
-        (0, BackendFailed)
-    ]
 
 
 def test_a_branch_lets_the_same_frames_leave_as_its_origin(pair: VideoPair, tmp_path: Path) -> None:
     """The server counts the tokens, so a branch goes by what it counted for the origin."""
 
     def reply(handler: Handler, body: dict[str, Any]) -> None:
-        pictures, turn = (
-            sum(part["type"] == "image_url" for part in parts(body)),
-            len(body["messages"]) // 2,
-        )
+        pictures = sum(part["type"] == "image_url" for part in parts(body))
+        turn = len(body["messages"]) // 2
         if (length := 800 + 256 * pictures) > 6000:
-            refuses(400, f"maximum context length is 6000 tokens; {length} in the messages")(
-                handler, body
-            )
+            said = f"maximum context length is 6000 tokens; {length} in the messages"
+            refuses(400, said)(handler, body)
             return
         text = CALL.replace("10, 60", f"{2 * turn + 8}, {2 * turn + 9}") if turn < 5 else ANSWER
         handler.begin_stream()
         for event in (delta(text), delta(None, "stop"), usage(length, 20), b"[DONE]"):
             handler.send_event(event)
 
-    with serving(
-        reply, cards=({"id": "qunwang13/vrthinker", "owned_by": "someone", "max_model_len": 6000},)
-    ) as server:
+    card = {"id": "qunwang13/vrthinker", "owned_by": "someone", "max_model_len": 6000}
+    with serving(reply, cards=(card,)) as server:
         backend, trace = open_judge(server), tmp_path / "origin.json"
         end = list(judge(pair, backend, Settings(), trace=trace))[-1]
         assert isinstance(end, Finished)
         assert end.error == ""
         origin = load(trace)
-        assert (
-            len({len(turn.in_view) for turn in origin.turns}) < len(origin.turns) == 5
-        )  # some have left
+        lengths = {len(turn.in_view) for turn in origin.turns}
+        assert len(lengths) < len(origin.turns) == 5, "some have left"
         for turn in range(2, 6):
             events = list(judge_branch(plan_branch(origin, turn), pair, backend))
             ended = [event.turn for event in events if isinstance(event, TurnEnded)]

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.backends.server.support import GENERAL, VLLM, ask, open_judge, opening, parts, shown
+from tests.backends.server.support import (
+    GENERAL,
+    VLLM,
+    ask,
+    asked,
+    failure_of,
+    open_judge,
+    opening,
+    parts,
+    shown,
+)
 from tests.support.faulty_server import ANSWER, Handler, refuses, says, serving
 from vrthinker_core import Finished, Settings, Started, VideoPair, judge
 from vrthinker_core.dialects.templates import prompt_text
@@ -24,12 +34,8 @@ def sent_to(cards: Any, model: str = "", system: str = "paired_system") -> dict[
 
 def test_a_request_holds_the_sampling_and_keeps_control_tokens() -> None:
     body = sent_to(VLLM)
-    assert (body["max_tokens"], body["temperature"], body["seed"], body["stream"]) == (
-        300,
-        0.5,
-        7,
-        True,
-    )
+    told = [body[name] for name in ("max_tokens", "temperature", "seed", "stream")]
+    assert told == [300, 0.5, 7, True]
     assert body["skip_special_tokens"] is body["spaces_between_special_tokens"] is False
     assert body["stream_options"]["include_usage"]
     assert "tools" not in body
@@ -37,9 +43,7 @@ def test_a_request_holds_the_sampling_and_keeps_control_tokens() -> None:
     assert url.startswith("data:image/png;base64,")
 
 
-def test_a_published_checkpoint_gets_its_prompts_bare_and_a_general_model_the_rules_in_words() -> (
-    None
-):
+def test_a_published_checkpoint_gets_its_prompts_bare_and_others_the_rules_in_words() -> None:
     assert sent_to(VLLM)["messages"][0]["content"] == prompt_text("paired_system")
     for system, own, other in [
         ("paired_system", "frame_indices", "target_frames"),
@@ -77,17 +81,13 @@ def test_the_protocol_follows_from_the_name_or_is_said(
     assert not any("cannot judge whether real footage" in note for note in backend.notes)
 
 
-def test_a_video_item_is_a_video_for_a_trained_model_on_vllm_and_pictures_in_order_elsewhere() -> (
-    None
-):
+def test_a_video_item_is_a_video_for_a_trained_model_on_vllm_and_pictures_elsewhere() -> None:
     frames = shown(1, 2)
     messages = [Message("system", (Text("s"),)), Message("user", (Video(frames), Text("Which?")))]
     kinds = []
     for cards in (VLLM, GENERAL):
         with serving(cards=cards) as server:
-            conversation = open_judge(server).open_conversation()
-            ask(conversation, messages)
-            conversation.close()
+            asked(server, messages)
             kinds.append([part["type"] for part in parts(server.bodies[0])])
             if cards is VLLM:
                 assert parts(server.bodies[0])[0]["video_url"]["url"].count(",") == len(frames)
@@ -95,14 +95,11 @@ def test_a_video_item_is_a_video_for_a_trained_model_on_vllm_and_pictures_in_ord
 
 
 def test_a_server_that_refuses_extra_fields_is_sent_them_once() -> None:
-    unexpected = refuses(
-        422,
-        "Unexpected fields in the request: {'skip_special_tokens', 'spaces_between_special_tokens'}",
+    extra = (
+        "Unexpected fields in the request: {'skip_special_tokens', 'spaces_between_special_tokens'}"
     )
-    unnamed = refuses(400, "Bad Request")
-    with serving(
-        unexpected, refuses(400, "logprobs is not supported"), unnamed, unnamed, says()
-    ) as server:
+    logprobs, unnamed = refuses(400, "logprobs is not supported"), refuses(400, "Bad Request")
+    with serving(refuses(422, extra), logprobs, unnamed, unnamed, says()) as server:
         backend = open_judge(server)
         for _ in range(2):
             conversation = backend.open_conversation()
@@ -118,25 +115,9 @@ def test_a_server_that_refuses_extra_fields_is_sent_them_once() -> None:
     assert all(body.keys() == {"model", "messages", "stream", "max_tokens"} for body in plain)
 
 
-FASTAPI = {
-    "detail": [
-        {
-            "type": "extra_forbidden",
-            "loc": ["body", "skip_special_tokens"],
-            "msg": "Not permitted",
-            "input": False,
-        }
-    ]
-}
-ECHO = {
-    "detail": [
-        {
-            "loc": ["body", "skip_special_tokens"],
-            "msg": "Not permitted",
-            "input": {"temperature": 0, "seed": 1},
-        }
-    ]
-}
+PLACE = {"loc": ["body", "skip_special_tokens"], "msg": "Not permitted"}
+FASTAPI = {"detail": [PLACE | {"type": "extra_forbidden", "input": False}]}
+ECHO = {"detail": [PLACE | {"input": {"temperature": 0, "seed": 1}}]}
 
 
 @pytest.mark.parametrize(
@@ -174,23 +155,16 @@ def test_where_a_refusal_names_nothing_the_temperature_is_the_last_to_go(refused
         assert ask(conversation, opening())[1].text == ANSWER
         conversation.close()
     last = server.bodies[-1]
-    assert ("logprobs" in last, "temperature" in last) == (
-        refused == "skip_special_tokens",
-        refused != "temperature",
-    )
+    assert ("logprobs" in last) == (refused == "skip_special_tokens")
+    assert ("temperature" in last) == (refused != "temperature")
     assert any("temperature" in note for note in backend.notes) == (refused == "temperature")
 
 
 def test_a_refusal_without_a_sentence_is_quoted_as_it_is() -> None:
-    with serving(
-        lambda handler, _: handler.send_json(
-            422, {"detail": [{"loc": ["body", "messages"], "msg": "Too odd"}]}
-        )
-    ) as server:
-        conversation = open_judge(server).open_conversation()
-        with pytest.raises(BackendRefused, match="Too odd"):
-            ask(conversation, opening())
-        conversation.close()
+    detail = {"detail": [{"loc": ["body", "messages"], "msg": "Too odd"}]}
+    error, _ = failure_of(lambda handler, _: handler.send_json(422, detail))
+    assert type(error) is BackendRefused
+    assert "Too odd" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -205,9 +179,7 @@ def test_a_refusal_without_a_sentence_is_quoted_as_it_is() -> None:
 )
 def test_a_reply_that_has_too_little_room_is_asked_for_in_the_room_there_is(said: str) -> None:
     with serving(refuses(400, said), says()) as server:
-        conversation = open_judge(server).open_conversation()
-        _, completion = ask(conversation, opening(), Sampling(max_new_tokens=2048))
-        conversation.close()
+        _, completion = asked(server, sampling=Sampling(max_new_tokens=2048))
         assert [body["max_tokens"] for body in server.bodies] == [2048, 1096]
     assert completion.text == ANSWER
 
@@ -218,12 +190,9 @@ def test_a_prompt_without_room_for_a_reply_is_not_sent_again_and_again(contains:
         "This model's maximum context length is 4096 tokens. However, you requested 2048 output tokens and your prompt contains "
         f"{contains} input tokens."
     )
-    with serving(refuses(400, said)) as server:
-        conversation = open_judge(server).open_conversation()
-        with pytest.raises(ContextFull):
-            ask(conversation, opening(), Sampling(max_new_tokens=2048))
-        conversation.close()
-        assert len(server.bodies) <= 2
+    with serving(refuses(400, said)) as server, pytest.raises(ContextFull):
+        asked(server, sampling=Sampling(max_new_tokens=2048))
+    assert len(server.bodies) <= 2
 
 
 def test_a_run_says_that_its_server_takes_no_temperature(pair: VideoPair) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.backends.server.support import QUICK, ask, failure_of, open_judge, opening
+from tests.backends.server.support import QUICK, ask, asked, failure_of, open_judge, opening
 from tests.support.faulty_server import (
     ANSWER,
     Answer,
@@ -139,19 +139,16 @@ def events(*bodies: dict[str, Any]) -> bytes:
 )
 def test_a_reply_is_read_in_whatever_form_it_comes(answer: Answer) -> None:
     with serving(answer) as server:
-        conversation = open_judge(server).open_conversation()
-        pieces, completion = ask(conversation, opening())
-        conversation.close()
+        pieces, completion = asked(server)
     assert "".join(pieces) == completion.text == ANSWER
     assert completion.prompt_tokens == 100
     assert completion.label_tokens == ()
 
 
+NAMED = {"object": "error", "message": "overloaded", "type": "x", "code": 503}
 ERRORS = {
     "an error event": b'event: error\ndata: {"message": "overloaded"}\n\n',
-    "an error object": events(
-        {"object": "error", "message": "overloaded", "type": "x", "code": 503}
-    ),
+    "an error object": events(NAMED),
     "a bare word": events({"error": "overloaded"}),
 }
 
@@ -167,11 +164,8 @@ def test_an_error_in_a_stream_is_told_in_the_words_of_the_server(name: str) -> N
 
 
 def test_an_error_in_place_of_a_stream_is_told_in_the_words_of_the_server() -> None:
-    error, _ = failure_of(
-        lambda handler, _: handler.send_json(
-            200, {"error": {"message": "no pictures here", "code": 400}}
-        )
-    )
+    body = {"error": {"message": "no pictures here", "code": 400}}
+    error, _ = failure_of(lambda handler, _: handler.send_json(200, body))
     assert type(error) is BackendRefused
     assert "It says: no pictures here." in str(error)
 
@@ -181,43 +175,26 @@ def error_event(message: str, **more: str) -> Answer:
     return sends(b"event: error\n" + events({"error": {"message": message, **more}}))
 
 
-REFUSALS: dict[str, tuple[Answer, type[JudgeError], str]] = {
-    "a full context": (
-        error_event("The model is loaded with context length of only 4096 tokens"),
-        ContextFull,
-        "4096",
-    ),
-    "a full context by its code": (
-        error_event("Too much.", code="context_length_exceeded"),
-        ContextFull,
-        "Too much",
-    ),
-    "too many pictures": (
-        error_event("At most 4 image(s) may be provided in one prompt."),
-        TooManyPictures,
-        "4 pictures",
-    ),
-    "no quota": (
-        error_event("You exceeded your quota", code="insufficient_quota"),
-        BackendRefused,
-        "no quota left",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSALS)
-def test_a_refusal_inside_a_stream_is_known_without_a_status_and_is_asked_once(name: str) -> None:
-    answer, kind, words = REFUSALS[name]
-    error, requests = failure_of(answer)
+@pytest.mark.parametrize(
+    ("message", "code", "kind", "words"),
+    [
+        ("The model is loaded with context length of only 4096 tokens", "", ContextFull, "4096"),
+        ("Too much.", "context_length_exceeded", ContextFull, "Too much"),
+        ("At most 4 image(s) may be provided in one prompt.", "", TooManyPictures, "4 pictures"),
+        ("You exceeded your quota", "insufficient_quota", BackendRefused, "no quota left"),
+    ],
+)
+def test_a_refusal_inside_a_stream_is_known_without_a_status_and_is_asked_once(
+    message: str, code: str, kind: type[JudgeError], words: str
+) -> None:
+    error, requests = failure_of(error_event(message, **({"code": code} if code else {})))
     assert (type(error), requests) == (kind, 1)
     assert words in str(error)
 
 
 def test_a_field_that_is_refused_inside_a_stream_is_left_out() -> None:
     with serving(error_event("seed is not supported"), says()) as server:
-        conversation = open_judge(server).open_conversation()
-        assert ask(conversation, opening())[1].text == ANSWER
-        conversation.close()
+        assert asked(server)[1].text == ANSWER
         assert ["seed" in body for body in server.bodies] == [True, False]
 
 
