@@ -11,25 +11,43 @@ import torch
 
 from tests.backends.support.random_model import generate, noise_frame
 from tests.backends.test_kv_cache import OPENING, WITH_VIDEOS, tool_response, without_frames
-from vrthinker_core.backends.base import BatchBackend, GenerationRequest, StreamItem, not_cancelled
+from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.backends.local.engine import batch_decoding
 from vrthinker_core.backends.local.engine.batched_cache import BatchedCache
 from vrthinker_core.backends.local.engine.decode_step import StaticLayer
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
 from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
-from vrthinker_core.backends.local.text.chat_template import render_prompt
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendFailed, ContextFull
 from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text
 
-OPENINGS = (
+MESSAGES = (
     OPENING,
     WITH_VIDEOS,
     Message("user", (Text("No picture at all."),)),
     Message("user", (Image(noise_frame(77, 140, 28)), Text("One."))),
     Message("user", (*(Image(noise_frame(n, 28, 28)) for n in range(5)), Text("Five small ones."))),
 )
+OPENINGS = [[message] for message in MESSAGES]
+
+
+def asks(
+    backend: TransformersBackend,
+    prompts: Sequence[Sequence[Message]],
+    sampling: Sampling | Sequence[Sampling],
+) -> list[GenerationRequest]:
+    """A request for each prompt, in a conversation of its own."""
+    samplings = [sampling] * len(prompts) if isinstance(sampling, Sampling) else sampling
+    return [
+        GenerationRequest(backend.open_conversation(), messages, each)
+        for messages, each in zip(prompts, samplings, strict=True)
+    ]
+
+
+def alone(backend: TransformersBackend, request: GenerationRequest) -> object:
+    """What a request is answered in a conversation of its own, to be compared."""
+    return comparable(generate(backend.open_conversation(), request.messages, request.sampling))
 
 
 def last_items(
@@ -73,55 +91,43 @@ def test_each_reply_of_a_batch_is_the_one_its_request_has_alone(
 ) -> None:
     """Several turns; replies of different lengths; a memory window; conversations that sit a turn out."""
     backend: TransformersBackend = request.getfixturevalue(which)
-    batched, single = (
-        [backend.open_conversation() for _ in OPENINGS],
-        [backend.open_conversation() for _ in OPENINGS],
-    )
-    histories = [[opening] for opening in OPENINGS]
+    batched, single = ([backend.open_conversation() for _ in OPENINGS] for _ in range(2))
+    histories = [list(opening) for opening in OPENINGS]
     for turn in range(4):
         live = [n for n in range(len(OPENINGS)) if (n + turn) % 4]
         samplings = [Sampling(max_new_tokens=6 + 5 * n) for n in live]
         prompts = [in_window(histories[n], window) for n in live]
-        ends = last_items(
-            backend,
-            [
-                GenerationRequest(batched[n], m, s)
-                for n, m, s in zip(live, prompts, samplings, strict=True)
-            ],
-        )
-        for n, messages, sampling, end in zip(live, prompts, samplings, ends, strict=True):
-            alone = generate(single[n], messages, sampling)
-            assert comparable(end) == comparable(alone)
+        given = list(zip(live, prompts, samplings, strict=True))
+        ends = last_items(backend, [GenerationRequest(batched[n], m, s) for n, m, s in given])
+        for (n, messages, sampling), end in zip(given, ends, strict=True):
+            one = generate(single[n], messages, sampling)
+            assert comparable(end) == comparable(one)
             histories[n] += [
-                Message("assistant", (GeneratedText(alone.text, alone.tokens),)),
+                Message("assistant", (GeneratedText(one.text, one.tokens),)),
                 tool_response(turn, noise_frame(20 + turn), noise_frame(n)),
             ]
 
 
 def test_logits_of_a_batched_step_are_those_of_a_step_alone(small: TransformersBackend) -> None:
     loaded = small.loaded
-    batched, alone = (
+    batched, single = (
         [PrefixCache(loaded.model, loaded.vision) for _ in OPENINGS] for _ in range(2)
     )
-    for opening, *both in zip(OPENINGS, batched, alone, strict=True):
+    for opening, *both in zip(OPENINGS, batched, single, strict=True):
         for cache in both:
-            cache.prefill(
-                render_prompt([opening], loaded.tokenizer, loaded.vision.vision_item), not_cancelled
-            )
+            cache.prefill(loaded.render(opening), not_cancelled)
     batch = BatchedCache(loaded.model, batched)
     for step in range(8):
         live = [n for n in range(len(batched)) if (n + step) % 3]
         logits = batch.decode({id(batched[n]): 100 + 7 * step + n for n in live})
         for n in live:
-            torch.testing.assert_close(
-                logits[id(batched[n])], alone[n].decode(100 + 7 * step + n), atol=1e-4, rtol=0
-            )
+            expected = single[n].decode(100 + 7 * step + n)
+            torch.testing.assert_close(logits[id(batched[n])], expected, atol=1e-4, rtol=0)
 
 
 def test_redirects_and_sampling_of_each_request_are_its_own(small: TransformersBackend) -> None:
     plain = [
-        generate(small.open_conversation(), [opening], Sampling(max_new_tokens=24)).text
-        for opening in OPENINGS
+        generate(small.open_conversation(), opening, Sampling(24)).text for opening in OPENINGS
     ]
     samplings = [
         Sampling(24, redirect=(plain[0][3:6], "<Answer>TA=")),
@@ -130,41 +136,27 @@ def test_redirects_and_sampling_of_each_request_are_its_own(small: TransformersB
         Sampling(24),
         Sampling(24, redirect=(plain[4][8:10], "no ")),
     ]
-    ends = last_items(
-        small,
-        [
-            GenerationRequest(small.open_conversation(), [o], s)
-            for o, s in zip(OPENINGS, samplings, strict=True)
-        ],
-    )
-    alone = [
-        generate(small.open_conversation(), [o], s)
-        for o, s in zip(OPENINGS, samplings, strict=True)
-    ]
-    assert [comparable(end) for end in ends] == [comparable(end) for end in alone]
-    assert plain[0] != alone[0].text
+    requests = asks(small, OPENINGS, samplings)
+    ends = last_items(small, requests)
+    assert [comparable(end) for end in ends] == [alone(small, each) for each in requests]
+    assert isinstance(ends[0], Completion)
+    assert plain[0] != ends[0].text
 
 
 def test_cancel_ends_one_request_and_no_other(small: TransformersBackend) -> None:
     answers = iter([False] * 6 + [True] * 100)
-    requests = [
-        GenerationRequest(small.open_conversation(), [opening], Sampling(20))
-        for opening in OPENINGS
-    ]
+    requests = asks(small, OPENINGS, Sampling(20))
     requests[1] = replace(requests[1], cancelled=lambda: next(answers))
     ends = last_items(small, requests)
-    whole = [generate(small.open_conversation(), [opening], Sampling(20)) for opening in OPENINGS]
-    cut = ends[1]
+    whole = generate(small.open_conversation(), OPENINGS[1], Sampling(20)).tokens
+    cut = ends.pop(1)
     assert isinstance(cut, Completion)
     assert cut.stop == "cancelled"
     assert 0 < len(cut.tokens) < 20
-    assert whole[1].tokens[: len(cut.tokens)] == cut.tokens
-    assert [comparable(end) for n, end in enumerate(ends) if n != 1] == [
-        comparable(end) for n, end in enumerate(whole) if n != 1
-    ]
-    assert (
-        generate(requests[1].conversation, [OPENINGS[1]], Sampling(20)).tokens == whole[1].tokens
-    ), "the conversation continues"
+    assert whole[: len(cut.tokens)] == cut.tokens
+    again = generate(requests.pop(1).conversation, OPENINGS[1], Sampling(20))
+    assert again.tokens == whole, "the conversation continues"
+    assert [comparable(end) for end in ends] == [alone(small, each) for each in requests]
 
 
 def test_request_that_fails_fails_alone(small: TransformersBackend) -> None:
@@ -181,31 +173,18 @@ def test_request_that_fails_fails_alone(small: TransformersBackend) -> None:
             raise RuntimeError("the kernel failed")
         return False
 
-    ends = last_items(
-        small,
-        [
-            GenerationRequest(small.open_conversation(), too_few_bytes, Sampling(9)),
-            GenerationRequest(small.open_conversation(), [OPENING], Sampling(9)),
-            GenerationRequest(small.open_conversation(), long, Sampling(9)),
-            GenerationRequest(closed, [OPENING], Sampling(9)),
-            GenerationRequest(failing, [OPENING], Sampling(9), fails),
-            GenerationRequest(small.open_conversation(), [WITH_VIDEOS], Sampling(9)),
-        ],
+    requests = asks(
+        small, (too_few_bytes, [OPENING], long, [OPENING], [OPENING], [WITH_VIDEOS]), Sampling(9)
     )
-    assert [type(end) for end in ends] == [
-        BackendFailed,
-        Completion,
-        ContextFull,
-        BackendFailed,
-        BackendFailed,
-        Completion,
-    ]
-    assert comparable(ends[1]) == comparable(
-        generate(small.open_conversation(), [OPENING], Sampling(9))
-    )
-    assert comparable(ends[5]) == comparable(
-        generate(small.open_conversation(), [WITH_VIDEOS], Sampling(9))
-    )
+    requests[3] = replace(requests[3], conversation=closed)
+    requests[4] = replace(requests[4], conversation=failing, cancelled=fails)
+    ends = last_items(small, requests)
+    broken = BackendFailed
+    kinds = [broken, Completion, ContextFull, broken, broken, Completion]
+    assert [type(end) for end in ends] == kinds
+    for n in (1, 5):
+        assert comparable(ends[n]) == alone(small, requests[n])
+    assert "closed" in str(ends[3])
     assert "the kernel failed" in str(ends[4])
     assert generate(failing, [OPENING], Sampling(9)).reused_tokens == 0
 
@@ -213,17 +192,15 @@ def test_request_that_fails_fails_alone(small: TransformersBackend) -> None:
 def test_conversations_continue_after_their_stream_was_abandoned(
     small: TransformersBackend,
 ) -> None:
-    requests = [
-        GenerationRequest(small.open_conversation(), [opening], Sampling(20))
-        for opening in OPENINGS
-    ]
+    requests = asks(small, OPENINGS, Sampling(20))
     stream = small.stream_batch(requests)
     for _ in range(12):
         next(stream)
     del stream
-    for request, opening in zip(requests, OPENINGS, strict=True):
-        again = generate(request.conversation, [opening], Sampling(20))
-        assert again.tokens == generate(small.open_conversation(), [opening], Sampling(20)).tokens
+    for request in requests:
+        again = generate(request.conversation, request.messages, Sampling(20))
+        expected = generate(small.open_conversation(), request.messages, Sampling(20))
+        assert again.tokens == expected.tokens
 
 
 @pytest.mark.parametrize(
@@ -243,17 +220,11 @@ def test_a_batched_step_that_fails_is_tried_once_and_over_several_gpus_never(
         tries.append(1)
         raise RuntimeError("out of memory")
 
-    alone = [generate(small.open_conversation(), [opening], Sampling(9)) for opening in OPENINGS]
+    requests = asks(small, OPENINGS, Sampling(9))
+    expected = [alone(small, request) for request in requests]
     monkeypatch.setattr(StaticLayer, "update", fail)
     monkeypatch.setattr(small.loaded.model, "hf_device_map", device_map, raising=False)
-    ends = last_items(
-        small,
-        [
-            GenerationRequest(small.open_conversation(), [opening], Sampling(9))
-            for opening in OPENINGS
-        ],
-    )
-    assert [comparable(end) for end in ends] == [comparable(end) for end in alone]
+    assert [comparable(end) for end in last_items(small, requests)] == expected
     assert len(tries) == most
 
 
@@ -264,13 +235,7 @@ def test_frames_of_all_requests_are_encoded_in_one_pass(small: TransformersBacke
         [Message("user", (Image(noise_frame(200 + n)), Image(noise_frame(300)), Text("Compare.")))]
         for n in range(4)
     ]
-    last_items(
-        small,
-        [
-            GenerationRequest(small.open_conversation(), messages, Sampling(3))
-            for messages in prompts
-        ],
-    )
+    last_items(small, asks(small, prompts, Sampling(3)))
     hook.remove()
     assert len(passes) == 1
 
@@ -292,18 +257,8 @@ def test_more_frames_than_the_cache_holds_are_encoded_once_in_passes_of_bounded_
     )
     frames = [[Image(noise_frame(400 + 2 * n)), Image(noise_frame(401 + 2 * n))] for n in range(8)]
     prompts = [[Message("user", (*images, Text("Compare.")))] for images in frames]
-    ends = last_items(
-        backend,
-        [
-            GenerationRequest(backend.open_conversation(), messages, Sampling(3))
-            for messages in prompts
-        ],
-    )
+    ends = last_items(backend, asks(backend, prompts, Sampling(3)))
     hook.remove()
     assert all(isinstance(end, Completion) for end in ends)
     assert sum(passes) == 16 * patches
     assert max(passes) <= 5 * patches
-
-
-def test_backend_is_a_batch_backend(small: TransformersBackend) -> None:
-    assert isinstance(small, BatchBackend)

@@ -23,7 +23,6 @@ from vrthinker_core.types.messages import (
     GeneratedText,
     Image,
     Message,
-    Sampling,
     Text,
     Video,
 )
@@ -44,13 +43,8 @@ LONG_PROMPT = tuple(Image(noise_frame(n, 112, 112)) for n in range(40, 112))
 
 
 def tool_response(turn: int, *frames: Frame) -> Message:
-    return Message(
-        "user",
-        (
-            *(Image(frame) for frame in frames),
-            Text(f"<tool_response>Retrieved {turn}</tool_response>"),
-        ),
-    )
+    text = Text(f"<tool_response>Retrieved {turn}</tool_response>")
+    return Message("user", (*map(Image, frames), text))
 
 
 def without_frames(message: Message) -> Message:
@@ -60,46 +54,22 @@ def without_frames(message: Message) -> Message:
     )
 
 
+def said(text: str) -> Message:
+    return Message("assistant", (GeneratedText(text),))
+
+
+JUDGE, JUDGE_WELL = (Message("system", (Text(text),)) for text in ("You judge.", "You judge well."))
+LESS = [JUDGE, OPENING, said("less"), tool_response(2, noise_frame(7), noise_frame(0))]
 HISTORY = [
-    [Message("system", (Text("You judge."),)), OPENING],
-    [
-        Message("system", (Text("You judge."),)),
-        OPENING,
-        Message("assistant", (GeneratedText("more"),)),
-        tool_response(1, noise_frame(5), noise_frame(6, 28, 28)),
-    ],
-    [
-        Message("system", (Text("You judge."),)),
-        without_frames(OPENING),
-        Message("assistant", (GeneratedText("more"),)),
-        tool_response(1, noise_frame(5)),
-    ],
-    [
-        Message("system", (Text("You judge."),)),
-        OPENING,
-        Message("assistant", (GeneratedText("less"),)),
-        tool_response(2, noise_frame(7), noise_frame(0)),
-    ],
-    [
-        Message("system", (Text("You judge."),)),
-        OPENING,
-        Message("assistant", (GeneratedText("less"),)),
-        tool_response(2, noise_frame(7), noise_frame(0)),
-    ],
-    [Message("system", (Text("You judge."),)), OPENING],
-    [Message("system", (Text("You judge well."),)), WITH_VIDEOS],
-    [
-        Message("system", (Text("You judge well."),)),
-        WITH_VIDEOS,
-        Message("assistant", (GeneratedText("hm"),)),
-        tool_response(3, noise_frame(2)),
-    ],
-    [
-        Message("system", (Text("You judge."),)),
-        Message("user", LONG_PROMPT),
-        Message("assistant", (GeneratedText("hm"),)),
-        WITH_VIDEOS,
-    ],
+    [JUDGE, OPENING],
+    [JUDGE, OPENING, said("more"), tool_response(1, noise_frame(5), noise_frame(6, 28, 28))],
+    [JUDGE, without_frames(OPENING), said("more"), tool_response(1, noise_frame(5))],
+    LESS,
+    LESS,
+    [JUDGE, OPENING],
+    [JUDGE_WELL, WITH_VIDEOS],
+    [JUDGE_WELL, WITH_VIDEOS, said("hm"), tool_response(3, noise_frame(2))],
+    [JUDGE, Message("user", LONG_PROMPT), said("hm"), WITH_VIDEOS],
 ]
 
 
@@ -187,39 +157,6 @@ def test_conversations_in_many_threads_do_not_mix(small: TransformersBackend) ->
     assert found == alone
 
 
-def test_prefill_stores_nothing_on_the_model(stock: StockModel) -> None:
-    vision = VisionEncoder(stock.model, stock.processor)
-    tokenizer = SafeTokenizer(stock.tokenizer.backend_tokenizer)
-    stock.model.model.rope_deltas = None
-    PrefixCache(stock.model, vision).prefill(
-        render_prompt(HISTORY[0], tokenizer, vision.vision_item), not_cancelled
-    )
-    assert stock.model.model.rope_deltas is None
-
-
-def test_two_interleaved_streams_do_not_mix(small: TransformersBackend) -> None:
-    alone = [
-        generate(small.open_conversation(), [opening]).tokens for opening in (OPENING, WITH_VIDEOS)
-    ]
-    first, second = (
-        small.open_conversation().stream([opening], Sampling(max_new_tokens=24))
-        for opening in (OPENING, WITH_VIDEOS)
-    )
-    replies: list[tuple[int, ...]] = []
-    for items in _interleaved(first, second):
-        replies += [item.tokens for item in items if isinstance(item, Completion)]
-    assert sorted(replies) == sorted(alone)
-
-
-def _interleaved(*streams: object) -> list[list[object]]:
-    live, rounds = [iter(s) for s in streams], []  # type: ignore[call-overload]
-    while live:
-        step = [(stream, next(stream, None)) for stream in live]
-        live = [stream for stream, item in step if item is not None]
-        rounds.append([item for _, item in step])
-    return rounds
-
-
 # -- vision encoder ------------------------------------------------------------------------------------------------------
 
 
@@ -235,14 +172,11 @@ def test_a_frame_is_encoded_once_for_all_conversations(small: TransformersBacken
 def test_image_features_are_right_when_the_cache_is_full_and_they_are_computed_again(
     stock: StockModel, cache_bytes: int
 ) -> None:
-    vision, unlimited = (
-        VisionEncoder(stock.model, stock.processor, cache_bytes),
-        VisionEncoder(stock.model, stock.processor),
-    )
+    vision = VisionEncoder(stock.model, stock.processor, cache_bytes)
+    unlimited = VisionEncoder(stock.model, stock.processor)
     items = [vision.vision_item("image", (noise_frame(n),)) for n in range(6)]
-    for features, again, alone in zip(
-        vision.encode(items), vision.encode(items), unlimited.encode(items), strict=True
-    ):
+    found = (each.encode(items) for each in (vision, vision, unlimited))
+    for features, again, alone in zip(*found, strict=True):
         torch.testing.assert_close(features, again, atol=1e-5, rtol=0)
         torch.testing.assert_close(features, alone, atol=1e-5, rtol=0)
 
@@ -266,7 +200,5 @@ def test_grid_is_that_of_the_image_processor(stock: StockModel) -> None:
         frame = noise_frame(1, width, height)
         messages = [Message("user", (Image(frame),))]
         item = vision.vision_item("image", (frame,))
-        assert (
-            item.num_tokens
-            == len(stock.prompt_ids(messages)) - len(stock.prompt_ids([Message("user", ())])) - 2
-        )
+        empty = len(stock.prompt_ids([Message("user", ())]))
+        assert item.num_tokens == len(stock.prompt_ids(messages)) - empty - 2

@@ -61,11 +61,8 @@ def test_any_number_of_steps_gives_the_same_replies(
         ]
         assert same(*replies)
         reply = Message("assistant", (GeneratedText(replies[0].text, replies[0].tokens),))
-        messages = [
-            *messages,
-            reply,
-            Message("user", (Image(noise_frame(10 + turn)), Text("More."))),
-        ]
+        more = Message("user", (Image(noise_frame(10 + turn)), Text("More.")))
+        messages = [*messages, reply, more]
 
 
 @pytest.mark.parametrize("steps", [1, 4, 8])
@@ -196,32 +193,22 @@ def test_batch_with_cuda_graphs_on_gives_the_same_replies(
 
 
 @pytest.mark.parametrize(
-    ("layers", "device_map", "several"),
-    [({}, {"": 0}, True), (SLIDING, {"": 0}, False), ({}, {"a": 0, "b": 1}, False)],
+    ("layers", "device_map", "zero_gpu", "several"),
+    [
+        ({}, {"": 0}, "", True),
+        (SLIDING, {"": 0}, "", False),
+        ({}, {"a": 0, "b": 1}, "", False),
+        *(({}, {"": 0}, lent, False) for lent in ("1", "true")),
+        *(({}, {"": 0}, lent, True) for lent in ("0", "false")),
+    ],
 )
-def test_several_steps_at_a_time_are_for_one_gpu_and_layers_that_read_all_rows(
-    layers: dict[str, object],
-    device_map: dict[str, int],
-    several: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    checkpoint = open_checkpoint(
-        str(write_random_checkpoint(tmp_path / "judge", config=small_config(layers)))
-    )
+def test_several_steps_at_a_time_are_for_one_gpu_of_ones_own_and_layers_that_read_all_rows(
+    layers: dict[str, object], device_map: dict[str, int], zero_gpu: str, several: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    folder = write_random_checkpoint(tmp_path / "judge", config=small_config(layers))
+    checkpoint = open_checkpoint(str(folder))
     checkpoint.model.hf_device_map = device_map
-    monkeypatch.setattr(type(checkpoint.model), "device", torch.device("cuda"))
-    assert (TransformersBackend(checkpoint, "judge").loaded.steps_per_sync > 0) == several
-
-
-@pytest.mark.parametrize(
-    ("zero_gpu", "several"),
-    [("", True), ("0", True), ("false", True), ("1", False), ("true", False)],
-)
-def test_several_steps_at_a_time_are_not_for_a_gpu_that_is_lent(
-    zero_gpu: str, several: bool, checkpoint_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checkpoint = open_checkpoint(str(checkpoint_folder))
     monkeypatch.setattr(type(checkpoint.model), "device", torch.device("cuda"))
     monkeypatch.setenv("SPACES_ZERO_GPU", zero_gpu)
     assert (TransformersBackend(checkpoint, "judge").loaded.steps_per_sync > 0) == several

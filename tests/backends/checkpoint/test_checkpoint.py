@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -52,10 +53,8 @@ def refused(source: Path | str) -> str:
 def test_undamaged_checkpoint_is_loaded(copy: Path, small: TransformersBackend) -> None:
     backend = TransformersBackend.load(str(copy))
     assert backend.name == "judge"
-    assert (
-        generate(backend.open_conversation(), ASK).tokens
-        == generate(small.open_conversation(), ASK).tokens
-    )
+    replies = [generate(each.open_conversation(), ASK).tokens for each in (backend, small)]
+    assert replies[0] == replies[1]
 
 
 # -- files ---------------------------------------------------------------------------------------------------------------
@@ -100,23 +99,10 @@ def leave_an_adapter(folder: Path) -> None:
 
 
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no config": (
-        lambda f: (f / "config.json").unlink(),
-        "judge is no checkpoint: it has no config.json",
-    ),
-    "config not JSON": (
-        lambda f: (f / "config.json").write_text("{"),
-        "config.json of judge is damaged",
-    ),
-    "config a list": (
-        lambda f: (f / "config.json").write_text("[]"),
-        "config.json of judge is damaged",
-    ),
     "another model": (
         lambda f: rewrite(f, "config.json", lambda c: c.update(model_type="llava")),
         "judge is a 'llava' model",
     ),
-    "no weights": (lambda f: (f / "model.safetensors").unlink(), "judge has no weights"),
     "a pickle": (replace_by_a_pickle, "pytorch_model.bin is a pickle"),
     "a shard missing": (drop_a_shard, "the shard model-00002-of-00002.safetensors is missing"),
     "a shard elsewhere": (point_a_shard_elsewhere, r"names '../other.safetensors'"),
@@ -141,38 +127,13 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         "judge is quantised",
     ),
     "an adapter": (leave_an_adapter, "holds an adapter: merge it"),
-    "an adapter in it": (
-        lambda f: (f / "adapter_config.json").write_text("{}"),
-        "holds an adapter: merge it",
-    ),
-    "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json is missing"),
     "tokenizer not JSON": (
         lambda f: truncate(f / "tokenizer.json", 900),
         "The tokenizer of judge cannot be used",
     ),
-    "no processor": (
-        lambda f: (f / "preprocessor_config.json").unlink(),
-        "judge is incomplete: preprocessor_config.json is missing",
-    ),
     "other patches": (
         lambda f: rewrite(f, "preprocessor_config.json", lambda c: c.update(merge_size=4)),
         "cuts patches of",
-    ),
-    "unknown protocol": (
-        lambda f: (f / "vrthinker.json").write_text('{"protocol": "both"}'),
-        "its `protocol` is",
-    ),
-    "forced answer not a pair": (
-        lambda f: (f / "vrthinker.json").write_text('{"forced": ["a"]}'),
-        "its `forced` is",
-    ),
-    "marker not JSON": (
-        lambda f: (f / "vrthinker.json").write_text("x"),
-        "vrthinker.json of judge is damaged",
-    ),
-    "checksums not a table": (
-        lambda f: (f / "vrthinker.json").write_text('{"sha256": "x"}'),
-        "checksums are no table",
     ),
     "a string for a number in the config": (
         lambda f: rewrite(f, "config.json", lambda c: c["text_config"].update(hidden_size="big")),
@@ -184,9 +145,45 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
 @pytest.mark.parametrize(("damage", "sentence"), FILES.values(), ids=FILES.keys())
 def test_damaged_file_is_named(copy: Path, damage: Callable[[Path], object], sentence: str) -> None:
     damage(copy)
-    with pytest.raises(CheckpointError, match=sentence):
-        TransformersBackend.load(str(copy))
-    assert refused(copy)
+    assert re.search(sentence, refused(copy))
+
+
+WRITTEN = {
+    "config.json": {
+        "{": "config.json of judge is damaged",
+        "[]": "config.json of judge is damaged",
+    },
+    "vrthinker.json": {
+        "x": "vrthinker.json of judge is damaged",
+        '{"sha256": "x"}': "checksums are no table",
+    },
+    "adapter_config.json": {"{}": "holds an adapter: merge it"},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [(name, text) for name, texts in WRITTEN.items() for text in texts]
+)
+def test_what_a_file_says_instead_is_refused(copy: Path, name: str, text: str) -> None:
+    (copy / name).write_text(text)
+    assert WRITTEN[name][text] in refused(copy)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("config.json", "judge is no checkpoint: it has no config.json"),
+        ("model.safetensors", "judge has no weights"),
+        ("tokenizer.json", "tokenizer.json is missing"),
+        ("preprocessor_config.json", "judge is incomplete: preprocessor_config.json is missing"),
+        ("chat_template.jinja", "chat_template.jinja is missing"),
+    ],
+)
+def test_a_missing_file_is_named(copy: Path, name: str, sentence: str) -> None:
+    if name.startswith("chat"):
+        write_marker(copy, "paired")  # which has a checksum of it
+    (copy / name).unlink()
+    assert sentence in refused(copy)
 
 
 def test_source_that_is_no_folder_is_refused(
@@ -282,10 +279,8 @@ def test_processor_does_not_shrink_frames_that_fit_the_protocol(copy: Path) -> N
     )
     conversation = TransformersBackend.load(str(copy)).open_conversation()
     message = Message("user", (Image(noise_frame(1, 560, 700)),))
-    assert (
-        conversation.count_tokens([message]) - conversation.count_tokens([Message("user", ())])
-        == 20 * 25 + 2
-    )
+    empty = conversation.count_tokens([Message("user", ())])
+    assert conversation.count_tokens([message]) - empty == 20 * 25 + 2
 
 
 # -- tokenizers ----------------------------------------------------------------------------------------------------------
@@ -353,12 +348,6 @@ def test_changed_bit_in_a_file_with_a_checksum_is_refused(copy: Path, name: str)
     assert f"{name} of judge is not what was shipped" in refused(copy)
 
 
-def test_missing_file_with_a_checksum_is_refused(copy: Path) -> None:
-    write_marker(copy, "paired")
-    (copy / "chat_template.jinja").unlink()
-    assert "chat_template.jinja is missing" in refused(copy)
-
-
 def test_checkpoint_in_the_hub_s_cache_is_named_by_its_id(
     checkpoint_folder: Path, tmp_path: Path
 ) -> None:
@@ -377,7 +366,5 @@ def test_checkpoint_of_another_seed_replies_differently(
 ) -> None:
     """Equal replies mean equal checkpoints."""
     other = TransformersBackend.load(str(write_random_checkpoint(tmp_path / "other", seed=1)))
-    assert (
-        generate(other.open_conversation(), ASK).tokens
-        != generate(small.open_conversation(), ASK).tokens
-    )
+    replies = [generate(each.open_conversation(), ASK).tokens for each in (other, small)]
+    assert replies[0] != replies[1]
