@@ -39,39 +39,30 @@ from vrthinker_core.types.wording import OUTSIDE_SCOPE
 from vrthinker_core.video import DecoderPool
 from vrthinker_core.video.processes.process import Worker
 
+every_way = pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
 
-@pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
+
+def some_pairs(folder: Path, rows: int) -> list[EvaluationPair]:
+    """Pairs beside a folder for their traces."""
+    (folder / TRACES).mkdir()
+    return read_dataset("csv", write_table(folder, rows))
+
+
+@every_way
 def test_pairs_that_fail_take_no_other_with_them(tmp_path: Path, batch: bool) -> None:
-    pairs = read_dataset("csv", write_table(tmp_path, 6))
+    pairs = some_pairs(tmp_path, 6)
     (tmp_path / "text.mp4").write_text("no video at all")
-    (tmp_path / TRACES).mkdir()
     pairs[1] = replace(pairs[1], prompt="The judge fails here.")
     pairs[2] = replace(pairs[2], prompt="This is refused.")
     pairs[3] = replace(pairs[3], second=str(tmp_path / "text.mp4"))
     pairs[4] = replace(pairs[4], first=str(tmp_path / "gone meanwhile.mp4"))
-    engine = partial(
-        judge_locally,
-        backend=scripted_judge(batch=batch),
-        settings=Settings(),
-        out=tmp_path,
-        concurrency=2,
-    )
-    results = {result.pair.row: result for result in engine(iter(pairs))}
-    assert {row: result.fault for row, result in results.items()} == {
-        1: "",
-        2: "BackendFailed",
-        3: "BackendRefused",
-        4: "VideoError",
-        5: "VideoError",
-        6: "",
-    }
+    found = judge_locally(iter(pairs), scripted_judge(batch=batch), Settings(), tmp_path, 2)
+    results = {result.pair.row: result for result in found}
+    faults = ["", "BackendFailed", "BackendRefused", "VideoError", "VideoError", ""]
+    assert {row: each.fault for row, each in results.items()} == dict(enumerate(faults, start=1))
     assert [results[row].is_transient for row in (2, 3, 4)] == [True, False, False]
-    assert [results[row].unreadable for row in (1, 2, 4, 5)] == [
-        (),
-        (),
-        (Side.SECOND,),
-        (Side.FIRST,),
-    ]
+    unreadable = [results[row].unreadable for row in (1, 2, 4, 5)]
+    assert unreadable == [(), (), (Side.SECOND,), (Side.FIRST,)]
     for row in (1, 6):
         trace = load(tmp_path / results[row].trace)
         assert trace.finished
@@ -86,13 +77,9 @@ def test_both_videos_may_be_unreadable_and_one_that_may_be_read_later_is_not(
     pair = read_dataset("csv", write_table(tmp_path, 1))[0]
     (tmp_path / "empty.mp4").touch()
     neither = replace(pair, first=str(tmp_path / "gone.mp4"), second=str(tmp_path / "empty.mp4"))
-    assert judge_pair(neither, scripted_judge(), Settings(), tmp_path).unreadable == (
-        Side.FIRST,
-        Side.SECOND,
-    )
-    result = judge_pair(
-        replace(pair, second="/proc/self/mem"), scripted_judge(), Settings(), tmp_path
-    )
+    judge = partial(judge_pair, backend=scripted_judge(), settings=Settings(), out=tmp_path)
+    assert judge(neither).unreadable == (Side.FIRST, Side.SECOND)
+    result = judge(replace(pair, second="/proc/self/mem"))
     assert (result.fault, result.unreadable) == ("VideoUnavailable", ())
 
 
@@ -123,8 +110,7 @@ class WatchedPool(DecoderPool):
 def test_a_video_that_breaks_in_the_middle_is_known_by_its_own_side(
     tmp_path: Path, side: Side, swap: Any
 ) -> None:
-    pair = read_dataset("csv", write_table(tmp_path, 1))[0]
-    (tmp_path / TRACES).mkdir()
+    (pair,) = some_pairs(tmp_path, 1)
     call = '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>'
     replies = ([answer("")] if swap == "on" else []) + [call]
     with WatchedPool() as pool:
@@ -134,111 +120,66 @@ def test_a_video_that_breaks_in_the_middle_is_known_by_its_own_side(
                 pool.kill(Path(pair.first if side is Side.FIRST else pair.second))
             return replies.pop(0)
 
-        result = judge_pair(
-            pair,
-            ScriptedBackend(reply, protocol="paired"),
-            Settings(swap=swap),
-            tmp_path,
-            pool=pool,
-        )
+        backend = ScriptedBackend(reply, protocol="paired")
+        result = judge_pair(pair, backend, Settings(swap=swap), tmp_path, pool=pool)
     assert (result.fault, result.unreadable, replies) == ("DecoderDied", (side,), [])
 
 
 def test_threads_and_batch_give_the_same_results_in_both_orders(tmp_path: Path) -> None:
-    pairs = read_dataset("csv", write_table(tmp_path, 4))
-    (tmp_path / TRACES).mkdir()
+    pairs = some_pairs(tmp_path, 4)
     found = []
     for batch in (False, True):
-        engine = partial(
-            judge_locally,
-            backend=scripted_judge(batch=batch),
-            settings=Settings(swap="on"),
-            out=tmp_path,
-            concurrency=3,
-        )
-        found.append(
-            sorted(
-                (replace(result, seconds=0.0) for result in engine(pairs)),
-                key=lambda result: result.pair.row,
-            )
-        )
+        judge = scripted_judge(batch=batch)
+        results = judge_locally(pairs, judge, Settings(swap="on"), tmp_path, 3)
+        untimed = (replace(result, seconds=0.0) for result in results)
+        found.append(sorted(untimed, key=lambda result: result.pair.row))
     assert found[0] == found[1]
     assert all(result.order for result in found[0])
 
 
-@pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
+@every_way
 def test_a_pair_without_a_verdict_has_its_result_in_both_orders_too(
     tmp_path: Path, batch: bool
 ) -> None:
-    pairs = read_dataset("csv", write_table(tmp_path, 3))
-    (tmp_path / TRACES).mkdir()
+    pairs = some_pairs(tmp_path, 3)
     pairs[1] = replace(pairs[1], prompt="This is refused.")
-    results = judge_locally(
-        pairs, scripted_judge(batch=batch), Settings(swap="on"), tmp_path, concurrency=2
-    )
-    assert {result.pair.row: result.order is not None for result in results} == {
-        1: True,
-        2: False,
-        3: True,
-    }
+    judge = scripted_judge(batch=batch)
+    results = judge_locally(pairs, judge, Settings(swap="on"), tmp_path, concurrency=2)
+    assert {each.pair.row for each in results if each.order is not None} == {1, 3}
 
 
 def test_a_second_order_that_failed_is_told_and_judged_again_where_it_is_transient(
     tmp_path: Path,
 ) -> None:
-    pairs = read_dataset("csv", write_table(tmp_path, 2))
-    (tmp_path / TRACES).mkdir()
-    replies = iter(
-        [
-            answer(""),
-            ServerUnavailable("The server is gone."),
-            answer(""),
-            BackendRefused("It will not."),
-        ]
-    )
+    pairs = some_pairs(tmp_path, 2)
+    gone, refused = ServerUnavailable("The server is gone."), BackendRefused("It will not.")
+    replies = iter([answer(""), gone, answer(""), refused])
     backend = ScriptedBackend(lambda _: next(replies))
-    gone, refused = judge_locally(pairs, backend, Settings(swap="on"), tmp_path, 1)
-    assert (gone.judged, gone.is_transient, gone.error) == (
-        False,
-        True,
-        "In the second order: The server is gone.",
-    )
-    assert (refused.judged, refused.order, refused.error) == (
-        True,
-        None,
-        "In the second order: It will not.",
-    )
+    first, second = judge_locally(pairs, backend, Settings(swap="on"), tmp_path, 1)
+    assert (first.judged, first.is_transient) == (False, True)
+    assert first.error == "In the second order: The server is gone."
+    assert (second.judged, second.order) == (True, None)
+    assert second.error == "In the second order: It will not."
 
 
-@pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
+@every_way
 @pytest.mark.parametrize("reply", [answer("real"), "I cannot say."], ids=["answered", "no answer"])
 def test_a_pair_outside_the_judges_scope_has_failed_for_good_and_has_no_label(
     tmp_path: Path, batch: bool, reply: str
 ) -> None:
     """Whatever it wrote of clips that this project did not draw; its words stay in the trace."""
-    (tmp_path / TRACES).mkdir()
+    (pair,) = some_pairs(tmp_path, 1)
     backend = (BatchScript if batch else ScriptedBackend)([reply], "paired", scope="drawn")
-    (pair,) = read_dataset("csv", write_table(tmp_path, 1))
     (result,) = judge_locally([pair], backend, Settings(swap="on"), tmp_path, 1)
-    assert (result.outside_scope, result.judged, result.has_verdict, result.is_transient) == (
-        True,
-        False,
-        False,
-        False,
-    )
+    assert result.outside_scope
+    assert (result.judged, result.has_verdict, result.is_transient) == (False, False, False)
     assert result.stop is (StopReason.ANSWERED if "Answer" in reply else StopReason.NO_ANSWER)
-    assert (result.verdict, result.swapped, result.confidence, result.probabilities) == (
-        None,
-        None,
-        None,
-        None,
-    )
+    assert {result.verdict, result.swapped, result.confidence, result.probabilities} == {None}
     assert re.match(f"{OUTSIDE_SCOPE} Choose another judge", result.error)
     row = table_row(result)
     assert (row["outside_scope"], row["judged"]) == (True, False)
-    assert {
-        value for name, value in row.items() if name.startswith(("verdict_", "swapped_", "p_"))
-    } == {None}
+    labels = [name for name in row if name.startswith(("verdict_", "swapped_", "p_"))]
+    assert {row[name] for name in labels} == {None}
     assert b'"outside_scope":true' in to_line(result)
     assert load(tmp_path / result.trace).turns[-1].completion.text == reply
 
@@ -252,12 +193,8 @@ def test_what_the_judge_can_read_in_one_order_alone_is_judged_once(tmp_path: Pat
     backend = ScriptedBackend(lambda _: next(replies), "paired", scope="drawn")
     pair = EvaluationPair("drawn", 1, videos.prompt, str(videos.first), str(videos.second))
     (result,) = judge_locally([pair], backend, Settings(swap="on"), tmp_path, 1)
-    assert (result.judged, result.outside_scope, result.verdict, result.order) == (
-        True,
-        False,
-        drawn.verdict,
-        None,
-    )
+    assert (result.judged, result.outside_scope) == (True, False)
+    assert (result.verdict, result.order) == (drawn.verdict, None)
     second = load(tmp_path / result.trace).swapped
     assert second is not None
     assert second.finished is not None
@@ -278,8 +215,7 @@ def test_a_result_whose_trace_went_elsewhere_says_so_and_names_none(
 
 
 def test_so_many_pairs_are_in_hand_and_pairs_are_taken_as_they_are_needed(tmp_path: Path) -> None:
-    pairs, taken = read_dataset("csv", write_table(tmp_path, 9)), 0
-    (tmp_path / TRACES).mkdir()
+    pairs, taken = some_pairs(tmp_path, 9), 0
     together = threading.Barrier(3)
 
     def reply(messages: object) -> str:
@@ -292,31 +228,23 @@ def test_so_many_pairs_are_in_hand_and_pairs_are_taken_as_they_are_needed(tmp_pa
             taken += 1
             yield pair
 
-    for ended, result in enumerate(
-        judge_locally(given(), ScriptedBackend(reply), Settings(), tmp_path, 3), start=1
-    ):
+    results = judge_locally(given(), ScriptedBackend(reply), Settings(), tmp_path, 3)
+    for ended, result in enumerate(results, start=1):
         assert result.judged, result.error
         assert taken <= ended + 3
     assert (ended, taken) == (9, 9)
 
 
-@pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
+@every_way
 def test_once_cancelled_those_in_hand_end_as_cancelled(tmp_path: Path, batch: bool) -> None:
-    pairs, results = read_dataset("csv", write_table(tmp_path, 9)), list[PairResult]()
-    (tmp_path / TRACES).mkdir()
+    pairs, results = some_pairs(tmp_path, 9), list[PairResult]()
 
     def stopped() -> bool:
         return len(results) >= 2
 
-    backend = scripted_judge(batch=batch, pause=0.02)
-    engine = partial(
-        judge_locally,
-        backend=backend,
-        settings=Settings(swap="on"),
-        out=tmp_path,
-        concurrency=2,
-        cancelled=stopped,
-    )
+    judge, settings = scripted_judge(batch=batch, pause=0.02), Settings(swap="on")
+    how = {"backend": judge, "settings": settings, "out": tmp_path, "concurrency": 2}
+    engine = partial(judge_locally, **how, cancelled=stopped)  # type: ignore[arg-type]
     for result in evaluate(pairs, engine, "scripted", tmp_path, {}, stopped):
         results.append(result)
     kept = list(read_results(tmp_path / RESULTS))

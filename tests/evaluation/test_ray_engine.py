@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -63,14 +64,8 @@ def cluster(token: None, node_files: Path) -> Iterator[str]:
         address = f"{LOOPBACK}:{free.getsockname()[1]}"
     words = f"start --head --block --node-ip-address={LOOPBACK} --port={address.partition(':')[2]} --num-cpus=2 --num-gpus=0"
     more = f"--object-store-memory={STORE} --include-dashboard=false --disable-usage-stats --include-log-monitor=false"
-    command = [
-        sys.executable,
-        "-m",
-        "ray.scripts.scripts",
-        *words.split(),
-        *more.split(),
-        f"--temp-dir={node_files}",
-    ]
+    options = [*words.split(), *more.split(), f"--temp-dir={node_files}"]
+    command = [sys.executable, "-m", "ray.scripts.scripts", *options]
     environment = {**os.environ, "TMPDIR": str(node_files)}
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -100,19 +95,12 @@ def _kill_tree(head: subprocess.Popen[str]) -> None:
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[EvaluationPair]:
     """Small clips; the same two in each pair, the other way round in every second one."""
     folder = tmp_path_factory.mktemp("pairs")
-    clips = [
-        str(write_clip(folder / name, frames=8, hue=hue))
-        for name, hue in (("a.mp4", 0), ("b.mp4", 80))
-    ]
-    prompts = [f"Block {row} glides." for row in range(1, PAIRS + 1)]
-    named = [
-        (row, prompt, *clips[:: 1 if row % 2 else -1])
-        for row, prompt in enumerate(prompts, start=1)
-    ]
-    return [
-        EvaluationPair(pair_id(prompt, first, second), row, prompt, first, second)
-        for row, prompt, first, second in named
-    ]
+    clips = [str(write_clip(folder / f"{hue}.mp4", frames=8, hue=hue)) for hue in (0, 80)]
+    pairs = []
+    for row in range(1, PAIRS + 1):
+        named = (f"Block {row} glides.", *clips[:: 1 if row % 2 else -1])
+        pairs.append(EvaluationPair(pair_id(*named), row, *named))
+    return pairs
 
 
 @pytest.fixture
@@ -149,18 +137,20 @@ def _command(process: psutil.Process | None) -> str:
         return ""
 
 
+def on_ray(
+    pairs: list[EvaluationPair], out: Path, address: str, judge: str, **how: Any
+) -> Iterator[PairResult]:
+    chosen = {"settings": SETTINGS, "concurrency": 1, **how}
+    return judge_on_ray(pairs, judge=judge, out=out, address=address, **chosen)
+
+
 def test_where_no_cluster_answers_is_one_sentence(pairs: list[EvaluationPair], out: Path) -> None:
     with socket.socket() as bound:  # and nobody listens
         bound.bind((LOOPBACK, 0))
         address = f"{LOOPBACK}:{bound.getsockname()[1]}"
-        with pytest.raises(
-            BadInput, match=f"Ray cannot be reached at {address}: start it with ray start --head"
-        ):
-            list(
-                judge_on_ray(
-                    pairs, judge="nano", settings=SETTINGS, out=out, concurrency=1, address=address
-                )
-            )
+        told = f"Ray cannot be reached at {address}: start it with ray start --head"
+        with pytest.raises(BadInput, match=told):
+            list(on_ray(pairs, out, address, "nano"))
 
 
 def test_a_cluster_gives_the_table_of_one_process_though_a_judge_is_killed(
@@ -171,20 +161,14 @@ def test_a_cluster_gives_the_table_of_one_process_though_a_judge_is_killed(
     local = list(judge_locally(pairs, open_backend(script(here, CALL, ANSWER)), SETTINGS, here, 4))
     missing = replace(pairs[0], id="absent", second=str(tmp_path / "absent.mp4"))
     judge = script(out, CALL, ANSWER, pause=0.02)
-    running = judge_on_ray(
-        [missing, *pairs], judge=judge, settings=SETTINGS, out=out, concurrency=2, address=cluster
-    )
+    running = on_ray([missing, *pairs], out, cluster, judge, concurrency=2)
     before = [next(running), next(running)]
     judges, folders = workers(cluster), set(node_files.glob("vr-thinker-*"))
     assert len(judges) == len(folders) == 2
     judges[0].kill()
     results = untimed([*before, *running])
     until(lambda: not workers(cluster))
-    list(
-        judge_on_ray(
-            pairs[:1], judge=judge, settings=SETTINGS, out=out, concurrency=1, address=cluster
-        )
-    )
+    list(on_ray(pairs[:1], out, cluster, judge))
     assert not folders & set(node_files.iterdir()), (
         "the next judge on the node removes what a killed one has left"
     )
@@ -204,20 +188,13 @@ def test_a_pair_outside_the_judges_scope_has_failed_there_as_it_does_here(
     cluster: str, pairs: list[EvaluationPair], tmp_path: Path, out: Path
 ) -> None:
     (tmp_path / "here" / TRACES).mkdir(parents=True)
-    settings = Settings(max_turns=1)
-    here = judge_locally(pairs[:1], open_backend("nano"), settings, tmp_path / "here", 1)
-    there = judge_on_ray(
-        pairs[:1], judge="nano", settings=settings, out=out, concurrency=1, address=cluster
-    )
-    results = untimed(list(there))
+    short = Settings(max_turns=1)
+    here = judge_locally(pairs[:1], open_backend("nano"), short, tmp_path / "here", 1)
+    results = untimed(list(on_ray(pairs[:1], out, cluster, "nano", settings=short)))
     assert results == untimed(list(here))
     (result,) = results.values()
-    assert (result.outside_scope, result.judged, result.verdict, bool(result.error)) == (
-        True,
-        False,
-        None,
-        True,
-    )
+    assert (result.outside_scope, result.judged, result.verdict) == (True, False, None)
+    assert result.error
 
 
 def test_a_judge_that_cannot_be_opened_is_one_sentence(
@@ -226,11 +203,7 @@ def test_a_judge_that_cannot_be_opened_is_one_sentence(
     (out / "empty.jsonl").write_text("")
     judge = f"scripted:{out / 'empty.jsonl'}"
     with pytest.raises(JudgeError, match=r"The script empty\.jsonl holds no replies\.") as told:
-        list(
-            judge_on_ray(
-                pairs[:1], judge=judge, settings=SETTINGS, out=out, concurrency=1, address=cluster
-            )
-        )
+        list(on_ray(pairs[:1], out, cluster, judge))
     assert "\n" not in str(told.value)
 
 
@@ -255,11 +228,7 @@ except BadInput as error:
 
 
 def test_no_pairs_need_no_cluster(out: Path) -> None:
-    assert not list(
-        judge_on_ray(
-            [], judge="nano", settings=SETTINGS, out=out, concurrency=1, address="nobody:1"
-        )
-    )
+    assert not list(on_ray([], out, "nobody:1", "nano"))
 
 
 TWO_NODES = [{"CPU": 16.0, "GPU": 2.0, "memory": 1e9}, {"CPU": 16.0, "GPU": 1.0, "memory": 1e9}]

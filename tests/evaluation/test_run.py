@@ -28,10 +28,11 @@ from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import LEFT_OUT, ROW_FAULT, PairResult
 from vrthinker_core.results.result_file import RESULTS, TRACES, final_results, read_results
 from vrthinker_core.results.result_table import TABLE
-from vrthinker_core.results.run_file import read_run
+from vrthinker_core.results.run_file import EvaluationRun, read_run
 from vrthinker_core.types import Settings, Side, StopReason
 
 PAIRS = made_pairs(6)
+SHORT = Settings(max_turns=2)
 
 
 def run(
@@ -76,17 +77,11 @@ def test_a_second_start_judges_what_is_left(tmp_path: Path) -> None:
 def test_a_broken_row_and_one_left_out_have_their_results_and_are_not_judged(
     tmp_path: Path,
 ) -> None:
-    pairs = [
-        replace(PAIRS[0], fault="There is no file a.mp4."),
-        replace(PAIRS[1], left_out="Hard."),
-        *PAIRS[2:],
-    ]
+    gone, hard = replace(PAIRS[0], fault="There is no file a.mp4."), replace(PAIRS[1], left_out="H")
+    pairs = [gone, hard, *PAIRS[2:]]
     results = {result.pair.row: result for result in run(pairs, made_results, tmp_path)}
-    assert (results[1].fault, results[1].error, results[1].verdict) == (
-        ROW_FAULT,
-        "There is no file a.mp4.",
-        None,
-    )
+    assert (results[1].fault, results[1].verdict) == (ROW_FAULT, None)
+    assert results[1].error == "There is no file a.mp4."
     assert (results[2].fault, results[2].left_out, results[2].judged) == (LEFT_OUT, True, False)
     assert all(results[row].judged for row in (3, 4, 5, 6))
     assert run(pairs, never, tmp_path) == []
@@ -100,22 +95,16 @@ def test_what_is_transient_is_judged_again_and_what_lasts_is_not(tmp_path: Path)
     run(PAIRS[2:3], failing("ServerUnavailable"), tmp_path)
     run(PAIRS[3:], failing("BackendRefused"), tmp_path)
     assert [result.pair for result in run(PAIRS, made_results, tmp_path)] == PAIRS[:3]
-    assert [result.judged for result in final_results(tmp_path / RESULTS)] == [True] * 3 + [
-        False
-    ] * 3
+    judged = [result.judged for result in final_results(tmp_path / RESULTS)]
+    assert judged == [True] * 3 + [False] * 3
 
 
 def test_an_unreadable_video_of_an_earlier_version_is_opened_again_to_know_whose_it_is(
     tmp_path: Path,
 ) -> None:
     run(PAIRS[:1], failing("VideoError"), tmp_path)
-    run(
-        PAIRS[1:2],
-        lambda pairs: (
-            replace(each, unreadable=(Side.SECOND,)) for each in failing("VideoError")(pairs)
-        ),
-        tmp_path,
-    )
+    (known,) = failing("VideoError")(PAIRS[1:2])
+    run(PAIRS[1:2], lambda _: iter([replace(known, unreadable=(Side.SECOND,))]), tmp_path)
     kept = (tmp_path / RESULTS).read_text("utf-8").replace(',"unreadable":[]', "")
     (tmp_path / RESULTS).write_text(kept, "utf-8")
     assert [result.pair for result in run(PAIRS[:2], made_results, tmp_path)] == PAIRS[:1]
@@ -128,19 +117,21 @@ def test_once_stopped_no_pair_is_begun_and_no_failure_of_the_end_is_kept(tmp_pat
     def engine(pairs: Iterable[EvaluationPair]) -> Iterator[PairResult]:
         for pair in pairs:
             seen.append(pair)
-            ended = {2: StopReason.CANCELLED, 3: StopReason.FAILED}.get(
-                len(seen), StopReason.ANSWERED
-            )
-            yield replace(
-                made_result(pair),
-                stop=ended,
-                fault="DecoderDied" if ended is StopReason.FAILED else "",
-            )
+            stops = {2: StopReason.CANCELLED, 3: StopReason.FAILED}
+            fault = "DecoderDied" if len(seen) == 3 else ""
+            stop = stops.get(len(seen), StopReason.ANSWERED)
+            yield replace(made_result(pair), stop=stop, fault=fault)
 
     results = run(PAIRS, engine, tmp_path, lambda: len(seen) >= 3)
     assert seen == PAIRS[:3]
     assert [result.pair.row for result in results if result.judged] == [1]
     assert [r.pair for r in run(PAIRS, made_results, tmp_path)] == PAIRS[1:]
+
+
+def check_refused(match: str, out: Path, run: EvaluationRun, *resumes: bool) -> None:
+    for resume in resumes:
+        with pytest.raises(BadInput, match=match), open_out(out, run, resume=resume):
+            raise AssertionError
 
 
 # -- the folder ----------------------------------------------------------------------------------------------------------
@@ -157,49 +148,27 @@ def test_a_folder_of_another_run_is_refused_and_the_same_run_asks_for_resume(
     others = {
         "the data set": run_description(PAIRS[1:]),
         "the judge scripted": run_description(PAIRS, "nano"),
-        "the settings max_turns left to the protocol": run_description(
-            PAIRS, settings=Settings(max_turns=2)
-        ),
+        "the settings max_turns left to the protocol": run_description(PAIRS, settings=SHORT),
     }
-    for resume in (False, True):
-        for difference, other in others.items():
-            with (
-                pytest.raises(BadInput, match=f"holds another evaluation, with {difference}"),
-                open_out(out, other, resume=resume),
-            ):
-                raise AssertionError
-    with (
-        pytest.raises(BadInput, match="holds this evaluation already: go on with --resume"),
-        open_out(out, mine, resume=False),
-    ):
-        raise AssertionError
+    for difference, other in others.items():
+        check_refused(f"holds another evaluation, with {difference}", out, other, False, True)
+    check_refused("holds this evaluation already: go on with --resume", out, mine, False)
     with open_out(out, mine, resume=True):
         assert (out / TRACES).is_dir()
 
 
 def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    for resume in (False, True):
-        with (
-            pytest.raises(BadInput, match="holds other files"),
-            open_out(tmp_path, run_description(PAIRS), resume=resume),
-        ):
-            raise AssertionError
+    check_refused("holds other files", tmp_path, run_description(PAIRS), False, True)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
-    with (
-        pytest.raises(BadInput, match="Cannot write to"),
-        open_out(tmp_path / "thesis.txt", run_description(PAIRS), resume=False),
-    ):
-        raise AssertionError
+    check_refused("Cannot write to", tmp_path / "thesis.txt", run_description(PAIRS), False)
 
 
 def test_a_reader_of_the_output_who_has_left_is_no_folder_that_cannot_be_written(
     tmp_path: Path,
 ) -> None:
-    with (
-        pytest.raises(BrokenPipeError),
-        open_out(tmp_path / "out", run_description(PAIRS), resume=False),
-    ):
+    run = run_description(PAIRS)
+    with pytest.raises(BrokenPipeError), open_out(tmp_path / "out", run, resume=False):
         raise BrokenPipeError
 
 
@@ -230,12 +199,7 @@ def test_results_that_cannot_be_written_are_an_error_of_the_folder(tmp_path: Pat
 def test_two_runs_never_write_one_folder(tmp_path: Path) -> None:
     mine = run_description(PAIRS)
     with open_out(tmp_path / "out", mine, resume=False):
-        for resume in (False, True):
-            with (
-                pytest.raises(BadInput, match="Another process is writing"),
-                open_out(tmp_path / "out", mine, resume=resume),
-            ):
-                raise AssertionError
+        check_refused("Another process is writing", tmp_path / "out", mine, False, True)
     with open_out(tmp_path / "out", mine, resume=True):
         pass
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,22 +28,26 @@ def keep(folder: Path, results: list[PairResult], dataset: str | None = None) ->
     return folder
 
 
-def run(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *arguments: str
-) -> tuple[int, str, str]:
-    monkeypatch.setattr("sys.argv", ["vrthinker_core", "report", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    out, error = capfd.readouterr()
-    return int(ended.value.code or 0), out, error
+Report = Callable[..., tuple[int, str, str]]
 
 
-def test_one_folder_gives_a_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def report(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Report:
+    """Calls the command; gives its exit status, what it printed and what it said on standard error."""
+
+    def run(*arguments: Path) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["vrthinker_core", "report", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return int(ended.value.code or 0), *capfd.readouterr()
+
+    return run
+
+
+def test_one_folder_gives_a_report(report: Report, tmp_path: Path) -> None:
     rows = simulate(60, 20)
     folder = keep(tmp_path / "run", rows, "genai-bench")
-    code, out, error = run(monkeypatch, capfd, str(folder))
+    code, out, error = report(folder)
     assert (code, error) == (0, "")
     assert "compared with “always tie”" in " ".join(out.split())
     assert str(folder / "report.html") in out.replace("\n", "")
@@ -52,22 +57,18 @@ def test_one_folder_gives_a_report(
     )
 
 
-def test_a_pair_that_was_judged_again_counts_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pair_that_was_judged_again_counts_once(report: Report, tmp_path: Path) -> None:
     rows = simulate(40, 20)
     folder = keep(tmp_path / "run", [*simulate(40, 20, seed=1), *rows])
-    run(monkeypatch, capfd, str(folder))
     again = keep(tmp_path / "again", rows)
-    run(monkeypatch, capfd, str(again))
+    report(folder)
+    report(again)
     assert (folder / "report.json").read_bytes() == (again / "report.json").read_bytes()
 
 
-def test_two_folders_give_a_comparison(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_two_folders_give_a_comparison(report: Report, tmp_path: Path) -> None:
     folders = [keep(tmp_path / name, simulate(60, 20, name=name)) for name in ("one", "two")]
-    code, out, error = run(monkeypatch, capfd, *map(str, folders))
+    code, out, error = report(*folders)
     assert (code, error) == (0, "")
     assert "McNemar" in out
     assert (folders[0] / "comparison.html").is_file()
@@ -79,15 +80,11 @@ def test_two_folders_give_a_comparison(
     [(None, "holds no results.jsonl"), (b"", "no result"), (b"{}\n", "Line 1")],
 )
 def test_what_is_no_evaluation_is_one_sentence(
-    content: bytes | None,
-    sentence: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    content: bytes | None, sentence: str, report: Report, tmp_path: Path
 ) -> None:
     if content is not None:
         (tmp_path / RESULTS).write_bytes(content)
-    code, out, error = run(monkeypatch, capfd, str(tmp_path))
+    code, out, error = report(tmp_path)
     assert (code, out) == (2, "")
     assert sentence in error
     assert len(error.splitlines()) == 1
