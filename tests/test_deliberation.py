@@ -7,7 +7,7 @@ import pytest
 from tests.support.blank_frames import frames
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import make_dialect, with_defaults
-from vrthinker_core.types import ProtocolName, Settings, Side, Verdict
+from vrthinker_core.types import ProtocolName, Settings, Verdict
 from vrthinker_core.types.events import StopReason
 from vrthinker_core.types.messages import Completion, GeneratedText
 
@@ -32,23 +32,6 @@ def call(protocol: str, *indices: int) -> str:
 def say(deliberation: Deliberation, text: str, stop: str = "end") -> None:
     deliberation.ask()
     deliberation.take(Completion(text, stop))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("protocol", ["paired", "concat"])
-def test_a_complete_answer_ends_the_run(protocol: ProtocolName) -> None:
-    run = start(protocol)
-    say(run, ANSWER[protocol])
-    assert run.stop_reason is StopReason.ANSWERED
-    assert run.verdict == (Verdict(1, 0, 2, 1), False)  # type: ignore[arg-type]
-
-
-def test_pairs_always_stay_pairs() -> None:
-    run = start()
-    say(run, call("paired", 5, 3, 90))
-    shown = run.ask()[-1].frames
-    assert [(f.ref.slot, f.ref.side) for f in shown] == [
-        (s, side) for s in (5, 3, 90) for side in Side
-    ]
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
@@ -117,13 +100,8 @@ def test_the_last_turn_asks_for_the_answer_and_only_that_one(protocol: ProtocolN
 
 def test_no_words_are_added_for_a_judge_that_follows_no_instructions() -> None:
     dialect = make_dialect(Settings(), "paired")
-    run = Deliberation(
-        "A ball.",
-        dialect,
-        with_defaults(Settings(max_turns=1), dialect),
-        frames,
-        follows_instructions=False,
-    )
+    settings = with_defaults(Settings(max_turns=1), dialect)
+    run = Deliberation("A ball.", dialect, settings, frames, follows_instructions=False)
     assert dialect.force_answer() not in run.ask()[-1].text
     assert run.sampling().redirect == dialect.redirect
 
@@ -131,10 +109,8 @@ def test_no_words_are_added_for_a_judge_that_follows_no_instructions() -> None:
 def test_the_last_recommended_answer_is_the_fallback_and_marked() -> None:
     run = start("concat", max_turns=2)
     for label in (1, 2):
-        say(
-            run,
-            f"<recommend answer>TA={label}, MQ=0, VQ=0, OA={label}, CF=2</recommend answer>{call('concat', label)}",
-        )
+        told = f"TA={label}, MQ=0, VQ=0, OA={label}, CF=2"
+        say(run, f"<recommend answer>{told}</recommend answer>{call('concat', label)}")
     assert run.stop_reason is StopReason.TURN_LIMIT
     assert run.verdict == (Verdict(2, 0, 0, 2), True)  # type: ignore[arg-type]
 
@@ -182,9 +158,8 @@ def test_a_partial_answer_is_reported_as_partial_and_never_filled() -> None:
 
 def test_a_cancelled_run_has_no_verdict() -> None:
     run = start("concat")
-    say(
-        run, f"<recommend answer>TA=1, MQ=0, VQ=0, OA=1, CF=2</recommend answer>{call('concat', 3)}"
-    )
+    told = "TA=1, MQ=0, VQ=0, OA=1, CF=2"
+    say(run, f"<recommend answer>{told}</recommend answer>{call('concat', 3)}")
     say(run, ANSWER["concat"], "cancelled")
     assert run.stop_reason is StopReason.CANCELLED
     assert run.verdict == (None, False)
@@ -221,10 +196,8 @@ def test_a_reply_that_thinks_behind_its_action_is_taken_over_without_it(action: 
 
 def test_what_a_judge_invented_does_not_stay_in_the_history() -> None:
     run = start("concat")
-    say(
-        run,
-        call("concat", 3) + "<|im_end|>\n<|im_start|>user\nAfter selecting frames: Here<|im_end|>",
-    )
+    invented = "<|im_end|>\n<|im_start|>user\nAfter selecting frames: Here<|im_end|>"
+    say(run, call("concat", 3) + invented)
     assert all("<|im_" not in message.text for message in run.ask())
 
 

@@ -51,15 +51,10 @@ def test_a_window_keeps_the_first_frames_all_text_and_the_last_rounds(window: in
     rounds = [{1, 2}, {3}, {4, 5}, {6}]
     for wanted in rounds:
         say(run, call("paired", *sorted(wanted)))
-    kept = (
-        len(rounds) if window == "all" else max(1, int(window))
-    )  # those that have just come are always in view
-    expected = opening | {
-        FrameRef(slot, side)
-        for wanted in rounds[len(rounds) - kept :]
-        for slot in wanted
-        for side in Side
-    }
+    # Those that have just come are always in view
+    kept = len(rounds) if window == "all" else max(1, int(window))
+    slots = set().union(*rounds[len(rounds) - kept :])
+    expected = opening | {FrameRef(slot, side) for slot in slots for side in Side}
     assert set(run.in_view) == expected
     text = "".join(message.text for message in run.ask())
     assert all(f"Retrieved {len(wanted)} frame pairs" in text for wanted in rounds), (
@@ -104,9 +99,7 @@ def count_frames(messages: Sequence[Message]) -> int:
     return sum(len(message.frames) for message in messages)
 
 
-def test_frames_that_leave_for_want_of_context_come_again_where_the_last_reply_calls_for_them() -> (
-    None
-):
+def test_frames_that_leave_for_want_of_context_come_again_where_they_are_called_for() -> None:
     run = start(max_new_tokens=1)
     say(run, call("paired", 1, 2, 3))
     say(run, call("paired", 4))
@@ -114,14 +107,8 @@ def test_frames_that_leave_for_want_of_context_come_again_where_the_last_reply_c
     assert "([5])" in run.ask()[-1].text
     run.fit(count_frames, 8 + 2 + 4 + 1)
     assert "Retrieved 2 frame pairs ([1, 5])" in run.ask()[-1].text
-    assert [ref.slot for ref in run.in_view if ref not in run.dialect.opening_refs] == [
-        4,
-        4,
-        1,
-        1,
-        5,
-        5,
-    ]
+    later = [ref.slot for ref in run.in_view if ref not in run.dialect.opening_refs]
+    assert later == [4, 4, 1, 1, 5, 5]
 
 
 def test_frames_that_are_in_view_alone_and_called_for_again_never_leave_unsaid() -> None:
@@ -136,10 +123,8 @@ def test_frames_that_are_in_view_alone_and_called_for_again_never_leave_unsaid()
 def test_where_the_frames_that_have_just_come_do_not_fit_the_context_is_full() -> None:
     run = start(max_new_tokens=1)
     say(run, call("paired", 1, 2, 3))
-    with pytest.raises(
-        ContextFull,
-        match=r"has 14 tokens and the judge reads 13, .* Choose fewer frames per call\.$",
-    ):
+    told = r"has 14 tokens and the judge reads 13, .* Choose fewer frames per call\.$"
+    with pytest.raises(ContextFull, match=told):
         run.fit(count_frames, 13)
 
 

@@ -72,9 +72,8 @@ def test_branch_keeps_the_turn_in_which_it_was_stopped(
     clips: tuple[Path, Path], slow_judge: str, tmp_path: Path
 ) -> None:
     origin, kept = tmp_path / "origin.json", tmp_path / "branch.json"
-    origin.write_bytes(
-        to_json(trace_of(judge(VideoPair("A block glides.", *clips), ScriptedBackend(Talker()))))
-    )
+    first = judge(VideoPair("A block glides.", *clips), ScriptedBackend(Talker()))
+    origin.write_bytes(to_json(trace_of(first)))
     options = ("--turn", 2, "--frames", "4", "--judge", slow_judge, "--trace", kept)
     status, _, told = interrupt(signal.SIGINT, "Turn 2 of", "branch", origin, *clips, *options)
     assert (status, told) == (130, "")

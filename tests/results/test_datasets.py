@@ -44,26 +44,18 @@ def test_the_published_row_of_videogen_reward(tmp_path: Path) -> None:
     table = write_videogen(tmp_path)
     (pair,) = read_dataset("videogen-reward", tmp_path)
     assert pair.labels == Verdict(TA=SECOND, MQ=TIE, VQ=TIE, OA=SECOND)
-    assert (pair.first, pair.second) == (
-        str(tmp_path / VIDEOGEN_ROW[0]),
-        str(tmp_path / VIDEOGEN_ROW[1]),
-    )
+    assert [pair.first, pair.second] == [str(tmp_path / name) for name in VIDEOGEN_ROW[:2]]
     assert (pair.first_generator, pair.second_generator, pair.prompt) == VIDEOGEN_ROW[2:5]
     assert not pair.fault
     assert read_dataset("videogen-reward", table) == [pair], "the table in place of its folder"
 
 
 def test_names_of_windows_stay_in_the_folder_of_videogen_reward(tmp_path: Path) -> None:
-    names = [
-        "videos\\a\\1.mp4",
-        "videos/x/../a/1.mp4",
-        "\\videos\\a\\1.mp4",
-        "C:\\videos\\a\\1.mp4",
-        "..\\1.mp4",
-    ]
+    inside = (r"videos\a\1.mp4", "videos/x/../a/1.mp4")
+    names = [*inside, r"\videos\a\1.mp4", r"C:\videos\a\1.mp4", r"..\1.mp4"]
     touch(tmp_path / "videos" / "a" / "1.mp4")
     write_videogen(
-        tmp_path, [videogen_row(number, path_A=name) for number, name in enumerate(names, start=1)]
+        tmp_path, [videogen_row(n, path_A=name) for n, name in enumerate(names, start=1)]
     )
     first, second, rooted, full, outside = read_dataset("videogen-reward", tmp_path)
     assert first.first == second.first == str(tmp_path / "videos" / "a" / "1.mp4")
@@ -109,17 +101,10 @@ def test_votes_of_genai_bench(tmp_path: Path) -> None:
     for number in range(4):
         touch(tmp_path / "videos" / genai_name(f"left {number}"))
         touch(tmp_path / "elsewhere" / "deeper" / genai_name(f"right {number}"))
-    rows = [
-        (
-            f"Prompt {n}",
-            genai_address(f"left {n}"),
-            genai_address(f"right {n}"),
-            "LaVie",
-            "OpenSora",
-            vote,
-        )
-        for n, vote in enumerate(votes)
-    ]
+    rows = []
+    for n, vote in enumerate(votes):
+        videos = [genai_address(f"{side} {n}") for side in ("left", "right")]
+        rows.append((f"Prompt {n}", *videos, "LaVie", "OpenSora", vote))
     table = write_genai(tmp_path, rows)
     pairs = read_dataset("genai-bench", tmp_path)
     assert [pair.labels for pair in pairs] == [Verdict(OA=label) for label in votes.values()]
@@ -182,15 +167,8 @@ def test_what_is_no_parquet_is_refused_in_a_sentence(tmp_path: Path) -> None:
 def test_labels_of_mj_bench_video(tmp_path: Path) -> None:
     words = ["Same", "Video 1 better", "Video 2 better", "Video 1 Better"]
     rows = [mj_row(n, word) for n, word in enumerate(words)]
-    rows.append(
-        mj_row(
-            4,
-            "Same",
-            Alignment="Video 1 better",
-            Fineness="Video 2 better",
-            Safety="Video 1 better",
-        )
-    )
+    first, second = "Video 1 better", "Video 2 better"
+    rows.append(mj_row(4, "Same", Alignment=first, Fineness=second, Safety=first))
     rows[-1]["category_preference"]["Coherence & Consistency"] = "Hard to judge"
     write_mj(tmp_path, rows)
     pairs = read_dataset("mj-bench-video", tmp_path)
@@ -201,19 +179,13 @@ def test_labels_of_mj_bench_video(tmp_path: Path) -> None:
 
 
 def test_hard_to_judge_is_left_out_by_name_and_odd_rows_are_faults(tmp_path: Path) -> None:
-    rows = [
-        mj_row(0, "Hard to judge"),
-        mj_row(1, "Whatever"),
-        "no row",
-        mj_row(3, "Same"),
-        mj_row(3, "Same"),
-        mj_row(5, "Same"),
-    ]
+    rows = [mj_row(0, "Hard to judge"), mj_row(1, "Whatever"), "no row"]
+    rows += [mj_row(number, "Same") for number in (3, 3, 5)]
     rows += [
         {**mj_row(6, "Same"), "video_1_path": float("nan")},
         {**mj_row(7, "Same"), "caption": None},
+        {**mj_row(8, "Same"), "category_preference": None},
     ]
-    rows += [{**mj_row(8, "Same"), "category_preference": None}]
     write_mj(tmp_path, rows)
     (tmp_path / "videos" / "5_1.mp4").unlink()
     pairs = read_dataset("mj-bench-video", tmp_path)
@@ -244,20 +216,13 @@ def test_what_is_no_list_of_pairs_is_refused_in_a_sentence(tmp_path: Path, text:
 def test_other_labels_for_the_same_pair_make_a_pair_of_their_own_whatever_the_order(
     tmp_path: Path,
 ) -> None:
-    rows = [
-        videogen_row(1, Overall="A"),
-        videogen_row(1, Overall="B"),
-        videogen_row(1, Overall="A"),
-        videogen_row(2),
-    ]
+    rows = [*(videogen_row(1, Overall=label) for label in "ABA"), videogen_row(2)]
     found = []
     for seed in range(4):
         random.Random(seed).shuffle(rows)
         write_videogen(tmp_path, rows)
         pairs = read_dataset("videogen-reward", tmp_path)
-        found.append(
-            sorted((pair.id, pair.labels.labels["OA"], bool(pair.fault)) for pair in pairs)
-        )
+        found.append(sorted((each.id, each.labels.OA, bool(each.fault)) for each in pairs))
     assert all(each == found[0] for each in found)
     assert len({name for name, _, _ in found[0]}) == 4
     assert [fault for _, _, fault in found[0]].count(True) == 1
@@ -267,17 +232,14 @@ def test_a_limit_takes_the_same_pairs_in_any_order_and_those_of_a_smaller_limit(
     tmp_path: Path,
 ) -> None:
     write_videogen(tmp_path, rows := [videogen_row(n) for n in range(30)])
-    chosen = {
-        limit: {p.id for p in take_some(read_dataset("videogen-reward", tmp_path), limit)}
-        for limit in (5, 12, 99)
-    }
+    pairs = read_dataset("videogen-reward", tmp_path)
+    chosen = {limit: {pair.id for pair in take_some(pairs, limit)} for limit in (5, 12, 99)}
     assert [len(names) for names in chosen.values()] == [5, 12, 30]
     assert chosen[5] < chosen[12] < chosen[99]
     random.Random(1).shuffle(rows)
     write_videogen(tmp_path, rows)
-    assert {pair.id for pair in take_some(read_dataset("videogen-reward", tmp_path), 5)} == chosen[
-        5
-    ]
+    shuffled = read_dataset("videogen-reward", tmp_path)
+    assert {pair.id for pair in take_some(shuffled, 5)} == chosen[5]
     with pytest.raises(BadInput, match="--limit 0 takes no pair"):
         take_some([], 0)
 

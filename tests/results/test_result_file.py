@@ -9,7 +9,6 @@ import pytest
 
 from tests.evaluation.support.scripted_runs import made_pairs, made_result, run_description
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import LEFT_OUT, OUTSIDE_FAULT, ROW_FAULT, PairResult, broken_row
 from vrthinker_core.results.result_file import ResultFile, final_results, read_results, to_line
 from vrthinker_core.results.result_table import TABLE, table_row, write_table
@@ -29,12 +28,9 @@ def write(path: Path, results: list[PairResult]) -> None:
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     told = dict.fromkeys(Dimension, (0.25, 0.5, 0.125))
-    results = [
-        *RESULTS,
-        replace(
-            RESULTS[0], probabilities=told, swapped=Verdict(OA=Preference.TIE), confidence=None
-        ),
-    ]
+    swapped = Verdict(OA=Preference.TIE)
+    more = replace(RESULTS[0], probabilities=told, swapped=swapped, confidence=None)
+    results = [*RESULTS, more]
     write(path, results)
     assert list(read_results(path)) == results
 
@@ -74,32 +70,17 @@ def test_what_is_no_result_is_named_with_its_line(tmp_path: Path, line: bytes) -
         list(read_results(path))
 
 
-@pytest.mark.parametrize(
-    ("fault", "again"),
-    [
-        ("BackendFailed", True),
-        ("ServerUnavailable", True),
-        ("DecoderDied", True),
-        ("VideoUnavailable", True),
-        ("ConnectionResetError", True),
-        ("JudgeError", True),
-        ("BackendRefused", False),
-        ("ContextFull", False),
-        ("TooManyPictures", False),
-        ("TraceError", False),
-        ("VideoError", False),
-        ("BadInput", False),
-        ("MemoryError", False),
-        ("CheckpointError", False),
-        (ROW_FAULT, False),
-        (LEFT_OUT, False),
-        (OUTSIDE_FAULT, False),
-        ("", False),
-        ("describe", True),
-    ],
-)
-def test_which_failures_are_transient(fault: str, again: bool) -> None:
-    assert PairResult(PAIRS[0], "judge", StopReason.FAILED, fault=fault).is_transient is again
+PASSING = "BackendFailed ServerUnavailable DecoderDied VideoUnavailable ConnectionResetError JudgeError describe"
+LASTING = "BackendRefused ContextFull TooManyPictures TraceError VideoError BadInput MemoryError CheckpointError"
+
+
+def test_which_failures_are_transient() -> None:
+    def again(fault: str) -> bool:
+        return PairResult(PAIRS[0], "judge", StopReason.FAILED, fault=fault).is_transient
+
+    assert [fault for fault in PASSING.split() if not again(fault)] == []
+    lasting = [*LASTING.split(), ROW_FAULT, LEFT_OUT, OUTSIDE_FAULT, ""]
+    assert [fault for fault in lasting if again(fault)] == []
 
 
 def test_a_run_that_was_stopped_is_judged_again() -> None:
@@ -111,24 +92,15 @@ def test_the_table_is_flat_and_holds_every_result(tmp_path: Path) -> None:
 
     broken = broken_row(replace(PAIRS[3], fault="The prompt is empty."), "judge")
     left_out = broken_row(replace(PAIRS[4], left_out='People found it "Hard to judge".'), "judge")
-    told = replace(
-        RESULTS[0],
-        probabilities={Dimension.OA: (0.1, 0.7, 0.2)},
-        swapped=Verdict(OA=Preference.TIE),
-    )
+    shares, swapped = {Dimension.OA: (0.1, 0.7, 0.2)}, Verdict(OA=Preference.TIE)
+    told = replace(RESULTS[0], probabilities=shares, swapped=swapped)
     write_table(results := [told, *RESULTS[1:3], broken, left_out], tmp_path / TABLE)
     rows = parquet.read_table(tmp_path / TABLE).to_pylist()
-    assert [
-        {name: row[name] for name in table_row(result)}
-        for row, result in zip(rows, results, strict=True)
-    ] == [table_row(result) for result in results]
-    assert all(not isinstance(value, list | dict) for row in rows for value in row.values())
-    assert (rows[0]["label_OA"], rows[0]["swapped_OA"], rows[0]["p_OA_1"], rows[0]["p_TA_1"]) == (
-        1,
-        0,
-        0.7,
-        None,
-    )
+    for row, result in zip(rows, results, strict=True):
+        assert {name: row[name] for name in table_row(result)} == table_row(result)
+        assert all(not isinstance(value, list | dict) for value in row.values())
+    first = [rows[0][name] for name in ("label_OA", "swapped_OA", "p_OA_1", "p_TA_1")]
+    assert first == [1, 0, 0.7, None]
     assert [(row["judged"], row["left_out"], row["fault"]) for row in rows[3:]] == [
         (False, False, ROW_FAULT),
         (False, True, LEFT_OUT),
@@ -153,11 +125,8 @@ def test_a_run_is_the_same_whatever_the_order_and_place_of_its_pairs(tmp_path: P
         for pair in reversed(PAIRS)
     ]
     assert not run.difference(run_description(moved))
-    assert pairs_digest(PAIRS[1:]) != run.digest != pairs_digest([relabelled(PAIRS[0]), *PAIRS[1:]])
-
-
-def relabelled(pair: EvaluationPair) -> EvaluationPair:
-    return replace(pair, labels=Verdict(TA=Preference.TIE))
+    relabelled = replace(PAIRS[0], labels=Verdict(TA=Preference.TIE))
+    assert pairs_digest(PAIRS[1:]) != run.digest != pairs_digest([relabelled, *PAIRS[1:]])
 
 
 def test_what_differs_between_two_runs_is_said() -> None:
