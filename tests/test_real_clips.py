@@ -1,8 +1,7 @@
-"""Whole runs over real clips: every pairing, both protocols, to the end. Needs the folder that VRT_CLIPS names."""
+"""Whole runs over real clips on either side, in both protocols, to the end. Needs the folder that VRT_CLIPS names."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from pathlib import Path
@@ -24,7 +23,7 @@ from vrthinker_core.types.events import Turn
 
 FOLDER = Path(os.environ.get("VRT_CLIPS", "no clips"))
 NAMES = ("pair01_unicorn_a.mp4", "mp_no_duration.webm", "dc_corrupted.mp4", "ax_sample_h264.ts")
-PAIRINGS = list(itertools.product(NAMES, repeat=2))
+PAIRINGS = list(zip(NAMES, (*NAMES[1:], NAMES[0]), strict=True))  # Each clip on either side
 
 
 def call(argument: str, indices: str) -> str:
@@ -48,22 +47,23 @@ pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="VRT_CLIPS names no 
 
 
 def check_told_is_sent(turn: Turn, protocol: str) -> None:
-    if protocol == "paired":
-        sides = [frame.ref.side for frame in turn.frames]
-        firsts = [frame.ref.slot for frame in turn.frames if frame.ref.side is Side.FIRST]
-        seconds = [frame.ref.slot for frame in turn.frames if frame.ref.side is Side.SECOND]
-        assert firsts == seconds, "pairs are always pairs"
-        if turn.number > 1 and turn.frames:
-            assert sides == [Side.FIRST, Side.SECOND] * len(firsts)
-            told = re.search(r"Retrieved (\d+) frame pairs \(\[([\d, ]*)\]\)", turn.told)
-            assert told is not None
-            assert int(told[1]) == len(firsts)
-            assert [int(n) for n in told[2].split(",")] == firsts
+    if protocol != "paired":
+        return
+    firsts, seconds = (
+        [frame.ref.slot for frame in turn.frames if frame.ref.side is side] for side in Side
+    )
+    assert firsts == seconds, "pairs are always pairs"
+    if turn.number > 1 and turn.frames:
+        assert [frame.ref.side for frame in turn.frames] == [*Side] * len(firsts)
+        told = re.search(r"Retrieved (\d+) frame pairs \(\[([\d, ]*)\]\)", turn.told)
+        assert told is not None
+        assert int(told[1]) == len(firsts)
+        assert [int(n) for n in told[2].split(",")] == firsts
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
 @pytest.mark.parametrize("names", PAIRINGS, ids="+".join)
-def test_every_pairing_runs_to_its_end(names: tuple[str, str], protocol: ProtocolName) -> None:
+def test_every_kind_of_file_runs_to_its_end(names: tuple[str, str], protocol: ProtocolName) -> None:
     pair = VideoPair("A test.", *(FOLDER / name for name in names))
     events = list(judge(pair, ScriptedBackend(SCRIPTS[protocol]), Settings(protocol=protocol)))
     end = events[-1]
@@ -75,7 +75,7 @@ def test_every_pairing_runs_to_its_end(names: tuple[str, str], protocol: Protoco
         check_told_is_sent(turn, protocol)
 
 
-@pytest.mark.parametrize("names", PAIRINGS[1:12:5], ids="+".join)
+@pytest.mark.parametrize("names", PAIRINGS[:3], ids="+".join)
 def test_the_built_in_judge_reads_real_clips_to_the_end(names: tuple[str, str]) -> None:
     pair = VideoPair("A test.", *(FOLDER / name for name in names))
     events = list(judge(pair, open_backend("nano")))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +12,7 @@ import av
 import pytest
 
 from tests.support.drawn_pairs import drawn_pairs
+from tests.test_cli import run
 from vrthinker_core import (
     Backend,
     Finished,
@@ -99,20 +98,15 @@ def test_drawn_clips_have_a_verdict_in_both_orders(
 def test_a_clip_that_was_changed_is_outside(
     nano: Backend, drawn: VideoPair, clips: tuple[Path, Path], tmp_path: Path, how: str
 ) -> None:
+    other = tmp_path / "other.mp4"
     if how == "encoded anew":
-        other = copied(drawn.first, tmp_path / "other.mp4", encode=True)
+        copied(drawn.first, other, encode=True)
     elif how == "with another comment":
-        other = copied(
-            drawn.first,
-            tmp_path / "other.mp4",
-            encode=False,
-            comment="drawn world 1: seed 5, pair 0, video 1, 224 px",
-        )
+        said = "drawn world 1: seed 5, pair 0, video 1, 224 px"
+        copied(drawn.first, other, encode=False, comment=said)
     else:
         with av.open(str(drawn.first)) as video:
-            other = copied(
-                clips[0], tmp_path / "other.mp4", encode=True, comment=video.metadata["comment"]
-            )
+            copied(clips[0], other, encode=True, comment=video.metadata["comment"])
     for pair in (replace(drawn, first=other), replace(drawn, second=other)):
         end = end_of(pair, nano)
         assert (end.verdict, end.outside_scope) == (None, True)
@@ -171,10 +165,8 @@ def test_however_the_run_ends_it_is_outside(pair: VideoPair, reply: str, stop: S
 @pytest.mark.skipif(not CLIPS.is_dir(), reason="VRT_CLIPS names no folder of clips")
 @pytest.mark.parametrize("prompt", REAL_PROMPTS, ids=range(len(REAL_PROMPTS)))
 def test_real_videos_have_no_verdict_whatever_the_prompt(nano: Backend, prompt: str) -> None:
-    end = end_of(
-        VideoPair(prompt, CLIPS / "pair04_girl_dragon_a.mp4", CLIPS / "pair04_girl_dragon_b.mp4"),
-        nano,
-    )
+    videos = (CLIPS / f"pair04_girl_dragon_{side}.mp4" for side in "ab")
+    end = end_of(VideoPair(prompt, *videos), nano)
     assert (end.verdict, end.outside_scope) == (None, True)
 
 
@@ -182,31 +174,15 @@ def test_the_command_line_prints_nulls_says_why_and_exits_with_3(
     clips: tuple[Path, Path], tmp_path: Path
 ) -> None:
     trace = tmp_path / "run.json"
-    command = [sys.executable, "-m", "vrthinker_core"]
-    options = [
-        "--prompt",
-        "A red cube moves left across the grass.",
-        "--judge",
-        "nano",
-        "--trace",
-        str(trace),
-    ]
-    plain = subprocess.run(
-        [*command, "compare", *map(str, clips), *options],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = ("--prompt", REAL_PROMPTS[0], "--judge", "nano")
+    plain = run("compare", *clips, *options, "--trace", trace)
     assert plain.returncode == 3
     assert "cannot judge real videos" in plain.stdout
     assert "\nVerdict" not in plain.stdout
-    again = subprocess.run(
-        [*command, "replay", str(trace), "--json"], capture_output=True, text=True, check=False
-    )
+    again = run("replay", trace, "--json")
     assert (again.returncode, json.loads(again.stdout)) == (3, NULLS)
     assert "cannot judge real videos" in again.stderr
-    gone = [*command, "compare", str(clips[0]), str(tmp_path / "none.mp4"), *options[:4], "--json"]
-    done = subprocess.run(gone, capture_output=True, text=True, check=False)
+    done = run("compare", clips[0], tmp_path / "none.mp4", *options, "--json")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
 
 
@@ -218,14 +194,10 @@ def test_the_scope_belongs_to_the_checkpoint(nano: Backend, tmp_path: Path) -> N
     said = json.loads((folder / "vrthinker.json").read_text())
     marker = folder / "vrthinker.json"
     scopes = {}
+    said.pop("scope")
     for scope in ("drawn", None, "cats"):
         marker.unlink()
-        marker.write_text(
-            json.dumps(
-                {name: value for name, value in said.items() if name != "scope"}
-                | ({"scope": scope} if scope else {})
-            )
-        )
+        marker.write_text(json.dumps(said | ({"scope": scope} if scope else {})))
         try:
             scopes[scope] = open_backend(f"hf:{folder}").scope
         except CheckpointError as error:
