@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.video.support.open_clips import opened
+from tests.video.test_decoding_process import run_code
 from vrthinker_core.errors import VideoError
 from vrthinker_core.video import DecoderPool
 
@@ -73,13 +73,5 @@ with decoders.opening_slot():
 @pytest.mark.skipif(sys.platform == "win32", reason="forks are made elsewhere")
 def test_a_fork_does_not_wait_for_the_slots_of_its_parent() -> None:
     """As on ZeroGPU, where each request is served by a fork of the server."""
-    command = [sys.executable, "-W", "ignore", "-c", FORKED]
-    run = subprocess.run(
-        command,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=Path(__file__).parents[2],
-        check=True,
-        timeout=20,
-    )
+    run = run_code(FORKED)
     assert run.stdout.split() == ["7"]
