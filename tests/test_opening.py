@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -12,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.waiting import until
-from tests.test_cli import ROOT
+from tests.test_cli import compare
+from tests.test_judge import ANSWER
 from tests.video.support.write_clips import repeated, write
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.judge import judge
@@ -23,8 +22,6 @@ from vrthinker_core.ui.sessions.background_run import BackgroundRun, RunJob
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.view.page_json import status_line
 from vrthinker_core.ui.view.run_state import fold_all
-
-ANSWER = "<Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 
 
 @pytest.fixture(scope="module")
@@ -98,13 +95,8 @@ def test_the_page_says_what_is_being_read_and_stop_works_meanwhile(
     endless_clip: Path, clips: tuple[Path, Path], tmp_path: Path
 ) -> None:
     judges = JudgeLoader({"script": lambda: ScriptedBackend([ANSWER])})
-    job = RunJob(
-        VideoPair("p", clips[0], endless_clip),
-        Settings(),
-        tmp_path / "trace.json",
-        tmp_path / "stop",
-        "script",
-    )
+    pair, trace = VideoPair("p", clips[0], endless_clip), tmp_path / "trace.json"
+    job = RunJob(pair, Settings(), trace, tmp_path / "stop", "script")
     judge_slots = threading.Semaphore(1)
     run = BackgroundRun(job, judges.run_job, judge_slots)
     try:
@@ -124,20 +116,7 @@ def test_compare_says_it_on_standard_error(
 ) -> None:
     script = tmp_path / "script.jsonl"
     script.write_text(json.dumps({"reply": ANSWER}))
-    command = [
-        sys.executable,
-        "-m",
-        "vrthinker_core",
-        "compare",
-        long_clip,
-        clips[1],
-        "--prompt",
-        "p",
-    ]
-    command += ["--judge", f"scripted:{script}", "--json"]
-    done = subprocess.run(
-        [*map(str, command)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = compare((long_clip, clips[1]), f"scripted:{script}", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
     assert done.stderr.startswith("Reading video 1 · ")
