@@ -209,7 +209,7 @@ def test_the_light_of_a_picture_stays_at_another_level_and_turns_with_the_pictur
 
 def test_it_stops_at_once_where_the_first_frames_decide() -> None:
     stops = 0
-    for seed in range(3000):
+    for seed in range(1000):
         pair = draw_pair(seed)
         if all(scene.picture_fault and scene.motion_fault for scene in pair.scenes.values()):
             turns = play_teacher(pair, make_dialect(Settings(), "paired"))
