@@ -22,7 +22,6 @@ DISK. One client uploads 15 files of 100 MB. At most 600 MB of them are on the d
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import tempfile
 import time
@@ -42,6 +41,7 @@ from tests.benchmarks.tools.metrics import (
     scripted_server,
 )
 from tests.benchmarks.tools.numbered_clips import write_pair
+from tests.benchmarks.tools.options import benchmark_parser
 from tests.benchmarks.tools.page_client import PageClient, PageConfig
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import ANSWER, SCRIPT, write_example
@@ -99,9 +99,8 @@ class Target:
             await self._timed("page", client.open())
             for player, clip in zip(("first", "second"), self.clips, strict=True):
                 await self._timed("upload", client.upload(player, clip))
-            await self._timed(
-                "example", client.trigger("examples", "click", event_data={"example": EXAMPLE})
-            )
+            example = client.trigger("examples", "click", event_data={"example": EXAMPLE})
+            await self._timed("example", example)
         except (OSError, ValueError, EOFError):
             self.refused += 1
         finally:
@@ -120,19 +119,15 @@ Attack = Callable[[Target, Size], Coroutine[Any, Any, tuple[Figures, Promises]]]
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="send less")
+    parser = benchmark_parser(__doc__, "send less")
     parser.add_argument("--only", choices=ATTACKS, help="one of the parts alone")
     options = parser.parse_args()
     result: Figures = {"quick": options.quick, "processors": cpu_count(), "attacks": {}}
     promises: Promises = {}
     for name in [options.only] if options.only else ATTACKS:
         with tempfile.TemporaryDirectory() as folder:
-            result["attacks"][name], kept = run(
-                name, Path(folder), QUICK if options.quick else Size()
-            )
+            size = QUICK if options.quick else Size()
+            result["attacks"][name], kept = run(name, Path(folder), size)
             promises |= kept
     end_with(result, promises, options.quick)
 
@@ -167,9 +162,8 @@ async def _under_attack(
     target.waits.clear()
     idle, peak = resident_mb(server), PeakUsage(server)
     sampling = asyncio.create_task(peak.sample())
-    attacking = asyncio.ensure_future(
-        asyncio.to_thread(asyncio.run, attack(target, size))
-    )  # what it sends delays no newcomer
+    attack_apart = asyncio.to_thread(asyncio.run, attack(target, size))  # delays no newcomer
+    attacking = asyncio.ensure_future(attack_apart)
     count = 0
     while count < size.newcomers or not attacking.done():
         await target.newcomer()
@@ -179,18 +173,10 @@ async def _under_attack(
     sampling.cancel()
     longest = {what: round(max(waits), 2) for what, waits in target.waits.items()}
     grown = round(peak.megabytes - idle, 1)
-    figures = {
-        "newcomers": count,
-        "refused": target.refused,
-        "longest_s": max(longest.values()),
-        "longest": longest,
-    }
-    return {
-        **figures,
-        "grown_mb": grown,
-        "at_end_mb": round(resident_mb(server) - idle, 1),
-        **own_figures,
-    }, {
+    figures = {"newcomers": count, "refused": target.refused}
+    figures |= {"longest_s": max(longest.values()), "longest": longest, "grown_mb": grown}
+    at_end = round(resident_mb(server) - idle, 1)
+    return {**figures, "at_end_mb": at_end, **own_figures}, {
         "no newcomer is refused": target.refused == 0,
         f"each newcomer is answered within {WAIT_S:g} s": figures["longest_s"] <= WAIT_S,
         f"at most {MEMORY_MB:g} MB above idle": grown <= MEMORY_MB,
@@ -222,21 +208,15 @@ async def traces(target: Target, size: Size) -> tuple[Figures, Promises]:
     text = "a" * (size.trace_mb * 10**6)
     completion = replace(trace.turns[0].completion, text=text, pieces=(len(text),))
     path = folder / "large.json"
-    path.write_bytes(
-        to_json(
-            replace(trace, turns=(replace(trace.turns[0], completion=completion), *trace.turns[1:]))
-        )
-    )
+    turns = (replace(trace.turns[0], completion=completion), *trace.turns[1:])
+    path.write_bytes(to_json(replace(trace, turns=turns)))
     opened = 0
     for number in range(size.traces):
         stranger = HttpClient(target.server.url, f"203.0.113.{number + 1}")
         with suppress(OSError, ValueError, EOFError):
-            file = {
-                "path": await stranger.upload(path),
-                "orig_name": "large.json",
-                "meta": FILE_META,
-            }
-            await PageClient(target.config).trigger("open", "upload", open=file)
+            file = {"path": await stranger.upload(path), "orig_name": "large.json"}
+            visitor = PageClient(target.config)
+            await visitor.trigger("open", "upload", open=file | {"meta": FILE_META})
             opened += 1
     return {"traces": size.traces, "answered": opened}, {}
 
@@ -248,17 +228,12 @@ async def bodies(target: Target, size: Size) -> tuple[Figures, Promises]:
         ("gradio_api/queue/join", "application/json", b'{"data": "'),
         ("gradio_api/upload", "multipart/form-data; boundary=line", field),
     )
-    connections = await asyncio.gather(
-        *(
-            _send_unfinished(target.server, *ways[number % 2], size.unfinished_mb)
-            for number in range(size.unfinished)
-        )
-    )
+    sent = [ways[number % 2] for number in range(size.unfinished)]
+    unfinished = (_send_unfinished(target.server, *way, size.unfinished_mb) for way in sent)
+    connections = await asyncio.gather(*unfinished)
     await asyncio.sleep(size.hold_s)
-    http, values = (
-        HttpClient(target.server.url),
-        b'{"data": [' + b"[]," * (size.large_mb * 10**6 // 3) + b"1]}",
-    )
+    http = HttpClient(target.server.url)
+    values = b'{"data": [' + b"[]," * (size.large_mb * 10**6 // 3) + b"1]}"
     statuses = []
     for _ in range(size.large):
         with suppress(OSError, EOFError):
@@ -290,10 +265,8 @@ async def calls(target: Target, size: Size) -> tuple[Figures, Promises]:
     """Calls whose results nobody collects."""
     http = HttpClient(target.server.url)
     files = [{"path": await http.upload(clip), "meta": FILE_META} for clip in target.clips]
-    answers = [
-        await http.post("gradio_api/call/compare", {"data": [*files, "Nobody reads this."]})
-        for _ in range(size.calls)
-    ]
+    call = {"data": [*files, "Nobody reads this."]}
+    answers = [await http.post("gradio_api/call/compare", call) for _ in range(size.calls)]
     started = time.perf_counter()
     while await _unfinished_calls(http) and time.perf_counter() - started < 2 * DROPPED_S:
         await asyncio.sleep(0.5)
@@ -312,12 +285,8 @@ async def _unfinished_calls(http: HttpClient) -> int:
 
 async def disk(target: Target, size: Size) -> tuple[Figures, Promises]:
     """One client who uploads as much as it can."""
-    client, path, most = (
-        HttpClient(target.server.url, "203.0.113.1"),
-        target.server.folder.parent / "large.mp4",
-        0.0,
-    )
-    taken = 0
+    client = HttpClient(target.server.url, "203.0.113.1")
+    path, most, taken = target.server.folder.parent / "large.mp4", 0.0, 0
     for number in range(size.files):
         path.write_bytes(number.to_bytes(8, "big") + MB * 100)
         with suppress(OSError, ValueError, EOFError):

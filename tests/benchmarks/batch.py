@@ -10,15 +10,15 @@ frames alone. The last line is JSON; its `times_as_fast` is that of whole compar
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.backends.support.random_model import noise_frame
+from tests.benchmarks.tools.options import benchmark_parser
 from tests.benchmarks.tools.phase_timer import processor_seconds
 from tests.benchmarks.tools.random_models import random_checkpoint
 from tests.support.small_clips import write_clip
@@ -27,6 +27,7 @@ from vrthinker_core.backends import NANO
 from vrthinker_core.backends.base import GenerationRequest
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.types import Side
+from vrthinker_core.types.events import Event
 from vrthinker_core.types.messages import Completion, Image, Message, Sampling, Text
 
 COUNT = 16
@@ -37,40 +38,26 @@ Figures = dict[str, float]
 
 def main() -> None:
     """Run the benchmark."""
-    options = _options()
+    options = benchmark_parser(
+        __doc__, "each way once", "a random model of the 7B's shape on the GPU"
+    ).parse_args()
     order = ORDER[:2] if options.quick else ORDER
     if options.gpu:
         with tempfile.TemporaryDirectory() as name:
             checkpoint = random_checkpoint(Path(name), quick=False, side=448, gpu=True)
         replies = compare_replies(TransformersBackend(checkpoint, "random"), order, exact=False)
-        print(
-            json.dumps(
-                {
-                    "comparisons": COUNT,
-                    "times_as_fast": replies["times_as_fast"],
-                    "replies": replies,
-                }
-            )
-        )
-        return
-    backend = TransformersBackend.load(str(NANO))
-    replies, runs = compare_replies(backend, order), compare_runs(backend, order)
-    result = {
-        "comparisons": COUNT,
-        "times_as_fast": runs["times_as_fast"],
-        "whole_comparisons": runs,
-        "replies": replies,
-    }
-    print(json.dumps(result))
+        result = {"times_as_fast": replies["times_as_fast"]}
+    else:
+        backend = TransformersBackend.load(str(NANO))
+        replies, runs = compare_replies(backend, order), compare_runs(backend, order)
+        result = {"times_as_fast": runs["times_as_fast"], "whole_comparisons": runs}
+    print(json.dumps({"comparisons": COUNT, **result, "replies": replies}))
 
 
 def readme_row(result: dict[str, Any]) -> str:
     """The result in a sentence for the README's table."""
-    what = (
-        "comparisons from files to verdicts"
-        if "whole_comparisons" in result
-        else "replies over decoded frames"
-    )
+    whole = "whole_comparisons" in result
+    what = "comparisons from files to verdicts" if whole else "replies over decoded frames"
     return f"{result['comparisons']} {what} at once: {result['times_as_fast']:.2f} times as fast as one at a time"
 
 
@@ -82,21 +69,16 @@ def compare_replies(
     sampling = Sampling(max_new_tokens=300)
 
     def together() -> list[tuple[int, ...]]:
-        requests = [
-            GenerationRequest(backend.open_conversation(), messages, sampling)
-            for messages in prompts
-        ]
-        replies = {
-            n: item.tokens
-            for n, item in backend.stream_batch(requests)
-            if isinstance(item, Completion)
-        }
+        opened = [backend.open_conversation() for _ in prompts]
+        both = zip(opened, prompts, strict=True)
+        requests = [GenerationRequest(each, messages, sampling) for each, messages in both]
+        items = backend.stream_batch(requests)
+        replies = {n: item.tokens for n, item in items if isinstance(item, Completion)}
         return [replies[n] for n in range(COUNT)]
 
     def alone() -> list[tuple[int, ...]]:
-        replies = [
-            list(backend.open_conversation().stream(messages, sampling))[-1] for messages in prompts
-        ]
+        streams = (backend.open_conversation().stream(each, sampling) for each in prompts)
+        replies = [list(stream)[-1] for stream in streams]
         return [reply.tokens for reply in replies if isinstance(reply, Completion)]
 
     backend.open_conversation().count_tokens(prompts[0])
@@ -106,34 +88,28 @@ def compare_replies(
 def compare_runs(backend: TransformersBackend, order: Sequence[str]) -> Figures:
     """Comparisons from files to verdicts."""
     with tempfile.TemporaryDirectory() as name:
-        videos = [
-            write_clip(Path(name) / f"{n}.mp4", 48, 224, 224, hue=10 * (n % 9))
-            for n in range(COUNT)
-        ]
-        pairs = [
-            VideoPair("A white block glides to the right.", videos[n], videos[n - 1])
-            for n in range(COUNT)
-        ]
+        paths = [Path(name) / f"{n}.mp4" for n in range(COUNT)]
+        videos = [write_clip(p, 48, 224, 224, hue=10 * (n % 9)) for n, p in enumerate(paths)]
+        prompt = "A white block glides to the right."
+        pairs = [VideoPair(prompt, videos[n], videos[n - 1]) for n in range(COUNT)]
 
-        def alone() -> list[object]:
-            return [
-                [_written(event) for event in judge(pair, backend) if isinstance(event, TurnEnded)]
-                for pair in pairs
-            ]
-
-        def together() -> list[object]:
+        def replies(events: Iterable[tuple[int, Event]]) -> list[list[str]]:
+            """These clips are not drawn, so the built-in judge gives no verdict on them."""
             found: list[list[str]] = [[] for _ in pairs]
-            for number, event in judge_many(pairs, backend, live=COUNT):
+            for number, event in events:
                 if isinstance(event, TurnEnded):
-                    found[number].append(_written(event))
-            return list(found)
+                    found[number].append(event.turn.completion.text)
+            return found
+
+        def alone() -> list[list[str]]:
+            return replies(
+                (n, each) for n, pair in enumerate(pairs) for each in judge(pair, backend)
+            )
+
+        def together() -> list[list[str]]:
+            return replies(judge_many(pairs, backend, live=COUNT))
 
         return _measure("whole comparisons", backend, order, {"alone": alone, "together": together})
-
-
-def _written(event: TurnEnded) -> str:
-    """A reply: these clips are not drawn, so the built-in judge gives no verdict on them."""
-    return event.turn.completion.text
 
 
 def _prompt(number: int) -> list[Message]:
@@ -164,17 +140,6 @@ def _measure(
     figures["times_less_processor_time"] = round(processor["alone"] / processor["together"], 2)
     print(f"{name}: {figures}", flush=True)
     return figures
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="each way once")
-    parser.add_argument(
-        "--gpu", action="store_true", help="a random model of the 7B's shape on the GPU"
-    )
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""python -m tests.benchmarks.decode [--quick] [--gpu] [--threads N]
+"""python -m tests.benchmarks.decode [--quick] [--gpu]
 
 Tokens per second of one reply: this package and stock `generate()`, over the same prompt.
 
@@ -8,7 +8,6 @@ read all weights that a token needs once. The last line is JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
@@ -18,6 +17,7 @@ from typing import Any
 
 import torch
 
+from tests.benchmarks.tools.options import benchmark_parser
 from tests.benchmarks.tools.our_loop import ForcedConversation
 from tests.benchmarks.tools.published_loop import ForcedTokens
 from tests.benchmarks.tools.random_models import random_checkpoint
@@ -29,9 +29,9 @@ from vrthinker_core.types.messages import Message, Sampling, Text
 
 def main() -> None:
     """Run the benchmark."""
-    options = _options()
-    if options.threads:
-        torch.set_num_threads(options.threads)
+    options = benchmark_parser(
+        __doc__, "a small model, a short prompt and reply", "the shape of the 7B on the GPU"
+    ).parse_args()
     with tempfile.TemporaryDirectory() as name:
         checkpoint = random_checkpoint(Path(name), quick=options.quick, side=448, gpu=options.gpu)
     tokens = [100 + n % 500 for n in range(48 if options.quick else 128)]
@@ -74,9 +74,8 @@ def our_speed(checkpoint: Checkpoint, messages: list[Message], tokens: list[int]
 def stock_speed(checkpoint: Checkpoint, messages: list[Message], tokens: list[int]) -> float:
     """Tokens per second of stock `generate()` from the first token of a reply to its last."""
     backend = TransformersBackend(checkpoint, "random")
-    ids = torch.tensor(
-        [backend.loaded.tokenizer.encode(messages[0].text)], device=checkpoint.model.device
-    )
+    encoded = backend.loaded.tokenizer.encode(messages[0].text)
+    ids = torch.tensor([encoded], device=checkpoint.model.device)
     forced = ForcedTokens(ids.shape[1], tokens)
     arrivals: list[float] = []
 
@@ -84,23 +83,16 @@ def stock_speed(checkpoint: Checkpoint, messages: list[Message], tokens: list[in
         arrivals.append(time.perf_counter())
         return forced(input_ids, scores)
 
-    checkpoint.model.generate(
-        input_ids=ids,
-        attention_mask=torch.ones_like(ids),
-        max_new_tokens=len(tokens),
-        do_sample=False,
-        logits_processor=[stamp],
-    )
+    how = {"max_new_tokens": len(tokens), "do_sample": False, "logits_processor": [stamp]}
+    checkpoint.model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **how)
     return (len(tokens) - 1) / (arrivals[-1] - arrivals[0])
 
 
 @torch.inference_mode()
 def lower_bound(checkpoint: Checkpoint, speed: float) -> dict[str, float]:
     """Milliseconds to read every weight of the language model once, and how many times as long a token takes at `speed`."""
-    weights = [
-        *checkpoint.model.model.language_model.layers.parameters(),
-        checkpoint.model.lm_head.weight,
-    ]
+    model = checkpoint.model
+    weights = [*model.model.language_model.layers.parameters(), model.lm_head.weight]
     for weight in weights:
         weight.sum()
     torch.cuda.synchronize()
@@ -111,22 +103,6 @@ def lower_bound(checkpoint: Checkpoint, speed: float) -> dict[str, float]:
     torch.cuda.synchronize()
     seconds = (time.perf_counter() - started) / 10
     return {"floor_ms": round(1000 * seconds, 3), "times_the_floor": round(1 / speed / seconds, 2)}
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="a small model, a short prompt and a short reply"
-    )
-    parser.add_argument(
-        "--gpu", action="store_true", help="a random model of the 7B's shape on the GPU"
-    )
-    parser.add_argument(
-        "--threads", type=int, default=0, help="torch threads; 0 leaves torch its choice"
-    )
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ when the rows take more than a minute or 500 MB.
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import sys
@@ -20,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.tools.options import benchmark_parser
 from tests.evaluation.support.many_rows import evaluate_many, write_many
 from tests.evaluation.support.scripted_runs import run_description, scripted_judge, write_table
 from vrthinker_core.evaluation.engines.local import judge_locally
@@ -34,10 +34,7 @@ MOST_SECONDS, MOST_MB = 60, 500
 
 def main() -> None:
     """Measure both."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows")
+    parser = benchmark_parser(__doc__, "a tenth of the rows")
     share = 10 if parser.parse_args().quick else 1
     with tempfile.TemporaryDirectory() as name:
         rows = measure_rows(Path(name) / "rows", ROWS // share)

@@ -10,7 +10,6 @@ exit status is 1. --quick asks for every eighth slot. The last line is JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -26,6 +25,7 @@ from typing import Any
 import av
 import numpy as np
 
+from tests.benchmarks.tools.options import benchmark_parser
 from tests.video.support.hostile_clips import HOSTILE
 from tests.video.support.open_clips import NATIVE, PAIRED, opened, pixels
 from tests.video.support.sequential_decode import digest
@@ -58,7 +58,9 @@ class Reading:
 
 def main() -> None:
     """Run the sweep."""
-    options = _options()
+    parser = benchmark_parser(__doc__, "every eighth slot")
+    parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER")
+    options = parser.parse_args()
     results: Counter[str] = Counter()
     slots = range(0, 128, 8 if options.quick else 1)
     with ExitStack() as resources:
@@ -155,15 +157,6 @@ def _judge(reading: Reading, slots: range, frames: int, digests: dict[int, str])
         )
     notes = {picture.note for picture in reading.slots.values() if picture.note}
     return ("named", ", ".join(notes)) if notes else ("exact", f"{frames} frames")
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER")
-    parser.add_argument("--quick", action="store_true", help="every eighth slot")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

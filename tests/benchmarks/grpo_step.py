@@ -9,7 +9,6 @@ samples is well formed and rewards differ. With a GPU, adapters of rank 64 learn
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import tempfile
@@ -22,6 +21,7 @@ from unittest import mock
 import torch
 
 from tests.backends.support.random_model import small_config, write_random_checkpoint
+from tests.benchmarks.tools.options import benchmark_parser
 from tests.benchmarks.tools.random_models import build_on_device, shape_of_7b
 from tests.benchmarks.tools.taught_judges import PAIRS, TaughtJudge, write_taught_judge
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
@@ -55,25 +55,22 @@ Figures = dict[str, float]
 
 def main() -> None:
     """Run the benchmark."""
-    options = _options()
+    options = benchmark_parser(
+        __doc__, "one step", "the shape of the 7B on the GPU, with adapters"
+    ).parse_args()
     with tempfile.TemporaryDirectory() as name:
-        result = (
-            on_gpu(Path(name), options.quick)
-            if options.gpu
-            else on_processor(Path(name), options.quick)
-        )
+        result = (on_gpu if options.gpu else on_processor)(Path(name), options.quick)
     print(json.dumps(result))
 
 
 def readme_row(result: dict[str, Any]) -> str:
     """The result in a sentence for the README's table."""
     step = f"{result['seconds_a_step']:.1f} s ({result['playing_s']:.1f} s of them playing)"
+    rollouts = f"a step of {result['rollouts']:.0f} rollouts"
     if "peak_gib" not in result:
-        return (
-            f"a step of {result['rollouts']:.0f} rollouts of a judge of 3.5 million weights: {step}"
-        )
+        return f"{rollouts} of a judge of 3.5 million weights: {step}"
     return (
-        f"a step of {result['rollouts']:.0f} rollouts with adapters of rank {RANK}: {step}, {result['peak_gib']:.1f} GiB at most "
+        f"{rollouts} with adapters of rank {RANK}: {step}, {result['peak_gib']:.1f} GiB at most "
         f"where {result['estimated_gib']:.1f} were estimated"
     )
 
@@ -82,37 +79,26 @@ def on_processor(folder: Path, quick: bool) -> Figures:
     """A small judge."""
     config = small_config(SMALL_TEXT, {"out_hidden_size": SMALL_TEXT["hidden_size"]})
     source = write_random_checkpoint(folder / "judge", config=config, pixels=56 * 56)
-    judge = write_taught_judge(
-        open_checkpoint(str(source), device="cpu", dtype=torch.float32), learning_rate=2e-3
-    )
-    return _train(
-        judge,
-        folder / "trl",
-        1 if quick else 3,
-        [f"grpo.micro_batch={SAMPLES}", "grpo.optimizer.learning_rate=0.0001"],
-    )
+    checkpoint = open_checkpoint(str(source), device="cpu", dtype=torch.float32)
+    judge = write_taught_judge(checkpoint, learning_rate=2e-3)
+    changes = [f"grpo.micro_batch={SAMPLES}", "grpo.optimizer.learning_rate=0.0001"]
+    return _train(judge, folder / "trl", 1 if quick else 3, changes)
 
 
 def on_gpu(folder: Path, quick: bool) -> Figures:
     """Adapters over the shape of the 7B."""
     begun = time.monotonic()
-    judge = write_taught_judge(
-        build_on_device(folder, shape_of_7b(), 448, "cuda", torch.bfloat16), learning_rate=2e-4
-    )
-    print(
-        f"a judge of the 7B's shape was taught and written in {time.monotonic() - begun:.0f} s",
-        flush=True,
-    )
+    checkpoint = build_on_device(folder, shape_of_7b(), 448, "cuda", torch.bfloat16)
+    judge = write_taught_judge(checkpoint, learning_rate=2e-4)
+    print(f"a judge of that shape was taught in {time.monotonic() - begun:.0f} s", flush=True)
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    learning = [
-        f"grpo.trl.lora={RANK}",
-        "grpo.bf16=true",
-        "gradient_checkpointing=true",
-        "grpo.optimizer.learning_rate=0.00001",
-    ]
-    figures = _train(judge, folder / "trl", 1 if quick else 3, ["grpo.micro_batch=1", *learning])
+    learning = (
+        f"grpo.micro_batch=1 grpo.trl.lora={RANK} grpo.bf16=true gradient_checkpointing=true "
+        "grpo.optimizer.learning_rate=0.00001"
+    )
+    figures = _train(judge, folder / "trl", 1 if quick else 3, learning.split())
     return figures | {
         "peak_gib": round(torch.cuda.max_memory_allocated() / GIB, 1),
         "estimated_gib": round(_estimated(judge), 1),
@@ -124,19 +110,12 @@ def _train(judge: TaughtJudge, out: Path, steps: int, changes: Sequence[str]) ->
     from trl import GRPOTrainer
 
     same = (
-        f"grpo.samples={SAMPLES}",
-        "grpo.pairs=1",
-        f"grpo.steps={steps}",
-        f"grpo.trl.tokens={judge.more_tokens}",
+        f"grpo.samples={SAMPLES} grpo.pairs=1 grpo.steps={steps} "
+        f"grpo.trl.tokens={judge.more_tokens} grpo.optimizer.warm_up=0"
     )
-    config = changed_config(preset_config("nano"), [*same, "grpo.optimizer.warm_up=0", *changes])
-    score, begun, playing, seconds, groups = (
-        GRPOTrainer._generate_and_score_completions,
-        0.0,
-        0.0,
-        0.0,
-        list[Group](),
-    )
+    config = changed_config(preset_config("nano"), [*same.split(), *changes])
+    score = GRPOTrainer._generate_and_score_completions
+    begun, playing, seconds, groups = 0.0, 0.0, 0.0, list[Group]()
 
     def scored(trainer: Any, inputs: Any) -> Any:
         nonlocal begun, playing
@@ -156,9 +135,8 @@ def _train(judge: TaughtJudge, out: Path, steps: int, changes: Sequence[str]) ->
         made = train_grpo(PAIRS, judge.folder, config, out, report)
     gc.collect()
     torch.cuda.empty_cache()
-    (rollout,) = play(
-        [PAIRS.pair(0)], TransformersBackend.load(str(made)), Settings(max_new_tokens=200)
-    )
+    opened = TransformersBackend.load(str(made))
+    (rollout,) = play([PAIRS.pair(0)], opened, Settings(max_new_tokens=200))
     return {
         "rollouts": SAMPLES,
         "tokens": judge.prompt_tokens + judge.more_tokens,
@@ -171,26 +149,17 @@ def _train(judge: TaughtJudge, out: Path, steps: int, changes: Sequence[str]) ->
 
 def _estimated(judge: TaughtJudge) -> float:
     """GiB on one GPU as `train --estimate` reckons them."""
-    tokens = {
-        "prompt_tokens": judge.prompt_tokens,
-        "reply_tokens": judge.more_tokens,
-        "picture_tokens": 0,
-    }
-    return estimate(
-        model_shape(judge.folder),
-        TrainingPlan("grpo", 1, rollouts=SAMPLES, lora=RANK, vllm="", **tokens),
-    ).gib
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    plan = TrainingPlan(
+        "grpo",
+        1,
+        rollouts=SAMPLES,
+        lora=RANK,
+        vllm="",
+        prompt_tokens=judge.prompt_tokens,
+        reply_tokens=judge.more_tokens,
+        picture_tokens=0,
     )
-    parser.add_argument("--quick", action="store_true", help="one step")
-    parser.add_argument(
-        "--gpu", action="store_true", help="the shape of the 7B on the GPU, with adapters"
-    )
-    return parser.parse_args()
+    return estimate(model_shape(judge.folder), plan).gib
 
 
 if __name__ == "__main__":

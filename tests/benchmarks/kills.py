@@ -13,7 +13,6 @@ lives on. After the next start nothing is left of the one that was killed, and e
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -22,13 +21,15 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from tests.benchmarks.tools.metrics import list_files
+from tests.benchmarks.tools.options import benchmark_parser
 from tests.support.small_clips import write_clip
 from tests.ui.conftest import Server, write_script
 from tests.ui.support import handmade_runs
@@ -45,11 +46,7 @@ Figures = dict[str, int]
 
 def main() -> None:
     """Kill writers and servers."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="fewer kills")
-    quick = parser.parse_args().quick
+    quick = benchmark_parser(__doc__, "fewer kills").parse_args().quick
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         writers = kill_writers(Path(first), 100 if quick else 1000)
         print(f"writers    {writers}")
@@ -87,19 +84,12 @@ def kill_writers(folder: Path, kills: int, seed: int = 0) -> Figures:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
         now = {(path.name, path.stat().st_mtime_ns) for path in _halves(folder)}
-        halves += bool(
-            now - before
-        )  # a process that was killed at once has left those of the one before
+        halves += bool(now - before)  # One that was killed at once left those of the one before
         before = now
         torn += sum(not _is_readable(path) for path in folder.glob("*.json"))
     TraceWriter(folder / "last.json").record(handmade_runs.started())
-    return {
-        "kills": kills,
-        "halves": halves,
-        "torn": torn,
-        "left": len(_halves(folder)),
-        "traces": len(list(folder.glob("*.json"))),
-    }
+    left, traces = len(_halves(folder)), len(list(folder.glob("*.json")))
+    return {"kills": kills, "halves": halves, "torn": torn, "left": left, "traces": traces}
 
 
 def _write_for_ever(folder: Path, events: Sequence[Event], seed: int) -> None:
@@ -128,10 +118,8 @@ def _is_readable(path: Path) -> bool:
 
 def kill_servers(folder: Path, kills: int) -> Figures:
     """Kill so many servers in the middle of uploads, beside one that lives on."""
-    script, clip = (
-        write_script(folder / "script.jsonl", ["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"]),
-        write_clip(folder / "a.mp4"),
-    )
+    clip, replies = write_clip(folder / "a.mp4"), ["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"]
+    script = write_script(folder / "script.jsonl", replies)
     running = [alive := Server(folder, script)]
     try:
         upload(alive, clip)
@@ -140,7 +128,7 @@ def kill_servers(folder: Path, kills: int) -> Figures:
         for _ in range(kills):
             running.append(killed := Server(folder, script))
             upload(killed, clip)
-            with _HalfUploads(killed, 4):
+            with _half_uploads(killed, 4):
                 killed.process.kill()
                 killed.process.wait()
         running.append(Server(folder, script))
@@ -151,30 +139,18 @@ def kill_servers(folder: Path, kills: int) -> Figures:
             server.stop()
 
 
-class _HalfUploads:
+@contextmanager
+def _half_uploads(server: Server, number: int) -> Iterator[None]:
     """Uploads of which half has come."""
-
-    def __init__(self, server: Server, number: int) -> None:
-        self._sockets = [
-            socket.create_connection(("127.0.0.1", urlsplit(server.url).port or 0))
-            for _ in range(number)
-        ]
-
-    def __enter__(self) -> None:
-        part = (
-            b'--line\r\nContent-Disposition: form-data; name="files"; filename="half.mp4"\r\n\r\n'
-        )
-        kind = "Host: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=line\r\nContent-Length: 2000000"
-        for each in self._sockets:
-            each.sendall(
-                f"POST /gradio_api/upload HTTP/1.1\r\n{kind}\r\n\r\n".encode()
-                + part
-                + bytes(1_000_000)
-            )
-
-    def __exit__(self, *_: object) -> None:
-        for each in self._sockets:
-            each.close()
+    part = b'--line\r\nContent-Disposition: form-data; name="files"; filename="half.mp4"\r\n\r\n'
+    kind = "Content-Type: multipart/form-data; boundary=line\r\nContent-Length: 2000000"
+    head = f"POST /gradio_api/upload HTTP/1.1\r\nHost: 127.0.0.1\r\n{kind}\r\n\r\n".encode()
+    place = ("127.0.0.1", urlsplit(server.url).port or 0)
+    with ExitStack() as sockets:
+        for _ in range(number):
+            opened = sockets.enter_context(socket.create_connection(place))
+            opened.sendall(head + part + bytes(1_000_000))
+        yield
 
 
 def _folders(folder: Path) -> Sequence[Path]:

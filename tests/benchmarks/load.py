@@ -23,7 +23,6 @@ remains that was not there before the first (the visitors share two uploaded vid
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import math
 import tempfile
@@ -50,6 +49,7 @@ from tests.benchmarks.tools.metrics import (
     with_timeout,
 )
 from tests.benchmarks.tools.numbered_clips import foreign_content, write_pair
+from tests.benchmarks.tools.options import benchmark_parser
 from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import ANSWER, ask
@@ -89,11 +89,7 @@ QUICK = Size(crowd=12, burst=48, waiting=4, warmup=9, runs=30, pause=0.03)
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="fewer visitors")
-    quick = parser.parse_args().quick
+    quick = benchmark_parser(__doc__, "fewer visitors").parse_args().quick
     result: Figures = {"quick": quick, "processors": cpu_count()}
     promises: Promises = {}
     for part in (crowd, burst, endurance):
@@ -106,10 +102,8 @@ def main() -> None:
 def readme_row(result: Figures) -> str:
     """The result in a sentence for the README's table."""
     crowd, bursts, rest = result["crowd"], list(result["burst"].values()), result["endurance"]
-    lost, refused = (
-        sum(each["lost"] for each in bursts),
-        max(each["busy_max"] or 0.0 for each in bursts),
-    )
+    lost = sum(each["lost"] for each in bursts)
+    refused = max(each["busy_max"] or 0.0 for each in bursts)
     return (
         f"{crowd['visitors']} visitors at once: {crowd['lost']} lost, {crowd['mixed']} mixed, "
         f"first update after {crowd['first_p95'] or math.nan:.2f} s (p95); "
@@ -153,9 +147,8 @@ async def _crowd(server: Server, pairs: Sequence[tuple[Path, Path]]) -> tuple[Fi
     """The figures, and a line for whatever reached the wrong client."""
     config = await PageConfig.open(server.url)
     clients = [PageClient(config) for _ in pairs]
-    files = [
-        await client.open_with_clips(pair) for client, pair in zip(clients, pairs, strict=True)
-    ]
+    opening = zip(clients, pairs, strict=True)
+    files = [await client.open_with_clips(pair) for client, pair in opening]
     prompts = [f"Visitor {number} saw a block glide." for number in range(len(pairs))]
     peak = PeakUsage(server)
     sampling = asyncio.create_task(peak.sample())
@@ -165,11 +158,7 @@ async def _crowd(server: Server, pairs: Sequence[tuple[Path, Path]]) -> tuple[Fi
     )
     sampling.cancel()
     checks = zip(clients, runs, range(len(pairs)), prompts, strict=True)
-    mixed = [
-        line
-        for client, run, number, prompt in checks
-        for line in await _mixed(client, run, number, prompt)
-    ]
+    mixed = [line for check in checks for line in await _mixed(*check)]
     await asyncio.gather(*(client.close() for client in clients))
     ended = [run for run in runs if run is not None]
     return {
@@ -229,10 +218,8 @@ async def _burst_of_visitors(server: Server, pair: tuple[Path, Path], count: int
     clients = [PageClient(config) for _ in range(count)]
     for start in range(0, count, 8):
         await asyncio.gather(*(client.open() for client in clients[start : start + 8]))
-    files = [
-        await clients[0].upload(player, clip)
-        for player, clip in zip(("first", "second"), pair, strict=True)
-    ]
+    players = zip(("first", "second"), pair, strict=True)
+    files = [await clients[0].upload(player, clip) for player, clip in players]
     runs = await gather_all(
         client.compare(files, f"Visitor {number}.") for number, client in enumerate(clients)
     )
@@ -243,25 +230,17 @@ async def _burst_of_visitors(server: Server, pair: tuple[Path, Path], count: int
 async def _burst_of_programs(server: Server, pair: tuple[Path, Path], count: int) -> Figures:
     http = HttpClient(server.url)
     paths = [await http.upload(clip) for clip in pair]
-    return _summarize(
-        await gather_all(compare(http, paths, f"Program {number}.") for number in range(count))
-    )
+    calls = (compare(http, paths, f"Program {number}.") for number in range(count))
+    return _summarize(await gather_all(calls))
 
 
 def _summarize(outcomes: Sequence[Outcome | None]) -> Figures:
     ended = [outcome for outcome in outcomes if outcome is not None]
-    judged, busy = (
-        sum(outcome.complete for outcome in ended),
-        [outcome.seconds for outcome in ended if outcome.busy],
-    )
+    judged = sum(outcome.complete for outcome in ended)
+    busy = [outcome.seconds for outcome in ended if outcome.busy]
     lost = len(outcomes) - judged - len(busy)
-    return {
-        "clients": len(outcomes),
-        "judged": judged,
-        "busy": len(busy),
-        "lost": lost,
-        **percentiles("busy", busy),
-    }
+    counts = {"clients": len(outcomes), "judged": judged, "busy": len(busy), "lost": lost}
+    return {**counts, **percentiles("busy", busy)}
 
 
 # -- endurance -----------------------------------------------------------------------------------------------------------
@@ -336,11 +315,8 @@ async def _left_behind(server: Server, files: set[Path], processes: set[int]) ->
         more = list_files(server.folder) - files
         others = [process for process in process_tree(server) if process.pid not in processes]
         if (not more and not others) or time.perf_counter() > end:
-            return {
-                "files": len(more),
-                "processes": len(others),
-                "which": sorted(map(str, more))[:9],
-            }
+            which = sorted(map(str, more))[:9]
+            return {"files": len(more), "processes": len(others), "which": which}
         await asyncio.sleep(0.1)
 
 

@@ -1,4 +1,4 @@
-"""python -m tests.benchmarks.nano [--quick] [--pairs N] [--size 224] [--seed S] [--max-turns N] [--keep DIR]
+"""python -m tests.benchmarks.nano [--quick] [--pairs N]
 
 The built-in judge's labels against the truth of drawn pairs, through the whole product.
 
@@ -9,20 +9,17 @@ is. The last line is JSON.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import csv
 import json
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.tools.options import benchmark_parser
 from vrthinker_core import (
     Dimension,
     Finished,
-    Settings,
     StopReason,
     TurnEnded,
     VideoPair,
@@ -31,6 +28,8 @@ from vrthinker_core import (
 )
 from vrthinker_core.backends import Backend
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.results.datasets import read_dataset
+from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.training.drawn_world.video_files import write_pairs
 
 UNSEEN = 2_000_000_000
@@ -39,14 +38,13 @@ UNSEEN = 2_000_000_000
 
 def main() -> None:
     """Run the benchmark."""
-    options = _options()
-    with _folder(options.keep) as folder:
-        table = write_pairs(
-            options.pairs or (6 if options.quick else 60), options.seed, folder, options.size
-        )
-        with table.open(newline="", encoding="utf-8") as stream:
-            rows = list(csv.DictReader(stream))
-        print(json.dumps(measure(rows, table.parent, Settings(max_turns=options.max_turns))))
+    parser = benchmark_parser(__doc__, "6 pairs")
+    parser.add_argument("--pairs", type=int, help="60, with --quick 6")
+    options = parser.parse_args()
+    count = options.pairs or (6 if options.quick else 60)
+    with tempfile.TemporaryDirectory() as folder:
+        table = write_pairs(count, UNSEEN, Path(folder), 224)
+        print(json.dumps(measure(read_dataset("csv", table))))
 
 
 def readme_row(result: dict[str, Any]) -> str:
@@ -59,7 +57,7 @@ def readme_row(result: dict[str, Any]) -> str:
     )
 
 
-def measure(rows: list[dict[str, str]], folder: Path, settings: Settings) -> dict[str, object]:
+def measure(rows: Sequence[EvaluationPair]) -> dict[str, object]:
     """Judge every row; returns counts of right labels and of stop reasons, turns and seconds."""
     backend = open_backend("nano")
     assert isinstance(backend, TransformersBackend)
@@ -68,16 +66,16 @@ def measure(rows: list[dict[str, str]], folder: Path, settings: Settings) -> dic
     stops: dict[str, int] = {}
     started = time.perf_counter()
     for row in rows:
-        pair = VideoPair(row["prompt"], folder / row["video1"], folder / row["video2"])
-        truth = {name: int(row[name]) for name in right}
-        labels, stop, count = _judge_one(pair, backend, settings)
+        truth = {name: int(label) for name, label in row.labels.labels.items()}
+        labels, stop, count = _judge_one(row.videos, backend)
         all_right += labels == truth
         turns += count
         stops[stop] = stops.get(stop, 0) + 1
         for name, label in truth.items():
             right[name] += labels.get(name) == label
         if labels != truth:
-            print(f"{row['video1']}: labels {labels}, truth {truth} ({row['prompt']})", flush=True)
+            name = Path(row.first).name
+            print(f"{name}: labels {labels}, truth {truth} ({row.prompt})", flush=True)
     seconds = time.perf_counter() - started
     return {
         "weights": sum(weight.numel() for weight in backend.loaded.model.parameters()), "pairs": len(rows),
@@ -87,12 +85,10 @@ def measure(rows: list[dict[str, str]], folder: Path, settings: Settings) -> dic
     }  # fmt: skip
 
 
-def _judge_one(
-    pair: VideoPair, backend: Backend, settings: Settings
-) -> tuple[dict[str, int], str, int]:
+def _judge_one(pair: VideoPair, backend: Backend) -> tuple[dict[str, int], str, int]:
     """Labels by dimension, the stop reason, and the number of turns."""
     turns = 0
-    for event in judge(pair, backend, settings):
+    for event in judge(pair, backend):
         turns += isinstance(event, TurnEnded)
         if isinstance(event, Finished):
             labels = event.verdict.labels if event.verdict is not None else {}
@@ -100,30 +96,6 @@ def _judge_one(
                 print(event.error)
             return labels, event.stop.value, turns
     raise AssertionError("every run ends")
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="6 pairs")
-    parser.add_argument("--pairs", type=int, default=None, help="60, with --quick 6")
-    parser.add_argument("--size", type=int, default=224, help="pixels of a video's side")
-    parser.add_argument("--seed", type=int, default=UNSEEN)
-    parser.add_argument("--max-turns", type=int, default=None)
-    parser.add_argument(
-        "--keep", type=Path, default=None, help="write the videos here and keep them"
-    )
-    return parser.parse_args()
-
-
-@contextlib.contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    if keep is not None:
-        yield keep
-        return
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ times. The last line is JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import statistics
@@ -19,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.benchmarks.tools.options import benchmark_parser
 from tests.support.browser import started
 from tests.support.small_clips import write_clip
 from tests.ui.conftest import DESKTOP, Server, write_script
@@ -54,10 +54,7 @@ LOADED = (
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="open the saved run once")
+    parser = benchmark_parser(__doc__, "open the saved run once")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, started() as chromium:
         result = measure(Path(name), chromium, 1 if options.quick else 5)

@@ -1,4 +1,4 @@
-"""python -m tests.benchmarks.ranking [--quick] [--prompts N] [--size 224] [--seed S] [--keep DIR]
+"""python -m tests.benchmarks.ranking [--quick]
 
 Five drawn generators of known flaw rates and three that beat one another in a circle, ranked by the built-in judge
 
@@ -9,7 +9,6 @@ the command's own path: schedule, judging, strengths, cycles. The last line is J
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import tempfile
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.benchmarks.tools.options import benchmark_parser
 from vrthinker_core import Dimension, Settings, open_backend
 from vrthinker_core.backends import Backend
 from vrthinker_core.evaluation.engines.local import judge_locally
@@ -58,30 +58,20 @@ second, the second the first."""
 
 def main() -> None:
     """Run the benchmark."""
-    options = _options()
-    prompts = options.prompts or (2 if options.quick else FIFTHS)
+    prompts = 2 if benchmark_parser(__doc__, "2 prompts").parse_args().quick else FIFTHS
     with tempfile.TemporaryDirectory() as name:
-        folder = options.keep or Path(name)
+        folder = Path(name)
         started = time.perf_counter()
-        write_generators(folder / "rates", _rates(prompts), prompts, options)
-        write_generators(
-            folder / "circle", {name: [its] * 2 for name, its in CIRCLE.items()}, 2, options
-        )
+        circle_flaws = {name: [its] * 2 for name, its in CIRCLE.items()}
+        write_generators(folder / "rates", _rates(prompts), prompts)
+        write_generators(folder / "circle", circle_flaws, 2)
         drawn = time.perf_counter() - started
         backend = open_backend("nano")
         started = time.perf_counter()
         rates, circle = (rank(folder / part, backend) for part in ("rates", "circle"))
-        print(
-            json.dumps(
-                {
-                    **_result(rates, circle),
-                    "seconds": {
-                        "drawing": round(drawn),
-                        "judging": round(time.perf_counter() - started),
-                    },
-                }
-            )
-        )
+        judging = time.perf_counter() - started
+        seconds = {"drawing": round(drawn), "judging": round(judging)}
+        print(json.dumps({**_result(rates, circle), "seconds": seconds}))
 
 
 def readme_row(result: dict[str, Any]) -> str:
@@ -99,12 +89,8 @@ def rank(folder: Path, backend: Backend) -> Ranking:
     (out / TRACES).mkdir(parents=True, exist_ok=True)
     engine = partial(judge_locally, backend=backend, settings=Settings(), out=out, concurrency=8)
     for result in judge_pairs(table, engine, backend.name, out):
-        print(
-            result.pair.first_generator,
-            result.pair.second_generator,
-            result.verdict and result.verdict.labels,
-            flush=True,
-        )
+        labels = result.verdict and result.verdict.labels
+        print(result.pair.first_generator, result.pair.second_generator, labels, flush=True)
     ranking = rank_generators(table, final_results(out / RESULTS), backend.name)
     write_report(ranking, out)
     for row in ranking.dimensions[Dimension.OA].strengths:
@@ -146,26 +132,25 @@ def _rates(prompts: int) -> dict[str, list[tuple[str, ...]]]:
 
 
 def write_generators(
-    folder: Path, flaws: dict[str, list[tuple[str, ...]]], prompts: int, options: argparse.Namespace
+    folder: Path, flaws: dict[str, list[tuple[str, ...]]], prompts: int, size: int = 224
 ) -> None:
     """A folder as `rank` takes it: a video of each generator for each prompt, with these flaws."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "prompts.csv").open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("video", "prompt"))
-        for number, (prompt, wanted) in enumerate(_wanted(options.seed, prompts)):
+        for number, (prompt, wanted) in enumerate(_wanted(prompts)):
             rows.writerow((f"clip{number}", prompt))
             for place, (generator, its) in enumerate(flaws.items()):
                 path = folder / generator / f"clip{number}.mp4"
                 path.parent.mkdir(exist_ok=True)
-                if not path.exists():
-                    rng = np.random.default_rng((options.seed, number, place))
-                    write_video(_scene(rng, wanted, its[number]), path, options.size)
+                rng = np.random.default_rng((SEED, number, place))
+                write_video(_scene(rng, wanted, its[number]), path, size)
 
 
-def _wanted(seed: int, prompts: int) -> Iterator[tuple[str, SceneFacts]]:
+def _wanted(prompts: int) -> Iterator[tuple[str, SceneFacts]]:
     for number in range(prompts):
-        rng = np.random.default_rng((seed, number))
+        rng = np.random.default_rng((SEED, number))
         wanted = draw_facts(rng, SIMPLE)
         yield write_prompt(rng, wanted), wanted
 
@@ -176,27 +161,11 @@ def _scene(rng: np.random.Generator, wanted: SceneFacts, flaws: tuple[str, ...])
         other = str(rng.choice([colour for colour in COLOURS if colour != thing.colour]))
         facts = replace(facts, things=(replace(thing, colour=other),))
     if "direction" in flaws:
-        facts = replace(
-            facts,
-            direction=str(rng.choice([word for word in DIRECTIONS if word != wanted.direction])),
-        )
+        others = [word for word in DIRECTIONS if word != wanted.direction]
+        facts = replace(facts, direction=str(rng.choice(others)))
     picture = draw_picture_fault(rng, SIMPLE.faults) if "picture" in flaws else None
     motion = draw_motion_fault(rng, SIMPLE.faults) if "motion" in flaws else None
     return draw_scene(rng, facts, SIMPLE, picture, motion)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="2 prompts")
-    parser.add_argument("--prompts", type=int, default=None, help="5, with --quick 2")
-    parser.add_argument("--size", type=int, default=224, help="pixels of a video's side")
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument(
-        "--keep", type=Path, default=None, help="write the videos here and keep them"
-    )
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

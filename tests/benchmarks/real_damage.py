@@ -11,14 +11,12 @@ intervals by Wilson. The last line is JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,8 @@ import cv2
 import numpy as np
 
 from tests.benchmarks.tools.judge_scores import Share
+from tests.benchmarks.tools.options import benchmark_parser
+from tests.video.support.write_clips import write
 from vrthinker_core import Settings, VideoPair, judge, open_backend
 from vrthinker_core.backends import Backend
 from vrthinker_core.training.drawn_world.faults import (
@@ -40,18 +40,11 @@ from vrthinker_core.training.drawn_world.faults import (
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
 from vrthinker_core.types.events import add_event
 
-CLIPS = (
-    "pair*.mp4",
-    "cv_horse.mp4",
-    "cv_kitten.mp4",
-    "sk_bikes.mp4",
-    "vs_video1.mp4",
-)  # Of VRT_CLIPS: moving scenes
+CLIPS = ("pair*.mp4", "cv_horse.mp4", "cv_kitten.mp4", "sk_bikes.mp4", "vs_video1.mp4")
+"""Of VRT_CLIPS: moving scenes."""
 PROMPT = "A clip of a real scene."
 SIDE = 480  # Pixels of a written clip's longer side at most
-LEAST_CHANGE = (
-    4.0  # Display levels by which the ends of a freeze must differ, or nothing is to be seen of it
-)
+LEAST_CHANGE = 4.0  # Display levels by which the ends of a freeze must differ, to be seen at all
 PICTURE_WINDOWS = {"shown": range(FRAMES), "hidden": range(53, 76)}
 MOTION_WINDOWS = {"shown": range(40, 90), "hidden": range(52, 77)}
 STRENGTHS = {"faint": 0.2, "strong": 0.9}
@@ -99,26 +92,29 @@ class Tally:
 
 def _share(answers: Sequence[bool], orders: int) -> dict[str, Any]:
     """Both orders of a case mostly have the same answer: an interval of as many cases as answers would be too narrow."""
-    interval = wilson(sum(answers) / orders, len(answers) / orders)
+    below, above = Share(sum(answers) / orders, len(answers) / orders).interval
+    interval = (round(below, 3), round(above, 3))
     return {"share": round(float(np.mean(answers)), 3), "of": len(answers), "interval": interval}
 
 
 def main() -> None:
     """Run the benchmark."""
-    options = _options()
+    parser = benchmark_parser(__doc__, "8 pairs")
+    parser.add_argument("--pairs", type=int, help="60, with --quick 8; two orders of each case")
+    parser.add_argument("--judge", default="nano", help="as app.py takes it: hf:DIR")
+    given = Path(os.environ.get("VRT_CLIPS", "."))
+    parser.add_argument("--clips", type=Path, default=given, help="a folder of real videos")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    pairs = options.pairs or (8 if options.quick else 60)
     clips = sorted(path for pattern in CLIPS for path in options.clips.glob(pattern))
     if not clips:
         raise SystemExit(
             f"{options.clips} holds none of the clips that are needed ({', '.join(CLIPS)}): name their folder with --clips."
         )
     with tempfile.TemporaryDirectory() as folder:
-        print(
-            json.dumps(
-                measure(
-                    clips, open_backend(options.judge), options.pairs, options.seed, Path(folder)
-                )
-            )
-        )
+        backend = open_backend(options.judge)
+        print(json.dumps(measure(clips, backend, pairs, options.seed, Path(folder))))
 
 
 def readme_row(result: dict[str, Any]) -> str:
@@ -202,12 +198,6 @@ def draw_cases(clips: Sequence[Path], count: int, seed: int) -> list[tuple[Path,
     return cases
 
 
-def wilson(yes: float, of: float) -> tuple[float, float]:
-    """The 95 % interval of a share by Wilson's score."""
-    below, above = Share(yes, of).interval
-    return round(below, 3), round(above, 3)
-
-
 def read_clip(path: Path) -> list[Pixels]:
     """FRAMES frames, evenly spread over a clip, as a `paired` judge counts them, at most SIDE pixels long."""
     with av.open(str(path)) as video:
@@ -222,22 +212,15 @@ def read_clip(path: Path) -> list[Pixels]:
 
 def write_frames(path: Path, frames: Sequence[Pixels] | Iterator[Pixels]) -> None:
     """Frames as an H.264 file, 24 a second."""
-    with av.open(str(path), "w") as video:
-        stream = None
-        for picture in frames:
-            if stream is None:
-                stream = video.add_stream(
-                    "libx264", rate=24, options={"crf": "18", "preset": "veryfast"}
-                )
-                stream.height, stream.width, stream.pix_fmt = *picture.shape[:2], "yuv420p"
-                stream.codec_context.time_base = Fraction(1, 24)
-            video.mux(
-                stream.encode(
-                    av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
-                )
-            )
-        assert stream is not None
-        video.mux(stream.encode())
+    pictures = list(frames)
+    height, width = pictures[0].shape[:2]
+    how = {
+        "size": (width, height),
+        "rate": 24,
+        "gop": 250,
+        "options": {"crf": "18", "preset": "veryfast"},
+    }
+    write(path, len(pictures), pictures=list(map(np.ascontiguousarray, pictures)), **how)
 
 
 def _count(tally: Tally, damage: Damage, labels: Sequence[dict[str, int]]) -> None:
@@ -291,29 +274,6 @@ def _shifted(picture: Pixels, right: float, down: float) -> Pixels:
     return np.asarray(
         cv2.warpAffine(picture, matrix, (width, height), borderMode=cv2.BORDER_REFLECT), np.uint8
     )
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="8 pairs")
-    parser.add_argument(
-        "--pairs", type=int, default=None, help="60, with --quick 8; two orders of each case"
-    )
-    parser.add_argument(
-        "--judge", default="nano", help="nano, or another one as app.py takes it: hf:DIR"
-    )
-    parser.add_argument(
-        "--clips",
-        type=Path,
-        default=Path(os.environ.get("VRT_CLIPS", ".")),
-        help="a folder of real videos",
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    options.pairs = options.pairs or (8 if options.quick else 60)
-    return options
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.benchmarks.tools.options import benchmark_parser
 from tests.support.drawn_pairs import drawn_pairs
 from tests.support.served_models import NO_VLLM, vllm_program, vllm_serving
 from tests.support.wire_counter import CountingProxy, counting
@@ -37,14 +38,15 @@ WEIGHED = 10  # Pairs whose requests are weighed
 
 def main() -> None:
     """Run the benchmark."""
-    options = _options()
+    parser = benchmark_parser(__doc__, "8 pairs")
+    parser.add_argument("--pairs", type=int, help="60, with --quick 8")
+    parser.add_argument("--vllm", help="a virtual environment with vLLM (default: VRT_VLLM)")
+    parser.add_argument("--address", help="a vLLM server that has the built-in judge as `nano`")
+    options = parser.parse_args()
+    count = 1 + (options.pairs or (8 if options.quick else 60))
     with tempfile.TemporaryDirectory() as name, _address(options, Path(name)) as address:
-        first, *pairs = drawn_pairs(
-            1 + (options.pairs or (8 if options.quick else 60)), UNSEEN, Path(name) / "pairs"
-        )
-        replies(
-            first, open_backend(f"server:{address}")
-        )  # what a server does only once is done then
+        first, *pairs = drawn_pairs(count, UNSEEN, Path(name) / "pairs")
+        replies(first, open_backend(f"server:{address}"))  # what a server does once is done then
         print(json.dumps(measure(pairs, address)))
 
 
@@ -69,9 +71,8 @@ def measure(pairs: Sequence[VideoPair], address: str) -> dict[str, Any]:
     alone_seconds = time.perf_counter() - started
     started = time.perf_counter()
     with ThreadPoolExecutor(IN_FLIGHT) as executor:
-        theirs |= dict(
-            zip(together, executor.map(lambda pair: replies(pair, served), together), strict=True)
-        )
+        found = executor.map(lambda pair: replies(pair, served), together)
+        theirs |= dict(zip(together, found, strict=True))
     together_seconds = time.perf_counter() - started
     rates = len(alone) / alone_seconds, len(together) / together_seconds
     with counting(address) as proxy:
@@ -116,21 +117,6 @@ def _address(options: argparse.Namespace, folder: Path) -> Iterator[str]:
         raise SystemExit(f"{NO_VLLM}: give --vllm FOLDER or --address URL.")
     with vllm_serving(program, folder / "vllm.log") as address:
         yield address
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="8 pairs")
-    parser.add_argument("--pairs", type=int, default=None, help="60, with --quick 8")
-    parser.add_argument(
-        "--vllm", default=None, help="folder of a virtual environment with vLLM (default: VRT_VLLM)"
-    )
-    parser.add_argument(
-        "--address", default=None, help="a vLLM server that has the built-in judge as `nano`"
-    )
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

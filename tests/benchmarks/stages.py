@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -42,6 +42,7 @@ from tests.benchmarks.tools.judge_scores import (
     share_of,
     share_sum,
 )
+from tests.benchmarks.tools.options import benchmark_parser
 from vrthinker_core.backends.base import BatchBackend
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -81,11 +82,8 @@ class Measured:
 
     def as_json(self) -> dict[str, Any]:
         """The row's counts."""
-        found: dict[str, Any] = {
-            "name": self.name,
-            "seconds_a_pair": round(self.seconds, 3),
-            **self._extra_words(),
-        }
+        found: dict[str, Any] = {"name": self.name, "seconds_a_pair": round(self.seconds, 3)}
+        found |= self._extra_words()
         shares = {"format": self.scores.format, "all_four": self.scores.all_four}
         shares |= {each.value: share for each, share in self.scores.right.items()}
         found |= {name: {"count": share.count, "of": share.of} for name, share in shares.items()}
@@ -109,48 +107,38 @@ def over_runs(name: str, rows: Sequence[Measured]) -> Measured:
     """The same stage of several runs as one row: shares of all their pairs, means of the rest."""
     extra: Extra = {"runs": str(len(rows))}
     for key, value in rows[0].extra.items():
+        found: list[Any] = [row.extra[key] for row in rows]
         if isinstance(value, Share):
-            extra[key] = share_sum(
-                each for row in rows if isinstance(each := row.extra[key], Share)
-            )
+            extra[key] = share_sum(found)
         elif isinstance(value, float):
-            extra[key] = fmean(each for row in rows if isinstance(each := row.extra[key], float))
-    return Measured(
-        name, scores_over([row.scores for row in rows]), fmean(row.seconds for row in rows), extra
-    )
+            extra[key] = fmean(found)
+    scores = scores_over([row.scores for row in rows])
+    return Measured(name, scores, fmean(row.seconds for row in rows), extra)
 
 
 def main() -> None:
     """Run the study."""
-    options = _options()
+    options = _parser().parse_args()
+    if options.jobs < 1:
+        raise SystemExit(f"--jobs must be at least 1, not {options.jobs}")
     judges = [*_stages_of(options.run), *map(_named, options.judges)] or [("nano", NANO)]
     count = options.pairs or (12 if options.quick else 500)
     rows: list[Measured] = []
-    pairs = unseen_pairs(
-        count,
-        options.seed,
-        replace(FULL, photos=options.photos) if options.second_world else SIMPLE,
-    )
+    world = replace(FULL, photos=options.photos) if options.second_world else SIMPLE
+    pairs = unseen_pairs(count, options.seed, world)
     samples = 2 if options.quick else options.samples
     tasks: list[Task] = [partial(_measured, judge, pairs, samples) for judge in judges]
     named = {"all": judges, "last": judges[-1:], "none": []}[options.conditions]
-    tasks += [
-        partial(_looking, judge, pairs, name, options.conditions == "all")
-        for judge in named
-        for name in CONDITIONS
-    ]
+    every = options.conditions == "all"
+    tasks += [partial(_looking, *each, every) for each in product(named, [pairs], CONDITIONS)]
     found = _side_by_side(tasks, min(options.jobs, len(tasks)))
-    for measured in chain(
-        islice(found, len(judges)), _over_all_runs(rows, len(options.run)), found
-    ):
+    first = islice(found, len(judges))
+    for measured in chain(first, _over_all_runs(rows, len(options.run)), found):
         rows.append(measured)
         print(measured.row(), flush=True)
     if options.out:
-        head = [
-            "| judge | " + " | ".join(COLUMNS) + " | seconds a pair | |",
-            "|---" * (len(COLUMNS) + 3) + "|",
-        ]
-        lines = [*head, *(row.row() for row in rows)]
+        head = "| judge | " + " | ".join(COLUMNS) + " | seconds a pair | |"
+        lines = [head, "|---" * (len(COLUMNS) + 3) + "|", *(row.row() for row in rows)]
         options.out.write_text("\n".join(lines) + "\n", "utf-8")
     print(json.dumps({"pairs": count, "rows": [row.as_json() for row in rows]}))
 
@@ -184,9 +172,8 @@ def _measured(judge: Named, pairs: UnseenPairs, samples: int) -> Measured:
 def _looking(judge: Named, pairs: UnseenPairs, condition: str, named: bool) -> Measured:
     name, folder = judge
     opened = TransformersBackend.load(str(folder))
-    measured = CONDITIONS[condition](
-        Study(pairs, opened), f"{name}, {condition}" if named else condition
-    )
+    called = f"{name}, {condition}" if named else condition
+    measured = CONDITIONS[condition](Study(pairs, opened), called)
     opened.close()
     return measured
 
@@ -214,9 +201,8 @@ class Study:
             for each in (Dimension.VQ, Dimension.MQ)
         }
         if samples:
-            drawn = list(
-                play(self.pairs.labelled, self.judge, replace(settings, temperature=1.0), samples)
-            )
+            warm = replace(settings, temperature=1.0)
+            drawn = list(play(self.pairs.labelled, self.judge, warm, samples))
             mean, passed = sampled(drawn, samples)
             extra |= {"mean@1": mean, f"pass@{samples}": passed}
         return Measured(name, scores(rollouts), seconds, extra)
@@ -227,9 +213,8 @@ class Study:
 
     def other_frames(self, name: str, change: Change) -> Measured:
         """With other frames in the place of those it asked for."""
-        return self.measure(
-            name, judge=ChangedCalls(self.judge, make_dialect(SETTINGS, "paired"), change)
-        )
+        changed = ChangedCalls(self.judge, make_dialect(SETTINGS, "paired"), change)
+        return self.measure(name, judge=changed)
 
     def window(self, name: str, rounds: int) -> Measured:
         """With a memory window."""
@@ -237,30 +222,24 @@ class Study:
 
     def swapped(self, name: str) -> Measured:
         """With the sides swapped, and how often the verdict is the same."""
-        given, other = (
-            list(play(pairs, self.judge, SETTINGS))
-            for pairs in (self.pairs.labelled, swapped(self.pairs.labelled))
-        )
-        return Measured(
-            name, scores(other), 0.0, {"the same verdict": str(same_when_swapped(given, other))}
-        )
+        both = (self.pairs.labelled, swapped(self.pairs.labelled))
+        given, other = (list(play(pairs, self.judge, SETTINGS)) for pairs in both)
+        extra: Extra = {"the same verdict": str(same_when_swapped(given, other))}
+        return Measured(name, scores(other), 0.0, extra)
 
     def files(self, name: str) -> Measured:
         """Over video files."""
         with tempfile.TemporaryDirectory() as folder, self.pairs.as_files(Path(folder)) as coded:
             start = time.perf_counter()
             rollouts = list(play(coded, self.judge, SETTINGS))
-            return Measured(
-                name, scores(rollouts), (time.perf_counter() - start) / len(rollouts), {}
-            )
+            seconds = (time.perf_counter() - start) / len(rollouts)
+            return Measured(name, scores(rollouts), seconds, {})
 
     def _hidden_right(self, rollouts: Sequence[Rollout], dimension: Dimension) -> Share:
         """Of the pairs whose first frames alone would mislead a perfect reader."""
         hidden = self.pairs.hidden(dimension)
-        return share_of(
-            [each for each in rollouts if each.pair.seed in hidden],
-            lambda each: label_right(each, dimension),
-        )
+        misled = [each for each in rollouts if each.pair.seed in hidden]
+        return share_of(misled, lambda each: label_right(each, dimension))
 
 
 CONDITIONS: dict[str, Callable[[Study, str], Measured]] = {
@@ -310,44 +289,21 @@ def _named(argument: str) -> Named:
     return (name, Path(folder)) if equals else (Path(argument).name, Path(argument))
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "judges",
-        nargs="*",
-        help="NAME=FOLDER of a checkpoint; the built-in judge where none is named",
-    )
-    parser.add_argument(
-        "--run",
-        type=Path,
-        action="append",
-        default=[],
-        help="the folder of `train all`; may be repeated",
-    )
-    parser.add_argument("--pairs", type=int, help="500, with --quick 12")
-    parser.add_argument("--samples", type=int, default=8, help="k of pass@k")
-    parser.add_argument("--seed", type=int, default=0, help="which unseen pairs")
-    parser.add_argument(
-        "--second-world", action="store_true", help="two things, counts, photographs"
-    )
-    parser.add_argument("--photos", type=Path, help="a folder of photographs, with --second-world")
-    parser.add_argument(
-        "--jobs", type=int, default=min(JOBS, cpu_count()), help="rows measured side by side"
-    )
-    parser.add_argument(
-        "--conditions",
-        choices=("last", "all", "none"),
-        default="last",
-        help="who is measured in other ways, too",
-    )
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--out", type=Path, help="write the table here")
-    options = parser.parse_args()
-    if options.jobs < 1:
-        parser.error(f"--jobs must be at least 1, not {options.jobs}")
-    return options
+def _parser() -> argparse.ArgumentParser:
+    parser = benchmark_parser(__doc__, "12 pairs, 2 samples")
+    add = parser.add_argument
+    add("judges", nargs="*", help="NAME=FOLDER of a checkpoint; none: the built-in judge")
+    add("--run", type=Path, action="append", default=[], help="a folder of `train all`; repeatable")
+    add("--pairs", type=int, help="500, with --quick 12")
+    add("--samples", type=int, default=8, help="k of pass@k")
+    add("--seed", type=int, default=0, help="which unseen pairs")
+    add("--second-world", action="store_true", help="two things, counts, photographs")
+    add("--photos", type=Path, help="a folder of photographs, with --second-world")
+    add("--jobs", type=int, default=min(JOBS, cpu_count()), help="rows measured side by side")
+    whose = ("last", "all", "none")
+    add("--conditions", choices=whose, default="last", help="who is measured in other ways, too")
+    add("--out", type=Path, help="write the table here")
+    return parser
 
 
 if __name__ == "__main__":

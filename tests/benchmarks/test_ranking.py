@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 from pathlib import Path
 
@@ -10,13 +9,8 @@ from tests.benchmarks.ranking import write_generators
 
 
 def test_each_generator_has_a_video_for_each_prompt(tmp_path: Path) -> None:
-    options = argparse.Namespace(seed=3, size=64)
-    write_generators(
-        tmp_path,
-        {"good": [(), ()], "bad": [("colour", "motion"), ("picture", "direction")]},
-        2,
-        options,
-    )
+    flaws = {"good": [(), ()], "bad": [("colour", "motion"), ("picture", "direction")]}
+    write_generators(tmp_path, flaws, 2, size=64)
     with (tmp_path / "prompts.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["video"] for row in rows] == ["clip0", "clip1"]

@@ -1,4 +1,4 @@
-"""python -m tests.benchmarks.turns [--quick] [--gpu] [--threads N] [--side PIXELS] [--pairs 4 12]
+"""python -m tests.benchmarks.turns [--quick] [--gpu]
 
 A comparison of six turns: this package's loop and the published one, over the same model, clips and replies.
 
@@ -7,22 +7,21 @@ ratios, and the most memory that each took beside the weights. The last line is 
 
 The model is a random Qwen2.5-VL of 226 million weights, 12.6 million with `--quick`, and the shape of the 7B with `--gpu`. Images
 shrink with it, to 196 and 140 pixels: most work of the 7B lies in its weights, while a small model over as many tokens would spend
-most of it in attention. `--side` sets another size.
+most of it in attention.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import AutoTokenizer
 
 from tests.benchmarks.tools.memory_use import PeakMemory
+from tests.benchmarks.tools.options import benchmark_parser
 from tests.benchmarks.tools.our_loop import OurLoop
 from tests.benchmarks.tools.phase_timer import PHASES, PhaseTimer
 from tests.benchmarks.tools.published_loop import PublishedLoop
@@ -31,39 +30,28 @@ from tests.support.small_clips import write_clip
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 
-TURNS = 6
+TURNS, WORDS = 6, 96
 Seconds = dict[str, float]
 """Of each phase of a turn."""
 
 
 def main() -> None:
     """Run the benchmark."""
-    options = _options()
-    if options.threads:
-        torch.set_num_threads(options.threads)
+    parser = benchmark_parser(__doc__, "a small model, 12 pairs a call only", "the shape of the 7B")
+    options = parser.parse_args()
+    side = 448 if options.gpu else 140 if options.quick else 196
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        checkpoint = random_checkpoint(
-            folder, quick=options.quick, side=options.side, gpu=options.gpu
-        )
+        checkpoint = random_checkpoint(folder, quick=options.quick, side=side, gpu=options.gpu)
         videos = (
             write_clip(folder / "a.mp4", 120, 640, 360),
             write_clip(folder / "b.mp4", 120, 640, 360, hue=80),
         )
-        figures = {
-            str(pairs): measure(checkpoint, videos, pairs, options.words) for pairs in options.pairs
-        }
+        all_pairs = [12] if options.quick else [4, 12]
+        figures = {str(pairs): measure(checkpoint, videos, pairs, WORDS) for pairs in all_pairs}
     weights = sum(weight.numel() for weight in checkpoint.model.parameters())
-    print(
-        json.dumps(
-            {
-                "weights": weights,
-                "side": options.side,
-                "words": options.words,
-                "pairs_per_call": figures,
-            }
-        )
-    )
+    result = {"weights": weights, "side": side, "words": WORDS, "pairs_per_call": figures}
+    print(json.dumps(result))
 
 
 def readme_row(result: dict[str, Any]) -> str:
@@ -86,9 +74,8 @@ def measure(
     timer = PhaseTimer()
     hooks = timer.attach(checkpoint.model)
     stock_tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder)
-    published = PublishedLoop(
-        checkpoint.model, stock_tokenizer, checkpoint.processor, videos, timer
-    )
+    model, processor = checkpoint.model, checkpoint.processor
+    published = PublishedLoop(model, stock_tokenizer, processor, videos, timer)
     ours = OurLoop(checkpoint, videos, timer, pairs)
     fetched = timer.lap()["video"]  # the videos are opened, and the first frames are there
     tokenizer = SafeTokenizer(checkpoint.tokenizer)
@@ -97,9 +84,8 @@ def measure(
     shown: tuple[int, ...] = ()
     print(f"-- {pairs} pairs a call", flush=True)
     for turn in range(1, TURNS + 1):
-        requested = (
-            None if turn == TURNS else tuple(1 + 2 * (pairs * (turn - 1) + n) for n in range(pairs))
-        )
+        slots = tuple(1 + 2 * (pairs * (turn - 1) + n) for n in range(pairs))
+        requested = None if turn == TURNS else slots
         reply = make_reply(tokenizer, requested, words)
         with memory["ours"].measure():
             ours.turn(reply, last=requested is None)
@@ -117,36 +103,27 @@ def measure(
     for hook in hooks:
         hook.remove()
     peaks = {way: each.peak_mb for way, each in memory.items()}
-    print(
-        f"most memory beside the weights: ours {peaks['ours']} MB, published {peaks['published']} MB"
-    )
+    told = ", ".join(f"{way} {peak} MB" for way, peak in peaks.items())
+    print(f"most memory beside the weights: {told}")
     return {**_ratios(seconds), "peak_mb": peaks}
 
 
 def make_reply(tokenizer: SafeTokenizer, requested: Sequence[int] | None, words: int) -> list[int]:
     """A reply of exactly `words` tokens: a call for the frames `requested`, or the answer."""
-    action = (
-        "<Answer>TA=1, MQ=1, VQ=1, OA=1</Answer>"
-        if requested is None
-        else '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": '
-        + str(list(requested))
-        + "}}</tool_call>"
-    )
+    action = "<Answer>TA=1, MQ=1, VQ=1, OA=1</Answer>"
+    if requested is not None:
+        call = {"name": "select_frames", "arguments": {"frame_indices": list(requested)}}
+        action = f"<tool_call>{json.dumps(call)}</tool_call>"
     start, end = tokenizer.encode("<Think>"), tokenizer.encode("</Think>" + action)
     filler = tokenizer.encode(" blue")[:1]
-    assert len(start) + len(end) <= words, (
-        f"{words} tokens are too few for a call of {len(requested or ())} pairs"
-    )
+    assert len(start) + len(end) <= words, f"{words} tokens are too few for this call"
     return start + filler * (words - len(start) - len(end)) + end
 
 
 def _print_turn(turn: int, seconds: dict[str, list[Seconds]]) -> None:
     for way, turns in seconds.items():
-        print(
-            f"turn {turn} {way:>9}: "
-            + " ".join(f"{phase} {turns[-1][phase]:.2f}" for phase in PHASES),
-            flush=True,
-        )
+        spent = " ".join(f"{phase} {turns[-1][phase]:.2f}" for phase in PHASES)
+        print(f"turn {turn} {way:>9}: {spent}", flush=True)
 
 
 def _ratios(seconds: dict[str, list[Seconds]]) -> dict[str, object]:
@@ -171,39 +148,6 @@ def _ratios(seconds: dict[str, list[Seconds]]) -> dict[str, object]:
         for way, turns in seconds.items()
     }
     return {"times_as_fast": ratios, "seconds": rounded}
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help="a small model, and 12 pairs a call only"
-    )
-    parser.add_argument(
-        "--gpu", action="store_true", help="a random model of the 7B's shape on the GPU"
-    )
-    parser.add_argument(
-        "--threads", type=int, default=0, help="torch threads; 0 leaves torch its choice"
-    )
-    parser.add_argument(
-        "--side",
-        type=int,
-        default=None,
-        help="pixels of an image's side for the model; 196, quick 140, GPU 448",
-    )
-    parser.add_argument(
-        "--pairs",
-        type=int,
-        nargs="+",
-        default=None,
-        help="pairs per call; 4 and 12, with --quick 12",
-    )
-    parser.add_argument("--words", type=int, default=96, help="tokens of each reply")
-    options = parser.parse_args()
-    options.side = options.side or (448 if options.gpu else 140 if options.quick else 196)
-    options.pairs = options.pairs or ([12] if options.quick else [4, 12])
-    return options
 
 
 if __name__ == "__main__":

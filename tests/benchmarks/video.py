@@ -8,7 +8,6 @@ are counted too. decord and torchcodec are measured where they can be imported. 
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import tempfile
@@ -20,6 +19,7 @@ import av
 import cv2
 import numpy as np
 
+from tests.benchmarks.tools.options import benchmark_parser
 from tests.benchmarks.tools.phase_timer import processor_seconds
 from tests.benchmarks.tools.published_loop import FIRST, SIDE, read_frames
 from tests.video.support.write_clips import H264, write
@@ -37,36 +37,21 @@ Way = Callable[[Path, Calls], int]
 
 def main() -> None:
     """Run the benchmark."""
-    options = _options()
-    size = (854, 480) if options.quick else (1920, 1080)
+    quick = benchmark_parser(__doc__, "480p").parse_args().quick
+    size = (854, 480) if quick else (1920, 1080)
     with tempfile.TemporaryDirectory() as name:
         pictures = [_noisy_picture(index, *size) for index in range(10)]
-        path = Path(name) / "clip.mp4"
-        write(
-            path,
-            120,
-            size=size,
-            rate=24,
-            gop=250,
-            options={**H264, "crf": "24"},
-            pictures=pictures * 12,
-        )
-        seconds = {
-            way.__name__: spent for way in WAYS if (spent := _measure(way, path)) is not None
-        }
+        how = {"size": size, "rate": 24, "gop": 250, "options": {**H264, "crf": "24"}}
+        path = write(Path(name) / "clip.mp4", 120, pictures=pictures * 12, **how)
+        measured = {way.__name__: _measure(way, path) for way in WAYS}
+    seconds = {name: spent for name, spent in measured.items() if spent is not None}
     for name, spent in seconds.items():
-        print(
-            f"{name:>12}: first four frames {spent['first_s']:.2f} s, whole run {spent['run_s']:.2f} s"
-        )
-    ratios = {
-        key.removesuffix("_s"): round(seconds["published"][key] / seconds["ours"][key], 2)
-        for key in seconds["ours"]
-    }
-    print(
-        json.dumps(
-            {"size": size, "processor_seconds": seconds, "times_less_than_published": ratios}
-        )
-    )
+        first, run = spent["first_s"], spent["run_s"]
+        print(f"{name:>12}: first four frames {first:.2f} s, whole run {run:.2f} s")
+    ours, theirs = seconds["ours"], seconds["published"]
+    ratios = {key.removesuffix("_s"): round(theirs[key] / ours[key], 2) for key in ours}
+    result = {"size": size, "processor_seconds": seconds, "times_less_than_published": ratios}
+    print(json.dumps(result))
 
 
 def readme_row(result: dict[str, Any]) -> str:
@@ -170,28 +155,11 @@ def _noisy_picture(
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
     """A picture that is work for a decoder: a moving gradient under coarse noise."""
     x, y = np.meshgrid(np.arange(width), np.arange(height))
-    picture = np.stack(
-        [
-            (x // 8 + 5 * index) % 256,
-            (y // 4 + 7 * index) % 256,
-            (x // 8 + y // 8 + 9 * index) % 256,
-        ],
-        axis=2,
-    )
-    noise = np.random.default_rng(index).integers(
-        -12, 13, (height // 4 + 1, width // 4 + 1, 3), np.int16
-    )
-    return np.clip(picture + noise.repeat(4, 0).repeat(4, 1)[:height, :width], 0, 255).astype(
-        np.uint8
-    )
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
-    return parser.parse_args()
+    levels = (x // 8 + 5 * index, y // 4 + 7 * index, x // 8 + y // 8 + 9 * index)
+    coarse = (height // 4 + 1, width // 4 + 1, 3)
+    noise = np.random.default_rng(index).integers(-12, 13, coarse, np.int16)
+    noise = noise.repeat(4, 0).repeat(4, 1)[:height, :width]
+    return np.clip(np.stack(levels, axis=2) % 256 + noise, 0, 255).astype(np.uint8)
 
 
 if __name__ == "__main__":

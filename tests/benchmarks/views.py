@@ -9,7 +9,6 @@ seen; without them clouds are drawn. The last line is JSON.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +19,7 @@ from typing import Any
 from tests.benchmarks.stages import SETTINGS
 from tests.benchmarks.tools.drawn_measures import STEP, UnseenPairs
 from tests.benchmarks.tools.judge_scores import label_right
+from tests.benchmarks.tools.options import benchmark_parser
 from vrthinker_core.backends import Backend
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -44,12 +44,18 @@ KINDS = {
 
 def main() -> None:
     """Run the benchmark."""
-    options = _options()
+    parser = benchmark_parser(__doc__, "4 pairs of each kind")
+    parser.add_argument("--pairs", type=int, help="pairs of each kind: 40, with --quick 4")
+    parser.add_argument("--judge", type=Path, default=NANO, help="a checkpoint's folder")
+    parser.add_argument("--set", type=int, default=9, help="which unseen pairs")
+    parser.add_argument("--photos", type=Path, help="a folder of photographs")
+    options = parser.parse_args()
+    each = options.pairs or (4 if options.quick else 40)
     world = replace(FULL, no_thing=1.0, photos=options.photos)
-    result = measure(
-        TransformersBackend.load(str(options.judge)), draw_views(options.pairs, options.set, world)
+    judge = TransformersBackend.load(str(options.judge))
+    print(
+        json.dumps({"pairs": each, "right": measure(judge, draw_views(each, options.set, world))})
     )
-    print(json.dumps({"pairs": options.pairs, "right": result}))
 
 
 def readme_row(result: dict[str, Any]) -> str:
@@ -64,9 +70,8 @@ def draw_views(each: int, number: int, world: World) -> dict[str, UnseenPairs]:
     by_flaws = {flaws: kind for kind, flaws in KINDS.items()}
     for seed in count(TRAINING_SEEDS + number * STEP):
         pair = draw_pair(seed, world)
-        first, second = sorted(
-            scene.motion_fault.kind if scene.motion_fault else "" for scene in pair.scenes.values()
-        )
+        faults = [scene.motion_fault for scene in pair.scenes.values()]
+        first, second = sorted(fault.kind if fault else "" for fault in faults)
         kind = by_flaws.get((first, second))
         if kind is not None and len(found[kind]) < each:
             found[kind].append(pair)
@@ -79,30 +84,10 @@ def measure(judge: Backend, pairs: Mapping[str, UnseenPairs]) -> dict[str, int]:
     """How many labels of motion quality are right, by kind."""
     right = {}
     for kind, unseen in pairs.items():
-        right[kind] = sum(
-            label_right(rollout, Dimension.MQ) for rollout in play(unseen.labelled, judge, SETTINGS)
-        )
+        rollouts = play(unseen.labelled, judge, SETTINGS)
+        right[kind] = sum(label_right(rollout, Dimension.MQ) for rollout in rollouts)
         print(f"{kind}: {right[kind]} of {len(unseen.drawn)}", flush=True)
     return right
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="4 pairs of each kind")
-    parser.add_argument("--pairs", type=int, help="pairs of each kind: 40, with --quick 4")
-    parser.add_argument(
-        "--judge",
-        type=Path,
-        default=NANO,
-        help="a checkpoint's folder (default: the built-in judge)",
-    )
-    parser.add_argument("--set", type=int, default=9, help="which unseen pairs")
-    parser.add_argument("--photos", type=Path, help="a folder of photographs")
-    options = parser.parse_args()
-    options.pairs = options.pairs or (4 if options.quick else 40)
-    return options
 
 
 if __name__ == "__main__":

@@ -55,11 +55,8 @@ def test_a_reply_is_answered_in_the_words_of_the_dialect(reply: str) -> None:
     rollout = scripted_rollout(PAIRS.pair(2), reply, answer(PAIRS.pair(2).truth))
     assert plain(first) == sent(rollout.prompts[0][-1])
     assert plain(second) == sent(rollout.prompts[1][-1])
-    assert not any(
-        "error" in str(block.get("text", "")).lower() and "{" in block["text"]
-        for block in second
-        if "text" in block
-    )
+    texts = [block["text"] for block in second if "text" in block]
+    assert not any("error" in text.lower() and "{" in text for text in texts)
 
 
 def test_the_numbers_alone_are_a_call_in_the_dialect_of_the_judge() -> None:
@@ -68,16 +65,12 @@ def test_the_numbers_alone_are_a_call_in_the_dialect_of_the_judge() -> None:
         for name in ("paired", "concat")
     )
     paired.reset(number=0)
-    assert [block["type"] for block in paired.select_frames(frame_indices=[3, 9])] == [
-        "image"
-    ] * 4 + ["text"]
+    shown = [block["type"] for block in paired.select_frames(frame_indices=[3, 9])]
+    assert shown == ["image"] * 4 + ["text"]
     with pytest.raises(BadInput, match="concat opens with a video"):
         concat.reset(number=0)
-    assert [block["type"] for block in concat.select_frames(target_frames=[3, 60])] == [
-        "text",
-        "image",
-        "image",
-    ]
+    shown = [block["type"] for block in concat.select_frames(target_frames=[3, 60])]
+    assert shown == ["text", "image", "image"]
 
 
 def test_on_the_last_turn_the_answer_is_asked_for() -> None:
@@ -110,9 +103,8 @@ def test_frames_that_cannot_be_had_keep_to_the_protocol_and_fail_the_rollout() -
     environment.reset(number=0)
     (block,) = environment.select_frames(reply=look(3))
     assert block["text"].startswith("<tool_response>")
-    rollout = replay(
-        environment.pair, JUDGE, Settings(), [Completion(look(3)), Completion(answer(drawn.truth))]
-    )
+    replies = [Completion(look(3)), Completion(answer(drawn.truth))]
+    rollout = replay(environment.pair, JUDGE, Settings(), replies)
     assert rollout.run.finished is not None
     assert rollout.run.finished.stop is StopReason.FAILED
     assert len(rollout.run.turns) == len(rollout.prompts) == 1
@@ -151,30 +143,22 @@ def test_what_says_nothing_of_the_judge_counts_in_no_figure() -> None:
     end = [tokenizer.control.im_end]
     header = [0] * (1 + len(tokenizer.encode("\n")) + len(tokenizer.encode("assistant\n")))
     ids = [*tokenizer.encode(look(3)), *end, *end, *header, *tokenizer.encode(answer(truth)), *end]
-    environments = [
-        FrameEnvironment(pairs, JUDGE, Settings())
-        for pairs in (PAIRS, PAIRS, OnlyFirstFrames(), OnlyFirstFrames())
-    ]
+    all_pairs = (PAIRS, PAIRS, OnlyFirstFrames(), OnlyFirstFrames())
+    environments = [FrameEnvironment(pairs, JUDGE, Settings()) for pairs in all_pairs]
     for environment in environments:
         environment.reset(number=0)
     rewards = RolloutRewards(JUDGE, Settings(), tokenizer, samples=4)
     assert rewards([ids] * 4, environments) == [2.0, 2.0, None, None]
     (group,) = rewards.groups
     step = StepMetrics("grpo", 1, 0.0, 0.0).with_rollouts(group.rewarded, rewards.weights)
-    assert (
-        step.reward_format,
-        step.reward_accuracy,
-        step.reward_total,
-        set(step.right.values()),
-    ) == (1.0, 1.0, 2.0, {1.0})
+    assert (step.reward_format, step.reward_accuracy, step.reward_total) == (1.0, 1.0, 2.0)
+    assert set(step.right.values()) == {1.0}
 
 
 def test_replayed_replies_are_the_rollout_that_play_makes() -> None:
     pair, replies = PAIRS.pair(4), (look(3), "nothing", look(7), answer(PAIRS.pair(4).truth))
-    played, again = (
-        scripted_rollout(pair, *replies),
-        replay(pair, JUDGE, Settings(), [Completion(reply) for reply in replies]),
-    )
+    played = scripted_rollout(pair, *replies)
+    again = replay(pair, JUDGE, Settings(), [Completion(reply) for reply in replies])
     assert again.prompts == played.prompts
     assert [turn.reply for turn in again.run.turns] == [turn.reply for turn in played.run.turns]
     assert again.correct

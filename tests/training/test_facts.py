@@ -67,22 +67,14 @@ def test_things_of_one_colour_or_in_another_order_are_refused() -> None:
 def read_things(prompt: str) -> tuple[Thing, ...]:
     """The things that a prompt asks for, in the order in which it names them."""
     counts, shapes = "|".join(("an?", *COUNT_WORDS[1:])), "|".join(SHAPES)
-    found = re.findall(
-        rf"\b({counts}) ({'|'.join(COLOURS)}) ({shapes})(s?)\b", prompt, re.IGNORECASE
-    )
-    for count, colour, _, plural in found:
-        assert (count.lower() in ("a", "an")) == (plural == "")
-        assert count.lower() not in ("a", "an") or count.lower() == (
-            "an" if colour == "orange" else "a"
-        )
-    return tuple(
-        Thing(
-            colour,
-            shape,
-            COUNT_WORDS.index(count.lower()) + 1 if count.lower() in COUNT_WORDS else 1,
-        )
-        for count, colour, shape, _ in found
-    )
+    words = rf"\b({counts}) ({'|'.join(COLOURS)}) ({shapes})(s?)\b"
+    found = []
+    for count, colour, shape, plural in re.findall(words, prompt, re.IGNORECASE):
+        one = count.lower() not in COUNT_WORDS[1:]
+        assert one == (plural == "")
+        assert not one or count.lower() == ("an" if colour == "orange" else "a")
+        found.append(Thing(colour, shape, 1 if one else COUNT_WORDS.index(count.lower()) + 1))
+    return tuple(found)
 
 
 @settings(max_examples=150, deadline=None)
@@ -90,15 +82,10 @@ def read_things(prompt: str) -> tuple[Thing, ...]:
 def test_a_prompt_says_what_is_wanted_and_no_more(wanted: SceneFacts, seed: int) -> None:
     prompt = write_prompt(np.random.default_rng(seed), wanted)
     assert read_things(prompt) == wanted.things
-    sides = {
-        "right": "right",
-        "left": "left",
-        "away": "away",
-        "closer": r"closer|towards the camera",
-    }
-    assert [name for name, words in sides.items() if re.search(rf"\b({words})\b", prompt)] == [
-        wanted.direction
-    ]
+    sides = {name: name for name in ("right", "left", "away")}
+    sides["closer"] = "closer|towards the camera"
+    said = [name for name, words in sides.items() if re.search(rf"\b({words})\b", prompt)]
+    assert said == [wanted.direction]
     assert "sand" in prompt.lower()
     alone = sum(thing.count for thing in wanted.things) == 1
     verb = re.search(r"\b(roll|move|slide|drift|travel)(s?)\b", prompt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -21,34 +22,19 @@ def blind_judge(pairs: int, samples: int = 8, seed: int = 0) -> Iterator[Outcome
         for sample in range(samples):
             right = rng.random() < (0.8 if truth["MQ"] == 0 else 0.2)
             given = truth if right else truth | {"MQ": (truth["MQ"] + 1) % 3}
-            yield Outcome(
-                pair,
-                sample,
-                truth,
-                given,
-                "" if right else Reason.LABELS,
-                replies=f"{pair} {sample}",
-            )
+            said = "" if right else Reason.LABELS
+            yield Outcome(pair, sample, truth, given, said, replies=f"{pair} {sample}")
 
 
 def outcome(pair: int, sample: int, kept: bool = True, replies: str = "", **truth: int) -> Outcome:
     labels = dict.fromkeys(NAMES, 0) | truth
-    return Outcome(
-        pair,
-        sample,
-        labels,
-        labels,
-        "" if kept else Reason.LABELS,
-        replies=replies or f"{pair} {sample}",
-    )
+    said = "" if kept else Reason.LABELS
+    return Outcome(pair, sample, labels, labels, said, replies=replies or f"{pair} {sample}")
 
 
 def excess(shares: dict[str, dict[int, float]], wanted: dict[str, dict[int, float]]) -> float:
-    return max(
-        share - wanted[name][label]
-        for name, labels in shares.items()
-        for label, share in labels.items()
-    )
+    places = [(name, label) for name, labels in shares.items() for label in labels]
+    return max(shares[name][label] - wanted[name][label] for name, label in places)
 
 
 def test_plain_rejection_prefers_what_needs_no_look_and_the_choice_does_not() -> None:
@@ -89,22 +75,16 @@ def test_balancing_leaves_its_least_however_uneven_the_survivors_are() -> None:
 @pytest.mark.parametrize(("words", "kept"), [(("a", "a", "a"), 1), (("a", "b", "a"), 2)])
 def test_runs_of_the_same_words_count_once(words: tuple[str, ...], kept: int) -> None:
     outcomes = [outcome(0, sample, replies=word) for sample, word in enumerate(words)]
-    assert (
-        len(choose_runs([*outcomes, outcome(0, 9, kept=False)], ChoiceOptions(each=3)).outcomes)
-        == kept
-    )
+    outcomes.append(outcome(0, 9, kept=False))
+    assert len(choose_runs(outcomes, ChoiceOptions(each=3)).outcomes) == kept
 
 
 def test_what_survives_is_said_by_dimension_with_labels_before_and_after() -> None:
     chosen = choose_runs(list(blind_judge(60)))
     assert chosen.lines[0].startswith(f"{chosen.report.kept} of 480 runs kept")
-    assert any(
-        line.startswith("MQ: ") and "well-formed runs are right" in line for line in chosen.lines
-    )
-    runs, hard = len(chosen.outcomes), chosen.hard
-    assert any(
-        line.startswith(f"{runs} runs chosen to learn from; {hard} ") for line in chosen.lines
-    )
+    text, runs, hard = "\n".join(chosen.lines), len(chosen.outcomes), chosen.hard
+    assert re.search("^MQ: .*well-formed runs are right", text, re.M)
+    assert f"\n{runs} runs chosen to learn from; {hard} " in text
     assert sum(line.startswith("MQ: tie / 1 / 2 were") for line in chosen.lines) == 2
 
 

@@ -42,10 +42,9 @@ verdicts = st.builds(Verdict, *[st.none() | st.sampled_from(Preference)] * 4)
 
 
 def look(labels: str) -> str:
-    call = (
-        '<tool_call>{"name": "select_frames", "arguments": {"target_frames": [2, 50]}}</tool_call>'
-    )
-    return f"<snapshot>a</snapshot><think>b</think><recommend answer>{labels}, CF=2</recommend answer>{call}"
+    call = '{"name": "select_frames", "arguments": {"target_frames": [2, 50]}}'
+    said = f"<recommend answer>{labels}, CF=2</recommend answer><tool_call>{call}</tool_call>"
+    return f"<snapshot>a</snapshot><think>b</think>{said}"
 
 
 def answer(labels: str) -> str:
@@ -67,20 +66,15 @@ def run_of(*texts: str, stop: StopReason = StopReason.ANSWERED) -> Run:
 
 def test_a_right_rollout_that_looked_has_the_parts_of_the_paper() -> None:
     reward = group_rewards([run_of(look(ALL_WRONG), answer(RIGHT))], TRUTH)[0]
-    assert (reward.format, reward.accuracy, reward.gain, reward.exploration) == (
-        1.0,
-        1.0,
-        pytest.approx(0.2),
-        0.0,
-    )
+    assert (reward.format, reward.accuracy, reward.exploration) == (1.0, 1.0, 0.0)
+    assert reward.gain == pytest.approx(0.2)
     assert reward.total == pytest.approx(2.2)
 
 
 def test_half_the_accuracy_is_the_overall_label() -> None:
     assert accuracy(DIALECT.parse(answer(ONLY_OVERALL_WRONG)).verdict, TRUTH) == 0.5
-    assert accuracy(
-        DIALECT.parse(answer("TA=2, MQ=0, VQ=2, OA=2")).verdict, TRUTH
-    ) == pytest.approx(0.5 + 0.5 * 2 / 3)
+    one_wrong = DIALECT.parse(answer("TA=2, MQ=0, VQ=2, OA=2")).verdict
+    assert accuracy(one_wrong, TRUTH) == pytest.approx(0.5 + 0.5 * 2 / 3)
 
 
 @given(verdicts, verdicts)
@@ -117,9 +111,8 @@ def test_a_gain_that_cannot_be_known_is_none() -> None:
     silent = '<snapshot>a</snapshot><think>b</think><tool_call>{"target_frames": [2]}</tool_call>'
     assert cot_gain(run_of(silent, answer(RIGHT)), TRUTH, WEIGHTS) is None
     assert cot_gain(run_of(answer(RIGHT)), TRUTH, WEIGHTS) == 0.0
-    assert group_rewards([run_of(silent, answer(RIGHT))], TRUTH)[0].total == pytest.approx(
-        1.0
-    )  # its accuracy alone
+    (reward,) = group_rewards([run_of(silent, answer(RIGHT))], TRUTH)
+    assert reward.total == pytest.approx(1.0)  # its accuracy alone
 
 
 def test_one_turn_out_of_format_costs_the_format() -> None:
@@ -129,27 +122,23 @@ def test_one_turn_out_of_format_costs_the_format() -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "whole", "what"),
+    ("broken", "what"),
     [
-        ("<snapshot>a</snapshot>", "", "no closed snapshot"),
-        ("</think>", "", "no closed think"),
-        ("<think>b</think>", "", "no closed think"),
-        ("</tool_call>", "", "no closed tool_call"),
-        (", CF=2", "", "no labels with a confidence"),
-        ("</recommend answer>", "", "no closed recommended answer"),
+        ("<snapshot>a</snapshot>", "no closed snapshot"),
+        ("</think>", "no closed think"),
+        ("<think>b</think>", "no closed think"),
+        ("</tool_call>", "no closed tool_call"),
+        (", CF=2", "no labels with a confidence"),
+        ("</recommend answer>", "no closed recommended answer"),
+        ("</final answer>", "no closed answer"),
     ],
 )
-def test_what_the_reader_forgives_is_still_not_well_formed(
-    broken: str, whole: str, what: str
-) -> None:
-    run = run_of(look(RIGHT).replace(broken, whole), answer(RIGHT))
-    assert what in malformation(run.turns[0], "concat")
+def test_what_the_reader_forgives_is_still_not_well_formed(broken: str, what: str) -> None:
+    texts = look(RIGHT), answer(RIGHT)
+    run = run_of(*(text.replace(broken, "") for text in texts))
+    place = 1 if broken == "</final answer>" else 0
+    assert what in malformation(run.turns[place], "concat")
     assert format_reward(run) == 0.0
-
-
-def test_an_answer_has_to_be_closed() -> None:
-    run = run_of(look(RIGHT), answer(RIGHT).replace("</final answer>", ""))
-    assert malformation(run.turns[1], "concat") == "it has no closed answer"
 
 
 @pytest.mark.parametrize(

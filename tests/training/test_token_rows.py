@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from vrthinker_core import ScriptedBackend
+from tests.support.drawn_rollouts import look, scripted_rollout
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_for_rendering
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -63,13 +63,9 @@ def test_exactly_the_tokens_that_were_sampled_are_learnt(
 
 
 def test_what_a_redirect_put_there_is_not_learnt(nano: TransformersBackend) -> None:
-    rollout = next(
-        rollout
-        for rollout in play(
-            map(labelled, range(2_000_000_000, 2_000_000_020)), nano, Settings(max_turns=1)
-        )
-        if rollout.run.turns[0].completion.redirected
-    )
+    pairs = map(labelled, range(2_000_000_000, 2_000_000_020))
+    played = play(pairs, nano, Settings(max_turns=1))
+    rollout = next(each for each in played if each.run.turns[0].completion.redirected)
     completion = rollout.run.turns[0].completion
     start, end = completion.redirected or (0, 0)
     assert "<Answer>" in nano.loaded.tokenizer.decode(list(completion.tokens[start:end]))
@@ -86,23 +82,13 @@ def test_where_another_model_wrote_a_run_its_redirect_is_learnt_as_text(
 ) -> None:
     """It counts tokens of a vocabulary that means nothing here."""
     end = nano.loaded.tokenizer.control.im_end
-    (rollout,) = play(
-        [labelled(7)], ScriptedBackend([look(1), ANSWER], protocol="paired"), Settings()
-    )
+    rollout = scripted_rollout(labelled(7), look(1), ANSWER)
     *before, last = rollout.run.turns
-    foreign = replace(
-        last, completion=replace(last.completion, tokens=tuple(range(20)), redirected=(12, 16))
-    )
-    stored = to_rollout(
-        replace(rollout.run, turns=(*before, foreign)), rollout.pair, keep_tokens=False
-    )
-    (row,) = rows_of(stored, nano)
-    said = [
-        token
-        for turn in rollout.run.turns
-        for token in (*nano.loaded.tokenizer.encode(turn.completion.text), end)
-    ]
-    assert learnt(row) == said
+    tokens = replace(last.completion, tokens=tuple(range(20)), redirected=(12, 16))
+    run = replace(rollout.run, turns=(*before, replace(last, completion=tokens)))
+    (row,) = rows_of(to_rollout(run, rollout.pair, keep_tokens=False), nano)
+    said = [nano.loaded.tokenizer.encode(turn.completion.text) for turn in rollout.run.turns]
+    assert learnt(row) == [token for tokens in said for token in (*tokens, end)]
 
 
 def test_rows_need_no_weights(rollouts: list[Rollout], nano: TransformersBackend) -> None:
@@ -115,11 +101,6 @@ def test_rows_need_no_weights(rollouts: list[Rollout], nano: TransformersBackend
     )
 
 
-def look(*indices: int) -> str:
-    call = f'{{"name": "select_frames", "arguments": {{"frame_indices": {list(indices)}}}}}'
-    return f"<Snapshot>a</Snapshot><Think>b</Think><tool_call>{call}</tool_call>"
-
-
 ANSWER = "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=0, VQ=0, MQ=0, OA=0</Answer>"
 
 
@@ -130,17 +111,16 @@ ANSWER = "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=0, VQ=0, MQ=0, OA=0</
 def test_a_window_makes_rows_of_their_own(
     window: int | None, turns: list[tuple[int, ...]], nano: TransformersBackend
 ) -> None:
-    judge = ScriptedBackend([look(1), look(2), look(3), ANSWER], protocol="paired")
-    (rollout,) = play([labelled(7)], judge, Settings(window=window))
+    replies, settings = (look(1), look(2), look(3), ANSWER), Settings(window=window)
+    rollout = scripted_rollout(labelled(7), *replies, settings=settings)
     rows = rows_of(rollout, nano)
     assert [row.turns for row in rows] == turns
     end = nano.loaded.tokenizer.control.im_end
     written = [turn.completion.text for turn in rollout.run.turns]
     assert [token for row in rows for token in learnt(row)].count(end) == 4
     decoded = [nano.loaded.tokenizer.decode(learnt(row)) for row in rows]
-    assert decoded == [
-        "".join(written[turn - 1] + "<|im_end|>" for turn in row.turns) for row in rows
-    ]
+    said = [f"{text}<|im_end|>" for text in written]
+    assert decoded == ["".join(said[turn - 1] for turn in row.turns) for row in rows]
 
 
 def test_greedy_tokens_are_the_argmax_of_the_row(

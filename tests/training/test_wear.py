@@ -25,11 +25,9 @@ OPTIONS = replace(FULL, worn=0.0)
 
 
 def pictures(count: int, size: int = SIZE) -> list[Pixels]:
-    scenes = [
-        replace(draw_pair(seed, OPTIONS).first, picture_fault=None, motion_fault=None)
-        for seed in range(count)
-    ]
-    return [SceneRenderer(scene, size).frame(30) for scene in scenes]
+    scenes = [draw_pair(seed, OPTIONS).first for seed in range(count)]
+    clean = [replace(scene, picture_fault=None, motion_fault=None) for scene in scenes]
+    return [SceneRenderer(scene, size).frame(30) for scene in clean]
 
 
 def difference(one: Pixels, other: Pixels) -> float:
@@ -39,17 +37,11 @@ def difference(one: Pixels, other: Pixels) -> float:
 def test_wear_is_smaller_than_the_faintest_damage() -> None:
     """On average: a judge can tell worn pictures from damaged ones."""
     clean, rng = pictures(12), np.random.default_rng(0)
-    worn = np.mean(
-        [
-            difference(one, draw_wear(rng, 0.1).apply(lambda _, one=one: one, 30, SIZE))
-            for one in clean
-        ]
-    )
+    wears = [draw_wear(rng, 0.1).apply(lambda _, one=one: one, 30, SIZE) for one in clean]
+    worn = np.mean([difference(*both) for both in zip(clean, wears, strict=True)])
     for name, damage in DAMAGES.items():
         faintest = np.mean([difference(one, damage(one, -0.5, rng)) for one in clean])
-        if (
-            name != "blurry"
-        ):  # Blur takes away what is fine, of which most drawn pictures have little
+        if name != "blurry":  # It takes away what is fine: most drawn pictures have little
             assert faintest > 1.5 * worn, name
 
 
@@ -85,12 +77,7 @@ def test_straight_resizing_is_nearly_what_the_product_does(size: tuple[int, int]
     for picture in pictures(3, 224):
         stored = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_CUBIC), np.uint8)
         area = stored.shape[0] > 448 and stored.shape[1] > 448
-        squashed = cv2.resize(
-            stored, (448, 448), interpolation=cv2.INTER_AREA if area else cv2.INTER_CUBIC
-        )
-        product = np.asarray(
-            Image.fromarray(np.asarray(squashed, np.uint8)).resize(
-                (SIZE, SIZE), Image.Resampling.BICUBIC
-            )
-        )
+        how = cv2.INTER_AREA if area else cv2.INTER_CUBIC
+        squashed = Image.fromarray(cv2.resize(stored, (448, 448), interpolation=how))
+        product = np.asarray(squashed.resize((SIZE, SIZE), Image.Resampling.BICUBIC))
         assert difference(product, as_the_judge_sees(stored, SIZE)) < 2.5

@@ -11,7 +11,14 @@ from vrthinker_core.training.labelled_pairs.video_pairs import Layouts
 from vrthinker_core.types import Settings
 
 PAIRED: Layouts = frame_layouts(Settings(), ("paired",))
+SAID = "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=1, VQ=0, MQ=2, OA=1</Answer>"
 COLUMNS = ("video1", "video2", "prompt", "TA", "VQ", "MQ", "OA")
+
+
+def numbered_rows(*prompts: str) -> list[tuple[str, ...]]:
+    """A row for each prompt, with videos of its own; `SAID` is right of all."""
+    numbers = enumerate(prompts)
+    return [(f"{n}a.mp4", f"{n}b.mp4", prompt, "1", "0", "2", "1") for n, prompt in numbers]
 
 
 def write_table(

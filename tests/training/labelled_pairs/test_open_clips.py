@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.support.drawn_rollouts import look
 from tests.support.waiting import until
-from tests.training.labelled_pairs.support import PAIRED, write_table
+from tests.training.labelled_pairs.support import PAIRED, SAID, numbered_rows, write_table
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import VideoError
 from vrthinker_core.judge import judge
@@ -26,23 +28,12 @@ from vrthinker_core.video.clip_pair import frame_source
 REFS = (FrameRef(16, Side.SECOND), FrameRef(0, Side.FIRST), FrameRef(16, Side.FIRST))
 
 
-def look(*indices: int) -> str:
-    call = f'{{"name": "select_frames", "arguments": {{"frame_indices": {list(indices)}}}}}'
-    return f"<Snapshot>a</Snapshot><Think>b</Think><tool_call>{call}</tool_call>"
-
-
-REPLIES = (
-    look(3, 90),
-    "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=1, VQ=0, MQ=2, OA=1</Answer>",
-)
+REPLIES = (look(3, 90), SAID)
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("pairs")
-    return write_table(
-        folder, [(f"{n}a.mp4", f"{n}b.mp4", f"Prompt {n}", "1", "0", "2", "1") for n in range(4)]
-    )
+    return write_table(tmp_path_factory.mktemp("pairs"), numbered_rows("A", "B", "C", "D"))
 
 
 def running(pids: set[int]) -> set[int]:
@@ -50,26 +41,22 @@ def running(pids: set[int]) -> set[int]:
 
 
 def test_a_rollout_over_files_is_sent_what_the_product_sends(table: Path) -> None:
-    rows = read_dataset("csv", table)
-    sent: list[list[tuple[Message, ...]]] = []
-    for _ in range(2):
-        turns: list[tuple[Message, ...]] = []
-        sent.append(turns)
+    (row, *_), sent = read_dataset("csv", table), list[tuple[Message, ...]]()
 
-        def reply(messages: object, turns: list[tuple[Message, ...]] = turns) -> str:
-            turns.append(tuple(messages))  # type: ignore[arg-type]
-            return REPLIES[len(turns) - 1]
+    def reply(messages: Sequence[Message]) -> str:
+        sent.append(tuple(messages))
+        return REPLIES[(len(sent) - 1) % 2]
 
-        backend = ScriptedBackend(reply, protocol="paired")
-        if len(sent) == 1:
-            events = list(judge(rows[0].videos, backend, Settings()))
-        else:
-            with VideoPairSet(rows, PAIRED) as pairs:
-                (rollout,) = play([pairs.pair(0)], backend, Settings())
-    assert sent[0] == sent[1]
-    assert [[frame.rgb for message in turn for frame in message.frames] for turn in sent[0]] == [
-        [frame.rgb for message in turn for frame in message.frames] for turn in sent[1]
-    ]
+    def pixels(turns: list[tuple[Message, ...]]) -> list[list[bytes]]:
+        return [[frame.rgb for message in turn for frame in message.frames] for turn in turns]
+
+    backend = ScriptedBackend(reply, protocol="paired")
+    events = list(judge(row.videos, backend, Settings()))
+    with VideoPairSet([row], PAIRED) as pairs:
+        (rollout,) = play([pairs.pair(0)], backend, Settings())
+    assert len(sent) == 4
+    assert sent[:2] == sent[2:]
+    assert pixels(sent[:2]) == pixels(sent[2:])
     assert rollout.correct
     assert rollout.run.started.clips == events[0].clips  # type: ignore[union-attr]
 
@@ -90,9 +77,7 @@ def test_many_pairs_in_turn_leave_no_process_behind(
         assert clips.open_pairs == 0, "nothing is opened before a frame is asked for"
         pictures = [[frame.rgb for frame in source(REFS)] for source in sources]
         for source, seen in zip(sources, pictures, strict=True):
-            assert [frame.rgb for frame in source(REFS)] == seen, (
-                "the same frames once it is opened again"
-            )
+            assert [frame.rgb for frame in source(REFS)] == seen, "also when opened again"
             assert clips.open_pairs <= 2
         assert len(pids) > 4
         assert len(running(pids)) <= 4
@@ -103,15 +88,10 @@ def test_many_pairs_in_turn_leave_no_process_behind(
 def test_a_video_that_cannot_be_read_is_named_and_the_others_go_on(
     table: Path, tmp_path: Path
 ) -> None:
-    broken = tmp_path / "broken.mp4"
-    broken.write_bytes((table.parent / "0a.mp4").read_bytes()[:300])
+    broken, first = tmp_path / "broken.mp4", table.parent / "0a.mp4"
+    broken.write_bytes(first.read_bytes()[:300])
     with OpenClips(PAIRED["paired"]) as clips:
         with pytest.raises(VideoError, match=r"Video 2: broken\.mp4"):
-            clips.frames(VideoPair("p", table.parent / "0a.mp4", broken), REFS)
+            clips.frames(VideoPair("p", first, broken), REFS)
         assert clips.open_pairs == 0
-        assert (
-            len(
-                clips.frames(VideoPair("p", table.parent / "0a.mp4", table.parent / "0b.mp4"), REFS)
-            )
-            == 3
-        )
+        assert len(clips.frames(VideoPair("p", first, table.parent / "0b.mp4"), REFS)) == 3

@@ -13,11 +13,13 @@ from typing import Any
 import datasets
 import pytest
 
-from tests.training.labelled_pairs.support import PAIRED, write_table
+from tests.training.labelled_pairs.support import PAIRED, numbered_rows, write_table
+from tests.training.rows.test_export import BASE as TRACE
+from tests.training.rows.test_export import EXAMPLE
 from vrthinker_core.commands.export_rows import export_rows
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.traces import load, to_json
+from vrthinker_core.traces import to_json
 from vrthinker_core.training.labelled_pairs.open_pairs import (
     absolute_data,
     kind_of,
@@ -30,9 +32,6 @@ from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
 from vrthinker_core.training.rows.teaching import RowFilter
 from vrthinker_core.types import Preference, Verdict
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "assets" / "examples"
-EXAMPLE = EXAMPLES / "think-1-what-four-frames-do-not-show"
-TRACE = load(EXAMPLE / "trace.json")
 VIDEOS = (EXAMPLE / "first.mp4", EXAMPLE / "second.mp4")
 assert TRACE.finished is not None
 assert TRACE.finished.verdict is not None
@@ -90,11 +89,8 @@ WAYS: dict[str, Callable[[Path], str]] = {
     "published RL rows": lambda folder: write_rows(folder, published_rl()),
     "a list of them": lambda folder: write_list(folder, published_rl()),
     "RL rows in Parquet": lambda folder: write_parquet(folder, published_rl()),
-    "RL rows in lower case": lambda folder: write_rows(
-        folder, published_rl(answer=f"{ANSWER.lower()}.")
-    ),
-    "a file whose name is a pattern": lambda folder: write_rows(
-        folder, published_rl(), name="rows [0-9]*.jsonl"
+    "a pattern for a name, lower case in it": lambda folder: write_rows(
+        folder, published_rl(answer=f"{ANSWER.lower()}."), name="rows [0-9]*.jsonl"
     ),
     "own RL rows": own_export("rl"),
     "traces": traces,
@@ -113,15 +109,16 @@ def write_parquet(folder: Path, *rows: dict[str, Any]) -> str:
     return f"rows:{folder / 'rows.parquet'}"
 
 
+def shows_the_example(row: EvaluationPair) -> None:
+    for path, video in zip((row.first, row.second), VIDEOS, strict=True):
+        assert Path(path).read_bytes() == video.read_bytes()
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_every_layout_gives_the_same_pair(way: str, tmp_path: Path) -> None:
     (row,) = read_pairs(WAYS[way](tmp_path))
-    assert not row.fault
-    assert row.prompt == TRACE.started.prompt
-    assert row.labels == LABELS
-    assert [Path(path).read_bytes() for path in (row.first, row.second)] == [
-        path.read_bytes() for path in VIDEOS
-    ]
+    assert (row.prompt, row.labels, row.fault) == (TRACE.started.prompt, LABELS, "")
+    shows_the_example(row)
 
 
 @pytest.mark.parametrize(
@@ -151,9 +148,7 @@ def test_rows_name_their_videos_wherever_they_lie(
     assert export_rows([Path("runs")], kind, out, RowFilter()).rows
     (row,) = read_pairs(str(out))
     assert not row.fault
-    assert [Path(path).read_bytes() for path in (row.first, row.second)] == [
-        path.read_bytes() for path in VIDEOS
-    ]
+    shows_the_example(row)
 
 
 def test_the_published_table_of_videogen_reward_is_read(tmp_path: Path) -> None:
@@ -174,11 +169,8 @@ def test_a_persons_label_counts_before_any_judges_and_judges_who_differ_say_noth
     for name, trace in (("a", TRACE), ("b", contradicting)):
         shutil.copytree(EXAMPLE, tmp_path / name)
         (tmp_path / name / "trace.json").write_bytes(to_json(trace))
-    shutil.rmtree(tmp_path / "b" / "none", ignore_errors=True)
-    rows = read_pairs(f"traces:{tmp_path}")
-    assert [row.labels for row in rows] == [LABELS, other], (
-        "the videos lie in different folders: two pairs"
-    )
+    rows = read_pairs(f"traces:{tmp_path}")  # Videos in two folders: two pairs
+    assert [row.labels for row in rows] == [LABELS, other]
     (tmp_path / "a" / "again.json").write_bytes(to_json(contradicting))
     assert read_pairs(f"traces:{tmp_path / 'a'}")[0].labels == replace(LABELS, MQ=None)
 
@@ -192,11 +184,9 @@ def test_drawn_pairs_are_named_by_their_seed() -> None:
 
 
 def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
-    rows = [("a.mp4", "b.mp4", f"Prompt {number}", "1", "0", "2", "1") for number in range(3)]
-    table = write_table(tmp_path, rows, clips=False)
-    with pytest.raises(
-        BadInput, match=r"^Row 1: There is no file a\.mp4; 3 rows of 3 cannot be used\. "
-    ):
+    table = write_table(tmp_path, numbered_rows("A", "B", "C"), clips=False)
+    said = r"^Row 1: There is no file 0a\.mp4; 3 rows of 3 cannot be used\. "
+    with pytest.raises(BadInput, match=said):
         open_pairs(str(table), PAIRED)
 
 
@@ -260,12 +250,9 @@ def test_what_is_not_there_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_pairs_that_people_could_not_judge_are_left_out() -> None:
-    rows = [
-        EvaluationPair(str(number), number, "p", "a", "b", labels=Verdict(OA=Preference.TIE))
-        for number in range(3)
-    ]
-    rows[0] = replace(rows[0], left_out="People could not say.")
-    rows[1] = replace(rows[1], labels=Verdict())
+    known = EvaluationPair("1", 1, "p", "a", "b", labels=Verdict(OA=Preference.TIE))
+    left_out = replace(known, left_out="People could not say.")
+    rows = [left_out, replace(known, labels=Verdict()), known]
     pairs = VideoPairSet(rows, PAIRED)
     assert (pairs.size, pairs.pair(0).truth) == (1, Verdict(OA=Preference.TIE))
     with pytest.raises(IndexError):
@@ -287,8 +274,5 @@ def test_a_place_is_known_by_its_whole_path_or_as_it_was_named_before(
     assert path_of(f"{kind}here") == Path("here")
     (tmp_path / "link").symlink_to("here")
     assert absolute_data(f"{kind}link", f"{kind}here") == f"{kind}here"
-    assert (
-        absolute_data(f"{kind}here", "drawn:1")
-        == absolute_data(f"{kind}here", f"{kind}there")
-        == f"{kind}{tmp_path / 'here'}"
-    )
+    for before in ("drawn:1", f"{kind}there"):
+        assert absolute_data(f"{kind}here", before) == f"{kind}{tmp_path / 'here'}"

@@ -38,12 +38,8 @@ def test_a_drawn_pair_is_known_by_its_number() -> None:
     first, again, other = pairs.pair(3), DrawnPairSet(5).pair(3), pairs.pair(4)
     refs = (FrameRef(0, Side.FIRST), FrameRef(7, Side.SECOND))
     assert (first.prompt, first.truth) == (again.prompt, again.truth)
-    assert [frame.rgb for frame in first.source(refs)] == [
-        frame.rgb for frame in again.source(refs)
-    ]
-    assert [frame.rgb for frame in first.source(refs)] != [
-        frame.rgb for frame in other.source(refs)
-    ]
+    pixels = [[frame.rgb for frame in pair.source(refs)] for pair in (first, again, other)]
+    assert pixels[0] == pixels[1] != pixels[2]
     assert pairs.drawn(3).seed != DrawnPairSet(6).drawn(3).seed
     assert first.truth == pairs.drawn(3).verdict
 
@@ -52,12 +48,7 @@ def test_pairs_take_the_protocols_in_turn_and_are_judged_in_them() -> None:
     pairs = open_pairs("drawn2:5", frame_layouts(Settings(), ("paired", "concat")))
     judge = ScriptedBackend(["<Answer>TA=0</Answer>"], protocol="paired")
     played = list(play([pairs.pair(number) for number in range(4)], judge, Settings(max_turns=1)))
-    assert [rollout.run.started.dialect for rollout in played] == [
-        "paired",
-        "concat",
-        "paired",
-        "concat",
-    ]
+    assert [rollout.run.started.dialect for rollout in played] == ["paired", "concat"] * 2
     for rollout in played:
         frames = rollout.run.turns[0].frames
         assert len({frame.index for frame in frames}) == 4, "four frames of each clip, all over it"

@@ -32,6 +32,8 @@ from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.teacher import TeacherJob, run_teacher, scripted_teacher
 from vrthinker_core.types import Preference, ProtocolName, Settings, Verdict, Vote
 
+OTHER = replace(LABELS, OA=Preference((int(LABELS.OA or 0) + 1) % 3))
+
 
 def kept(data: Path | str, most: int = 9) -> tuple[list[Rollout], str]:
     said: list[str] = []
@@ -39,18 +41,14 @@ def kept(data: Path | str, most: int = 9) -> tuple[list[Rollout], str]:
     assert ready is not None
     with ExitStack() as videos:
         found = list(ready.kept(most, said.append, videos))
-        assert [stored.read_again().prompts for stored in found] == [
-            stored.rollout.prompts for stored in found
-        ]
+        assert all(stored.read_again().prompts == stored.rollout.prompts for stored in found)
     return [stored.rollout for stored in found], said[0]
 
 
 def test_traces_are_learnt_from_where_the_known_labels_are_theirs(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "right")
-    assert TRACE.finished is not None
     shutil.copytree(EXAMPLE, tmp_path / "wrong")
-    other = Preference((int(LABELS.OA or 0) + 1) % 3)
-    vote = Vote(datetime(2026, 1, 1, tzinfo=UTC), Verdict(OA=other), None)
+    vote = Vote(datetime(2026, 1, 1, tzinfo=UTC), Verdict(OA=OTHER.OA), None)
     (tmp_path / "wrong" / "trace.json").write_bytes(to_json(replace(TRACE, vote=vote)))
     shutil.copytree(EXAMPLE, tmp_path / "without")
     (tmp_path / "without" / "first.mp4").unlink()
@@ -84,8 +82,7 @@ def test_the_labels_of_the_data_set_that_was_evaluated_count_before_the_judge_s(
     (tmp_path / TRACES).mkdir()
     shutil.copy(EXAMPLE / "trace.json", tmp_path / TRACES / "id.json")
     (tmp_path / "run.json").touch()
-    other = replace(LABELS, OA=Preference((int(LABELS.OA or 0) + 1) % 3))
-    for labels, passed in ((other, 0), (LABELS, 1)):
+    for labels, passed in ((OTHER, 0), (LABELS, 1)):
         pair = EvaluationPair("id", 1, TRACE.started.prompt, *map(str, VIDEOS), labels)
         (tmp_path / RESULTS).write_bytes(to_line(result_of(pair, TRACE, "traces/id.json")))
         assert len(kept(tmp_path)[0]) == passed
@@ -97,10 +94,9 @@ def test_what_a_judge_said_outside_its_scope_is_learnt_from_where_a_person_says_
     shutil.copytree(EXAMPLE, tmp_path / "run")
     assert TRACE.finished is not None
     outside = replace(TRACE, finished=replace(TRACE.finished, verdict=None, outside_scope=True))
-    other = replace(LABELS, OA=Preference((int(LABELS.OA or 0) + 1) % 3))
     for said, why in (
         (None, "no label of the pair is known"),
-        (other, "a label is not the known one"),
+        (OTHER, "a label is not the known one"),
         (LABELS, ""),
     ):
         vote = said and Vote(datetime(2026, 1, 1, tzinfo=UTC), said)
@@ -111,13 +107,10 @@ def test_what_a_judge_said_outside_its_scope_is_learnt_from_where_a_person_says_
 
 
 def test_a_teachers_folder_says_which_pairs_it_was_given(tmp_path: Path) -> None:
-    list(
-        run_teacher(PAIRS, range(2), SCRIPTED, TeacherJob("script", "drawn:3"), tmp_path / "taught")
-    )
+    job = TeacherJob("script", "drawn:3")
+    list(run_teacher(PAIRS, range(2), SCRIPTED, job, tmp_path / "taught"))
     rollouts, _ = kept(tmp_path / "taught")
-    assert [rollout.pair.truth for rollout in rollouts] == [
-        PAIRS.drawn(number).verdict for number in range(2)
-    ]
+    assert [each.pair.truth for each in rollouts] == [PAIRS.drawn(n).verdict for n in range(2)]
     assert len(kept(tmp_path / "taught", most=1)[0]) == 1
     assert taught_pairs(str(tmp_path / "taught")) == "drawn:3"
     list(run_teacher(PAIRS, range(1), SCRIPTED, TeacherJob("script", ""), tmp_path / "inner"))
@@ -129,19 +122,13 @@ def test_a_teachers_folder_may_hold_runs_of_both_protocols(tmp_path: Path) -> No
     protocols: tuple[ProtocolName, ...] = ("concat", "paired")
     grids = tuple((protocol, make_dialect(Settings(), protocol).grid) for protocol in protocols)
     pairs = replace(PAIRS, grids=grids)
-    made = run_teacher(
-        pairs,
-        range(6),
-        scripted_teacher(pairs, write_lesson),
-        TeacherJob("script", "drawn:3"),
-        tmp_path / "taught",
-    )
+    teacher, job = scripted_teacher(pairs, write_lesson), TeacherJob("script", "drawn:3")
+    made = run_teacher(pairs, range(6), teacher, job, tmp_path / "taught")
     numbers = [outcome.pair for outcome in made if outcome.kept]
     rollouts, _ = kept(tmp_path / "taught")
-    assert [rollout.pair.protocol for rollout in rollouts] == [
-        protocols[number % 2] for number in numbers
-    ]
-    assert {rollout.pair.protocol for rollout in rollouts} == set(protocols)
+    spoken = [rollout.pair.protocol for rollout in rollouts]
+    assert spoken == [protocols[number % 2] for number in numbers]
+    assert set(spoken) == set(protocols)
     for number, rollout in zip(numbers, rollouts, strict=True):
         seen = [frame for message in rollout.prompts[-1] for frame in message.frames]
         drawn = pairs.pair(number).source([frame.ref for frame in seen])
@@ -150,10 +137,6 @@ def test_a_teachers_folder_may_hold_runs_of_both_protocols(tmp_path: Path) -> No
 
 def test_pairs_alone_are_no_runs(tmp_path: Path) -> None:
     (tmp_path / "pairs.csv").write_text("video1,video2,prompt,OA\n")
-    for data in (
-        "drawn:1",
-        str(tmp_path / "pairs.csv"),
-        str(tmp_path / "gone"),
-        write_rows(tmp_path, published_rl()),
-    ):
-        assert open_ready_runs(data) is None
+    files = (tmp_path / "pairs.csv", tmp_path / "gone", write_rows(tmp_path, published_rl()))
+    for data in ("drawn:1", *files):
+        assert open_ready_runs(str(data)) is None

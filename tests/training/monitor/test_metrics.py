@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.test_token_rows import ANSWER, labelled, look
+from tests.support.drawn_rollouts import look
+from tests.training.test_token_rows import ANSWER, labelled
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.monitor.metrics import (
@@ -38,9 +39,8 @@ def test_half_a_line_of_a_killed_process_is_cut_off_and_a_step_made_again_counts
     tmp_path: Path,
 ) -> None:
     with MetricsWriter(tmp_path) as writer:
-        writer.write(STEP)
-        writer.write(replace(STEP, step=2))
-        writer.write(replace(STEP, step=3))
+        for step in (1, 2, 3):
+            writer.write(replace(STEP, step=step))
     file = tmp_path / METRICS
     file.write_bytes(file.read_bytes() + b'{"stage": "gr')
     assert [each.step for each in read_metrics(tmp_path)] == [1, 2, 3]
@@ -49,29 +49,19 @@ def test_half_a_line_of_a_killed_process_is_cut_off_and_a_step_made_again_counts
         for step in (2, 3, 4):
             writer.write(replace(STEP, step=step, loss=9.0))
     lines = [json.loads(line) for line in file.read_bytes().splitlines()]
-    assert [(line["step"], line["loss"]) for line in lines] == [
-        (1, 0.25),
-        (2, 9.0),
-        (3, 9.0),
-        (4, 9.0),
-    ]
-    assert [each.loss for each in read_metrics(tmp_path)] == [line["loss"] for line in lines]
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    assert [each.loss for each in read_metrics(tmp_path)] == [0.25, 9.0, 9.0, 9.0]
 
 
 def test_of_a_file_of_an_earlier_version_a_step_that_was_made_again_counts_once(
     tmp_path: Path,
 ) -> None:
     steps = [replace(STEP, step=step, loss=loss) for step, loss in ((1, 1.0), (2, 1.0), (2, 2.0))]
-    (tmp_path / METRICS).write_text(
-        "".join(json.dumps(asdict(each)) + "\n" for each in steps), "utf-8"
-    )
+    lines = "".join(json.dumps(asdict(each)) + "\n" for each in steps)
+    (tmp_path / METRICS).write_text(lines, "utf-8")
     with MetricsWriter(tmp_path) as writer:
         writer.write(replace(STEP, step=3))
-    assert [(each.step, each.loss) for each in read_metrics(tmp_path)] == [
-        (1, 1.0),
-        (2, 2.0),
-        (3, 0.25),
-    ]
+    assert read_metrics(tmp_path) == [steps[0], steps[2], replace(STEP, step=3)]
 
 
 @pytest.mark.parametrize("line", [b"[]\n", b"{}\n", b"no json\n"])
@@ -88,15 +78,9 @@ def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_the_figures_of_rollouts_are_those_of_their_runs() -> None:
-    pair = replace(labelled(7))
-    rollouts = list(
-        play(
-            [pair],
-            ScriptedBackend([look(1), look(2, 3), ANSWER], protocol="paired"),
-            Settings(),
-            samples=2,
-        )
-    )
+    pair = labelled(7)
+    judge = ScriptedBackend([look(1), look(2, 3), ANSWER], protocol="paired")
+    rollouts = list(play([pair], judge, Settings(), samples=2))
     rewards = group_rewards([rollout.run for rollout in rollouts], pair.truth)
     step = STEP.with_rollouts(list(zip(rollouts, rewards, strict=True)), RewardWeights())
     assert (step.calls, step.frames) == (2, 8 + 2 + 4)
@@ -113,9 +97,8 @@ def test_the_first_labels_are_weighed_as_the_last_ones_are() -> None:
     pair = replace(labelled(7), truth=replace(TIES, OA=Preference.FIRST))
     (rollout,) = play([pair], ScriptedBackend([look(1), ANSWER], protocol="paired"), Settings())
     weights = RewardWeights(overall=0.9)
-    step = STEP.with_rollouts(
-        [(rollout, *group_rewards([rollout.run], pair.truth, weights))], weights
-    )
+    (reward,) = group_rewards([rollout.run], pair.truth, weights)
+    step = STEP.with_rollouts([(rollout, reward)], weights)
     assert step.reward_accuracy == step.first_accuracy == pytest.approx(0.1)
 
 

@@ -37,11 +37,7 @@ CONCAT = [concat_call(5, 90), concat_call(6, 7, 60), concat_call(999), CONCAT_AN
 
 
 def judged(
-    folder: Path,
-    replies: Sequence[str],
-    protocol: ProtocolName,
-    settings: Settings,
-    **options: object,
+    folder: Path, replies: Sequence[str], protocol: ProtocolName, settings: Settings
 ) -> tuple[Trace, list[tuple[Message, ...]]]:
     """A run over two clips of different shapes, and what its judge was sent in each turn."""
     first = write_clip(folder / "first.mp4", frames=40, hue=20)
@@ -52,14 +48,9 @@ def judged(
         sent.append(tuple(messages))
         return replies[len(sent) - 1]
 
-    backend = ScriptedBackend(reply, protocol=protocol, **options)  # type: ignore[arg-type]
-    for _ in judge(
-        VideoPair("A block <|im_end|> glides.", first, second),
-        backend,
-        settings,
-        trace=folder / "trace.json",
-    ):
-        pass
+    pair = VideoPair("A block <|im_end|> glides.", first, second)
+    backend = ScriptedBackend(reply, protocol=protocol)
+    list(judge(pair, backend, settings, trace=folder / "trace.json"))
     return load(folder / "trace.json"), sent
 
 
@@ -95,10 +86,8 @@ def test_every_prompt_is_what_the_judge_was_sent(
     for example in found:
         assert example.messages[-1].role == "assistant"
         for position in example.taught:
-            assert (
-                list(example.messages[:position])
-                == list(map(without_pixels, sent[taught]))[: position + 1]
-            )
+            before = list(map(without_pixels, sent[taught]))[: position + 1]
+            assert list(example.messages[:position]) == before
             assert example.messages[position].text == trace.turns[taught].reply.text
             taught += 1
     assert taught == len(trace.turns) == len(sent), "each reply is taught once"
@@ -117,22 +106,17 @@ def test_the_runs_of_the_built_in_judge_and_of_every_example_are_rendered() -> N
 def test_a_trace_that_says_something_else_was_sent_is_no_example() -> None:
     trace = load(next(EXAMPLES.glob("think-1*/trace.json")))
     first, *others = trace.turns
-    for turn in (
-        replace(first, told="Say 1."),
-        replace(first, in_view=()),
-        replace(first, frames=first.frames[:2]),
-    ):
+    for change in ({"told": "Say 1."}, {"in_view": ()}, {"frames": first.frames[:2]}):
+        turns = (replace(first, **change), *others)
         with pytest.raises(NotForTraining):
-            list(examples(replace(trace, turns=(turn, *others))))
+            list(examples(replace(trace, turns=turns)))
 
 
 def test_frames_that_a_person_chose_are_no_call_of_the_judge(tmp_path: Path) -> None:
     origin, _ = judged(tmp_path, PAIRED, "paired", Settings())
     pair = VideoPair(origin.started.prompt, tmp_path / "first.mp4", tmp_path / "second.mp4")
     plan = plan_branch(origin, 2, Changes(frames=(4, 9)))
-    for _ in judge_branch(
-        plan, pair, ScriptedBackend([ANSWER], protocol="paired"), trace=tmp_path / "branch.json"
-    ):
-        pass
+    answerer = ScriptedBackend([ANSWER], protocol="paired")
+    list(judge_branch(plan, pair, answerer, trace=tmp_path / "branch.json"))
     with pytest.raises(NotForTraining, match="a person, not the judge, chose the frames of turn 2"):
         list(examples(load(tmp_path / "branch.json")))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.training.rows.test_export import ALL, ANSWER_AT_ONCE, FIRST, SECOND, TIE, judged, voted
+from tests.training.rows.test_export import (
+    ALL,
+    ANSWER_AT_ONCE,
+    FIRST,
+    SECOND,
+    TIE,
+    judged,
+    read,
+    voted,
+)
 from tests.ui.support.saved_examples import write_example
 from vrthinker_core.commands.export_rows import export_rows
 from vrthinker_core.results.pair import EvaluationPair
@@ -39,10 +47,7 @@ def evaluated(tmp_path: Path) -> Evaluated:
         (tmp_path / RESULTS).write_bytes(to_line(result_of(pair, trace, f"{TRACES}/id.json")))
         if not export_rows([tmp_path], kind, tmp_path / "out.rows", chosen).rows:
             return []
-        text = (tmp_path / "out.rows").read_text("utf-8")
-        return (
-            [{}] if kind == "videogen-reward" else [json.loads(line) for line in text.splitlines()]
-        )
+        return [{}] if kind == "videogen-reward" else read(tmp_path / "out.rows")
 
     return export
 
@@ -63,9 +68,8 @@ def test_a_vote_comes_before_the_data_set(evaluated: Evaluated) -> None:
 def test_for_the_second_order_the_labels_are_turned_round(
     evaluated: Evaluated, tmp_path: Path
 ) -> None:
-    write_example(
-        tmp_path / "both", settings=Settings(swap="on"), replies=[ANSWER_AT_ONCE]
-    )  # 1 overall in either order
+    answers = [ANSWER_AT_ONCE]  # 1 overall in either order
+    write_example(tmp_path / "both", settings=Settings(swap="on"), replies=answers)
     trace = load(tmp_path / "both" / "trace.json")
     (tmp_path / "both" / "trace.json").unlink()
     (given,) = evaluated(trace, Verdict(OA=FIRST))

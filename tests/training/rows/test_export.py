@@ -30,7 +30,8 @@ from vrthinker_core.types.wording import OUTSIDE_SCOPE
 from vrthinker_core.video.files import file_digest
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "assets" / "examples"
-BASE = load(EXAMPLES / "think-1-what-four-frames-do-not-show" / "trace.json")
+EXAMPLE = EXAMPLES / "think-1-what-four-frames-do-not-show"
+BASE = load(EXAMPLE / "trace.json")
 ALL = RowFilter()
 ANSWER_AT_ONCE = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 TIE, FIRST, SECOND = Preference.TIE, Preference.FIRST, Preference.SECOND
@@ -46,37 +47,38 @@ def voted(trace: Trace, agrees: bool | None = None, **labels: Preference) -> Tra
     return replace(trace, vote=Vote(VOTE.at, Verdict(**labels), agrees))
 
 
+def write(folder: Path, *traces: Trace) -> None:
+    for number, trace in enumerate(traces):
+        (folder / f"{number}.json").write_bytes(to_json(trace))
+
+
+def read(rows: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in rows.read_text("utf-8").splitlines()]
+
+
 def exported(
     folder: Path, kind: str, *traces: Trace, chosen: RowFilter = ALL
 ) -> list[dict[str, Any]]:
-    for number, trace in enumerate(traces):
-        (folder / f"{number}.json").write_bytes(to_json(trace))
+    write(folder, *traces)
     report = export_rows([folder], kind, folder / "rows.jsonl", chosen)
-    if not report.rows:
-        return []
-    return [json.loads(line) for line in (folder / "rows.jsonl").read_text("utf-8").splitlines()]
+    return read(folder / "rows.jsonl") if report.rows else []
 
 
 def test_sft_rows_hold_the_conversation_with_frames_by_name(tmp_path: Path) -> None:
     report = export_rows([EXAMPLES], "sft", tmp_path / "rows.jsonl", ALL)
-    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()]
+    rows = read(tmp_path / "rows.jsonl")
     assert (report.rows, report.used, len(report.skipped)) == (len(rows), 6, 1)
     assert "protocol-3" in report.skipped[0]
     assert "format" in report.skipped[0]
     row = next(row for row in rows if "think-1" in row["trace"])
-    assert [message["role"] for message in row["message_list"]] == [
-        "system",
-        "user",
-        "assistant",
-        "user",
-        "assistant",
-    ]
+    roles = [message["role"] for message in row["message_list"]]
+    assert roles == ["system", "user", "assistant", "user", "assistant"]
     assert row["taught"] == [2, 4]
     assert row["message_list"][2]["content"] == [{"type": "text", "text": BASE.turns[0].reply.text}]
     first = row["message_list"][1]["content"]
     assert [part["type"] for part in first] == ["image"] * 8 + ["text"]
     shown = BASE.turns[0].frames[0]
-    video = EXAMPLES / "think-1-what-four-frames-do-not-show" / "first.mp4"
+    video = EXAMPLE / "first.mp4"
     assert first[0]["image"] == f"{video.as_posix()}#{shown.index}"
     assert (first[0]["side"], first[0]["slot"], first[0]["width"]) == (1, shown.ref.slot, 448)
     assert row["videos"][0]["sha256"] == file_digest(video)
@@ -94,55 +96,41 @@ def test_a_video_that_is_gone_or_another_is_named_without_a_path(tmp_path: Path)
 
 def test_ties_and_what_was_not_said_are_no_preference(tmp_path: Path) -> None:
     rows = exported(tmp_path, "preferences", judged(TA=FIRST, MQ=TIE, VQ=None, OA=SECOND))
-    assert {
-        (row["dimension"], row["chosen"]["path"], row["rejected"]["path"], row["source"])
-        for row in rows
-    } == {
-        ("TA", "first.mp4", "second.mp4", "judge"),
-        ("OA", "second.mp4", "first.mp4", "judge"),
-    }
+    said = {tuple(row[name]["path"] for name in ("chosen", "rejected")): row for row in rows}
+    assert len(rows) == 2
+    assert said["first.mp4", "second.mp4"]["dimension"] == "TA"
+    assert said["second.mp4", "first.mp4"]["dimension"] == "OA"
+    assert {row["source"] for row in rows} == {"judge"}
     assert exported(tmp_path, "preferences", judged(TA=TIE, OA=None)) == []
 
 
 def test_dpo_rows_have_trls_columns_and_only_the_overall_label_counts(tmp_path: Path) -> None:
     (row,) = exported(tmp_path, "dpo", judged(TA=FIRST, MQ=TIE, VQ=None, OA=SECOND))
-    assert (row["prompt"], row["chosen"], row["rejected"]) == (
-        BASE.started.prompt,
-        "second.mp4",
-        "first.mp4",
-    )
+    assert (row["prompt"], row["source"]) == (BASE.started.prompt, "judge")
+    assert (row["chosen"], row["rejected"]) == ("second.mp4", "first.mp4")
     digests = [clip.digest for clip in BASE.started.clips if clip]
-    assert [row["chosen_sha256"], row["rejected_sha256"], row["source"]] == [
-        *digests[::-1],
-        "judge",
-    ]
+    assert [row["chosen_sha256"], row["rejected_sha256"]] == digests[::-1]
     assert exported(tmp_path, "dpo", judged(TA=FIRST, OA=TIE)) == []
     (row,) = exported(tmp_path, "dpo", voted(judged(OA=SECOND), OA=FIRST))
     assert (row["chosen"], row["source"]) == ("first.mp4", "person")
 
 
 def test_traces_of_an_evaluation_name_the_videos_where_it_found_them(tmp_path: Path) -> None:
-    example = EXAMPLES / "think-1-what-four-frames-do-not-show"
-    pair = EvaluationPair(
-        "id", 1, BASE.started.prompt, str(example / "first.mp4"), str(example / "second.mp4")
-    )
+    first, second = (EXAMPLE / name for name in ("first.mp4", "second.mp4"))
+    pair = EvaluationPair("id", 1, BASE.started.prompt, str(first), str(second))
     (tmp_path / "traces").mkdir()
     (tmp_path / "traces" / "id.json").write_bytes(to_json(BASE))
     (tmp_path / RESULTS).write_bytes(to_line(result_of(pair, BASE, "traces/id.json")))
     export_rows([tmp_path], "dpo", tmp_path / "rows.jsonl", ALL)
-    (row,) = map(json.loads, (tmp_path / "rows.jsonl").read_text("utf-8").splitlines())
-    assert {row["chosen"], row["rejected"]} == {
-        (example / name).as_posix() for name in ("first.mp4", "second.mp4")
-    }
-    other = replace(pair, first=str(example / "second.mp4"), second=str(example / "trace.json"))
-    (tmp_path / RESULTS).write_bytes(
-        to_line(result_of(other, BASE, "traces/id.json")) + b"half a li"
-    )
+    (row,) = read(tmp_path / "rows.jsonl")
+    assert {row["chosen"], row["rejected"]} == {first.as_posix(), second.as_posix()}
+    other = replace(pair, first=str(second), second=str(EXAMPLE / "trace.json"))
+    line = to_line(result_of(other, BASE, "traces/id.json"))
+    (tmp_path / RESULTS).write_bytes(line + b"half a li")
     export_rows([tmp_path], "dpo", tmp_path / "rows.jsonl", ALL)
-    (row,) = map(json.loads, (tmp_path / "rows.jsonl").read_text("utf-8").splitlines())
-    assert {Path(row["chosen"]).name, row["rejected"]} >= {"first.mp4"}, (
-        "another file is never named as the video"
-    )
+    (row,) = read(tmp_path / "rows.jsonl")
+    names = {Path(row["chosen"]).name, row["rejected"]}
+    assert "first.mp4" in names, "another file is never named as the video"
 
 
 def test_the_persons_label_comes_before_the_judges(tmp_path: Path) -> None:
@@ -167,16 +155,11 @@ def test_a_judges_label_counts_only_where_nothing_speaks_against_it() -> None:
     assert set(known_of(voted(trace, agrees=False, OA=FIRST))) == {Dimension.OA}
     assert trace.finished is not None
     assert known_of(replace(trace, finished=replace(trace.finished, provisional=True))) == {}
-    other = replace(
-        trace.finished, verdict=swap_verdict(Verdict(TA=FIRST, MQ=SECOND, VQ=TIE, OA=TIE))
-    )
-    both = replace(
-        trace,
-        swapped=Run(replace(trace.started, clips=trace.started.clips[::-1]), trace.turns, other),
-    )
-    assert set(known_of(both)) == {Dimension.TA, Dimension.OA}, (
-        "those that stay the same in both orders"
-    )
+    verdict = swap_verdict(Verdict(TA=FIRST, MQ=SECOND, VQ=TIE, OA=TIE))
+    turned = replace(trace.started, clips=trace.started.clips[::-1])
+    other = Run(turned, trace.turns, replace(trace.finished, verdict=verdict))
+    same = set(known_of(replace(trace, swapped=other)))
+    assert same == {Dimension.TA, Dimension.OA}, "those that stay the same in both orders"
 
 
 @pytest.mark.parametrize("kind", ROWS)
@@ -184,14 +167,9 @@ def test_filters_leave_out_runs_without_a_vote_and_those_a_person_disagrees_with
     kind: str, tmp_path: Path
 ) -> None:
     verdict = dict.fromkeys(("TA", "MQ", "VQ", "OA"), FIRST)
-    plain, agreed, differs = (
-        judged(**verdict),
-        voted(judged(**verdict), agrees=True),
-        voted(judged(**verdict), OA=SECOND),
-    )
+    plain = judged(**verdict)
     noted = replace(plain, vote=Vote(VOTE.at, note="Hm."))
-    for number, trace in enumerate((plain, agreed, differs, noted)):
-        (tmp_path / f"{number}.json").write_bytes(to_json(trace))
+    write(tmp_path, plain, voted(plain, agrees=True), voted(plain, OA=SECOND), noted)
 
     def used(chosen: RowFilter) -> set[str]:
         report = export_rows([tmp_path], kind, tmp_path / "out.rows", chosen)
@@ -199,9 +177,8 @@ def test_filters_leave_out_runs_without_a_vote_and_those_a_person_disagrees_with
         assert report.used == 4 - len(skipped)
         return {"0", "1", "2", "3"} - skipped
 
-    assert used(ALL) == ({"0", "1", "3"} if kind == "sft" else {"0", "1", "2", "3"}), (
-        "no reply teaches what a person contradicts"
-    )
+    taught = {"0", "1", "3"}  # No reply teaches what a person contradicts
+    assert used(ALL) == (taught if kind == "sft" else taught | {"2"})
     assert used(RowFilter(voted_only=True)) == ({"1"} if kind == "sft" else {"1", "2"})
     assert used(RowFilter(agreed_only=True)) == {"1"}
 
@@ -216,9 +193,8 @@ def test_a_run_outside_the_judges_scope_gives_what_a_person_says_and_no_label_of
     (tmp_path / "trace.json").write_bytes(to_json(outside))
     report = export_rows([tmp_path], kind, tmp_path / "rows", ALL)
     assert (report.rows, [OUTSIDE_SCOPE in line for line in report.skipped]) == (0, [True])
-    (tmp_path / "trace.json").write_bytes(
-        to_json(voted(outside, TA=SECOND, MQ=SECOND, VQ=SECOND, OA=SECOND))
-    )
+    told = voted(outside, **dict.fromkeys(("TA", "MQ", "VQ", "OA"), SECOND))
+    (tmp_path / "trace.json").write_bytes(to_json(told))
     report = export_rows([tmp_path], kind, tmp_path / "rows", ALL)
     if kind == "sft":
         assert (report.rows, [OUTSIDE_SCOPE in line for line in report.skipped]) == (0, [True])
@@ -237,25 +213,16 @@ def test_the_table_has_the_published_columns(tmp_path: Path) -> None:
     assert list(rows[0]) == list(CSV_COLUMNS)
     assert len(rows) == 7
     row = next(row for row in rows if "think-1" in row["path_A"])
-    assert [row[name] for name in ("VQ", "MQ", "TA", "Overall", "num_frames_B", "source")] == [
-        "A",
-        "A",
-        "A",
-        "A",
-        "128",
-        "judge",
-    ]
-    assert {row[name] for row in rows for name in ("VQ", "MQ", "TA", "Overall")} <= {
-        "A",
-        "B",
-        "same",
-    }
+    labels = ("VQ", "MQ", "TA", "Overall")
+    assert [row[name] for name in labels] == ["A"] * 4
+    assert (row["num_frames_B"], row["source"]) == ("128", "judge")
+    assert {row[name] for row in rows for name in labels} <= {"A", "B", "same"}
 
 
 def test_both_orders_give_two_conversations(tmp_path: Path) -> None:
     write_example(tmp_path / "both", settings=Settings(swap="on"), replies=[ANSWER_AT_ONCE])
     report = export_rows([tmp_path], "sft", tmp_path / "rows.jsonl", ALL)
-    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()]
+    rows = read(tmp_path / "rows.jsonl")
     assert report.used == 1
     assert [row["order"] for row in rows] == ["given", "swapped"]
     assert rows[0]["videos"] == rows[1]["videos"][::-1]
@@ -265,18 +232,12 @@ def test_both_orders_give_two_conversations(tmp_path: Path) -> None:
 
 
 def test_the_command_names_what_it_skips_and_goes_on(tmp_path: Path) -> None:
-    shutil.copytree(EXAMPLES / "think-1-what-four-frames-do-not-show", tmp_path / "good")
+    shutil.copytree(EXAMPLE, tmp_path / "good")
     (tmp_path / "broken.json").write_text('{"format": "vr-thinker-trace/1"')
     (tmp_path / "other.json").write_text("[1, 2]")
-    done = run_command(
-        "export",
-        tmp_path,
-        tmp_path / "missing.json",
-        "--to",
-        "preferences",
-        "--out",
-        tmp_path / "rows.jsonl",
-    )
+    traces = (tmp_path, tmp_path / "missing.json")
+    out = tmp_path / "rows.jsonl"
+    done = run_command("export", *traces, "--to", "preferences", "--out", out)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("4 rows from 1 trace; 3 traces skipped, written to ")
     lines = done.stderr.splitlines()
@@ -287,13 +248,10 @@ def test_the_command_names_what_it_skips_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_without_a_row_nothing_is_written_and_the_status_is_3(tmp_path: Path) -> None:
-    done = run_command(
-        "export", EXAMPLES, "--to", "sft", "--voted-only", "--out", tmp_path / "rows.jsonl"
-    )
-    assert (done.returncode, done.stdout) == (
-        3,
-        "0 rows from 0 traces; 7 traces skipped; nothing was written.\n",
-    )
+    out = tmp_path / "rows.jsonl"
+    done = run_command("export", EXAMPLES, "--to", "sft", "--voted-only", "--out", out)
+    assert done.returncode == 3
+    assert done.stdout == "0 rows from 0 traces; 7 traces skipped; nothing was written.\n"
     assert "nobody has voted on it" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -366,6 +324,5 @@ def test_a_trace_with_odd_values_is_a_row_or_a_reason(
     (tmp_path / "odd.json").write_text(json.dumps(written))
     report = export_rows([tmp_path], kind, tmp_path / "rows", ALL)
     assert bool(report.rows) is not bool(report.skipped)
-    if report.rows:
-        written_rows = (tmp_path / "rows").read_text("utf-8")
-        assert "../" not in written_rows, "no path comes from a trace"
+    if report.rows:  # No path comes from a trace
+        assert "../" not in (tmp_path / "rows").read_text("utf-8")

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.training.test_token_rows import ANSWER, labelled, look
+from tests.support.drawn_rollouts import look
+from tests.training.test_token_rows import ANSWER, labelled
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.rows.filters import (
@@ -20,13 +21,11 @@ from vrthinker_core.types import Preference, Run, Settings, Verdict
 from vrthinker_core.types.messages import Completion
 
 TIES = Verdict(*[Preference.TIE] * 4)
-ANSWERED = "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=0, VQ=0, MQ=0, OA=0</Answer>"
 
 
 def run_of(*replies: str | Completion, **settings: int) -> Run:
-    (rollout,) = play(
-        [labelled(7)], ScriptedBackend(replies, protocol="paired"), Settings(**settings)
-    )  # type: ignore[arg-type]
+    judge = ScriptedBackend(replies, protocol="paired")
+    (rollout,) = play([labelled(7)], judge, Settings(**settings))  # type: ignore[arg-type]
     return rollout.run
 
 
@@ -36,30 +35,28 @@ def reason(run: Run, truth: Verdict = TIES) -> Reason | None:
 
 
 def test_a_run_in_the_format_with_all_labels_right_is_kept() -> None:
-    assert reason(run_of(look(1), ANSWERED)) is None
+    assert reason(run_of(look(1), ANSWER)) is None
 
 
 @pytest.mark.parametrize("name", ["TA", "VQ", "MQ", "OA"])
 def test_every_label_must_be_the_known_one(name: str) -> None:
-    found = refusal(run_of(look(1), ANSWERED), replace(TIES, **{name: Preference.SECOND}))
+    found = refusal(run_of(look(1), ANSWER), replace(TIES, **{name: Preference.SECOND}))
     assert found is not None
     assert found.reason is Reason.LABELS
     assert found.sentence == f"It says {name}=0, not 2."
-    assert reason(run_of(ANSWERED), replace(TIES, **{name: None})) is None, (
-        "a label that is not known is not asked for"
-    )
+    assert reason(run_of(ANSWER), replace(TIES, **{name: None})) is None  # not known, not asked for
 
 
 def test_one_turn_out_of_the_format_is_enough() -> None:
-    assert reason(run_of("hm", ANSWERED)) is Reason.FORMAT
-    assert reason(run_of(look(1), look(500), ANSWERED)) is Reason.FORMAT
+    assert reason(run_of("hm", ANSWER)) is Reason.FORMAT
+    assert reason(run_of(look(1), look(500), ANSWER)) is Reason.FORMAT
 
 
 def test_without_a_whole_final_answer_nothing_is_learnt() -> None:
     assert reason(run_of(look(1), look(2), look(3), max_turns=2)) is Reason.NO_ANSWER
-    assert reason(run_of(Completion(ANSWERED[:30], "length"))) is Reason.NO_ANSWER
-    assert reason(replace(run_of(ANSWERED), finished=None)) is Reason.NO_ANSWER
-    assert reason(run_of(ANSWERED), Verdict()) is Reason.NOT_KNOWN
+    assert reason(run_of(Completion(ANSWER[:30], "length"))) is Reason.NO_ANSWER
+    assert reason(replace(run_of(ANSWER), finished=None)) is Reason.NO_ANSWER
+    assert reason(run_of(ANSWER), Verdict()) is Reason.NOT_KNOWN
 
 
 def test_the_report_counts_by_reason_and_by_dimension() -> None:
@@ -78,16 +75,10 @@ def test_the_report_counts_by_reason_and_by_dimension() -> None:
     assert report.labels_after["MQ"] == {0: 1, 1: 0, 2: 0}
     assert "1 of 4 runs kept, of 1 of 3 pairs." in report.lines
     assert "MQ: 1 of 3 well-formed runs are right (33 %)." in report.lines
-    assert (
-        "MQ: tie / 1 / 2 were 33 % / 33 % / 33 % before and are 100 % / 0 % / 0 % after."
-        in report.lines
-    )
+    shares = "MQ: tie / 1 / 2 were 33 % / 33 % / 33 % before and are 100 % / 0 % / 0 % after."
+    assert shares in report.lines
 
 
 def test_what_nobody_knows_has_no_share() -> None:
     assert label_shares([{"OA": 1}, {"OA": 1}, {}]) == {"OA": {0: 0, 1: 1, 2: 0}}
     assert report_outcomes([]).lines == ["0 of 0 runs kept, of 0 of 0 pairs."]
-
-
-def test_the_answer_of_the_other_tests_is_in_the_format() -> None:
-    assert reason(run_of(ANSWER)) is None

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from tests.training.test_token_rows import ANSWER, labelled, look, nano
-from vrthinker_core import ScriptedBackend
+from tests.support.drawn_rollouts import look, scripted_rollout
+from tests.training.test_token_rows import ANSWER, labelled, nano
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.frozen_vision import KeptFeatures, collate_features
-from vrthinker_core.training.rollouts import Rollout, play
+from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.rows.rollout_trace import StoredRollout
 from vrthinker_core.training.rows.row_set import RowSet, without_pixels
 from vrthinker_core.training.rows.teaching import NotForTraining
@@ -35,9 +35,8 @@ class Stored:
 
     def rollout(self, seed: int) -> Rollout:
         self.read += 1
-        judge = ScriptedBackend([look(1), look(2), ANSWER], protocol="paired")
-        (rollout,) = play([labelled(seed)], judge, Settings(window=self.window))
-        return rollout
+        replies = (look(1), look(2), ANSWER)
+        return scripted_rollout(labelled(seed), *replies, settings=Settings(window=self.window))
 
     def rows(self, nano: TransformersBackend, kept_bytes: int) -> RowSet:
         rows = RowSet(nano.loaded, kept_bytes)

@@ -30,9 +30,8 @@ def read(folder: Path) -> tuple[set[str], set[str]]:
     """The names of the traces, and of the files that are named as none."""
     found = list(read_traces([folder]))
     names = [path.relative_to(folder).as_posix() for path, _ in found]
-    refused = {
-        name for name, (_, file) in zip(names, found, strict=True) if isinstance(file, TraceError)
-    }
+    both = zip(names, found, strict=True)
+    refused = {name for name, (_, file) in both if isinstance(file, TraceError)}
     return set(names) - refused, refused
 
 
@@ -53,22 +52,9 @@ def test_traces_that_a_person_saved_in_the_folder_of_a_run_are_read(
 
 def test_what_evaluations_and_trainings_keep_besides_traces_is_not_named(tmp_path: Path) -> None:
     evaluation = [f"ev/{name}" for name in (*OTHERS, RESULTS)]
-    training = [
-        f"run/{name}"
-        for name in (
-            STATE,
-            CONFIG,
-            "held-out.json",
-            "checkpoint/config.json",
-            "checkpoints/model/tokenizer.json",
-        )
-    ]
-    write(
-        tmp_path,
-        ["ev/traces/one.json", "run/rollouts/two.json"],
-        [*evaluation, *training, "other.json", "ev/traces/three.json"],
-    )
-    assert read(tmp_path) == (
-        {"ev/traces/one.json", "run/rollouts/two.json"},
-        {"other.json", "ev/traces/three.json"},
-    )
+    kept = ("held-out.json", "checkpoint/config.json", "checkpoints/model/tokenizer.json")
+    training = [f"run/{name}" for name in (STATE, CONFIG, *kept)]
+    traces = {"ev/traces/one.json", "run/rollouts/two.json"}
+    named = {"other.json", "ev/traces/three.json"}
+    write(tmp_path, traces, [*evaluation, *training, *named])
+    assert read(tmp_path) == (traces, named)

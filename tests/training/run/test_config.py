@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,26 +32,6 @@ def test_what_is_written_is_read_back_exactly(name: PresetName, tmp_path: Path) 
     assert config_difference(read_config(tmp_path), config) == ""
 
 
-def test_the_large_preset_has_the_papers_figures() -> None:
-    config = preset_config("7b")
-    assert (
-        config.cold_start.sft.optimizer.learning_rate
-        == config.rejection.sft.optimizer.learning_rate
-        == 1.5e-6
-    )
-    assert (config.cold_start.sft.optimizer.warm_up, config.cold_start.sft.accumulation) == (
-        0.2,
-        32,
-    )
-    assert (config.grpo.pairs, config.grpo.samples, config.grpo.steps, config.grpo.kl) == (
-        64,
-        8,
-        300,
-        0.01,
-    )
-    assert config.grpo.optimizer.learning_rate == 1e-6
-
-
 def test_the_small_preset_keeps_below_what_destroyed_a_judge() -> None:
     config = preset_config("nano")
     assert config.grpo.optimizer.learning_rate <= 1e-4
@@ -65,7 +46,6 @@ def test_the_small_preset_keeps_below_what_destroyed_a_judge() -> None:
         ("grpo.stepps=3", "names no setting: write name=value with one of optimizer, pairs"),
         ("steps", "names no setting"),
         ("grpo.steps=many", "grpo.steps: input should be a valid integer"),
-        ("grpo.steps=2.0", "grpo.steps: input should be a valid integer"),
         ("grpo.steps=0", "grpo.steps: input should be greater than or equal to 1"),
         ("grpo=3", "grpo: input should be an object"),
         ("settings.temperature=3", "must lie between 0 and 2"),
@@ -74,12 +54,7 @@ def test_the_small_preset_keeps_below_what_destroyed_a_judge() -> None:
         ("settings.max_turns=NaN", "must be a whole number"),
         ("grpo.optimizer.schedule=steep", "'constant' or 'cosine'"),
         ("grpo.clip=NaN", "grpo.clip"),
-        ("checkpoint_minutes=Infinity", "checkpoint_minutes: input should be a finite number"),
-        (
-            "cold_start.sft.optimizer.max_grad_norm=1e999",
-            "cold_start.sft.optimizer.max_grad_norm: input should be a finite number",
-        ),
-        ("grpo.weights.gain=NaN", "grpo.weights.gain"),
+        ("grpo.optimizer.max_grad_norm=1e999", "input should be a finite number"),
         ("grpo.weights.overall=5", "grpo.weights.overall: input should be less than or equal to 1"),
     ],
 )
@@ -90,31 +65,21 @@ def test_a_change_that_means_nothing_is_refused(change: str, said: str) -> None:
 
 
 def test_settings_of_a_run_are_read_as_everywhere() -> None:
-    changed = changed_config(
-        preset_config("nano"), ["settings.max_turns=3.0", "settings.window=2", "settings.swap=true"]
-    )
-    assert changed.settings == replace(
-        preset_config("nano").settings, max_turns=3, window=2, swap="on"
-    )
+    changes = "settings.max_turns=3.0 settings.window=2 settings.swap=true"
+    changed = changed_config(preset_config("nano"), changes.split())
+    expected = replace(preset_config("nano").settings, max_turns=3, window=2, swap="on")
+    assert changed.settings == expected
     assert type(changed.settings.max_turns) is int
 
 
 def test_unknown_keys_are_refused_at_every_depth() -> None:
-    for path in (
-        (),
-        ("grpo",),
-        ("cold_start", "sft", "optimizer"),
-        ("grpo", "weights"),
-        ("settings",),
-    ):
+    for place in ("", "grpo.", "cold_start.sft.optimizer.", "grpo.weights.", "settings."):
         values = json.loads(config_json(preset_config("nano")))
         inner = values
-        for name in path:
+        for name in place.split(".")[:-1]:
             inner = inner[name]
         inner["speed"] = 1
-        with pytest.raises(
-            BadInput, match=r"\.".join((*path, "speed")) + ": there is no such setting"
-        ):
+        with pytest.raises(BadInput, match=re.escape(place) + "speed: there is no such setting"):
             parse_config(json.dumps(values), "config.json")
 
 
@@ -123,14 +88,6 @@ def test_what_is_no_configuration_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(BadInput, match="is no training configuration"):
         read_config(tmp_path)
-
-
-def test_the_first_difference_is_named() -> None:
-    config = preset_config("nano")
-    assert (
-        config_difference(config, changed_config(config, ["grpo.kl=0.5", "seed=1"]))
-        == "grpo.kl 0.01 instead of 0.5"
-    )
 
 
 @pytest.mark.parametrize(

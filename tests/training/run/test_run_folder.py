@@ -30,6 +30,10 @@ def begin(out: Path) -> None:
         (out / "metrics.jsonl").write_text("a step\n")
 
 
+def files(folder: Path) -> list[tuple[str, bytes]]:
+    return sorted((path.name, path.read_bytes()) for path in folder.iterdir() if path.is_file())
+
+
 def end_badly(out: Path) -> None:
     with open_run_folder(out, RUN, CONFIG, resume=True):
         time.sleep(0.02)
@@ -57,9 +61,7 @@ def test_no_other_run_has_its_curves_and_it_keeps_them(tmp_path: Path) -> None:
             assert folder.state.curves in names
     assert len(names) == 4
     state = json.loads((out / "state.json").read_bytes())
-    del state[
-        "curves"
-    ]  # as a run of an earlier version left it, which has the curves that its folder names
+    del state["curves"]  # An earlier version left the curves that its folder names
     (out / "state.json").write_text(json.dumps(state))
     with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
         assert folder.state.curves is None
@@ -94,17 +96,14 @@ def test_the_folder_of_another_run_is_refused(
     run: TrainingRun, changes: list[str], said: str, tmp_path: Path
 ) -> None:
     begin(tmp_path)
-    before = sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir() if path.is_file())
+    before = files(tmp_path)
     for resume in (False, True) if run != RUN or changes else (False,):
         with (
             pytest.raises(BadInput, match=re.escape(said)),
             open_run_folder(tmp_path, run, changed_config(CONFIG, changes), resume=resume),
         ):
             raise AssertionError
-    assert (
-        sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir() if path.is_file())
-        == before
-    )
+    assert files(tmp_path) == before
 
 
 def test_a_run_that_has_kept_nothing_makes_way_for_another(tmp_path: Path) -> None:
@@ -112,11 +111,8 @@ def test_a_run_that_has_kept_nothing_makes_way_for_another(tmp_path: Path) -> No
         (tmp_path / "metrics.jsonl").touch()
     other, config = replace(RUN, data="rows.csv"), changed_config(CONFIG, ["grpo.steps=7"])
     with open_run_folder(tmp_path, other, config, resume=False) as folder:
-        assert (folder.state.data, folder.state.starts, read_config(tmp_path)) == (
-            "rows.csv",
-            2,
-            config,
-        )
+        assert (folder.state.data, folder.state.starts) == ("rows.csv", 2)
+        assert read_config(tmp_path) == config
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:

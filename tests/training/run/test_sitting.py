@@ -15,16 +15,15 @@ from vrthinker_core.training.run.sitting import Sitting, begin_sitting
 def test_a_sitting_without_a_limit_is_over_only_when_somebody_says_so() -> None:
     asked: list[bool] = []
     sitting = Sitting(lambda: bool(asked))
-    assert not sitting.part(0.1).over
     assert sitting.seconds_left is None
+    assert not sitting.part(0.1).over
     asked.append(True)
     assert sitting.over
     assert sitting.part(0.5).over
 
 
 def test_a_part_has_its_share_of_what_is_left() -> None:
-    sitting = begin_sitting(not_cancelled, 10)
-    left = sitting.part(0.25).seconds_left
+    left = begin_sitting(not_cancelled, 10).part(0.25).seconds_left
     assert left is not None
     assert 100 < left <= 150
     assert begin_sitting(not_cancelled, 0).over

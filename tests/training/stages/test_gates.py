@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from tests.training.test_token_rows import ANSWER, labelled, look
+from tests.support.drawn_rollouts import look
+from tests.training.test_token_rows import ANSWER, labelled
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import BadInput
@@ -28,85 +30,73 @@ from vrthinker_core.types import Preference, Settings, Verdict
 GATES = GateConfig(pairs=3, samples=2)
 
 
-class FewPairs:
-    """A finite set."""
+JUDGE = ScriptedBackend([look(1), ANSWER], protocol="paired")
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+
+class FewPairs:
+    """A finite set of pairs, made from their numbers."""
+
+    def __init__(self, size: int, make: Callable[[int], LabelledPair] = labelled) -> None:
+        self.size, self.make = size, make
 
     def pair(self, number: int) -> LabelledPair:
         if not 0 <= number < self.size:
             raise IndexError(number)
-        return labelled(number)
+        return self.make(number)
+
+
+def measured(pairs: FewPairs, judge: ScriptedBackend = JUDGE) -> HeldOutFigures:
+    return measure_judge(judge, pairs, Settings(), GATES)
 
 
 def test_a_judge_that_always_says_tie_is_right_on_ties_alone() -> None:
     tied = [set(labelled(number).truth.labels.values()) == {0} for number in range(60)]
     chosen = [tied.index(True), *[number for number in range(60) if not tied[number]][:2]]
-    judge = ScriptedBackend([look(1), ANSWER], protocol="paired")
-
-    class TieThenOthers(FewPairs):
-        def pair(self, number: int) -> LabelledPair:
-            return labelled(chosen[number])
-
-    figures = measure_judge(judge, TieThenOthers(3), Settings(), GATES)
+    figures = measured(FewPairs(3, lambda number: labelled(chosen[number])))
     assert (figures.pairs, figures.samples, figures.format) == (3, 2, 1.0)
     assert figures.mean_at_1 == figures.pass_at_k == pytest.approx(1 / 3)
 
 
 def test_of_a_pair_whose_labels_are_known_in_part_those_are_compared() -> None:
-    truths = (
-        Verdict(OA=Preference.TIE),
-        Verdict(OA=Preference.FIRST, TA=Preference.TIE),
-        Verdict(),
-    )
-
-    class PartlyKnown(FewPairs):
-        def pair(self, number: int) -> LabelledPair:
-            return replace(labelled(number), truth=truths[number])
-
-    figures = measure_judge(
-        ScriptedBackend([look(1), ANSWER], protocol="paired"), PartlyKnown(3), Settings(), GATES
-    )
+    tie, first = Preference.TIE, Preference.FIRST
+    truths = (Verdict(OA=tie), Verdict(OA=first, TA=tie), Verdict())
+    figures = measured(FewPairs(3, lambda n: replace(labelled(n), truth=truths[n])))
     assert figures.mean_at_1 == figures.pass_at_k == pytest.approx(1 / 3)
 
 
 def test_a_pair_that_cannot_be_played_does_not_count() -> None:
-    class OneTooLong(FewPairs):
-        def pair(self, number: int) -> LabelledPair:
-            return replace(labelled(number), prompt="word " * (9000 if number == 0 else 1))
+    def one_too_long(number: int) -> LabelledPair:
+        return replace(labelled(number), prompt="word " * (1 if number else 9000))
 
-    judge = ScriptedBackend([look(1), ANSWER], protocol="paired", context_length=8000)
-    assert measure_judge(judge, OneTooLong(3), Settings(), GATES).pairs == 2
+    judge = replace(JUDGE, context_length=8000)
+    assert measured(FewPairs(3, one_too_long), judge).pairs == 2
     with pytest.raises(BadInput, match=r"No held-out pair can be played\. The conversation has 11"):
-        measure_judge(judge, OneTooLong(1), Settings(), GATES)
+        measured(FewPairs(1, one_too_long), judge)
 
 
 def test_no_form_no_passage() -> None:
     judge = ScriptedBackend(["I like the first one."], protocol="paired")
     figures = measure_judge(judge, DrawnPairSet(0), Settings(max_turns=2), GATES)
     assert figures.format == 0
-    with pytest.raises(
-        BadInput,
-        match=r"0\.00 of the rollouts keep to the format on 3 held-out pairs, and 0\.95 are needed",
-    ):
+    said = r"0\.00 of the rollouts keep to the format on 3 held-out pairs, and 0\.95 are needed"
+    with pytest.raises(BadInput, match=said):
         check_cold_start(figures, GATES, "nano")
 
 
-def test_a_judge_that_sampling_does_not_help_stops_the_run() -> None:
-    with pytest.raises(BadInput, match=r"pass@8 is 0\.31 and mean@1 0\.30"):
-        check_cold_start(HeldOutFigures(64, 8, 1.0, 0.30, 0.31), GATES, "nano")
-    check_cold_start(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES, "nano")
-
-
 @pytest.mark.parametrize(
-    ("figures", "gate"), [((0.5, 0.3, 0.8), "format"), ((1.0, 0.3, 0.31), "headroom")]
+    ("figures", "why", "gate"),
+    [
+        ((0.5, 0.3, 0.8), "0.50 of the rollouts", "format"),
+        ((1.0, 0.3, 0.31), "pass@8 is 0.31 and mean@1 0.30", "headroom"),
+    ],
 )
 def test_what_a_gate_stops_says_how_to_begin_again_and_how_to_go_on(
-    figures: tuple[float, float, float], gate: str
+    figures: tuple[float, float, float], why: str, gate: str
 ) -> None:
+    check_cold_start(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES, "nano")
     with pytest.raises(BadInput, match=r"--model out/model --out") as caught:
         check_cold_start(HeldOutFigures(64, 8, *figures), GATES, "out/model")
+    assert why in str(caught.value)
     assert f"go on with --resume and a lower gate (--set gates.{gate}=…)" in str(caught.value)
     config = preset_config("nano")
     assert config_difference(config, changed_config(config, [f"gates.{gate}=0.1"])) == ""
@@ -144,11 +134,8 @@ def test_one_pair_is_too_few_to_learn_from_and_to_measure_with() -> None:
 
 
 def test_parts_of_endless_pairs_all_differ() -> None:
-    seeds = {
-        part_of(DrawnPairSet(3), name, 64).pair(number).prompt + str(number)
-        for name in PARTS
-        for number in range(3)
-    }
+    parts = [part_of(DrawnPairSet(3), name, 64) for name in PARTS]
+    seeds = {part.pair(number).prompt + str(number) for part in parts for number in range(3)}
     assert part_of(DrawnPairSet(3), "grpo", 64).size is None
     assert len(seeds) > 9
     with pytest.raises(IndexError):

@@ -48,13 +48,10 @@ pytestmark = pytest.mark.filterwarnings(
 
 PAIRS = DrawnPairs(2_000_000_000)
 SHORT = (
-    "grpo.steps=1",
-    "grpo.pairs=1",
-    "grpo.samples=6",
-    "grpo.optimizer.learning_rate=0.0001",
-    "grpo.optimizer.warm_up=0",
+    "grpo.steps=1 grpo.pairs=1 grpo.samples=6 grpo.optimizer.learning_rate=0.0001 "
+    "grpo.optimizer.warm_up=0"
 )
-CONFIG = changed_config(preset_config("nano"), SHORT)
+CONFIG = changed_config(preset_config("nano"), SHORT.split())
 
 
 class Watched:
@@ -81,11 +78,8 @@ class Watched:
         patch.setattr(Trainer, "create_optimizer", optimizer)
 
     def keep(self, model: torch.nn.Module) -> None:
-        self.gradients = {
-            name: each.grad.clone()
-            for name, each in model.named_parameters()
-            if each.grad is not None
-        }
+        found = {name: each.grad for name, each in model.named_parameters()}
+        self.gradients = {name: grad.clone() for name, grad in found.items() if grad is not None}
 
 
 @pytest.fixture(scope="module")
@@ -129,11 +123,10 @@ class Step:
 def step(unsure: Path, rollouts: list[Rollout], tmp_path_factory: pytest.TempPathFactory) -> Step:
     told: list[tuple[TrainerPace, Sequence[Group]]] = []
     config = with_room(unsure, rollouts[0], "settings.window=1")
+    out = tmp_path_factory.mktemp("grpo")
     with pytest.MonkeyPatch.context() as patch:
         watched = Watched(patch)
-        made = train_grpo(
-            PAIRS, unsure, config, tmp_path_factory.mktemp("grpo"), lambda *each: told.append(each)
-        )
+        made = train_grpo(PAIRS, unsure, config, out, lambda *each: told.append(each))
     ((pace, groups),) = told
     return Step(made, watched, pace, groups)
 
@@ -143,9 +136,7 @@ def test_one_step_moves_the_weights_and_the_product_opens_them(step: Step, unsur
     moved = [name for name in before if not torch.equal(before[name], after[name])]
     assert moved
     assert not any("visual" in name for name in moved)
-    assert step.watched.gradients.keys() == {
-        name for name in step.watched.gradients if "visual" not in name
-    }
+    assert not any("visual" in name for name in step.watched.gradients)
     assert 0 < mixed_share(step.groups) <= 1
     assert (step.pace.step, step.pace.steps, step.pace.kl) == (1, 1, 0)
     assert open_backend(f"hf:{unsure}").protocols == ()
@@ -153,8 +144,8 @@ def test_one_step_moves_the_weights_and_the_product_opens_them(step: Step, unsur
 
 
 def test_the_whole_conversation_stays_in_view_whatever_the_memory_window(step: Step) -> None:
-    assert {rollout.run.started.settings.window for rollout in step.rollouts} == {"all"}
-    assert {rollout.run.started.settings.temperature for rollout in step.rollouts} == {1.0}
+    settings = [rollout.run.started.settings for rollout in step.rollouts]
+    assert {(each.window, each.temperature) for each in settings} == {("all", 1.0)}
 
 
 def texts(rollout: Rollout) -> list[str]:
@@ -168,9 +159,8 @@ def test_rewards_are_the_papers_and_advantages_stand_within_a_group(
     right, wrong = map(texts, rollouts)
     found = [(texts(rollout), reward) for rollout, reward in group.rewarded]
     assert {reward.total for said, reward in found if said == right} <= {1 + 1.0}
-    assert {reward.total for said, reward in found if said == wrong} <= {
-        1 + 0.5
-    }  # all but the overall label
+    but_overall = {reward.total for said, reward in found if said == wrong}
+    assert but_overall <= {1 + 0.5}
     assert any(said in (right, wrong) for said, _ in found)
     assert all((reward.gain, reward.exploration) == (None, 0) for _, reward in found)
     totals = [total for total in group.totals if total is not None]
@@ -186,15 +176,12 @@ def test_what_is_trained_are_the_tokens_of_the_rollouts(step: Step, unsure: Path
     for row, rollout in enumerate(step.rollouts):
         (mine,) = token_rows(rollout, loaded)
         prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].tolist()
-        whole = [
-            *prompt,
-            *batch["completion_ids"][row][batch["completion_mask"][row].bool()].tolist(),
-        ]
+        written = batch["completion_ids"][row]
+        whole = prompt + written[batch["completion_mask"][row].bool()].tolist()
         assert whole[: len(mine.input_ids)] == list(mine.input_ids)
         if len(whole) == len(mine.input_ids):  # else the tokens were used up after the last reply
-            assert batch["completion_ids"][row][mask[row]].tolist() == [
-                label for label in mine.labels if label != IGNORED
-            ]
+            learnt = [label for label in mine.labels if label != IGNORED]
+            assert written[mask[row]].tolist() == learnt
 
 
 def test_the_gradient_is_that_of_the_advantages_of_the_tokens_that_were_written(
@@ -207,19 +194,16 @@ def test_the_gradient_is_that_of_the_advantages_of_the_tokens_that_were_written(
     rows = [row for rollout in step.rollouts for row in token_rows(rollout, loaded)]
     batch = collate(rows, loaded)
     labels = batch.pop("labels")[:, 1:]
-    logprobs = torch.log_softmax(policy(**batch).logits[:, :-1].float(), -1).gather(
-        -1, labels.clamp(min=0)[..., None]
-    )[..., 0]
+    logprobs = torch.log_softmax(policy(**batch).logits[:, :-1].float(), -1)
+    logprobs = logprobs.gather(-1, labels.clamp(min=0)[..., None])[..., 0]
     gains = step.watched.batch["advantages"][:, None].expand(labels.shape)
     learnt = labels != IGNORED
     (-(gains * logprobs)[learnt].sum() / learnt.sum()).backward()
+    alike = torch.nn.functional.cosine_similarity
     for name, each in policy.named_parameters():
         if each.grad is not None:
             theirs = step.watched.gradients[name]
-            assert (
-                torch.nn.functional.cosine_similarity(each.grad.flatten(), theirs.flatten(), dim=0)
-                > 0.999
-            ), name
+            assert alike(each.grad.flatten(), theirs.flatten(), dim=0) > 0.999, name
             assert each.grad.norm() == pytest.approx(float(theirs.norm()), rel=0.01)
 
 
@@ -251,16 +235,12 @@ class TwoPairs:
 def run(judge: Path, tokens: int, out: Path, sitting: Sitting, steps: int = 2) -> Path | None:
     """A run over two pairs that keeps a checkpoint of each step."""
     changes = (
-        f"grpo.steps={steps}",
-        "grpo.pairs=2",
-        "grpo.samples=3",
-        f"grpo.trl.tokens={tokens}",
-        "checkpoint_minutes=0.000001",
+        f"grpo.steps={steps} grpo.pairs=2 grpo.samples=3 grpo.trl.tokens={tokens} "
+        "checkpoint_minutes=0.000001 grpo.shown_every=1"
     )
-    config = changed_config(CONFIG, [*changes, "grpo.shown_every=1"])
-    with open_run_folder(
-        out, TrainingRun("grpo", str(judge), "two pairs"), config, resume=True
-    ) as folder:
+    config = changed_config(CONFIG, changes.split())
+    begun = TrainingRun("grpo", str(judge), "two pairs")
+    with open_run_folder(out, begun, config, resume=True) as folder:
         return run_grpo(str(judge), TwoPairs(), config, folder, sitting)
 
 
@@ -290,20 +270,11 @@ def test_the_metrics_of_each_step_are_written(whole: tuple[Path, list[str]]) -> 
     steps = read_metrics(whole[0])
     assert [step.step for step in steps] == [1, 2]
     for step in steps:
-        assert step.reward_total is not None
-        assert 0 <= step.reward_total <= 2
-        assert step.reward_total == pytest.approx(
-            (step.reward_format or 0) + (step.reward_accuracy or 0)
-        )
-        assert None not in (
-            step.learning_rate,
-            step.entropy,
-            step.kl,
-            step.mixed,
-            step.tokens,
-            step.frames,
-            step.calls,
-        )
+        parts = (step.reward_format or 0) + (step.reward_accuracy or 0)
+        assert 0 <= parts <= 2
+        assert step.reward_total == pytest.approx(parts)
+        assert None not in (step.learning_rate, step.entropy, step.kl, step.mixed)
+        assert None not in (step.tokens, step.frames, step.calls)
         assert step.right.keys() == {"TA", "VQ", "MQ", "OA"}
 
 
@@ -312,12 +283,9 @@ def test_a_run_ended_by_sigkill_goes_on_to_the_same_weights(
 ) -> None:
     tokens = with_room(unsure, rollouts[0]).grpo.trl.tokens
     code = f"from {__name__} import *; run(Path({str(unsure)!r}), {tokens}, Path({str(tmp_path)!r}), Sitting())"
-    killed = subprocess.Popen([sys.executable, "-c", code])
+    killed, kept = subprocess.Popen([sys.executable, "-c", code]), "trainer/checkpoint-1/whole.json"
     try:
-        while (
-            killed.poll() is None
-            and not (tmp_path / "checkpoints/trainer/checkpoint-1/whole.json").exists()
-        ):
+        while killed.poll() is None and not (tmp_path / "checkpoints" / kept).exists():
             time.sleep(0.01)
     finally:
         killed.kill()
@@ -326,28 +294,20 @@ def test_a_run_ended_by_sigkill_goes_on_to_the_same_weights(
     assert run(unsure, tokens, tmp_path, Sitting()) == tmp_path / "checkpoint"
     one, two = weights(whole[0] / "checkpoint"), weights(tmp_path / "checkpoint")
     assert all(torch.equal(one[name], two[name]) for name in one)
-    assert [replace(each, seconds=0) for each in read_metrics(tmp_path)] == [
-        replace(each, seconds=0) for each in read_metrics(whole[0])
-    ]
+    again, before = (
+        [replace(each, seconds=0) for each in read_metrics(out)] for out in (tmp_path, whole[0])
+    )
+    assert again == before
 
 
 def test_who_stops_it_finds_a_checkpoint_and_may_end_it_sooner(
     unsure: Path, rollouts: list[Rollout], tmp_path: Path
 ) -> None:
     tokens, heard = with_room(unsure, rollouts[0]).grpo.trl.tokens, list[StepMetrics]()
-    assert (
-        run(
-            unsure,
-            tokens,
-            tmp_path,
-            Sitting(lambda: bool(heard), tell=lambda one, _: heard.append(one)),
-            steps=9,
-        )
-        is None
-    )
-    assert [path.name for path in (tmp_path / "checkpoints/trainer").glob("checkpoint-*")] == [
-        "checkpoint-1"
-    ]
+    stopped = Sitting(lambda: bool(heard), tell=lambda one, _: heard.append(one))
+    assert run(unsure, tokens, tmp_path, stopped, steps=9) is None
+    kept = (tmp_path / "checkpoints/trainer").glob("checkpoint-*")
+    assert [path.name for path in kept] == ["checkpoint-1"]
     assert not (tmp_path / "checkpoint").exists()
     assert run(unsure, tokens, tmp_path, Sitting(), steps=2) == tmp_path / "checkpoint"
     assert [one.step for one in read_metrics(tmp_path)] == [1, 2]
@@ -359,17 +319,16 @@ def test_a_reply_is_cut_where_the_product_cuts_it_and_ends_the_rollout(
     told: list[Group] = []
     config = changed_config(CONFIG, ["settings.max_new_tokens=8", "grpo.trl.tokens=400"])
     train_grpo(PAIRS, unsure, config, tmp_path, lambda _, groups: told.extend(groups))
-    (played,) = play(
-        [PAIRS.pair(0)], open_backend(f"hf:{unsure}"), replace(config.settings, temperature=1.0)
-    )
-    assert (played.run.turns[0].completion.stop, played.run.turns[0].completion.new_tokens) == (
-        "length",
-        8,
-    )
+    settings = replace(config.settings, temperature=1.0)
+    (played,) = play([PAIRS.pair(0)], open_backend(f"hf:{unsure}"), settings)
+
+    def cut(rollout: Rollout) -> list[tuple[str, int | None]]:
+        completions = [turn.completion for turn in rollout.run.turns]
+        return [(each.stop, each.new_tokens) for each in completions]
+
+    assert cut(played)[0] == ("length", 8)
     for rollout, reward in told[0].rewarded:
-        assert [
-            (turn.completion.stop, turn.completion.new_tokens) for turn in rollout.run.turns
-        ] == [("length", 8)]
+        assert cut(rollout) == [("length", 8)]
         assert rollout.run.finished is not None
         assert rollout.run.finished.stop is StopReason.TOKEN_LIMIT
         assert reward.format == 0
@@ -383,22 +342,18 @@ def test_the_length_of_a_reply_is_told_as_who_generates_it_names_it(
     where: str, name: str, tmp_path: Path
 ) -> None:
     config = changed_config(CONFIG, [f'grpo.trl.vllm="{where}"', "settings.max_new_tokens=300"])
-    assert grpo_arguments(config, 8192, tmp_path).generation_kwargs == {name: 300}
-    assert grpo_arguments(
-        changed_config(config, ["grpo.trl.tokens=200"]), 8192, tmp_path
-    ).generation_kwargs == {name: 200}
+    shorter = changed_config(config, ["grpo.trl.tokens=200"])
+    for told, tokens in ((config, 300), (shorter, 200)):
+        assert grpo_arguments(told, 8192, tmp_path).generation_kwargs == {name: tokens}
 
 
 def test_vllm_keeps_room_for_a_conversation_and_not_for_the_context_of_the_model(
     tmp_path: Path,
 ) -> None:
     config = changed_config(CONFIG, ["grpo.trl.vllm=colocate"])
-    assert (
-        grpo_arguments(config, 128_000, tmp_path).vllm_max_model_length
-        == preset_config("7b").grpo.trl.longest
-        == 32_768
-    )
-    assert grpo_arguments(config, 8192, tmp_path).vllm_max_model_length == 8192
+    assert preset_config("7b").grpo.trl.longest == 32_768
+    for context, longest in ((128_000, 32_768), (8192, 8192)):
+        assert grpo_arguments(config, context, tmp_path).vllm_max_model_length == longest
 
 
 @pytest.mark.parametrize(
@@ -408,26 +363,18 @@ def test_vllm_keeps_room_for_a_conversation_and_not_for_the_context_of_the_model
 def test_a_step_has_all_its_rollouts_in_passes_of_so_many_at_most(
     pairs: int, samples: int, most: int, batch: int, tmp_path: Path
 ) -> None:
-    config = changed_config(
-        CONFIG, [f"grpo.pairs={pairs}", f"grpo.samples={samples}", f"grpo.micro_batch={most}"]
-    )
-    told = grpo_arguments(config, 8192, tmp_path)
+    changes = f"grpo.pairs={pairs} grpo.samples={samples} grpo.micro_batch={most}"
+    told = grpo_arguments(changed_config(CONFIG, changes.split()), 8192, tmp_path)
     assert told.per_device_train_batch_size == batch
-    assert (
-        told.per_device_train_batch_size * told.gradient_accumulation_steps
-        == told.generation_batch_size
-        == pairs * samples
-    )
+    passes = told.gradient_accumulation_steps
+    assert batch * passes == told.generation_batch_size == pairs * samples
 
 
 def test_the_readme_starts_a_vllm_server_with_room_for_a_conversation() -> None:
     from trl.scripts.vllm_serve import make_parser
 
-    (line,) = re.findall(
-        r"^trl vllm-serve (.+)$",
-        (Path(vrthinker_core.__file__).parent / "README.md").read_text("utf-8"),
-        re.M,
-    )
+    readme = (Path(vrthinker_core.__file__).parent / "README.md").read_text("utf-8")
+    (line,) = re.findall(r"^trl vllm-serve (.+)$", readme, re.M)
     told = make_parser().parse_args(shlex.split(line))
     assert (told.max_model_len, told.port) == (preset_config("7b").grpo.trl.longest, 8000)
 
@@ -449,12 +396,9 @@ def test_what_trl_cannot_do_is_one_sentence(
     change: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)
-    packs = Path(
-        shutil.copytree(NANO, tmp_path / "judge")
-    )  # A judge that gets first frames as a video
+    packs = Path(shutil.copytree(NANO, tmp_path / "judge"))  # It gets first frames as a video
     marker = json.loads((packs / MARKER).read_text())
-    (packs / MARKER).write_text(
-        json.dumps(marker | {"protocol": ["paired", "concat"], "forced": {}, "video_items": True})
-    )
+    marker |= {"protocol": ["paired", "concat"], "forced": {}, "video_items": True}
+    (packs / MARKER).write_text(json.dumps(marker))
     with pytest.raises(BadInput, match=said):
         train_grpo(PAIRS, packs, changed_config(CONFIG, [change]), tmp_path / "run")

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,10 @@ from tests.training.test_teacher import PAIRS, SCRIPTED, answer
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.built_in import NANO
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import MARKER
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs
+from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns, open_ready_runs
 from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.rows.outcome_file import read_outcomes
@@ -35,16 +37,12 @@ from vrthinker_core.training.trl.sft import sft_arguments
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
 RUN = TrainingRun("cold-start", "nano", "drawn:3")
-FEW = [
-    *(
-        "settings.max_new_tokens=24",
-        "cold_start.traces=2",
-        "cold_start.sft.batch=1",
-        "cold_start.sft.epochs=1",
-    ),
-    "checkpoint_minutes=0.000001",
-]
-CONFIG = changed_config(preset_config("nano"), FEW)
+FEW = (
+    "settings.max_new_tokens=24 cold_start.traces=2 cold_start.sft.batch=1 cold_start.sft.epochs=1 "
+    "checkpoint_minutes=0.000001"
+)
+CONFIG = changed_config(preset_config("nano"), FEW.split())
+SURE = "settings.max_new_tokens=512 rejection.samples=1 rejection.temperature=0.1 rejection.pairs="
 
 
 def learn(
@@ -59,33 +57,16 @@ def learn(
         return train_stage(stage, str(model), data, config, folder, sitting or Sitting())
 
 
-def made_for_paired(folder: Path) -> Path:
-    """The built-in judge as if it had been made for one protocol alone."""
-    shutil.copytree(NANO, folder)
-    marker = json.loads((folder / "vrthinker.json").read_bytes())
-    marker |= {"protocol": "paired", "forced": marker["forced"]["paired"]}
-    (folder / "vrthinker.json").write_text(json.dumps(marker), "utf-8")
-    return folder
+def taught(folder: Path, runs: int) -> ReadyRuns | None:
+    list(run_teacher(PAIRS, range(runs), SCRIPTED, TeacherJob("s", "drawn:3"), folder))
+    return open_ready_runs(str(folder))
 
 
 def test_a_teachers_folder_is_learnt_from(tmp_path: Path) -> None:
-    assert (
-        len(
-            list(
-                run_teacher(
-                    PAIRS, range(2), SCRIPTED, TeacherJob("s", "drawn:3"), tmp_path / "taught"
-                )
-            )
-        )
-        == 2
-    )
-    ready = open_ready_runs(str(tmp_path / "taught"))
     said: list[str] = []
-    data = TrainingData("taught", PAIRS, ready=ready)
-    assert (
-        learn(tmp_path / "run", data, sitting=Sitting(say=said.append))
-        == tmp_path / "run" / "checkpoint"
-    )
+    data = TrainingData("taught", PAIRS, ready=taught(tmp_path / "taught", 2))
+    made = learn(tmp_path / "run", data, sitting=Sitting(say=said.append))
+    assert made == tmp_path / "run" / "checkpoint"
     assert said == [
         "2 of 2 runs pass the filters.",
         "Rows to learn from: 2, in 2 optimizer steps of 1.",
@@ -95,8 +76,11 @@ def test_a_teachers_folder_is_learnt_from(tmp_path: Path) -> None:
     assert all(step.loss > 0 and step.learning_rate is not None for step in steps)
     rows = [row for _, row in TraceFiles(tmp_path / "run" / "rollouts").news() if row is not None]
     assert [row.source for row in rows] == [
-        f"cold-start-step-00002-sample-{sample}.json" for sample in (0, 1)
+        f"cold-start-step-00002-sample-{n}.json" for n in (0, 1)
     ]
+
+
+KNOWN = TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda: SCRIPTED))
 
 
 class FewPairs:
@@ -109,28 +93,18 @@ class FewPairs:
 
 
 def test_of_ready_runs_those_of_held_out_pairs_are_not_learnt(tmp_path: Path) -> None:
-    list(run_teacher(PAIRS, range(4), SCRIPTED, TeacherJob("s", "drawn:3"), tmp_path / "taught"))
-    data, said = (
-        TrainingData("taught", FewPairs(), ready=open_ready_runs(str(tmp_path / "taught"))),
-        list[str](),
-    )
-    learn(
-        tmp_path / "run",
-        data,
-        Sitting(say=said.append),
-        config=changed_config(CONFIG, ["cold_start.traces=4"]),
-    )
-    assert said[:1] == [
-        "3 of 4 runs pass the filters; 1 not: its pair is held out to measure with."
-    ]
+    said: list[str] = []
+    data = TrainingData("taught", FewPairs(), ready=taught(tmp_path / "taught", 4))
+    config = changed_config(CONFIG, ["cold_start.traces=4"])
+    learn(tmp_path / "run", data, Sitting(say=said.append), config=config)
+    assert said[0] == "3 of 4 runs pass the filters; 1 not: its pair is held out to measure with."
 
 
 def test_a_teacher_of_whom_nothing_can_be_learnt_stops_the_stage(tmp_path: Path) -> None:
     def wrong(number: int) -> ScriptedBackend:
         labels = PAIRS.drawn(number).verdict.labels
-        return ScriptedBackend(
-            [answer({name: (label + 1) % 3 for name, label in labels.items()})], protocol="paired"
-        )
+        other = {name: (label + 1) % 3 for name, label in labels.items()}
+        return ScriptedBackend([answer(other)], protocol="paired")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vrthinker_core.training.stages.cold_start.HOPELESS", 3)
@@ -151,39 +125,40 @@ def test_a_teacher_is_there_only_while_it_plays(tmp_path: Path) -> None:
     def tell(step: StepMetrics, _: int) -> None:
         there.append((step.stage, opened[0]() is not None))
 
-    assert learn(
-        tmp_path, TrainingData("drawn:3", PAIRS, Teacher("mine", teacher)), Sitting(tell=tell)
-    )
+    data = TrainingData("drawn:3", PAIRS, Teacher("mine", teacher))
+    assert learn(tmp_path, data, Sitting(tell=tell))
     assert dict(there) == {"teacher": True, "rows": False, "cold-start": False}
 
 
 def concat(number: int) -> ScriptedBackend:
     """Knows the pair, and speaks concat."""
-    labels = PAIRS.drawn(number).verdict.labels
-    told = ", ".join(f"{name}={labels[name]}" for name in ("TA", "VQ", "MQ", "OA"))
-    text = f"<snapshot>a</snapshot><think>b</think><final answer>{told}</final answer>"
+    said = ", ".join(f"{name}={n}" for name, n in PAIRS.drawn(number).verdict.labels.items())
+    text = f"<snapshot>a</snapshot><think>b</think><final answer>{said}</final answer>"
     return ScriptedBackend([text], protocol="concat")
 
 
+SPEAKS_CONCAT = TrainingData("drawn:3", PAIRS, Teacher("concat", lambda: concat))
+
+
 def test_runs_of_another_protocol_are_refused(tmp_path: Path) -> None:
+    model = Path(shutil.copytree(NANO, tmp_path / "model"))
+    marker = json.loads((model / MARKER).read_bytes())
+    marker |= {"protocol": "paired", "forced": marker["forced"]["paired"]}
+    (model / MARKER).write_text(json.dumps(marker), "utf-8")
     with pytest.raises(BadInput, match="speaks concat, and the model was made for paired"):
-        learn(
-            tmp_path / "run",
-            TrainingData("drawn:3", PAIRS, Teacher("concat", lambda: concat)),
-            model=made_for_paired(tmp_path / "model"),
-        )
+        learn(tmp_path / "run", SPEAKS_CONCAT, model=model)
 
 
-def test_a_model_that_names_no_protocol_learns_that_of_its_runs(tmp_path: Path) -> None:
-    stock = tmp_path / "stock"
-    shutil.copytree(NANO, stock)
-    (stock / "vrthinker.json").unlink()
+@pytest.mark.parametrize("marker", [None, {"protocol": []}])
+def test_a_model_that_names_no_protocol_learns_that_of_its_runs(
+    marker: dict[str, object] | None, tmp_path: Path
+) -> None:
+    stock = Path(shutil.copytree(NANO, tmp_path / "stock"))
+    (stock / MARKER).unlink()
+    if marker is not None:
+        (stock / MARKER).write_text(json.dumps(marker))
     assert open_checkpoint(str(stock)).marker.protocols == ()
-    made = learn(
-        tmp_path / "run",
-        TrainingData("drawn:3", PAIRS, Teacher("concat", lambda: concat)),
-        model=stock,
-    )
+    made = learn(tmp_path / "run", SPEAKS_CONCAT, model=stock)
     assert open_checkpoint(str(made)).marker.protocols == ("concat",)
 
 
@@ -198,16 +173,12 @@ def test_where_time_ended_before_a_run_was_kept_that_is_said(
     stage: TrainedStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_time_left(monkeypatch)
-    config = changed_config(
-        CONFIG, ["settings.max_new_tokens=8", "settings.max_turns=1", "rejection.samples=1"]
-    )
-    data = TrainingData(
-        "drawn:3", PAIRS, Teacher("wrong", lambda: ScriptedBackend(["No."], protocol="paired"))
-    )
-    with pytest.raises(
-        BadInput,
-        match="in the time that there was for playing: go on with --resume and more --minutes",
-    ):
+    changes = "settings.max_new_tokens=8 settings.max_turns=1 rejection.samples=1"
+    config = changed_config(CONFIG, changes.split())
+    silent = ScriptedBackend(["No."], protocol="paired")
+    data = TrainingData("drawn:3", PAIRS, Teacher("wrong", lambda: silent))
+    said = "in the time that there was for playing: go on with --resume and more --minutes"
+    with pytest.raises(BadInput, match=said):
         learn(tmp_path, data, begin_sitting(not_cancelled, 60), config=config, stage=stage)
 
 
@@ -220,14 +191,7 @@ def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
     stage: TrainedStage, runs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = stage.replace("-", "_")
-    changes = (
-        f"{part}.sft.epochs=3",
-        "settings.max_new_tokens=512",
-        "rejection.pairs=3",
-        "rejection.samples=1",
-    )
-    config = changed_config(CONFIG, [*changes, "rejection.temperature=0.1"])
-    data = TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda: SCRIPTED))
+    config = changed_config(CONFIG, f"{SURE}3 {part}.sft.epochs=3".split())
     heard: list[StepMetrics] = []
 
     def sitting(killed_at: int) -> Sitting:
@@ -240,52 +204,34 @@ def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
 
     no_time_left(monkeypatch)
     with pytest.raises(Killed):
-        learn(tmp_path, data, sitting(killed_at=2), config=config, stage=stage)
+        learn(tmp_path, KNOWN, sitting(killed_at=2), config=config, stage=stage)
     assert [outcome.kept for outcome in read_outcomes(tmp_path / runs)] == [True]
     heard.clear()
-    assert (
-        learn(tmp_path, data, sitting(killed_at=0), config=config, stage=stage)
-        == tmp_path / "checkpoint"
-    )
+    made = learn(tmp_path, KNOWN, sitting(killed_at=0), config=config, stage=stage)
+    assert made == tmp_path / "checkpoint"
     assert [step.step for step in heard if step.stage == stage] == [2, 3]
     assert len(read_outcomes(tmp_path / runs)) == 1
 
 
 def test_of_its_own_runs_a_judge_learns_from_so_many_at_most(tmp_path: Path) -> None:
-    few = (
-        "rejection.pairs=4",
-        "rejection.samples=1",
-        "rejection.temperature=0.1",
-        "rejection.most=2",
-        "rejection.sft.epochs=1",
-    )
-    config, said = changed_config(CONFIG, [*few, "settings.max_new_tokens=512"]), list[str]()
-    assert learn(
-        tmp_path,
-        TrainingData("drawn:3", PAIRS),
-        Sitting(say=said.append),
-        config=config,
-        stage="rejection",
-    )
+    config, said = changed_config(CONFIG, f"{SURE}4 rejection.most=2".split()), list[str]()
+    data = TrainingData("drawn:3", PAIRS)
+    assert learn(tmp_path, data, Sitting(say=said.append), config=config, stage="rejection")
     assert said[0].startswith("4 of 4 runs kept")
     assert any(line.startswith("2 runs chosen to learn from") for line in said)
 
 
 def test_a_disk_that_fills_in_mid_checkpoint_leaves_the_last_good_one(tmp_path: Path) -> None:
-    data = TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda: SCRIPTED))
-    heard: list[StepMetrics] = []
-    stopped = Sitting(
-        lambda: any(step.stage == "cold-start" for step in heard),
-        tell=lambda step, _: heard.append(step),
-    )
-    assert learn(tmp_path, data, sitting=stopped) is None
-    good = [path.name for path in (tmp_path / "checkpoints" / "trainer").glob("checkpoint-*")]
-    assert good == ["checkpoint-1"]
+    heard: list[str] = []
+    stopped = Sitting(lambda: "cold-start" in heard, tell=lambda step, _: heard.append(step.stage))
+    assert learn(tmp_path, KNOWN, sitting=stopped) is None
+    kept = tmp_path / "checkpoints" / "trainer"
+    assert [path.name for path in kept.glob("checkpoint-*")] == ["checkpoint-1"]
     with file_limit(2**20), pytest.raises(BadInput, match="annot") as caught:
-        learn(tmp_path, data)
+        learn(tmp_path, KNOWN)
     assert "\n" not in str(caught.value)
-    assert (tmp_path / "checkpoints" / "trainer" / "checkpoint-1" / "whole.json").is_file()
-    assert learn(tmp_path, data) == tmp_path / "checkpoint"
+    assert (kept / "checkpoint-1" / "whole.json").is_file()
+    assert learn(tmp_path, KNOWN) == tmp_path / "checkpoint"
 
 
 @pytest.mark.parametrize(
@@ -302,41 +248,28 @@ def test_too_little_memory_is_said_before_anything_is_played(
     monkeypatch.setattr(
         "vrthinker_core.training.run.training_memory.available_memory", lambda _: 2**30 + 60 * 2**20
     )
-    require_training_memory(
-        str(NANO), reference=False, frozen_vision=True
-    )  # with this it is too little
-    data = TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda: SCRIPTED))
+    require_training_memory(str(NANO), reference=False, frozen_vision=True)  # else it is too little
     with pytest.raises(BadInput, match=r"takes about 1\.\d GiB of memory, and 1\.\d GiB are free"):
-        learn(tmp_path, data, config=changed_config(CONFIG, [change]), stage=stage)
+        learn(tmp_path, KNOWN, config=changed_config(CONFIG, [change]), stage=stage)
     assert not any((tmp_path / played).exists() for played in ("teacher", "samples"))
 
 
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated:FutureWarning")
 def test_what_the_optimizer_is_told_reaches_every_trainer(tmp_path: Path) -> None:
     changes = (
-        "learning_rate=0.003",
-        "warm_up=0.25",
-        'schedule="constant"',
-        "beta2=0.9",
-        "weight_decay=0.2",
-        "max_grad_norm=0.3",
+        'learning_rate=0.003 warm_up=0.25 schedule="constant" beta2=0.9 weight_decay=0.2 '
+        "max_grad_norm=0.3"
     )
-    places = ("cold_start.sft", "grpo")
-    config = changed_config(
-        preset_config("7b"),
-        [f"{place}.optimizer.{change}" for place in places for change in changes],
-    )
-    config = replace(
-        config, grpo=replace(config.grpo, bf16=False)
-    )  # which a processor may not have
-    for told in (
+    places = product(("cold_start.sft", "grpo"), changes.split())
+    told = [f"{place}.optimizer.{change}" for place, change in places]
+    config = changed_config(preset_config("7b"), told)
+    grpo = replace(config.grpo, bf16=False)  # which a processor may not have
+    config = replace(config, grpo=grpo)
+    for given in (
         sft_arguments(config.cold_start.sft, config, tmp_path),
         grpo_arguments(config, 8192, tmp_path),
     ):
-        assert (told.learning_rate, told.warmup_steps, told.lr_scheduler_type) == (
-            0.003,
-            0.25,
-            "constant_with_warmup",
-        )
-        assert (told.adam_beta2, told.weight_decay, told.max_grad_norm) == (0.9, 0.2, 0.3)
-        assert told.gradient_checkpointing
+        assert (given.learning_rate, given.warmup_steps) == (0.003, 0.25)
+        assert given.lr_scheduler_type == "constant_with_warmup"
+        assert (given.adam_beta2, given.weight_decay, given.max_grad_norm) == (0.9, 0.2, 0.3)
+        assert given.gradient_checkpointing

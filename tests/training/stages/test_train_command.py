@@ -6,7 +6,6 @@ import io
 import json
 import re
 import shlex
-import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -16,7 +15,7 @@ from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import launch_command_parser
 
 import vrthinker_core
-from tests.training.test_teacher import answer
+from tests.training.test_teacher import SCRIPT
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -29,34 +28,16 @@ from vrthinker_core.commands.training.training_data import (
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.run.config import changed_config, preset_config
-from vrthinker_core.training.run.run_folder import TrainingRun, open_run_folder
+from vrthinker_core.training.run.run_folder import TrainedStage, TrainingRun, open_run_folder
+from vrthinker_core.training.stages.pipeline import STAGES, TrainingData
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
 FEW = (
-    *(
-        "settings.max_turns=1",
-        "cold_start.traces=2",
-        "cold_start.sft.epochs=1",
-        "cold_start.sft.batch=2",
-    ),
-    *(
-        "rejection.pairs=4",
-        "rejection.samples=2",
-        "rejection.sft.epochs=1",
-        "rejection.sft.batch=2",
-    ),
-    *(
-        "grpo.pairs=2",
-        "grpo.samples=2",
-        "grpo.steps=1",
-        "gates.pairs=1",
-        "gates.samples=2",
-        "gates.headroom=0",
-    ),
+    "settings.max_turns=1 cold_start.traces=2 cold_start.sft.epochs=1 cold_start.sft.batch=2 "
+    "rejection.pairs=4 rejection.samples=2 rejection.sft.epochs=1 rejection.sft.batch=2 "
+    "grpo.pairs=2 grpo.samples=2 grpo.steps=1 gates.pairs=1 gates.samples=2 gates.headroom=0"
 )
-
-
 PACKAGE = Path(vrthinker_core.__file__).parent
 LAUNCH_LINES = re.findall(
     r"^accelerate launch .+$", (PACKAGE / "README.md").read_text("utf-8"), re.M
@@ -86,85 +67,52 @@ def refused(*arguments: object) -> str:
 
 
 def test_all_stages_from_one_command(tmp_path: Path) -> None:
-    chosen = [word for change in FEW for word in ("--set", change)]
+    chosen = [word for change in FEW.split() for word in ("--set", change)]
     out = tmp_path / "run"
     begun = ("all", "--teacher", "nano", "--data", "drawn:1", "--out", out)
     code, lines = train(*begun, *chosen)
     assert (code, lines[-1:]) == (0, [f"Trained: {out / 'checkpoint'}"]), lines
     assert open_checkpoint(str(out / "checkpoint")).folder == out / "checkpoint"
-    states = {
-        stage: json.loads((out / stage / "state.json").read_text())
-        for stage in ("cold-start", "rejection", "grpo")
-    }
-    assert all(state["done"] for state in states.values())
-    assert [states[stage]["model"] for stage in states] == [
-        "nano",
-        "the result of cold-start",
-        "the result of rejection",
+    states = [json.loads((out / stage / "state.json").read_text()) for stage in STAGES]
+    assert [(state["done"], state["model"]) for state in states] == [
+        (True, model) for model in ("nano", "the result of cold-start", "the result of rejection")
     ]
-    for stage in states:
+    for stage in STAGES:
         assert (out / stage / "metrics.jsonl").stat().st_size
-        assert [
-            row.error for _, row in TraceFiles(out / stage / "rollouts").news() if row is not None
-        ] == [""] * 2
-    assert any(
-        line.startswith("GRPO runs in TRL in one process, with the whole conversation in view")
-        for line in lines
-    )
-    assert train(*begun, "--resume") == (0, [f"This run is done: {out / 'checkpoint'}"])
-    assert train("all", "--out", out, "--resume") == (
-        0,
-        [f"This run is done: {out / 'checkpoint'}"],
-    )
-    assert "holds a run with data 'drawn:1' instead of 'drawn:2'" in refused(
-        "all", "--data", "drawn:2", "--out", out, "--resume"
-    )
+        rollouts = TraceFiles(out / stage / "rollouts").news()
+        assert [row.error for _, row in rollouts if row is not None] == [""] * 2
+    assert any("in one process, with the whole conversation in view" in line for line in lines)
+    done = (0, [f"This run is done: {out / 'checkpoint'}"])
+    assert train(*begun, "--resume") == train("all", "--out", out, "--resume") == done
+    other = refused("all", "--data", "drawn:2", "--out", out, "--resume")
+    assert "holds a run with data 'drawn:1' instead of 'drawn:2'" in other
     assert "holds this run already" in refused(*begun, *chosen)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("typed", "said"),
     [
-        (("grpo", "--model", "nano", "--data", "drawn:x"), "drawn:x names no seed"),
-        (("grpo", "--model", "nano", "--data", "nowhere.csv"), "There is no file or folder"),
-        (
-            ("cold-start", "--model", "nano", "--data", "nowhere"),
-            "nowhere: name the training data as",
-        ),
-        (
-            ("all", "--model", "nano", "--data", "traces:nowhere"),
-            "nowhere: name the training data as",
-        ),
-        (("all", "--data", "drawn2:1:nowhere"), "nowhere holds no picture"),
-        (
-            ("all", "--model", "nano", "--data", "drawn:1", "--teacher", "scripted:nowhere.jsonl"),
-            "nowhere.jsonl",
-        ),
-        (("all", "--model", "nano", "--data", "drawn:1", "--teacher", "hf:./nowhere"), "nowhere"),
-        (("grpo", "--data", "drawn:1"), "--model is missing"),
-        (("base",), "'base' is not one of"),
-        (("all",), "--data is missing"),
-        (("grpo", "--model", "nano"), "--data is missing"),
-        (
-            ("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.trl.vllm=here"),
-            "'colocate' or 'server'",
-        ),
-        (("grpo", "--estimate", "--gpus", "0"), "--gpus 0"),
-        (
-            ("grpo", "--model", "missing-folder", "--data", "drawn:1"),
-            "There is no folder missing-folder",
-        ),
-        (
-            ("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.stepps=3"),
-            "names no setting",
-        ),
-        (("grpo", "--model", "nano", "--data", "drawn:1", "--minutes", "0"), "leaves no time"),
+        ("grpo --model nano --data nowhere.csv", "There is no file or folder"),
+        ("cold-start --model nano --data nowhere", "nowhere: name the training data as"),
+        ("all --model nano --data traces:nowhere", "nowhere: name the training data as"),
+        ("all --data drawn2:1:nowhere", "nowhere holds no picture"),
+        ("all --data drawn:1 --teacher scripted:nowhere.jsonl", "nowhere.jsonl"),
+        ("all --data drawn:1 --teacher hf:./nowhere", "nowhere"),
+        ("grpo --data drawn:1", "--model is missing"),
+        ("base", "'base' is not one of"),
+        ("all", "--data is missing"),
+        ("grpo --model nano", "--data is missing"),
+        ("grpo --model nano --data drawn:1 --set grpo.trl.vllm=here", "'colocate' or 'server'"),
+        ("grpo --estimate --gpus 0", "--gpus 0"),
+        ("grpo --model missing-folder --data drawn:1", "There is no folder missing-folder"),
+        ("grpo --model nano --data drawn:1 --set grpo.stepps=3", "names no setting"),
+        ("grpo --model nano --data drawn:1 --minutes 0", "leaves no time"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_in_one_line(
-    arguments: tuple[str, ...], said: str, tmp_path: Path
+    typed: str, said: str, tmp_path: Path
 ) -> None:
-    assert said in refused(*arguments, "--out", tmp_path / "run")
+    assert said in refused(*typed.split(), "--out", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -177,104 +125,55 @@ def test_every_stage_takes_trl_and_says_so(
     assert said.endswith("takes trl: run pip install -e '.[train]'.")
 
 
-def test_a_table_of_pairs_teaches_nothing_without_a_teacher(tmp_path: Path) -> None:
-    table = tmp_path / "pairs.csv"
-    table.write_text("video1,video2,prompt,TA,VQ,MQ,OA\na.mp4,b.mp4,A ball.,1,1,1,1\n")
-    assert "name it with --teacher" in refused(
-        "cold-start", "--model", "nano", "--data", table, "--out", tmp_path / "run"
-    )
-
-
 @pytest.mark.parametrize("stage", ["all", "base"])
 @pytest.mark.parametrize("more", [(), ("--resume",), ("--resume", "--preset", "nano")])
 def test_a_run_with_the_stage_base_is_refused_in_one_line(
     stage: str, more: tuple[str, ...], tmp_path: Path
 ) -> None:
-    with open_run_folder(
-        tmp_path, TrainingRun("all", "nano", "drawn:1"), preset_config("nano"), resume=False
-    ):
+    run = TrainingRun("all", "nano", "drawn:1")
+    with open_run_folder(tmp_path, run, preset_config("nano"), resume=False):
         (tmp_path / "base").mkdir()
         (tmp_path / "base" / "metrics.jsonl").write_text("a step\n")
-    for name, changes in (
-        ("state", {"stage": stage, "model": ""}),
-        ("config", {"base": {"minutes": 150.0}}),
-    ):
+    changes = {"state": {"stage": stage, "model": ""}, "config": {"base": {"minutes": 150.0}}}
+    for name, change in changes.items():
         file = tmp_path / f"{name}.json"
-        file.write_text(json.dumps(json.loads(file.read_bytes()) | changes))
+        file.write_text(json.dumps(json.loads(file.read_bytes()) | change))
     said = refused("all", "--data", "drawn:1", "--out", tmp_path, *more)
-    assert (
-        "the stage base, which is gone: name a new folder, and its checkpoint with --model" in said
-    )
+    assert "which is gone: name a new folder, and its checkpoint with --model" in said
 
 
 def test_drawn_pairs_have_the_teacher_that_knows_them() -> None:
     assert chosen_teacher("cold-start", "drawn:1", None) == "scripted"
     assert chosen_teacher("cold-start", "drawn2:1", "server:other") == "server:other"
     assert chosen_teacher("cold-start", "pairs.csv", None) is None
-    data = open_training_data(
-        TrainingRun("cold-start", "nano", "drawn:1", "scripted"), preset_config("nano")
-    )
-    assert data.teacher is not None
-    assert data.teacher.name == "scripted"
 
 
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        ("a.mp4,b.mp4,A ball.,1", "a.mp4"),
-        ("{clip},{clip},A ball.,7", "7"),
-    ],
-)
-def test_broken_data_are_refused_in_one_line(
-    rows: str, said: str, clips: tuple[Path, Path], tmp_path: Path
-) -> None:
-    table = tmp_path / "pairs.csv"
-    table.write_text("video1,video2,prompt,OA\n" + rows.format(clip=clips[0]) + "\n")
-    assert said in refused("grpo", "--model", "nano", "--data", table, "--out", tmp_path / "run")
-
-
-def test_a_model_of_another_kind_is_refused_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    assert "is a 'llama' model" in refused(
-        "grpo", "--model", tmp_path, "--data", "drawn:1", "--out", tmp_path / "run"
-    )
-
-
-def test_the_scripted_teacher_is_kept_on_drawn_pairs(tmp_path: Path) -> None:
-    data = open_training_data(
-        TrainingRun("cold-start", "nano", "drawn:1", "scripted"), preset_config("nano")
-    )
-    assert data.pairs is not None
-    assert data.teacher is not None
-    job = TeacherJob("scripted", "drawn:1")
-    made = list(run_teacher(data.pairs, range(3), data.teacher.open(), job, tmp_path))
-    assert [(outcome.pair, outcome.kept) for outcome in made] == [(0, True), (1, True), (2, True)]
+def taught_data(stage: TrainedStage, data: str, teacher: str, *changes: str) -> TrainingData:
+    config = changed_config(preset_config("nano"), changes)
+    return open_training_data(TrainingRun(stage, "nano", data, teacher), config)
 
 
 def test_the_scripted_teacher_speaks_all_protocols_of_the_model_in_turn(tmp_path: Path) -> None:
-    data = open_training_data(
-        TrainingRun("all", "nano", "drawn2:1", "scripted"), preset_config("nano")
-    )
-    assert data.teacher is not None
-    assert data.teacher.pairs is not None
-    made = list(
-        run_teacher(
-            data.teacher.pairs,
-            range(8),
-            data.teacher.open(),
-            TeacherJob("scripted", "drawn2:1"),
-            tmp_path,
-        )
-    )
+    teacher = taught_data("all", "drawn2:1", "scripted").teacher
+    assert teacher is not None
+    assert teacher.pairs is not None
+    job = TeacherJob("scripted", "drawn2:1")
+    made = list(run_teacher(teacher.pairs, range(8), teacher.open(), job, tmp_path))
     kept = [outcome for outcome in made if outcome.kept]
     assert len(kept) >= 5
-    for outcome, stored in zip(
-        kept, kept_rollouts(tmp_path, data.teacher.pairs, keep_tokens=False), strict=True
-    ):
-        run = stored.rollout.run
+    stored = kept_rollouts(tmp_path, teacher.pairs, keep_tokens=False)
+    for outcome, run in zip(kept, (each.rollout.run for each in stored), strict=True):
         assert run.started.dialect == ("paired", "concat")[outcome.pair % 2]
         last = max(frame.index for frame in run.turns[0].frames)
         assert last >= FRAMES // 2, "the first frames are spread over the whole clip"
+
+
+def test_a_chosen_protocol_is_the_only_one_of_the_teacher() -> None:
+    teacher = taught_data("all", "drawn2:1", "scripted", "settings.protocol=concat").teacher
+    assert teacher is not None
+    judge = teacher.open()
+    assert callable(judge)
+    assert {judge(number).protocols for number in range(3)} == {("concat",)}
 
 
 def test_a_checkpoint_that_teaches_is_not_read_before_it_plays(
@@ -282,43 +181,29 @@ def test_a_checkpoint_that_teaches_is_not_read_before_it_plays(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr(TransformersBackend, "load", lambda source, **_: opened.append(source))
-    data = open_training_data(
-        TrainingRun("cold-start", "nano", "drawn:1", "nano"), preset_config("nano")
-    )
-    assert data.teacher is not None
+    teacher = taught_data("cold-start", "drawn:1", "nano").teacher
+    assert teacher is not None
     assert not opened
-    data.teacher.open()
+    teacher.open()
     assert opened == [str(NANO)]
-
-
-def test_a_chosen_protocol_is_the_only_one_of_the_teacher() -> None:
-    config = changed_config(preset_config("nano"), ["settings.protocol=concat"])
-    data = open_training_data(TrainingRun("all", "nano", "drawn2:1", "scripted"), config)
-    assert data.teacher is not None
-    judge = data.teacher.open()
-    assert callable(judge)
-    assert {judge(number).protocols for number in range(3)} == {("concat",)}
 
 
 def test_a_run_that_goes_on_keeps_its_teacher_and_knows_its_data_from_anywhere(
     clips: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script, table, out = tmp_path / "script.jsonl", tmp_path / "pairs.csv", tmp_path / "run"
-    script.write_text(
-        json.dumps({"reply": answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1}), "protocol": "paired"})
-    )
-    table.write_text(
-        "video1,video2,prompt,OA\n"
-        + "".join(f"{clips[0]},{clips[1]},A ball {n}.,1\n" for n in range(2))
-    )
+    script.write_text(SCRIPT)
+    rows = [f"{clips[0]},{clips[1]},A ball {n}.,1\n" for n in range(3)]
+    table.write_text("video1,video2,prompt,OA\n" + "".join(rows[:2]))
     monkeypatch.chdir(tmp_path)
     begun = ("cold-start", "--model", "nano", "--data", "pairs.csv", "--out", out)
-    chosen = [word for change in (*FEW, "settings.max_new_tokens=24") for word in ("--set", change)]
+    changes = f"{FEW} settings.max_new_tokens=24".split()
+    chosen = [word for change in changes for word in ("--set", change)]
     code, lines = train(*begun, "--teacher", f"scripted:{script}", *chosen)
     assert code == 0, lines
     done = (0, [f"This run is done: {out / 'checkpoint'}"])
     before = table.read_text()
-    table.write_text(f"{before}{clips[0]},{clips[1]},A third ball.,1\n")
+    table.write_text(before + rows[2])
     assert "holds other pairs than when the run" in refused("cold-start", "--out", out, "--resume")
     table.write_text(before)
     monkeypatch.chdir(clips[0].parent)
@@ -341,47 +226,12 @@ def test_a_model_in_a_folder_is_known_from_anywhere(
     (tmp_path / "cold").mkdir()
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "run"
-    known = [
-        named_places(model, "", out)[0] for model in ("cold", "nano", "Qwen/Qwen2.5-VL-7B-Instruct")
-    ]
-    assert known == [str(tmp_path / "cold"), "nano", "Qwen/Qwen2.5-VL-7B-Instruct"]
-    with open_run_folder(
-        out, TrainingRun("grpo", "cold", "drawn:1"), preset_config("nano"), resume=False
-    ):
-        assert named_places(str(tmp_path / "cold"), "drawn:1", out) == (
-            "cold",
-            "drawn:1",
-        )  # as an earlier version began it
-
-
-def test_the_scripted_teacher_knows_drawn_pairs_alone(
-    clips: tuple[Path, Path], tmp_path: Path
-) -> None:
-    table = tmp_path / "pairs.csv"
-    table.write_text(f"video1,video2,prompt,OA\n{clips[0]},{clips[1]},A ball.,1\n")
-    said = refused(
-        "cold-start",
-        "--model",
-        "nano",
-        "--data",
-        table,
-        "--teacher",
-        "scripted",
-        "--out",
-        tmp_path / "run",
-    )
-    assert "knows drawn pairs alone" in said
-
-
-def test_a_model_without_a_known_protocol_is_refused_in_one_line(tmp_path: Path) -> None:
-    for path in NANO.iterdir():
-        (tmp_path / "model").mkdir(exist_ok=True)
-        shutil.copy(path, tmp_path / "model")
-    marker = tmp_path / "model" / "vrthinker.json"
-    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"protocol": "spoken"}))
-    assert "spoken" in refused(
-        "grpo", "--model", tmp_path / "model", "--data", "drawn:1", "--out", tmp_path / "run"
-    )
+    models = ("cold", "nano", "Qwen/Qwen2.5-VL-7B-Instruct")
+    known = [named_places(model, "", out)[0] for model in models]
+    assert known == [str(tmp_path / "cold"), *models[1:]]
+    earlier = TrainingRun("grpo", "cold", "drawn:1")
+    with open_run_folder(out, earlier, preset_config("nano"), resume=False):
+        assert named_places(str(tmp_path / "cold"), "drawn:1", out) == ("cold", "drawn:1")
 
 
 @pytest.mark.parametrize("line", LAUNCH_LINES)

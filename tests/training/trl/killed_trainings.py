@@ -41,10 +41,8 @@ PAIRS = DrawnPairs(31)
 def example_rows(judge: Path) -> list[TokenRow]:
     """Three rows, so that an epoch ends within the four steps."""
     loaded = TransformersBackend.load(str(judge)).loaded
-    rollouts = [
-        scripted_rollout(PAIRS.pair(number), look(3), answer(PAIRS.pair(number).truth))
-        for number in range(3)
-    ]
+    pairs = map(PAIRS.pair, range(3))
+    rollouts = [scripted_rollout(pair, look(3), answer(pair.truth)) for pair in pairs]
     return [row for rollout in rollouts for row in token_rows(rollout, loaded)]
 
 
@@ -53,10 +51,8 @@ def rows_of_several_lengths(judge: Path) -> list[TokenRow]:
     loaded = TransformersBackend.load(str(judge)).loaded
     looks = ([], [look(3)], [look(3), look(9)], [look(3), look(9), look(1, 2)])
     pairs = [PAIRS.pair(number) for number in range(len(looks))]
-    rollouts = [
-        scripted_rollout(pair, *replies, answer(pair.truth))
-        for pair, replies in zip(pairs, looks, strict=True)
-    ]
+    told = zip(pairs, looks, strict=True)
+    rollouts = [scripted_rollout(pair, *looks, answer(pair.truth)) for pair, looks in told]
     return [row for rollout in rollouts for row in token_rows(rollout, loaded)]
 
 
@@ -96,22 +92,13 @@ def _ended(judge: Path, folder: Path, moment: str | None) -> int | None:
 def main(folder: Path) -> None:
     """One training that nobody disturbs, and one for each moment, which is killed and then gone on with."""
     judge = random_judge(folder / "random")
-    for late in (
-        "torch._dynamo",
-        "trl.trainer.sft_trainer",
-    ):  # else each process imports them again
-        importlib.import_module(late)
+    for late in ("torch._dynamo", "trl.trainer.sft_trainer"):
+        importlib.import_module(late)  # else each process imports them again
     told = {"never": [_ended(judge, folder / "never", None)]}
     for name, moment in MOMENTS.items():
         told[name] = [_ended(judge, folder / name, each) for each in (moment, None)]
-    print(
-        json.dumps(
-            {
-                name: [codes, json.loads((folder / name / "steps.json").read_text())]
-                for name, codes in told.items()
-            }
-        )
-    )
+    steps = {name: json.loads((folder / name / "steps.json").read_text()) for name in told}
+    print(json.dumps({name: [codes, steps[name]] for name, codes in told.items()}))
 
 
 if __name__ == "__main__":

@@ -36,22 +36,15 @@ def random_judge(folder: Path, vocabulary: str = "built-in") -> Path:
     """The smallest random Qwen2.5-VL that the product opens; with the vocabulary "real", of the published one's rows."""
     if vocabulary == "built-in":
         return write_random_checkpoint(folder, pixels=PIXELS)
-    config = small_config(
-        {
-            "vocab_size": 152_064,
-            "max_position_embeddings": 8192,
-            "eos_token_id": 151_645,
-            "pad_token_id": 151_643,
-        }
-    )
+    tokens = {"vocab_size": 152_064, "eos_token_id": 151_645, "pad_token_id": 151_643}
+    config = small_config({**tokens, "max_position_embeddings": 8192})
     config.image_token_id, config.video_token_id = 151_655, 151_656
     config.vision_start_token_id, config.vision_end_token_id = 151_652, 151_653
     write_random_checkpoint(folder, config=config, pixels=PIXELS)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(REAL / name, folder / name)
-    (folder / "generation_config.json").write_text(
-        '{"eos_token_id": [151645, 151643], "pad_token_id": 151643}'
-    )
+    generation = '{"eos_token_id": [151645, 151643], "pad_token_id": 151643}'
+    (folder / "generation_config.json").write_text(generation)
     return folder
 
 
@@ -61,11 +54,8 @@ def taught_judge(
     """The judge of `source` after it learnt rollouts of one pair by heart."""
     opened = open_for_training(str(source))
     loaded = TransformersBackend(opened, "taught").loaded
-    batch = collate_features(
-        [row for rollout in rollouts for row in token_rows(rollout, loaded)],
-        loaded,
-        loaded.vision.encode,
-    )
+    rows = [row for rollout in rollouts for row in token_rows(rollout, loaded)]
+    batch = collate_features(rows, loaded, loaded.vision.encode)
     model = freeze_vision(opened.model)
     learn_by_heart(model, batch, learning_rate=3e-3, slack=slack)
     folder.mkdir(parents=True, exist_ok=True)

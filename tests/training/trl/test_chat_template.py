@@ -22,12 +22,12 @@ from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
 from vrthinker_core.training.trl.chat_template import TOOL, PictureProcessor, picture_processor
 from vrthinker_core.training.trl.sampled_replies import earlier_replies, read_replies
-from vrthinker_core.types import FrameRef, Settings
-from vrthinker_core.types.messages import Message
+from vrthinker_core.types import Settings
 
 PAIRS = DrawnPairs(21)
 DIALECT = make_dialect(Settings(), "paired")
-REPLIES = (look(3, 9), "I do not know yet.", look(500), look(77))
+SPOKEN = look(3, 9).replace("<Snapshot>a", "<Snapshot>Café – 兩個球 🎾")
+REPLIES = (SPOKEN, "I do not know yet.", look(500), look(77))
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +62,8 @@ def conversation(rollout: Rollout, nano: TransformersBackend) -> list[dict[str, 
         content = [{"type": "text", "text": turn.completion.text}]
         messages.append({"role": "assistant", "content": content, "tool_calls": [arguments]})
         if turn.number < len(rollout.run.turns):
-            messages.append(
-                {
-                    "role": "tool",
-                    "name": TOOL,
-                    "content": environment.select_frames(reply=turn.completion.text),
-                }
-            )
+            shown = environment.select_frames(reply=turn.completion.text)
+            messages.append({"role": "tool", "name": TOOL, "content": shown})
     return messages
 
 
@@ -83,17 +78,14 @@ def test_rollout_row_and_template_have_the_same_tokens_masks_and_pictures(
         return_assistant_tokens_mask=True,
         return_tensors="pt",
     )
-    line_end = nano.loaded.tokenizer.encode("\n")
+    line_end, length = nano.loaded.tokenizer.encode("\n"), len(row.input_ids)
     assert rendered["input_ids"][0].tolist() == [*row.input_ids, *line_end]
-    assert rendered["assistant_masks"][0].bool().tolist() == [
-        label != IGNORED for label in row.labels
-    ] + [False] * len(line_end)
+    learnt = [label != IGNORED for label in row.labels] + [False] * len(line_end)
+    assert rendered["assistant_masks"][0].bool().tolist() == learnt
     batch = collate([row], nano.loaded, multiple=1)
     assert torch.equal(rendered["pixel_values"], batch["pixel_values"])
     assert torch.equal(rendered["image_grid_thw"], batch["image_grid_thw"])
-    assert torch.equal(
-        rendered["mm_token_type_ids"][:, : len(row.input_ids)], batch["mm_token_type_ids"]
-    )
+    assert torch.equal(rendered["mm_token_type_ids"][:, :length], batch["mm_token_type_ids"])
 
 
 def test_pictures_are_tensors_whatever_is_asked_for(
@@ -121,29 +113,20 @@ def test_the_page_sends_what_is_trained(
 
     list(judge(VideoPair("a red ball", first, second), ScriptedBackend(script, protocol="paired")))
     frames = {frame.ref: frame for message in seen[-1] for frame in message.frames}
-    pair = LabelledPair(
-        "a red ball",
-        truth,
-        lambda refs: tuple(frames[FrameRef(ref.slot, ref.side)] for ref in refs),
-    )
+    pair = LabelledPair("a red ball", truth, lambda refs: tuple(frames[ref] for ref in refs))
     rollout = scripted_rollout(pair, look(40, 90), "no action", answer(truth))
     (row,) = token_rows(rollout, nano.loaded)
     pads = nano.loaded.tokenizer.control.image_pad
-    page = [
-        token
-        for item in render_prompt(seen[-1], nano.loaded.tokenizer, nano.loaded.vision.vision_item)
-        for token in ([pads] * item.num_tokens if isinstance(item, VisionItem) else [item])
-    ]
+    page: list[int] = []
+    for item in render_prompt(seen[-1], nano.loaded.tokenizer, nano.loaded.vision.vision_item):
+        page += [pads] * item.num_tokens if isinstance(item, VisionItem) else [item]
     assert list(row.input_ids[: len(page)]) == page
+    sent = [{"role": each.role, "content": content_blocks(each)} for each in seen[-1]]
     rendered: Any = processor.apply_chat_template(
-        as_messages(seen[-1]), tokenize=True, return_dict=True, add_generation_prompt=True
+        sent, tokenize=True, return_dict=True, add_generation_prompt=True
     )
     assert list(rendered["input_ids"][0]) == page
     assert sum(len(message.frames) for message in seen[-1]) == len(row.items) == 12
-
-
-def as_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-    return [{"role": message.role, "content": content_blocks(message)} for message in messages]
 
 
 def test_a_tool_picture_changes_the_loss_and_only_own_tokens_are_learnt(
@@ -161,9 +144,8 @@ def test_a_tool_picture_changes_the_loss_and_only_own_tokens_are_learnt(
     with torch.no_grad():
         assert not torch.isclose(nano.loaded.model(**batch).loss, loss, rtol=1e-6)
     written = "".join(f"{turn.completion.text}<|im_end|>" for turn in rollout.run.turns)
-    assert (
-        nano.loaded.tokenizer.decode([label for label in row.labels if label != IGNORED]) == written
-    )
+    learnt = [label for label in row.labels if label != IGNORED]
+    assert nano.loaded.tokenizer.decode(learnt) == written
 
 
 def test_replies_are_read_from_the_tokens_and_keep_their_line_breaks(
@@ -174,9 +156,8 @@ def test_replies_are_read_from_the_tokens_and_keep_their_line_breaks(
     replies = read_replies(row.input_ids[start:], nano.loaded.tokenizer)
     assert [reply.text for reply in replies] == [turn.completion.text for turn in rollout.run.turns]
     assert {reply.stop for reply in replies} == {"end"}
-    assert [
-        reply.stop for reply in read_replies(row.input_ids[start:-1], nano.loaded.tokenizer)
-    ] == ["end"] * 4 + ["length"]
+    cut = read_replies(row.input_ids[start:-1], nano.loaded.tokenizer)
+    assert [reply.stop for reply in cut] == ["end"] * 4 + ["length"]
     prompt = row.input_ids[: len(row.input_ids) - len(replies[-1].tokens) - 1]
     assert [reply.text for reply in earlier_replies(prompt, nano.loaded.tokenizer)] == list(REPLIES)
     assert earlier_replies(row.input_ids[:start], nano.loaded.tokenizer) == []
@@ -188,18 +169,10 @@ def test_a_reply_is_a_call_exactly_where_the_deliberation_goes_on(
     tokenizer: Any = processor.tokenizer
     encode = nano.loaded.tokenizer.encode
     end = [nano.loaded.tokenizer.control.im_end]
-    header = [nano.loaded.tokenizer.control.im_start, *encode("assistant\n")]
-    again = [
-        *header,
-        *encode("no action"),
-        *end,
-        *encode("\n"),
-        *header[:1],
-        *encode("user\n"),
-        *end,
-        *encode("\n"),
-        *header,
-    ]
+    start, line = [nano.loaded.tokenizer.control.im_start], encode("\n")
+    header = [*start, *encode("assistant\n")]
+    told = [*encode("no action"), *end, *line, *start, *encode("user\n"), *end, *line]
+    again = [*header, *told, *header]
     for reply, prefix, goes_on in [
         (look(3), header, True),
         (look(500), header, True),
@@ -211,21 +184,17 @@ def test_a_reply_is_a_call_exactly_where_the_deliberation_goes_on(
         message = tokenizer.parse_response([*encode(reply), *end], prefix=prefix)
         assert message["content"] == reply
         assert ("tool_calls" in message) is goes_on, reply
-    assert "tool_calls" not in tokenizer.parse_response(
-        encode(look(3)), prefix=header
-    )  # cut by the token limit
+    cut = tokenizer.parse_response(encode(look(3)), prefix=header)
+    assert "tool_calls" not in cut
 
 
 def test_the_form_of_our_calls_is_told_to_any_parser(processor: PictureProcessor) -> None:
     tokenizer: Any = processor.tokenizer
-    read = type(tokenizer).parse_response(
-        tokenizer, f"{look(1, 2)}<|im_end|>", prefix="<|im_start|>assistant\n"
-    )
+    said, prefix = f"{look(1, 2)}<|im_end|>", "<|im_start|>assistant\n"
+    read = type(tokenizer).parse_response(tokenizer, said, prefix=prefix)
     (call,) = read["tool_calls"]
     assert call["function"] == {"name": TOOL, "arguments": {"frame_indices": [1, 2]}}
-    assert (
-        read["content"] == "<Snapshot>a</Snapshot>\n<Think>b</Think>"
-    )  # without the line break that was sampled
+    assert read["content"] == "<Snapshot>a</Snapshot>\n<Think>b</Think>"
     assert DIALECT.call((1, 2)) in str(processor.apply_chat_template([read], tokenize=False))
 
 

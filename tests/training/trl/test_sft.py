@@ -61,9 +61,10 @@ def trained(
     return train_sft(rows, tiny, SFT, CONFIG, tmp_path_factory.mktemp("sft"), paces.append), paces
 
 
-def equal(first: Path, second: Path) -> bool:
+def moved(first: Path, second: Path) -> set[str]:
     one, two = weights(first), weights(second)
-    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+    assert one.keys() == two.keys()
+    return {name for name in one if not torch.equal(one[name], two[name])}
 
 
 def losses(paces: list[TrainerPace]) -> list[float]:
@@ -79,29 +80,24 @@ def stop_at(step: int) -> Any:
     return report
 
 
-def test_the_language_model_learns_and_the_tower_does_not(
-    tiny: Path, trained: tuple[Path, list[TrainerPace]]
+def test_the_language_model_learns_and_the_tower_where_it_is_not_frozen(
+    tiny: Path, rows: list[TokenRow], trained: tuple[Path, list[TrainerPace]], tmp_path: Path
 ) -> None:
-    before, after = weights(tiny), weights(trained[0])
-    assert before.keys() == after.keys()
-    moved = {name for name in before if not torch.equal(before[name], after[name])}
-    assert moved
-    assert not any("visual" in name for name in moved)
+    learnt = moved(tiny, trained[0])
+    assert learnt
+    assert not any("visual" in name for name in learnt)
     assert losses(trained[1])[-1] < losses(trained[1])[0]
+    with_tower = train_sft(rows, tiny, SFT, replace(CONFIG, frozen_vision=False), tmp_path)
+    assert any("visual" in name for name in moved(tiny, with_tower))
 
 
-@pytest.mark.parametrize("share", [0.25, 1.0])
 def test_a_share_of_the_weights_it_began_with_can_stay_in_the_result(
-    share: float,
-    tiny: Path,
-    rows: list[TokenRow],
-    trained: tuple[Path, list[TrainerPace]],
-    tmp_path: Path,
+    tiny: Path, rows: list[TokenRow], trained: tuple[Path, list[TrainerPace]], tmp_path: Path
 ) -> None:
     before, after = weights(tiny), weights(trained[0])
-    mixed = weights(train_sft(rows, tiny, replace(SFT, start_share=share), CONFIG, tmp_path))
+    mixed = weights(train_sft(rows, tiny, replace(SFT, start_share=0.25), CONFIG, tmp_path))
     for name, weight in mixed.items():
-        torch.testing.assert_close(weight, torch.lerp(after[name], before[name], share))
+        torch.testing.assert_close(weight, torch.lerp(after[name], before[name], 0.25))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU multiplies bfloat16")
@@ -116,7 +112,7 @@ def test_arithmetic_is_in_bfloat16_only_where_the_processor_multiplies_that(
 ) -> None:
     monkeypatch.setattr(sft, "multiplies_bfloat16", lambda: bfloat16)
     made = train_sft(rows, tiny, replace(SFT, bf16=True), CONFIG, tmp_path)
-    assert equal(made, trained[0]) == (not bfloat16)
+    assert bool(moved(made, trained[0])) == bfloat16
 
 
 def test_how_far_it_is_is_told_after_each_step(trained: tuple[Path, list[TrainerPace]]) -> None:
@@ -131,8 +127,7 @@ def test_the_product_opens_and_plays_the_built_in_judge_trained_on(tmp_path: Pat
     assert judge.protocols == open_backend(f"hf:{NANO}").protocols
     assert rollout.run.turns[0].completion.tokens
     assert max(path.stat().st_size for path in made.iterdir()) < 9 * 2**20
-    assert weights(made).keys() == weights(NANO).keys()
-    assert not equal(made, NANO)
+    assert moved(made, NANO)
 
 
 def test_a_training_ended_by_sigkill_at_any_moment_goes_on_to_the_same_weights(
@@ -146,10 +141,9 @@ def test_a_training_ended_by_sigkill_at_any_moment_goes_on_to_the_same_weights(
     assert told.keys() == MOMENTS.keys()
     for moment, (ends, steps) in told.items():
         assert ends == [-signal.SIGKILL, 0], moment
-        assert steps == ([4] if "judge" in moment else [3, 4]), (
-            moment
-        )  # from the last checkpoint on, and not from the first step
-        assert equal(tmp_path / moment / "model", tmp_path / "never/model"), moment
+        again = [4] if "judge" in moment else [3, 4]  # from the last checkpoint on
+        assert steps == again, moment
+        assert not moved(tmp_path / moment / "model", tmp_path / "never/model"), moment
 
 
 def test_a_checkpoint_with_a_file_cut_short_is_never_gone_on_with(
@@ -163,7 +157,7 @@ def test_a_checkpoint_with_a_file_cut_short_is_never_gone_on_with(
     paces: list[TrainerPace] = []
     again = train_sft(rows, tiny, SFT, SELDOM, tmp_path, paces.append)
     assert [pace.step for pace in paces] == [3, 4]
-    assert equal(again, trained[0])
+    assert not moved(again, trained[0])
 
 
 def test_kept_features_give_the_loss_of_the_tower(
@@ -181,9 +175,8 @@ def test_how_rows_are_divided_into_passes_changes_no_gradient(tiny: Path, tmp_pa
     found: list[tuple[list[float], torch.Tensor]] = []
     for batch in (4, 2, 1):
         paces: list[TrainerPace] = []
-        once = SftConfig(
-            OptimizerConfig(1e-4, 0.0, max_grad_norm=1e9), batch, 4 // batch, epochs=1, bf16=False
-        )
+        optimizer = OptimizerConfig(1e-4, 0.0, max_grad_norm=1e9)
+        once = SftConfig(optimizer, batch, 4 // batch, epochs=1, bf16=False)
         with kept_gradients() as gradients:
             train_sft(rows, tiny, once, preset_config("7b"), tmp_path / str(batch), paces.append)
         found.append((losses(paces), torch.cat([each.flatten() for each in gradients])))
@@ -220,25 +213,11 @@ class LostRequest(OSError):
             torch.OutOfMemoryError("CUDA out of memory."),
             "too little memory for a step.*with grpo.trl.vllm, or with fewer grpo.pairs",
         ),
-        (
-            RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED in `cublasCreate`"),
-            "too little memory for a step",
-        ),
-        (
-            RuntimeError(
-                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."
-            ),
-            "too little memory",
-        ),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), "too little memory for a step"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "too little memory"),
         (OSError(28, "No space left on device"), "the disk is full; none is there yet: make room"),
-        (
-            SafetensorError("I/O error: No space left on device (os error 28)"),
-            "the disk is full; none is there yet",
-        ),
-        (
-            RuntimeError("PytorchStreamWriter failed writing file data/8"),
-            "a file was cut short; none is there yet",
-        ),
+        (SafetensorError("I/O error: No space left on device (os error 28)"), "the disk is full"),
+        (RuntimeError("PytorchStreamWriter failed writing file data/8"), "a file was cut short"),
     ],
 )
 def test_what_ends_a_training_from_outside_is_one_sentence(
@@ -247,13 +226,14 @@ def test_what_ends_a_training_from_outside_is_one_sentence(
     def train(**_: object) -> None:
         raise error
 
-    trainer = {
-        "is_fsdp_enabled": False,
-        "is_deepspeed_enabled": False,
-        "args": SimpleNamespace(output_dir=tmp_path),
-    }
+    trainer = SimpleNamespace(
+        is_fsdp_enabled=False,
+        is_deepspeed_enabled=False,
+        args=SimpleNamespace(output_dir=tmp_path),
+        train=train,
+    )
     with pytest.raises(BadInput, match=said):
-        train_from(SimpleNamespace(**trainer, train=train), None)
+        train_from(trainer, None)
 
 
 @pytest.mark.parametrize(
@@ -277,8 +257,7 @@ def test_a_folder_of_another_training_is_not_gone_on_with(
 ) -> None:
     with pytest.raises(Stopped):
         train_sft(rows, tiny, SFT, CONFIG, tmp_path, stop_at(2))
-    with pytest.raises(
-        BadInput, match=f"The checkpoints in {tmp_path} are .* name a new folder with --out"
-    ):
+    said = f"The checkpoints in {tmp_path} are .* name a new folder with --out"
+    with pytest.raises(BadInput, match=said):
         train_sft(rows[:2], tiny, SFT, CONFIG, tmp_path)
     assert (tmp_path / "trainer/checkpoint-1/whole.json").is_file()
