@@ -61,15 +61,8 @@ class Server:
             **(variables or {}),
         }
         start = fork_app if forked else start_app
-        told = [
-            "--judge",
-            judge,
-            "--port",
-            str(port),
-            "--after-leaving",
-            "0",
-            *options,
-        ]  # no test waits for the run of another
+        # no test waits for the run of another
+        told = ["--judge", judge, "--port", str(port), "--after-leaving", "0", *options]
         self.process = start(told, environment, self.log)
         self._wait()
 
