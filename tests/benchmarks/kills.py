@@ -33,7 +33,7 @@ from tests.benchmarks.tools.options import benchmark_parser
 from tests.support.small_clips import write_clip
 from tests.ui.conftest import Server, write_script
 from tests.ui.support import handmade_runs
-from tests.ui.support.api_calls import upload
+from tests.ui.support.api import upload
 from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import TraceWriter, load
 from vrthinker_core.types.events import Event

@@ -9,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,9 @@ import pytest
 
 from tests.support.app_process import fork_app, is_alive, start_app
 from tests.support.waiting import PATIENCE_MS, PATIENCE_S
+from tests.ui.support.saved_examples import ENDLESS, write_example
+from vrthinker_core.types import Trace
+from vrthinker_core.ui.view.html_report import render_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -57,15 +61,8 @@ class Server:
             **(variables or {}),
         }
         start = fork_app if forked else start_app
-        told = [
-            "--judge",
-            judge,
-            "--port",
-            str(port),
-            "--after-leaving",
-            "0",
-            *options,
-        ]  # no test waits for the run of another
+        # no test waits for the run of another
+        told = ["--judge", judge, "--port", str(port), "--after-leaving", "0", *options]
         self.process = start(told, environment, self.log)
         self._wait()
 
@@ -87,6 +84,11 @@ class Server:
             self.process.wait(PATIENCE_S)
 
 
+Serve = Callable[..., Server]
+Clips = tuple[Path, Path]
+OpenReport = Callable[..., "Page"]
+
+
 def write_script(path: Path, replies: Sequence[str], **options: object) -> str:
     """A scripted judge's file, as `--judge` takes it."""
     lines = [{"reply": reply} for reply in replies]
@@ -95,7 +97,7 @@ def write_script(path: Path, replies: Sequence[str], **options: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
     """Starts servers with a scripted judge; all are stopped at the end of the file: even idle ones take CPU time."""
     running: list[Server] = []
 
@@ -117,9 +119,31 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
 
 
 @pytest.fixture(scope="module")
-def answering(serve: Callable[..., Server]) -> Server:
+def answering(serve: Serve) -> Server:
     """A server for tests that only send requests and need no script of their own."""
     return serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
+
+
+@pytest.fixture(scope="module")
+def endless(serve: Serve) -> Server:
+    """A server whose judge writes without end."""
+    return serve([ENDLESS], protocol="paired", pause=0.05)
+
+
+@pytest.fixture(scope="session")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of two examples, which no test changes."""
+    folder = tmp_path_factory.mktemp("examples")
+    write_example(folder / "a-block")
+    write_example(folder / "b-block", hue=40)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The script of axe-core, from its Python package."""
+    package = pytest.importorskip("axe_playwright_python")
+    return resources.files(package).joinpath("axe.min.js").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +237,18 @@ def open_file(new_page: Callable[..., Page]) -> Callable[[Path], Page]:
         page.goto(path.as_uri())
         assert [url for url in requests if not url.startswith("data:")] == [path.as_uri()]
         return page
+
+    return start
+
+
+@pytest.fixture
+def open_report(open_file: Callable[[Path], Page], tmp_path: Path) -> OpenReport:
+    """Opens the report of a trace."""
+
+    def start(trace: Trace) -> Page:
+        path = tmp_path / "report.html"
+        path.write_text(render_report(trace), encoding="utf-8")
+        return open_file(path)
 
     return start
 

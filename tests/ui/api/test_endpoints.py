@@ -1,10 +1,13 @@
-"""The endpoints as programs use them: through gradio_client and through plain HTTP, against a real server."""
+"""The endpoints as programs and the README use them: gradio_client and plain HTTP, against a real server."""
 
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -13,10 +16,8 @@ from gradio_client import handle_file
 from gradio_client.utils import python_type_to_json_schema
 
 from tests.support.waiting import PATIENCE_S, until
-from tests.ui.conftest import Server
-from tests.ui.support.api_calls import (
-    PROMPT,
-    Clips,
+from tests.ui.conftest import Clips, Serve, Server
+from tests.ui.support.api import (
     answers,
     begin,
     check_refused,
@@ -26,6 +27,7 @@ from tests.ui.support.api_calls import (
     upload,
     uploaded,
 )
+from tests.ui.support.saved_examples import PROMPT
 from vrthinker_core import __version__
 from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.ui.view.api_json import HealthJson, RunJson
@@ -35,12 +37,12 @@ END = "<Snapshot>Steady.</Snapshot><Think>Video 1 is steadier.</Think><Answer>TA
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server]) -> Server:
+def server(serve: Serve) -> Server:
     return serve([LOOK, END], pause=0.02)
 
 
 @pytest.fixture(scope="module")
-def endless(serve: Callable[..., Server]) -> Server:
+def endless(serve: Serve) -> Server:
     return serve(["on and on " * 4000], pause=0.02)
 
 
@@ -195,3 +197,38 @@ def test_clients_wait_for_one_judge_and_a_disconnect_frees_it(
     second.close()
     until(lambda: queue_sizes() == (0, 0))
     until(lambda: not any((folder / "records").iterdir()))
+
+
+README = (Path(__file__).resolve().parents[3] / "README.md").read_text("utf-8")
+SECTION = README.split("## The page from a program", 1)[1].split("\n## ", 1)[0]
+BLOCKS = dict(re.findall(r"^```(python|bash)\n(.*?)^```", SECTION, re.S | re.M))
+
+
+def run(command: list[str], server: Server, clips: tuple[Path, Path], folder: Path) -> str:
+    for clip, name in zip(clips, ("one.mp4", "two.mp4"), strict=True):
+        shutil.copy(clip, folder / name)
+    script = command[-1].replace("http://127.0.0.1:7860", server.url.rstrip("/"))
+    done = subprocess.run(
+        [*command[:-1], script],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_python_client(server: Server, clips: tuple[Path, Path], tmp_path: Path) -> None:
+    printed = run([sys.executable, "-c", BLOCKS["python"]], server, clips, tmp_path)
+    assert (
+        printed.splitlines()[-1] == "answered {'TA': 1, 'MQ': 0, 'VQ': 2, 'OA': 1} [[10, 60], []]"
+    )
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_curl(server: Server, clips: tuple[Path, Path], tmp_path: Path) -> None:
+    printed = run(["bash", "-c", BLOCKS["bash"]], server, clips, tmp_path)
+    assert '"stop": "answered"' in printed
+    assert '"OA": 1' in printed

@@ -20,18 +20,10 @@ import pytest
 
 from tests.support.threads import run_in_thread
 from tests.support.waiting import PATIENCE_S, until
-from tests.ui.conftest import ROOT, Server, write_script
+from tests.ui.conftest import ROOT, Clips, Serve, Server, write_script
 from tests.ui.sessions.test_sessions import files
-from tests.ui.support.api_calls import (
-    META,
-    PROMPT,
-    Clips,
-    answers,
-    check_refused,
-    client,
-    file,
-    upload,
-)
+from tests.ui.support.api import META, answers, check_refused, client, file, upload
+from tests.ui.support.saved_examples import PROMPT
 from vrthinker_core.ui.api import mcp
 
 needs_mcp = pytest.mark.skipif(
@@ -41,10 +33,11 @@ needs_mcp = pytest.mark.skipif(
 LOOK = '<think>t</think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 60]}}</tool_call>'
 END = "<Snapshot>Steady.</Snapshot><Think>Vidéo 1 is steadier.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 LABELS = {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
+EVIL = {"path": str(ROOT / "app.py"), "meta": META}
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server]) -> Server:
+def server(serve: Serve) -> Server:
     return serve([LOOK, END], protocol="paired")
 
 
@@ -126,15 +119,11 @@ def test_only_these_tools_are_offered(server: Server) -> None:
 
 
 @needs_mcp
-def test_health(server: Server) -> None:
-    found = call(server, "health")
-    assert (found["status"], found["judge"], found["judging"]) == ("ready", "script", 0)
-    assert found == client(server).predict(api_name="/health")
-
-
-@needs_mcp
-def test_a_video_can_be_given_in_every_way(server: Server, clips: Clips) -> None:
-    paths = [upload(server, clip) for clip in clips]
+def test_a_video_can_be_given_in_every_way_and_its_name_may_hold_any_character(
+    server: Server, clips: Clips, tmp_path: Path
+) -> None:
+    odd = Path(shutil.copy(clips[0], tmp_path / "größe 100% #1.mp4"))
+    paths = [upload(server, clip) for clip in (odd, clips[1])]
     run = compare(server, *paths)
     assert (run["stop"], run["labels"], run["turns"][1]["think"]) == (
         "answered",
@@ -149,13 +138,6 @@ def test_a_video_can_be_given_in_every_way(server: Server, clips: Clips) -> None
     before = sorted(files(server.folder))
     assert compare(server, *map(data_url, clips))["turns"] == run["turns"]
     until(lambda: sorted(files(server.folder)) == before)
-
-
-@needs_mcp
-def test_a_file_name_may_hold_any_character(server: Server, clips: Clips, tmp_path: Path) -> None:
-    copy = shutil.copy(clips[0], tmp_path / "größe 100% #1.mp4")
-    path = upload(server, Path(copy))
-    assert compare(server, file_url(server, path), path)["stop"] == "answered"
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------------
@@ -184,16 +166,23 @@ def test_no_other_file_can_be_given(given: str, words: str, server: Server, clip
 
 
 @needs_mcp
-@pytest.mark.parametrize("parameter", ["video1", "prompt", "more"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"video1": EVIL},
+        {"prompt": EVIL},
+        {"more": EVIL},
+        *({"settings": each} for each in (EVIL, {"window": EVIL}, {"more": EVIL})),
+    ],
+    ids=["video", "prompt", "more", "settings", "a setting", "a new setting"],
+)
 def test_gradio_is_not_made_to_upload_a_file_of_the_machine(
-    parameter: str, server: Server, clips: Clips
+    given: dict[str, Any], server: Server, clips: Clips
 ) -> None:
     """Its client would upload every file that such a value names."""
     before = sorted(files(server.folder))
-    evil = {"path": str(ROOT / "app.py"), "meta": META}
-    arguments = {"video1": data_url(clips[0]), "video2": data_url(clips[1]), "prompt": PROMPT} | {
-        parameter: evil
-    }
+    arguments = {"video1": data_url(clips[0]), "video2": data_url(clips[1]), "prompt": PROMPT}
+    arguments |= given
     result = with_session(endpoint(server), lambda session: session.call_tool("compare", arguments))
     assert result.isError
     assert sorted(files(server.folder)) == before
@@ -237,7 +226,7 @@ def test_its_own_page_and_programs_are_let_through(server: Server) -> None:
 
 
 @needs_mcp
-def test_a_disconnect_frees_the_judge(serve: Callable[..., Server], clips: Clips) -> None:
+def test_a_disconnect_frees_the_judge(serve: Serve, clips: Clips) -> None:
     endless = serve(["on and on " * 4000], pause=0.02)
     first, second = (upload(endless, clip) for clip in clips)
     arguments = {"video1": first, "video2": second, "prompt": PROMPT}

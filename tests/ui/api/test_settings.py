@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
@@ -11,27 +10,15 @@ import pytest
 from gradio_client import handle_file
 
 from tests.ui.api.test_mcp import END, LOOK, call, endpoint, needs_mcp, with_session
-from tests.ui.conftest import ROOT, Server
-from tests.ui.sessions.test_sessions import files
-from tests.ui.support.api_calls import (
-    META,
-    PROMPT,
-    Clips,
-    answers,
-    check_refused,
-    client,
-    upload,
-    uploaded,
-)
+from tests.ui.conftest import Clips, Serve, Server
+from tests.ui.support.api import answers, check_refused, client, upload, uploaded
+from tests.ui.support.saved_examples import PROMPT
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings
 from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.ui.api.settings_input import NOT_AN_OBJECT, resolve_settings, settings_schema
 
 ONE_TURN = {"max_turns": 1, "temperature": "0.5", "window": "all", "seed": None}
-BOTH_FORMS = pytest.mark.parametrize(
-    "settings", [ONE_TURN, json.dumps(ONE_TURN)], ids=["object", "text"]
-)
 
 REFUSED = [
     ({"turns": 3}, "There is no setting 'turns'. There are protocol, window,"),
@@ -61,7 +48,7 @@ WRONG_TYPES: list[tuple[Any, str]] = [
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server]) -> Server:
+def server(serve: Serve) -> Server:
     return serve([LOOK, END], protocol="paired")
 
 
@@ -94,28 +81,17 @@ def test_what_is_left_out_is_the_default(given: object) -> None:
     assert resolve_settings(given) == Settings()
 
 
-def test_numbers_come_as_numbers_or_as_text() -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"window": 2, "max_turns": 3, "temperature": 0.7, "fit": "letterbox"},
+        {"window": "2", "max_turns": "3", "temperature": "0.7", "fit": "letterbox"},
+        '{"window": 2.0, "max_turns": "3", "temperature": 0.7, "fit": "letterbox"}',
+    ],
+)
+def test_numbers_come_as_numbers_or_as_text(given: object) -> None:
     chosen = Settings(window=2, max_turns=3, temperature=0.7, fit="letterbox")
-    assert (
-        resolve_settings({"window": 2, "max_turns": 3, "temperature": 0.7, "fit": "letterbox"})
-        == chosen
-    )
-    assert (
-        resolve_settings(
-            {"window": "2", "max_turns": "3", "temperature": "0.7", "fit": "letterbox"}
-        )
-        == chosen
-    )
-    assert (
-        resolve_settings(
-            '{"window": 2.0, "max_turns": 3.0, "temperature": 0.7, "fit": "letterbox"}'
-        )
-        == chosen
-    )
-    assert (
-        resolve_settings('{"window": 2, "max_turns": "3", "temperature": 0.7, "fit": "letterbox"}')
-        == chosen
-    )
+    assert resolve_settings(given) == chosen
 
 
 @pytest.mark.parametrize(
@@ -129,21 +105,13 @@ def test_numbers_that_are_none_are_refused(given: object) -> None:
 # -- over gradio_client and plain HTTP -----------------------------------------------------------------------------------
 
 
-@BOTH_FORMS
-def test_settings_reach_the_run_through_gradio_client(
-    settings: object, server: Server, clips: Clips
+def test_settings_reach_the_run_in_either_form_and_on_every_way(
+    server: Server, clips: Clips
 ) -> None:
-    videos = map(handle_file, clips)
-    check_one_turn(
-        client(server).predict(*videos, prompt=PROMPT, settings=settings, api_name="/compare")
-    )
-
-
-@BOTH_FORMS
-def test_settings_reach_the_run_through_plain_http(
-    settings: object, server: Server, clips: Clips
-) -> None:
-    check_one_turn(answers(server, *uploaded(server, clips), PROMPT, "", settings)[-1])
+    call = {"prompt": PROMPT, "api_name": "/compare"}
+    check_one_turn(client(server).predict(*map(handle_file, clips), settings=ONE_TURN, **call))
+    for settings in (ONE_TURN, json.dumps(ONE_TURN)):
+        check_one_turn(answers(server, *uploaded(server, clips), PROMPT, "", settings)[-1])
 
 
 def test_the_only_turn_is_a_forced_answer(answering: Server, clips: Clips) -> None:
@@ -154,13 +122,9 @@ def test_the_only_turn_is_a_forced_answer(answering: Server, clips: Clips) -> No
 
 
 def test_bad_settings_are_answered_with_a_sentence(server: Server, clips: Clips) -> None:
-    videos, api = uploaded(server, clips), client(server)
+    videos = uploaded(server, clips)
     for settings, words in (*REFUSED, *WRONG_TYPES):
         check_refused(answers(server, *videos, PROMPT, "", settings)[-1], words)
-        found = api.predict(
-            *map(handle_file, clips), prompt=PROMPT, settings=settings, api_name="/compare"
-        )
-        check_refused(found, words)
 
 
 def test_a_protocol_may_allow_less_than_the_table(answering: Server, clips: Clips) -> None:
@@ -190,22 +154,19 @@ def test_programs_can_find_out_which_settings_there_are(server: Server) -> None:
 
 
 @needs_mcp
-@BOTH_FORMS
-def test_settings_reach_the_run_through_mcp(settings: object, server: Server, clips: Clips) -> None:
+def test_settings_reach_the_run_and_bad_ones_are_a_sentence_over_mcp(
+    server: Server, clips: Clips
+) -> None:
     first, second = (upload(server, clip) for clip in clips)
-    check_one_turn(
-        call(server, "compare", video1=first, video2=second, prompt=PROMPT, settings=settings)
-    )
-
-
-@needs_mcp
-def test_bad_settings_are_answered_with_a_sentence_over_mcp(server: Server, clips: Clips) -> None:
-    first, second = (upload(server, clip) for clip in clips)
-    for settings, words in REFUSED:
-        check_refused(
-            call(server, "compare", video1=first, video2=second, prompt=PROMPT, settings=settings),
-            words,
-        )
+    given = {"video1": first, "video2": second, "prompt": PROMPT}
+    for settings in (ONE_TURN, json.dumps(ONE_TURN)):
+        check_one_turn(call(server, "compare", **given, settings=settings))
+    for settings, words in (REFUSED[1], REFUSED[-1]):
+        check_refused(call(server, "compare", **given, settings=settings), words)
+    for settings, _ in WRONG_TYPES:
+        sentence = validation_error(server, {**given, "settings": settings})
+        assert sentence.startswith("Input validation error: ")
+        assert "Traceback" not in sentence
 
 
 def validation_error(server: Server, arguments: dict[str, Any]) -> str:
@@ -214,38 +175,6 @@ def validation_error(server: Server, arguments: dict[str, Any]) -> str:
     assert result.isError
     (content,) = result.content
     return str(content.text)
-
-
-@needs_mcp
-@pytest.mark.parametrize("settings", [settings for settings, _ in WRONG_TYPES], ids=str)
-def test_mcp_refuses_other_types_without_a_traceback(
-    settings: object, server: Server, clips: Clips
-) -> None:
-    path = upload(server, clips[0])
-    sentence = validation_error(
-        server, {"video1": path, "video2": path, "prompt": PROMPT, "settings": settings}
-    )
-    assert sentence.startswith("Input validation error: ")
-    assert "Traceback" not in sentence
-
-
-@needs_mcp
-@pytest.mark.parametrize(
-    "wrap",
-    [lambda evil: evil, lambda evil: {"window": evil}, lambda evil: {"more": evil}],
-    ids=["", "known", "new"],
-)
-def test_gradio_is_not_made_to_upload_a_file_that_settings_name(
-    wrap: Callable[[Any], Any], server: Server, clips: Clips
-) -> None:
-    """Its client would upload every file of the server's machine that an object in the call names."""
-    path = upload(server, clips[0])
-    before = sorted(files(server.folder))
-    settings = wrap({"path": str(ROOT / "app.py"), "meta": META})
-    validation_error(
-        server, {"video1": path, "video2": path, "prompt": PROMPT, "settings": settings}
-    )
-    assert sorted(files(server.folder)) == before
 
 
 @needs_mcp

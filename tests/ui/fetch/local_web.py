@@ -115,7 +115,7 @@ def serving(context: ssl.SSLContext | None = None) -> Iterator[http.server.HTTPS
         running.daemon_threads = True
         running.block_on_close = False
         if context is not None:
-            running.handle_error = lambda *_: None  # type: ignore[method-assign]
+            running.handle_error = lambda *_: None
             running.socket = context.wrap_socket(
                 running.socket, server_side=True, do_handshake_on_connect=False
             )
@@ -129,7 +129,7 @@ def serving(context: ssl.SSLContext | None = None) -> Iterator[http.server.HTTPS
 def refusal(url: str, folder: Path, policy: FetchPolicy, **rest: float) -> str:
     """The sentence with which a download is refused; no file may be left."""
     with pytest.raises(BadInput) as caught:
-        fetch_video(url, folder, policy=policy, **rest)  # type: ignore[arg-type]
+        fetch_video(url, folder, policy=policy, **rest)
     assert not folder.exists() or not list(folder.iterdir())
     sentence = str(caught.value)
     assert sentence.endswith(".")

@@ -1,11 +1,16 @@
-"""Copies of videos that browsers cannot play lead back to their originals."""
+"""Copies of videos that browsers cannot play lead back to their originals, and a video without one is counted all the same."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,26 +19,23 @@ from hypothesis import strategies as st
 from tests.support.small_clips import write_clip
 from tests.support.threads import run_in_thread
 from tests.support.waiting import PATIENCE_S
-from vrthinker_core.errors import BadInput, VideoError
+from tests.ui.support.saved_examples import PROMPT, write_old
+from vrthinker_core.errors import BadInput, VideoUnavailable
 from vrthinker_core.types import Side
-from vrthinker_core.ui.fetch.disk_budget import MAX_BYTES, MAX_VISITOR_BYTES, DiskBudget
+from vrthinker_core.ui.fetch.disk_budget import MAX_BYTES, MAX_VISITOR_BYTES, NOBODY, DiskBudget
 from vrthinker_core.ui.fetch.uploads import Uploads
+from vrthinker_core.ui.page.handlers.upload_handlers import UploadHandlers
+from vrthinker_core.ui.sessions.player_files import PlayerFiles
+from vrthinker_core.ui.view import words
 
 
-def test_a_video_that_browsers_play_needs_no_copy(tmp_path: Path) -> None:
-    clip = write_clip(tmp_path / "clip.mp4", 6)
-    uploads = Uploads(tmp_path / "copies", tmp_path / "fetched")
-    assert (
-        uploads.make_playable(clip)
-        == uploads.playable_of(clip)
-        == uploads.original_of(clip)
-        == clip
-    )
-
-
-def test_a_copy_leads_back_to_its_original_wherever_it_was_moved(tmp_path: Path) -> None:
+def test_a_copy_leads_back_to_its_original_and_what_browsers_play_needs_none(
+    uploads: Uploads, tmp_path: Path
+) -> None:
+    plays = write_clip(tmp_path / "clip.mp4", 6)
+    assert uploads.make_playable(plays) == plays
+    assert uploads.playable_of(plays) == uploads.original_of(plays) == plays
     clip = write_clip(tmp_path / "clip.mkv", 6)
-    uploads = Uploads(tmp_path / "copies", tmp_path / "fetched")
     copy = uploads.make_playable(clip)
     assert copy != clip
     assert uploads.playable_of(clip) == copy
@@ -45,9 +47,8 @@ def test_a_copy_leads_back_to_its_original_wherever_it_was_moved(tmp_path: Path)
 
 
 def test_files_that_nobody_uses_are_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uploads = Uploads(tmp_path / "copies", tmp_path / "uploads" / "fetched")
     unused, judged, shown, odd = (
         arrive(uploads, name, b"x")
         for name in ("unused.mp4", "judged.mp4", "shown.mp4", "trace.json")
@@ -78,9 +79,8 @@ def test_files_that_nobody_uses_are_deleted(
 
 
 def test_the_video_of_a_player_stays_however_often_the_other_one_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uploads: Uploads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uploads = Uploads(tmp_path / "copies", tmp_path / "uploads" / "fetched")
     monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.UNUSED_SECONDS", -1.0)
     stays, *others = (arrive(uploads, f"{number}.mp4", bytes([number])) for number in range(7))
     uploads.hold("anna", Side.SECOND, stays, stays)
@@ -153,7 +153,86 @@ def test_downloads_that_stall_hold_up_nothing_else(
     assert run_in_thread(scenario()) == [video] * 9
 
 
-def test_a_file_that_is_no_video_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "words.mp4").write_text("no video\n" * 20)
-    with pytest.raises(VideoError):
-        Uploads(tmp_path / "copies", tmp_path / "fetched").make_playable(tmp_path / "words.mp4")
+REQUEST: Any = SimpleNamespace(session_hash="a page")
+PARTS: Any = SimpleNamespace(status="status", videos=("first", "second"))
+
+
+@pytest.fixture
+def uploads(tmp_path: Path) -> Uploads:
+    return Uploads(tmp_path / "copies", tmp_path / "uploads" / "fetched")
+
+
+def say_of(uploads: Uploads, first: Path, second: Path) -> list[str]:
+    """What the status says after each of the two files has come."""
+    services: Any = SimpleNamespace(
+        uploads=uploads, player_files=PlayerFiles(), session_of=lambda request: None
+    )
+    said = []
+    for side, then in ((Side.FIRST, None), (Side.SECOND, str(second))):
+        handlers = UploadHandlers(PARTS, services, side, lambda *_: {})
+        before = handlers.on_arrival(PROMPT, str(first), then, REQUEST)
+        said.append({**before, **handlers.on_upload(PROMPT, str(first), then, REQUEST)}["status"])
+    return said
+
+
+def large_copies(monkeypatch: pytest.MonkeyPatch, _uploads: Uploads) -> None:
+    monkeypatch.setattr("vrthinker_core.video.browser_copy.copy.MAX_COPY_BYTES", 100)
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch, _uploads: Uploads) -> None:
+    def no_space(_path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("vrthinker_core.video.browser_copy.copy.atomic_path", no_space)
+
+
+def full_budget(_monkeypatch: pytest.MonkeyPatch, uploads: Uploads) -> None:
+    uploads.budget.take(Path("copies of others"), NOBODY, MAX_BYTES // 2)
+
+
+@pytest.mark.parametrize(
+    ("cause", "sentence"),
+    [
+        (large_copies, "A playable copy of old.avi would have more than 0 MB: cut it shorter."),
+        (full_disk, "No playable copy of old.avi could be kept: No space left on device."),
+        (
+            full_budget,
+            "There is no room here to keep a playable copy of old.avi; try again in ten minutes.",
+        ),
+    ],
+)
+def test_a_video_without_a_copy_is_counted(
+    cause: Callable[..., None],
+    sentence: str,
+    uploads: Uploads,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cause(monkeypatch, uploads)
+    said = say_of(uploads, write_old(tmp_path / "old.avi"), write_clip(tmp_path / "good.mp4", 6))
+    assert said == [f"{sentence} {words.NO_COPY} {words.ONE_VIDEO}", words.READY_TO_COMPARE]
+
+
+def test_a_video_without_a_copy_is_held_for_its_page(
+    uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.UNUSED_SECONDS", -1.0)
+    large_copies(monkeypatch, uploads)
+    folder = tmp_path / "uploads" / "a hash"
+    folder.mkdir(parents=True)
+    say_of(uploads, write_old(folder / "old.avi"), write_clip(tmp_path / "good.mp4", 6))
+    uploads.expire([])
+    assert (folder / "old.avi").exists()
+
+
+def test_a_video_that_cannot_be_read_now_may_be_compared_later(
+    uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = "old.avi cannot be opened now: Too many open files. Compare again later."
+
+    def unavailable(*_: object) -> None:
+        raise VideoUnavailable(busy)
+
+    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.playable_copy", unavailable)
+    said = say_of(uploads, write_old(tmp_path / "old.avi"), write_clip(tmp_path / "good.mp4", 6))
+    assert said == [f"{busy} {words.ONE_VIDEO}", f"{busy} {words.READY_TO_COMPARE}"]

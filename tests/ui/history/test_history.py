@@ -1,14 +1,19 @@
-"""The history: every run of a visitor is kept, also one that was left, and nobody sees another's."""
+"""The history: every run of a visitor is kept whole, also one that was left, and nobody sees another's."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Generator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
 
 from tests.support.waiting import PATIENCE_S, until
 from tests.ui.sessions.test_background_run import finish_at_once, run_until_stopped
@@ -18,12 +23,15 @@ from vrthinker_core.types import Preference, Settings, Verdict, VideoPair, Vote
 from vrthinker_core.types.events import Branch, Event, Origin, StopReason
 from vrthinker_core.ui.history import history as module
 from vrthinker_core.ui.history.history import History, Keeping
+from vrthinker_core.ui.history.history_routes import HistoryRoutes
+from vrthinker_core.ui.history.run_record import RunRecord
 from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.history.shared_traces import SharedTraces
-from vrthinker_core.ui.history.visitors import COOKIE, owner_of
+from vrthinker_core.ui.history.visitors import COOKIE, VisitorCookieMiddleware, owner_of
 from vrthinker_core.ui.sessions.background_run import JobRunner, RunJob
 from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.sessions.sessions import Sessions
+from vrthinker_core.ui.votes import disclosure as votes
 
 TRACE = handmade_runs.three_turns()
 VOTE = Vote(
@@ -130,19 +138,9 @@ def test_a_vote_is_kept_with_the_run(tmp_path: Path) -> None:
     )
     server.sessions.add_vote("another page", shared, VOTE)
     copy = server.sessions.get("another page")
-    assert copy is not None
     assert copy.kept not in ("", session.kept), "a run that was not theirs becomes one of theirs"
     assert server.history.open(ANNA, copy.kept)[0].vote == VOTE
     assert len(server.history.rows(ANNA)) == 2
-
-
-def test_a_verdict_that_waits_for_a_vote_stands_in_no_list(tmp_path: Path) -> None:
-    server = Server(tmp_path)
-    session = server.run()
-    session.disclosure.begin(hidden=True)
-    until(lambda: server.outcomes() == ["Hidden until you vote"])
-    server.sessions.add_vote("page", session, VOTE)
-    assert server.outcomes() == ["Video 1 is better overall"]
 
 
 def test_a_check_that_is_left_goes_on_also_where_another_page_shows_its_run(tmp_path: Path) -> None:
@@ -196,7 +194,6 @@ def test_a_run_that_nobody_comes_back_to_is_stopped_and_kept(tmp_path: Path) -> 
     until(lambda: server.outcomes() == ["Stopped"])
     until(lambda: server.sessions.find_run(session.name) is None)
     trace, _ = server.history.open(ANNA, session.kept)
-    assert trace.finished is not None
     assert trace.finished.stop is StopReason.CANCELLED
 
 
@@ -291,3 +288,134 @@ def test_a_server_that_keeps_nothing_keeps_nothing(tmp_path: Path) -> None:
     assert server.history.keep(ANNA, handmade_runs.three_turns()) == ""
     assert server.store.records() == {}
     assert "keeps no runs" in server.history.help
+
+
+def test_a_vote_on_a_run_that_goes_on_opens_whenever_the_server_dies(tmp_path: Path) -> None:
+    server = Server(tmp_path, run_until_stopped)
+    session = server.run()
+    until(lambda: session.run.state.turns)
+    slots = {frame.ref.slot for turn in session.run.state.turns for frame in turn.frames}
+    server.sessions.add_vote("page", session, replace(VOTE, slots=tuple(slots)[:2]))
+    until(lambda: server.store.get(session.kept))
+    vote = server.store.trace(session.kept).vote
+    assert vote.labels == VOTE.labels
+    session.run.stop()
+    server.close()
+
+
+def judge_either_order(job: RunJob) -> Generator[Event, None, None]:
+    swapped = Path(job.pair.first).name == "b.mp4"
+    started = replace(TRACE.started, clips=TRACE.started.clips[::-1]) if swapped else TRACE.started
+    yield from replace(TRACE, started=started).events()
+
+
+def test_pages_that_show_one_run_lose_nothing_of_each_other(tmp_path: Path) -> None:
+    server = Server(tmp_path, judge_either_order)
+    first = server.run()
+    until(lambda: server.outcomes() == ["Video 1 is better overall"])
+    trace, videos = server.history.open(ANNA, first.kept)
+    second = server.sessions.start_replay(
+        "another page", trace, "", (videos[0], videos[1]), ANNA, first.kept
+    )
+    checked = server.sessions.check_order("page", first, VideoPair("", *first.files), Settings())
+    until(lambda: checked.run.over and server.store.trace(first.kept).swapped is not None)
+    server.sessions.add_vote("another page", second, VOTE)
+    assert server.store.trace(first.kept).swapped is not None
+    later = replace(VOTE, at=VOTE.at + timedelta(seconds=5), note="On second thought.")
+    server.sessions.add_vote("page", checked, later)
+    server.sessions.add_vote("another page", second, VOTE)
+    assert server.store.trace(first.kept).vote == later, "the later one counts"
+
+
+def test_a_disk_that_was_full_when_the_run_began_costs_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, calls = Server(tmp_path, run_until_stopped), []
+    put = server.store.put
+
+    def put_later(*arguments: Any, **more: Any) -> RunRecord | None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise OSError(28, "No space left on device")
+        return put(*arguments, **more)
+
+    monkeypatch.setattr(server.store, "put", put_later)
+    session = server.run()
+    until(lambda: calls)
+    session.run.stop()
+    until(lambda: server.outcomes() == ["Stopped"])
+    server.store.remove([session.kept])  # it was too old, or too large
+    server.sessions.add_vote("page", session, VOTE)
+    anew = server.sessions.get("page")
+    assert server.store.trace(anew.kept).vote == VOTE
+
+
+def client_of(server: Server, in_frame: bool = False) -> TestClient:
+    page = Route("/", lambda _request: PlainTextResponse("the page"))
+    app = Starlette(routes=[page, *HistoryRoutes(server.history).routes()])
+    app.add_middleware(VisitorCookieMiddleware, in_frame=in_frame)
+    return TestClient(app, base_url="https://testserver")
+
+
+def test_a_visitor_is_known_by_a_cookie_that_the_page_sets(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    anna, bert = client_of(server), client_of(server)
+    assert "set-cookie" not in anna.get("/history").headers
+    told = anna.get("/").headers["set-cookie"]
+    bert.get("/")
+    assert all(word in told for word in ("HttpOnly", "SameSite=Lax", "Path=/"))
+    value = anna.cookies[COOKIE]
+    assert anna.get("/").headers["set-cookie"] == told, "it stays the same"
+    assert value != bert.cookies[COOKIE]
+    session = server.run(owner=owner_of({COOKIE: value}), prompt="Anna's.")
+    until(
+        lambda: (
+            [row["outcome"] for row in anna.get("/history").json()["runs"]]
+            == ["Video 1 is better overall"]
+        )
+    )
+    assert bert.get("/history").json()["runs"] == []
+    assert bert.delete(f"/history/{session.kept}").json()["runs"] == []
+    assert len(anna.get("/history").json()["runs"]) == 1
+    everything = b"".join(
+        path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file()
+    )
+    assert value.encode() not in everything, "only its hash is kept"
+    assert anna.delete(f"/history/{session.kept}").json()["runs"] == []
+    framed = client_of(server, in_frame=True).get("/").headers["set-cookie"]
+    assert all(word in framed for word in ("HttpOnly", "SameSite=None", "Secure", "Partitioned"))
+
+
+@pytest.mark.parametrize("value", ["", "x", "a" * 42, "a" * 44, "../" * 14 + "a", "é" * 43])
+def test_a_cookie_that_we_did_not_set_is_nobodys(value: str) -> None:
+    assert owner_of({COOKIE: value}) == ""
+
+
+def test_with_vote_first_a_verdict_is_listed_only_once_its_visitor_has_voted(
+    tmp_path: Path,
+) -> None:
+    server = Server(tmp_path, run_until_stopped)
+    server.run().run.stop()
+    until(lambda: server.outcomes() == ["Stopped"])
+    name, voted = (server.history.keep(ANNA, trace) for trace in (TRACE, replace(TRACE, vote=VOTE)))
+    client = client_of(server)
+    client.cookies.update({COOKIE: "a" * 43, votes.COOKIE: votes.ON})
+    assert [row["outcome"] for row in client.get("/history").json()["runs"]] == [
+        "Video 1 is better overall",
+        "Hidden until you vote",
+        "Stopped",
+    ]
+    session = server.sessions.start_replay(
+        "page", server.history.open(ANNA, name)[0], owner=ANNA, kept=name
+    )
+    session.disclosure.begin(True)
+    session.disclosure.show()
+    shown = {row["name"]: row["outcome"] for row in client.get("/history").json()["runs"]}
+    assert shown[name] == shown[voted] == "Video 1 is better overall", (
+        "what a page shows is no secret"
+    )
+    session.disclosure.begin(True)
+    server.sessions.add_vote("page", session, VOTE)
+    server.sessions.end("page")
+    shown = {row["name"]: row["outcome"] for row in client.get("/history").json()["runs"]}
+    assert shown[name] == shown[voted] == "Video 1 is better overall"

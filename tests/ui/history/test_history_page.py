@@ -5,35 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.ui.conftest import Server, write_script
-from tests.ui.page.test_page import ENDLESS, start, wait_for, wait_until_said
-from tests.ui.page.test_saved_runs import (
+from tests.ui.conftest import Serve, Server, write_script
+from tests.ui.support import handmade_runs
+from tests.ui.support.browsing import Clips, Open, Page, expect
+from tests.ui.support.saved_examples import ENDLESS, PROMPT, write_example
+from tests.ui.support.steps import (
     choose,
     link,
     open_trace,
     saved,
     show_example,
+    start,
     tab,
     video_files,
+    wait_for,
+    wait_until_said,
 )
-from tests.ui.support import handmade_runs
-from tests.ui.support.saved_examples import PROMPT, write_example
 from vrthinker_core.traces import to_json
 from vrthinker_core.ui.history import history_words
 
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
 pytestmark = pytest.mark.browser
-
-Clips = tuple[Path, Path]
-Open = Callable[..., "Page"]
 
 
 @pytest.fixture(scope="module")
@@ -154,9 +148,9 @@ def test_a_run_that_goes_on_is_followed_from_the_list(
 
 
 def test_a_run_without_a_prompt_has_a_title(
-    servers: Callable[[], Server], open_page: Open, tmp_path: Path
+    server: Server, open_page: Open, tmp_path: Path
 ) -> None:
-    page = open_page(servers().url)
+    page = open_page(server.url)
     file = tmp_path / "trace.json"
     file.write_bytes(to_json(handmade_runs.three_turns(prompt=" \n ")))
     open_trace(page, file)
@@ -174,7 +168,7 @@ LONG = f"<Think>{'on and on ' * 60}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answe
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
     """A server with two judges, one of which takes its time."""
     second = write_script(
         tmp_path_factory.mktemp("judges") / "slow.jsonl", [LONG], protocol="paired", pause=0.03
@@ -197,28 +191,21 @@ def start_slow(page: Page, clips: Clips) -> None:
     wait_for(page, "writing")
 
 
-@pytest.mark.parametrize("way", ["reload", "list"])
 def test_the_pair_of_a_run_that_was_followed_can_be_judged_again(
-    server: Server, open_page: Open, clips: Clips, way: str
+    server: Server, open_page: Open, clips: Clips
 ) -> None:
     page = open_page(server.url)
     start_slow(page, clips)
-    if way == "reload":
-        page.reload()
-    else:
-        page.goto(server.url)
-        runs(page, "Goes on")
-        page.locator(".vrt-open-run").first.click()
-        tab(page, "Trace")
+    page.goto(server.url)
+    runs(page, "Goes on")
+    page.locator(".vrt-open-run").first.click()
+    tab(page, "Trace")
     wait_until_said(page, "^Turn 1 of 3")
     wait_for(page, "^Finished")
     page.get_by_role("button", name="Check the order").click()
     wait_for(page, "^Sides swapped: Turn 1")
     page.locator("#stop").click()
     expect(page.locator("#go")).to_be_visible()
-    page.locator("#go").click()
-    wait_for(page, "^Turn 1 of 3 · writing")
-    page.locator("#stop").click()
 
 
 def test_an_own_run_that_is_opened_brings_its_judge_and_its_settings(

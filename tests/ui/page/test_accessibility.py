@@ -3,64 +3,35 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from importlib import resources
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image, ImageChops
 
-from tests.ui.conftest import Server
-from tests.ui.page.test_page import ENDLESS, start, wait_for, wait_until_said
-from tests.ui.page.test_saved_runs import show_example, tab
+from tests.ui.conftest import Serve, Server
+from tests.ui.support.browsing import Clips, Locator, Open, Page, expect
 from tests.ui.support.saved_examples import SCRIPT, write_example
+from tests.ui.support.steps import (
+    serious_violations,
+    show_example,
+    start,
+    tab,
+    wait_for,
+    wait_until_said,
+)
 from vrthinker_core.types import Settings
 from vrthinker_core.ui.view import words
 
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
-
 pytestmark = pytest.mark.browser
 
-Open = Callable[..., "Page"]
 SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 
 
-@pytest.fixture(scope="session")
-def axe() -> str:
-    """The script of axe-core, from its Python package."""
-    return (
-        resources.files(pytest.importorskip("axe_playwright_python"))
-        .joinpath("axe.min.js")
-        .read_text("utf-8")
-    )
-
-
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
     examples = tmp_path_factory.mktemp("examples")
     write_example(examples / "a-block")
     write_example(examples / "both-orders", settings=Settings(swap="on"))
     return serve(SCRIPT, "--examples", str(examples), protocol="paired")
-
-
-@pytest.fixture(scope="module")
-def endless(serve: Callable[..., Server]) -> Server:
-    return serve([ENDLESS], protocol="paired", pause=0.05)
-
-
-def serious_violations(page: Page, axe: str) -> list[str]:
-    page.evaluate(axe)
-    found = page.evaluate("axe.run().then(({ violations }) => violations)")
-    return [
-        f"{violation['id']}: {node['html'][:200]}"
-        for violation in found
-        if violation["impact"] in ("serious", "critical")
-        for node in violation["nodes"]
-    ]
 
 
 def open_when_ready(open_page: Open, server: Server, scheme: str) -> Page:
@@ -118,10 +89,19 @@ CONTRAST_OF_HINTS = """() => {
 
 
 @SCHEMES
-def test_the_hint_in_an_empty_field_can_be_read(
+def test_the_focus_is_seen_and_the_hint_in_an_empty_field_can_be_read(
     server: Server, open_page: Open, scheme: str
 ) -> None:
     page = open_when_ready(open_page, server, scheme)
+    parts = ("#prompt textarea", "#vote-first input")
+    pictures = [picture_around(page, part) for part in parts]
+    page.keyboard.press("Tab")  # from here on the keys move the focus
+    for part, before in zip(parts, pictures, strict=True):
+        page.locator(part).focus()
+        difference = ImageChops.difference(before, picture_around(page, part))
+        changed = difference.point(lambda light: 255 * (light > 60)).getbbox()
+        assert changed[2] - changed[0] >= before.width - 16
+        assert changed[3] - changed[1] >= before.height - 16
     page.locator("#addresses button").first.click()
     expect(page.locator("#address-1 input")).to_be_visible()
     hints = page.evaluate(CONTRAST_OF_HINTS)
@@ -131,33 +111,9 @@ def test_the_hint_in_an_empty_field_can_be_read(
 
 def picture_around(page: Page, part: str) -> Image.Image:
     box = page.locator(part).bounding_box()
-    assert box is not None
-    area = {
-        "x": box["x"] - 6,
-        "y": box["y"] - 6,
-        "width": box["width"] + 12,
-        "height": box["height"] + 12,
-    }
-    return Image.open(io.BytesIO(page.screenshot(clip=area))).convert("L")  # type: ignore[arg-type]
-
-
-@SCHEMES
-@pytest.mark.parametrize("part", ["#prompt textarea", "#vote-first input"])
-def test_what_has_the_focus_is_seen(
-    server: Server, open_page: Open, scheme: str, part: str
-) -> None:
-    page = open_when_ready(open_page, server, scheme)
-    before = picture_around(page, part)
-    page.keyboard.press("Tab")  # from here on the keys move the focus
-    page.locator(part).focus()
-    changed = (
-        ImageChops.difference(before, picture_around(page, part))
-        .point(lambda light: 255 * (light > 60))
-        .getbbox()
-    )
-    assert changed is not None
-    assert changed[2] - changed[0] >= before.width - 16
-    assert changed[3] - changed[1] >= before.height - 16
+    area = {side: box[side] - 6 for side in "xy"}
+    area |= {side: box[side] + 12 for side in ("width", "height")}
+    return Image.open(io.BytesIO(page.screenshot(clip=area))).convert("L")
 
 
 def colour(part: Locator, x: int, from_bottom: int) -> tuple[int, ...]:
@@ -197,7 +153,7 @@ KEEP_ANNOUNCED = """() => {
 
 
 def test_a_screen_reader_is_told_of_the_verdict(
-    server: Server, open_page: Open, clips: tuple[Path, Path]
+    server: Server, open_page: Open, clips: Clips
 ) -> None:
     page = open_page(server.url)
     page.evaluate(KEEP_ANNOUNCED)
@@ -216,7 +172,7 @@ def test_a_screen_reader_is_told_of_the_verdict(
 
 
 def test_a_screen_reader_is_told_how_a_run_goes_and_not_every_second(
-    endless: Server, open_page: Open, clips: tuple[Path, Path]
+    endless: Server, open_page: Open, clips: Clips
 ) -> None:
     page = open_page(endless.url)
     page.evaluate(KEEP_ANNOUNCED)
@@ -229,7 +185,7 @@ def test_a_screen_reader_is_told_how_a_run_goes_and_not_every_second(
 
 @SCHEMES
 def test_axe_finds_nothing_serious_while_running_and_stopped(
-    endless: Server, open_page: Open, axe: str, clips: tuple[Path, Path], scheme: str
+    endless: Server, open_page: Open, axe: str, clips: Clips, scheme: str
 ) -> None:
     page = open_when_ready(open_page, endless, scheme)
     start(page, clips)

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.ui.conftest import PHONE, Server, write_script
-from tests.ui.page.test_accessibility import axe, serious_violations  # noqa: F401 - a fixture
-from tests.ui.page.test_page import wait_for
-from tests.ui.page.test_saved_runs import open_trace, tab
+from tests.ui.conftest import PHONE, Serve, Server, write_script
+from tests.ui.support.browsing import Locator, Open, Page, expect
 from tests.ui.support.saved_examples import ANSWER, PROMPT, ask, write_example
+from tests.ui.support.steps import open_trace, serious_violations, tab, wait_for
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.ui.branches import branch_words
 from vrthinker_core.ui.history import history_words
 from vrthinker_core.ui.view import words
 
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
-
 pytestmark = pytest.mark.browser
 
-Open = Callable[..., "Page"]
 OTHER = ANSWER.replace("VQ=2", "VQ=1")
 
 
@@ -43,7 +35,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server], example: Path) -> Server:
+def server(serve: Serve, example: Path) -> Server:
     other = write_script(example.parent.parent / "other.jsonl", [OTHER], protocol="paired")
     return serve(
         [ask(60, 90), OTHER],
@@ -78,7 +70,7 @@ def columns(page: Page) -> list[str]:
 def test_a_branch_with_frames_from_the_rail_stands_beside_its_origin(
     server: Server,
     open_page: Open,
-    axe: str,  # noqa: F811 - the fixture
+    axe: str,
     screen: dict[str, Any],
 ) -> None:
     page = opened(open_page, server, bypass_csp=True, **screen)
@@ -89,7 +81,6 @@ def test_a_branch_with_frames_from_the_rail_stands_beside_its_origin(
     form = ask_at(page, 2)
     form.get_by_role("button", name="Take from the rail").click()
     box = page.locator(".vrt-track").bounding_box()
-    assert box is not None
     for share in (0.3, 0.7):
         page.mouse.click(box["x"] + share * box["width"], box["y"] + box["height"] * 0.8)
     frames = form.locator("input[name=frames]").input_value()

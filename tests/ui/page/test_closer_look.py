@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
 
-from tests.ui.conftest import PHONE, Server
-from tests.ui.page.test_accessibility import axe, serious_violations  # noqa: F401 - a fixture
-from tests.ui.page.test_page import start, wait_for
-from tests.ui.page.test_saved_runs import open_trace, saved, show_example, tab
+from tests.ui.conftest import PHONE, Serve, Server
+from tests.ui.support.browsing import Clips, Open, Page, expect
 from tests.ui.support.saved_examples import SCRIPT, write_example
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-from playwright.sync_api import expect
+from tests.ui.support.steps import (
+    saved,
+    serious_violations,
+    show_example,
+    start,
+    tab,
+    wait_for,
+)
 
 pytestmark = pytest.mark.browser
 
-Clips = tuple[Path, Path]
-Open = Callable[..., "Page"]
 
 TRANSFORMS = "[...document.querySelectorAll('.vrt-lens img')].map((image) => getComputedStyle(image).transform)"
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
     examples = tmp_path_factory.mktemp("examples")
     write_example(examples / "a-block")
     concat = (
@@ -95,13 +92,19 @@ def test_a_click_seeks_and_opens_the_judges_pixels_and_escape_leads_back(
     expect(page.locator(".vrt-closer")).to_be_visible()
 
 
-def test_arrows_go_through_all_pairs_and_the_players_follow(
-    server: Server, open_page: Open
-) -> None:
+@pytest.fixture
+def looking(server: Server, open_page: Open) -> Page:
+    """The first pair of an example, looked at closely."""
     page = open_page(server.url)
     show_example(page)
     look(page)
-    seen = [title(page)]
+    return page
+
+
+def test_arrows_go_through_all_pairs_the_players_follow_and_the_focus_stays_inside(
+    looking: Page,
+) -> None:
+    page, seen = looking, [title(looking)]
     for _ in range(7):
         page.keyboard.press("ArrowRight")
         seen.append(title(page))
@@ -115,15 +118,33 @@ def test_arrows_go_through_all_pairs_and_the_players_follow(
     expect_exact(page)
     page.locator(".vrt-closer").get_by_role("button", name="Earlier").click()
     assert title(page) == seen[-2]
+    for key in ("Tab", "Shift+Tab"):
+        for _ in range(14):
+            page.keyboard.press(key)
+            assert page.evaluate("document.activeElement.closest('.vrt-closer') !== null")
+    page.keyboard.press("Home")  # one of the players' keys
     page.keyboard.press("Escape")
     assert "index 60 of 127" in page.locator(".vrt-time").inner_text()
     assert page.locator("#trace .vrt-tile[aria-current]").get_attribute("data-frames") == "60"
+    tab(page, "Frames")
+    tile = page.locator("#frames .vrt-tile").nth(2)
+    expect(tile).to_be_visible()
+    tile.scroll_into_view_if_needed()
+    before = page.evaluate("[scrollX, scrollY, document.documentElement.scrollHeight]")
+    tile.click()
+    assert title(page) == "#80 · turn 1"
+    size = "node => [node.offsetWidth, node.offsetHeight]"
+    assert page.locator(".vrt-closer").evaluate(size) == [1280, 900]
+    expect_exact(page)
+    page.keyboard.press("Escape")
+    assert page.evaluate("[scrollX, scrollY, document.documentElement.scrollHeight]") == before
+    assert page.evaluate("document.activeElement.closest('#frames') !== null")
+    assert "index 80 of 127" in page.locator(".vrt-time").inner_text()
+    assert page.locator("#frames .vrt-tile[aria-current]").get_attribute("data-frames") == "80"
 
 
-def test_zoom_and_pan_are_those_of_both_frames(server: Server, open_page: Open) -> None:
-    page = open_page(server.url)
-    show_example(page)
-    look(page)
+def test_zoom_and_pan_are_those_of_both_frames(looking: Page) -> None:
+    page = looking
     whole = page.evaluate(TRANSFORMS)
     assert whole[0] == whole[1]
     box = page.locator(".vrt-lens").first.bounding_box()
@@ -146,6 +167,25 @@ def test_zoom_and_pan_are_those_of_both_frames(server: Server, open_page: Open) 
     expect(page.locator(".vrt-tools").get_by_role("button", name="Show all")).to_have_text("150 %")
     page.keyboard.press("-")
     assert page.evaluate(TRANSFORMS) == whole
+
+
+def test_who_wants_little_motion_turns_over_by_hand_and_no_frame_differs_from_itself(
+    looking: Page,
+) -> None:
+    page = looking
+    expect_exact(page)
+    mode(page, "Flicker")
+    before = page.locator(".vrt-lenses").get_attribute("data-front")
+    page.wait_for_timeout(1600)
+    assert page.locator(".vrt-lenses").get_attribute("data-front") == before
+    expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
+    mode(page, "Difference")
+    assert extrema(page) != [(0, 0)] * 3
+    page.evaluate(
+        "() => { const [one, two] = document.querySelectorAll('.vrt-lens img'); two.src = one.src; }"
+    )
+    page.wait_for_function("() => document.querySelectorAll('.vrt-lens img')[1].complete")
+    assert extrema(page) == [(0, 0)] * 3
 
 
 def test_wipe_flicker_and_difference(server: Server, open_page: Open) -> None:
@@ -176,31 +216,6 @@ def test_wipe_flicker_and_difference(server: Server, open_page: Open) -> None:
     assert page.evaluate(shown) != before
 
 
-def test_the_difference_of_a_frame_to_itself_is_black(server: Server, open_page: Open) -> None:
-    page = open_page(server.url)
-    show_example(page)
-    look(page)
-    expect_exact(page)
-    mode(page, "Difference")
-    assert extrema(page) != [(0, 0)] * 3
-    page.evaluate(
-        "() => { const [one, two] = document.querySelectorAll('.vrt-lens img'); two.src = one.src; }"
-    )
-    page.wait_for_function("() => document.querySelectorAll('.vrt-lens img')[1].complete")
-    assert extrema(page) == [(0, 0)] * 3
-
-
-def test_who_wants_little_motion_turns_over_by_hand(server: Server, open_page: Open) -> None:
-    page = open_page(server.url, reduced_motion="reduce")
-    show_example(page)
-    look(page)
-    mode(page, "Flicker")
-    before = page.locator(".vrt-lenses").get_attribute("data-front")
-    page.wait_for_timeout(1600)
-    assert page.locator(".vrt-lenses").get_attribute("data-front") == before
-    expect(page.get_by_role("button", name="Play", exact=True)).to_be_visible()
-
-
 def test_a_frame_of_one_video_only_is_never_compared(server: Server, open_page: Open) -> None:
     page = open_page(server.url)
     show_example(page, 1)
@@ -216,61 +231,8 @@ def test_a_frame_of_one_video_only_is_never_compared(server: Server, open_page: 
     assert page.locator(".vrt-lenses").get_attribute("data-mode") == "side"
 
 
-def test_the_focus_stays_inside(server: Server, open_page: Open) -> None:
-    page = open_page(server.url)
-    show_example(page)
-    look(page)
-    for key in ("Tab", "Shift+Tab"):
-        for _ in range(14):
-            page.keyboard.press(key)
-            assert page.evaluate("document.activeElement.closest('.vrt-closer') !== null")
-    page.keyboard.press("Home")  # one of the players' keys
-    assert "index 16 of 127" in page.locator(".vrt-time").inner_text()
-
-
-def test_a_trace_without_its_videos_says_so(
-    server: Server, open_page: Open, tmp_path: Path
-) -> None:
-    folder = write_example(tmp_path / "other", hue=50)
-    page = open_page(server.url)
-    open_trace(page, folder / "trace.json")
-    wait_for(page, "Replaying")
-    tab(page, "Trace")
-    look(page)
-    expect(page.locator(".vrt-note")).to_have_text("Thumbnail: the videos are gone.")
-    assert (
-        page.locator(".vrt-lens img").first.evaluate(
-            "image => image.complete && image.naturalWidth"
-        )
-        == 224
-    )
-
-
-def test_the_gallery_seeks_opens_the_same_view_and_never_moves_the_page(
-    server: Server, open_page: Open
-) -> None:
-    page = open_page(server.url)
-    show_example(page)
-    tab(page, "Frames")
-    tile = page.locator("#frames .vrt-tile").nth(2)
-    expect(tile).to_be_visible()
-    tile.scroll_into_view_if_needed()
-    before = page.evaluate("[scrollX, scrollY, document.documentElement.scrollHeight]")
-    tile.click()
-    assert title(page) == "#80 · turn 1"
-    assert page.locator(".vrt-closer").evaluate(
-        "node => [node.offsetWidth, node.offsetHeight]"
-    ) == [1280, 900]
-    expect_exact(page)
-    page.keyboard.press("Escape")
-    assert page.evaluate("[scrollX, scrollY, document.documentElement.scrollHeight]") == before
-    assert page.evaluate("document.activeElement.closest('#frames') !== null")
-    assert "index 80 of 127" in page.locator(".vrt-time").inner_text()
-    assert page.locator("#frames .vrt-tile[aria-current]").get_attribute("data-frames") == "80"
-
-
 def test_a_saved_report_has_gallery_and_closer_look_with_its_thumbnails(
-    server: Server, open_page: Open, open_file: Callable[[Path], Page], tmp_path: Path
+    server: Server, open_page: Open, open_file: Open, tmp_path: Path
 ) -> None:
     page = open_page(server.url)
     show_example(page)
@@ -295,7 +257,7 @@ def test_a_saved_report_has_gallery_and_closer_look_with_its_thumbnails(
 def test_axe_finds_nothing_serious_and_all_fits(
     server: Server,
     open_page: Open,
-    axe: str,  # noqa: F811 - the fixture
+    axe: str,
     screen: dict[str, object],
 ) -> None:
     page = open_page(server.url, bypass_csp=True, **screen)

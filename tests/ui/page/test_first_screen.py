@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
+import re
 
 import pytest
 
 from tests.support.waiting import until_equal
-from tests.ui.conftest import PHONE, Server
-from tests.ui.page.test_accessibility import axe, serious_violations
-from tests.ui.page.test_page import wait_for
+from tests.ui.conftest import PHONE, Serve, Server
+from tests.ui.support.browsing import Clips, Open, expect
+from tests.ui.support.steps import serious_violations, wait_for
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.assets import ASSETS
 
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
 pytestmark = pytest.mark.browser
 
-Open = Callable[..., "Page"]
 MAX_LOOP_BYTES = 1_000_000
-__all__ = ["axe"]
+CUT_SHORT = "node => node.scrollWidth > node.clientWidth || node.scrollHeight > node.clientHeight"
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server]) -> Server:
+def server(serve: Serve) -> Server:
     return serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"], protocol="paired")
 
 
 def test_the_first_screen_says_what_to_do_and_offers_examples(
-    server: Server, open_page: Open, axe: str, clips: tuple[Path, Path]
+    server: Server, open_page: Open, axe: str, clips: Clips
 ) -> None:
     page = open_page(server.url, viewport={"width": 1280, "height": 900}, bypass_csp=True)
     intro = page.locator(".vrt-intro")
@@ -49,28 +41,20 @@ def test_the_first_screen_says_what_to_do_and_offers_examples(
     for part in ("#rail .vrt-track", "[data-action=play]", "[data-action=swap]"):
         expect(page.locator(part)).to_be_hidden()
     assert serious_violations(page, axe) == []
-    page.locator("#first input[type=file]").set_input_files(str(clips[0]))
-    expect(page.locator("#rail .vrt-track")).to_be_visible()
-
-
-CUT_SHORT = "node => node.scrollWidth > node.clientWidth || node.scrollHeight > node.clientHeight"
-
-
-def test_on_a_wide_screen_the_page_stands_in_the_middle(server: Server, open_page: Open) -> None:
-    page = open_page(server.url, viewport={"width": 1920, "height": 900})
-    box = page.locator("#stage").bounding_box()
-    assert box is not None
-    assert box["x"] == 1920 - box["x"] - box["width"] > 200
-
-
-def test_a_card_says_all_that_tells_it_from_others(server: Server, open_page: Open) -> None:
-    page = open_page(server.url, viewport={"width": 1280, "height": 900})
-    expect(page.locator(".vrt-card").first).to_be_visible()
     judges = page.locator(".vrt-card-judge").all()
     assert [judge.inner_text() for judge in judges if judge.evaluate(CUT_SHORT)] == []
     prompt = page.locator(".vrt-card-prompt").first
     assert not prompt.evaluate(CUT_SHORT), "it takes two lines"
     assert prompt.get_attribute("dir") == "auto"
+    for number in (1, 2):
+        button = page.get_by_role("button", name=re.compile(f"^Video {number}: Drop Video Here"))
+        expect(button).to_have_count(1)
+    assert page.locator("footer").inner_text().strip().endswith("MCP")
+    page.locator("#first input[type=file]").set_input_files(str(clips[0]))
+    expect(page.locator("#rail .vrt-track")).to_be_visible()
+    page.set_viewport_size({"width": 1920, "height": 900})
+    box = page.locator("#stage").bounding_box()
+    assert box["x"] == 1920 - box["x"] - box["width"] > 200
 
 
 def test_the_recording_plays_without_sound_until_it_is_held(
@@ -93,23 +77,16 @@ def test_the_recording_plays_without_sound_until_it_is_held(
     expect(page.locator(".vrt-intro")).to_be_hidden()
 
 
-def test_the_recording_stands_still_for_who_asks_for_less_motion(
-    server: Server, open_page: Open
-) -> None:
-    page = open_page(server.url, reduced_motion="reduce", color_scheme="dark", **PHONE)
-    page.locator(".vrt-loop").scroll_into_view_if_needed()
-    page.wait_for_function("document.querySelector('.vrt-loop video')?.readyState >= 2")
-    page.wait_for_timeout(500)
-    read = "video => [video.paused, video.src.split('/').pop(), video.currentTime > 5]"
-    until_equal(lambda: page.locator(".vrt-loop video").evaluate(read), [True, "dark.mp4", True])
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
 LOW_BUTTONS = """() => [...document.querySelectorAll("button, summary")]
     .filter((node) => node.checkVisibility({ visibilityProperty: true }) && !node.matches(".vrt-ref, #players button"))
     .filter((node) => node.getBoundingClientRect().height < 44)
     .map((node) => node.outerHTML.slice(0, 120))"""
 """Links in a sentence are as high as its lines, and Gradio's player has its own controls."""
+
+SMALL_LETTERS = """() => [...document.querySelectorAll("input:enabled, select:enabled, textarea:enabled")]
+    .filter((node) => node.checkVisibility() && parseFloat(getComputedStyle(node).fontSize) < 16)
+    .map((node) => node.outerHTML.slice(0, 120))"""
+"""Fields for which a phone would enlarge the page."""
 
 FINGER_ON_CLEAR = """(button) => {
     const { right, top } = button.getBoundingClientRect();
@@ -117,37 +94,33 @@ FINGER_ON_CLEAR = """(button) => {
 }"""
 
 
-def test_on_a_phone_a_finger_hits_every_button(server: Server, open_page: Open) -> None:
-    page = open_page(server.url, **PHONE)
+def test_on_a_phone_a_finger_hits_every_button_and_all_fits_and_the_recording_stands_still(
+    server: Server, open_page: Open
+) -> None:
+    """For who asks for less motion."""
+    page = open_page(server.url, reduced_motion="reduce", color_scheme="dark", **PHONE)
+    page.locator(".vrt-loop").scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelector('.vrt-loop video')?.readyState >= 2")
+    page.wait_for_timeout(500)
+    read = "video => [video.paused, video.src.split('/').pop(), video.currentTime > 5]"
+    until_equal(lambda: page.locator(".vrt-loop video").evaluate(read), [True, "dark.mp4", True])
     expect(page.locator(".vrt-hold")).to_be_visible()
     assert page.evaluate(LOW_BUTTONS) == []
+    page.locator("#settings button").first.click()
+    page.locator("#addresses button").first.click()
+    expect(page.locator("#window input")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.locator(".vrt-card").first.click()
     wait_for(page, "Replaying")
     expect(page.locator(".vrt-more, .vrt-raw summary").first).to_be_attached()
     assert page.evaluate(LOW_BUTTONS) == []
     assert page.locator("#first button[aria-label='Clear']").evaluate(FINGER_ON_CLEAR)
-    page.locator(".vrt-tile").first.click()
-    expect(page.locator(".vrt-closer")).to_be_visible()
-    assert page.evaluate(LOW_BUTTONS) == []
-
-
-SMALL_LETTERS = """() => [...document.querySelectorAll("input:enabled, select:enabled, textarea:enabled")]
-    .filter((node) => node.checkVisibility() && parseFloat(getComputedStyle(node).fontSize) < 16)
-    .map((node) => node.outerHTML.slice(0, 120))"""
-
-
-def test_no_field_is_so_small_that_a_phone_enlarges_the_page_for_it(
-    server: Server, open_page: Open
-) -> None:
-    page = open_page(server.url, **PHONE)
-    page.locator("#settings button").first.click()
-    page.locator("#addresses button").first.click()
-    expect(page.locator("#window input")).to_be_visible()
-    page.locator(".vrt-card").first.click()
-    wait_for(page, "Replaying")
     page.locator(".vrt-ballot summary").click()
     assert page.evaluate(SMALL_LETTERS) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.locator(".vrt-tile").first.click()
+    expect(page.locator(".vrt-closer")).to_be_visible()
+    assert page.evaluate(LOW_BUTTONS) == []
 
 
 TWELVE_TURNS = """() => {

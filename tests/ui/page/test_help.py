@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.ui.conftest import PHONE, Server
-from tests.ui.page.test_page import wait_for
-from tests.ui.page.test_saved_runs import open_trace, tab
+from tests.ui.conftest import PHONE, Serve, Server
 from tests.ui.support import handmade_runs
+from tests.ui.support.browsing import Locator, Open, Page, expect
+from tests.ui.support.steps import open_trace, tab, wait_for
 from vrthinker_core.traces import to_json
-from vrthinker_core.types import Dimension, Preference, Run
+from vrthinker_core.types import Dimension, Preference
 from vrthinker_core.ui.view import words
-
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
 
 pytestmark = pytest.mark.browser
 
-Open = Callable[..., "Page"]
-
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server]) -> Server:
+def server(serve: Serve) -> Server:
     return serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
 
 
@@ -37,7 +28,6 @@ def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose judge said how sure it was, and left out one dimension."""
     trace = handmade_runs.three_turns()
     first = replace(trace.turns[0], reply=replace(trace.turns[0].reply, confidence=2))
-    assert trace.finished is not None
     finished = replace(trace.finished, verdict=replace(handmade_runs.WHOLE, VQ=None))
     path = tmp_path_factory.mktemp("traces") / "trace.json"
     path.write_bytes(to_json(replace(trace, turns=(first, *trace.turns[1:]), finished=finished)))
@@ -48,9 +38,8 @@ def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def told_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in both orders whose judge told how likely its labels were, and thought beside its last reply."""
     first = handmade_runs.telling_probabilities("<img src=x onerror=alert(1)> I wonder.")
-    started = replace(first.started, clips=first.started.clips[::-1])
     path = tmp_path_factory.mktemp("told") / "trace.json"
-    path.write_bytes(to_json(replace(first, swapped=Run(started, first.turns, first.finished))))
+    path.write_bytes(to_json(handmade_runs.both_orders(trace=first)))
     return path
 
 
@@ -77,7 +66,6 @@ def visible_help(page: Page) -> list[str]:
     width = page.viewport_size["width"] if page.viewport_size else 0
     for help in found:
         box = help.bounding_box()
-        assert box is not None
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
     return [help.inner_text() for help in found]
@@ -96,21 +84,13 @@ def show(server: Server, open_page: Open, trace_file: Path) -> Open:
     return start
 
 
-def test_hovering_shows_the_help_of_one_button(show: Open) -> None:
+def test_hovering_and_the_focus_show_one_help_and_escape_puts_it_away(show: Open) -> None:
     page = show()
-    for button, text in buttons_and_helps(page):
+    buttons = buttons_and_helps(page)
+    for button, text in buttons[::-1]:
         button.hover()
         assert visible_help(page) == [text]
-    page.locator("h1").hover()
-    assert visible_help(page) == []
-
-
-def test_a_help_stays_under_the_pointer_and_escape_puts_it_away(show: Open) -> None:
-    page = show()
-    button, text = buttons_and_helps(page)[0]
-    button.hover()
     help = page.locator(".vrt-help").first.bounding_box()
-    assert help is not None
     page.mouse.move(
         help["x"] + 9, help["y"] + help["height"] / 2, steps=40
     )  # over all that lies between
@@ -131,6 +111,15 @@ def test_a_help_stays_under_the_pointer_and_escape_puts_it_away(show: Open) -> N
     page.keyboard.press("Escape")
     assert visible_help(page) == []
     assert button.get_attribute("aria-expanded") == "false"
+    page.get_by_role("tab", name="Trace").first.focus()
+    for position, (each, text) in enumerate(buttons):
+        tab_to_help(page)
+        expect(each).to_be_focused()
+        assert visible_help(page) == [text]
+        if position < 4:
+            assert each.get_attribute("aria-describedby") == f"vrt-help-{position}"
+    page.keyboard.press("Tab")
+    assert visible_help(page) == []
 
 
 def tab_to_help(page: Page) -> None:
@@ -139,23 +128,6 @@ def tab_to_help(page: Page) -> None:
         page.keyboard.press("Tab")
         if visible_help(page):
             return
-
-
-def test_focus_shows_the_help_of_one_button(show: Open) -> None:
-    page = show()
-    page.get_by_role("tab", name="Trace").first.focus()
-    buttons = buttons_and_helps(page)
-    for position, (button, text) in enumerate(buttons[:4]):
-        tab_to_help(page)
-        expect(button).to_be_focused()
-        assert visible_help(page) == [text]
-        assert button.get_attribute("aria-describedby") == f"vrt-help-{position}"
-    confidence_button, text = buttons[4]
-    tab_to_help(page)
-    expect(confidence_button).to_be_focused()
-    assert visible_help(page) == [text]
-    page.keyboard.press("Tab")
-    assert visible_help(page) == []
 
 
 def test_a_tap_shows_the_help_of_one_button(show: Open) -> None:

@@ -4,37 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.support.waiting import PATIENCE_S, until
-from tests.ui.conftest import Server, write_script
-from tests.ui.page.test_page import ENDLESS, start, wait_for
-from tests.ui.page.test_saved_runs import choose, show_example, trace_text
-from tests.ui.support.api_calls import (
-    PROMPT,
-    act,
-    answers,
-    check_refused,
-    client,
-    comparing,
-    config,
-    uploaded,
-)
-from tests.ui.support.saved_examples import write_example
+from tests.support.waiting import until
+from tests.ui.conftest import Serve, Server, write_script
+from tests.ui.support.api import answers, check_refused, client, uploaded
+from tests.ui.support.browsing import Clips, Open, Page, expect
+from tests.ui.support.page_events import act, comparing, config
+from tests.ui.support.saved_examples import ENDLESS, PROMPT
+from tests.ui.support.steps import choose, start, wait_for
+from vrthinker_core.ui.page.handlers.judge_banner import BANNER_ONLY
 from vrthinker_core.ui.view import words
-
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Clips = tuple[Path, Path]
-Open = Callable[..., "Page"]
 
 FIRST = "<Think>The first.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 SECOND = "<Think>The second.</Think><Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
@@ -46,20 +29,16 @@ JUDGES = ["script", "second", "missing", "endless"]
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
     """Two judges with different verdicts, one that cannot be opened, and one that never ends."""
     folder = tmp_path_factory.mktemp("judges")
-    write_example(folder / "examples" / "a-block")
     more = (
         write_script(folder / "second.jsonl", [SECOND], protocol="paired", pause=0.005),
         f"hf:{folder}/missing",
         write_script(folder / "endless.jsonl", [ENDLESS], protocol="paired", pause=0.05),
     )
     options = [word for judge in more for word in ("--judge", judge)]
-    examples = str(folder / "examples")
-    return serve(
-        [FIRST], *options, "--examples", examples, "--at-once", "3", protocol="paired", pause=0.005
-    )
+    return serve([FIRST], *options, "--at-once", "3", protocol="paired", pause=0.005)
 
 
 def open_settings(open_page: Open, server: Server, **options: Any) -> Page:
@@ -69,12 +48,6 @@ def open_settings(open_page: Open, server: Server, **options: Any) -> Page:
     expect(page.locator("#judge input")).to_be_visible()
     expect(page.locator(".vrt-notes li").first).to_be_visible()
     return page
-
-
-def judge_options(page: Page) -> list[str]:
-    """The names in the judge's open dropdown."""
-    expect(page.get_by_role("option").first).to_be_visible()
-    return [str(option.get_attribute("aria-label")) for option in page.get_by_role("option").all()]
 
 
 def expect_judge(page: Page, name: str) -> None:
@@ -137,18 +110,6 @@ def test_a_choice_during_a_run_counts_for_the_next_one(
 
 
 @pytest.mark.browser
-def test_choosing_a_judge_leaves_a_saved_run_on_the_page(server: Server, open_page: Open) -> None:
-    page = open_settings(open_page, server)
-    show_example(page)
-    shown = trace_text(page)
-    expect_judge(page, "scripted")
-    choose(page, "judge", "missing")
-    page.wait_for_timeout(500)
-    assert trace_text(page) == shown
-    expect_judge(page, "scripted")
-
-
-@pytest.mark.browser
 def test_a_judge_that_cannot_be_opened_says_why_and_leaves_the_others_alone(
     server: Server, open_page: Open, clips: Clips
 ) -> None:
@@ -159,6 +120,10 @@ def test_a_judge_that_cannot_be_opened_says_why_and_leaves_the_others_alone(
         f"There is no folder missing. {words.CHOOSE_IN_SETTINGS}"
     )
     assert page.locator(".vrt-notes li").count() == 0
+    choose(page, "judge", "second")
+    expect(page.locator(".vrt-notes li")).to_have_text(["A script replies, not a model."])
+    expect(page.locator(".vrt-ending")).to_be_hidden()
+    choose(page, "judge", "missing")
     start(page, clips)
     wait_for(page, "Failed before the first turn")
     expect(page.locator(".vrt-ending")).to_have_text("There is no folder missing.")
@@ -168,61 +133,25 @@ def test_a_judge_that_cannot_be_opened_says_why_and_leaves_the_others_alone(
 
 
 @pytest.mark.browser
-def test_a_judges_notes_come_and_go_with_it(server: Server, open_page: Open) -> None:
-    page = open_settings(open_page, server)
-    choose(page, "judge", "missing")
-    expect(page.locator(".vrt-ending")).to_be_visible()
-    choose(page, "judge", "second")
-    expect(page.locator(".vrt-notes li")).to_have_text(["A script replies, not a model."])
-    expect(page.locator(".vrt-ending")).to_be_hidden()
-
-
-@pytest.mark.browser
 def test_a_judge_can_be_chosen_by_keyboard_alone(server: Server, open_page: Open) -> None:
     page = open_settings(open_page, server)
     page.locator("#settings button").first.focus()
     page.keyboard.press("Tab")
     expect(page.locator("#judge input")).to_be_focused()
-    assert judge_options(page) == JUDGES
+    expect(page.get_by_role("option").first).to_be_visible()
+    offered = page.get_by_role("option").all()
+    assert [option.get_attribute("aria-label") for option in offered] == JUDGES
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     expect_judge(page, "second")
 
 
 @pytest.mark.browser
-def test_two_visitors_choose_for_themselves(server: Server, open_page: Open, clips: Clips) -> None:
-    anna, bert = open_settings(open_page, server), open_settings(open_page, server)
-    choose(anna, "judge", "second")
-    expect_judge(anna, "second")
-    expect_judge(bert, "script")
-    start(bert, clips)
-    start(anna, clips)
-    expect_finished(anna, "Video 2 is better overall", "second")
-    expect_finished(bert, "Video 1 is better overall", "script")
-
-
-@pytest.fixture
-def pipe(tmp_path: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
-    """A script (a named pipe) that cannot be read before it is written, and the function that writes it."""
-    path = tmp_path / "slow.jsonl"
-    os.mkfifo(path)
-    writer = threading.Thread(
-        target=lambda: path.write_text(json.dumps({"reply": SECOND, "protocol": "paired"})),
-        daemon=True,
-    )
-    yield path, writer.start
-    if not writer.ident:
-        os.close(os.open(path, os.O_RDWR))
-
-
-@pytest.mark.browser
 def test_a_judge_that_is_still_being_loaded_can_be_chosen_and_run(
-    serve: Callable[..., Server],
-    open_page: Open,
-    clips: Clips,
-    pipe: tuple[Path, Callable[[], None]],
+    serve: Serve, open_page: Open, clips: Clips, tmp_path: Path
 ) -> None:
-    path, write = pipe
+    """Its script is a pipe, which cannot be read before it is written."""
+    os.mkfifo(path := tmp_path / "slow.jsonl")
     page = open_settings(
         open_page, server := serve([FIRST], "--judge", f"scripted:{path}", protocol="paired")
     )
@@ -239,18 +168,44 @@ def test_a_judge_that_is_still_being_loaded_can_be_chosen_and_run(
     expect(page.locator(".vrt-judge")).to_have_text(words.LOADING)
     start(page, clips)
     wait_for(page, words.LOADING)
-    write()
+    path.write_text(json.dumps({"reply": SECOND, "protocol": "paired"}))
     expect_finished(page, "Video 2 is better overall", "slow")
 
 
+SHOW_TWO_VALUES = """([first, then]) => {
+  const host = document.createElement("div"), props = { value: first };
+  let changed = null;
+  const introduction = { lead: "Nothing yet.", steps: [], links: [], loop: { folder: "intro", label: "" } };
+  VRThinker.mountTrace(host, props, (name, listener) => { changed = listener; }, introduction, [["Check", ""], []], () => {});
+  props.value = then;
+  changed();
+  return [host.innerText || host.textContent, VRThinker.trace];
+}"""
+"""Gives the trace two values, one after the other; returns the text on the page and the trace that its other scripts see."""
+
+NOTES = {**BANNER_ONLY, "turns": [], "notes": ["This is the built-in judge."]}
+RUN = {
+    "run": "a",
+    "over": True,
+    "turns": [],
+    "headline": "Video 1 is better overall",
+    "notes": ["A note of the run."],
+}
+
+
 @pytest.mark.browser
-def test_a_single_judge_is_listed_too(answering: Server, open_page: Open) -> None:
-    page = open_settings(open_page, answering)
-    assert page.locator("#judge input").input_value() == "script"
-    page.locator("#judge input").click()
-    assert judge_options(page) == ["script"]
-    assert page.locator("#settings input").first.get_attribute("aria-label") == "Judge"
-    assert words.JUDGE_HELP in page.locator("#judge").inner_text()
+def test_a_banner_is_shown_without_a_run_and_replaced_by_one(
+    server: Server, open_page: Open
+) -> None:
+    page = open_page(server.url)
+    expect(page.locator(".vrt-notes li").first).to_be_visible()
+    text, trace = page.evaluate(SHOW_TWO_VALUES, [{"turns": []}, NOTES])
+    assert "This is the built-in judge." in text
+    assert trace["introduction"]
+    for values in ([NOTES, RUN], [RUN, NOTES]):
+        text, trace = page.evaluate(SHOW_TWO_VALUES, values)
+        assert "A note of the run." in text
+        assert trace["run"] == "a"
 
 
 # -- from a program ------------------------------------------------------------------------------------------------------
@@ -293,24 +248,6 @@ def test_a_program_chooses_a_judge_by_name(server: Server, clips: Clips) -> None
     )
     check_refused(answers(server, *files, PROMPT, ["second"])[-1], "There is no judge")
     check_refused(answers(server, *files, PROMPT, "missing")[-1], "There is no folder missing.")
-
-
-def test_programs_with_different_judges_never_mix(server: Server, clips: Clips) -> None:
-    files = uploaded(server, clips)
-    found: dict[str, dict[str, Any]] = {}
-
-    def call(prompt: str, name: str) -> None:
-        found[prompt] = answers(server, *files, prompt, name)[-1]
-
-    asked = {f"Prompt number {number}.": ("script", "second")[number % 2] for number in range(6)}
-    calling = [threading.Thread(target=call, args=words) for words in asked.items()]
-    for thread in calling:
-        thread.start()
-    for thread in calling:
-        thread.join(PATIENCE_S)
-    assert {
-        prompt: (item["prompt"], item["judge"], item["labels"]) for prompt, item in found.items()
-    } == {prompt: (prompt, name, LABELS[name]) for prompt, name in asked.items()}
 
 
 def test_a_browser_cannot_choose_a_judge_that_is_not_offered(server: Server, clips: Clips) -> None:

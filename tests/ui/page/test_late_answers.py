@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.support.waiting import until
-from tests.ui.conftest import Server
-from tests.ui.page.test_page import ENDLESS, fill, start, status, wait_for
-from tests.ui.page.test_saved_runs import open_trace, show_example
+from tests.ui.conftest import Serve, Server
+from tests.ui.support.browsing import APIResponse, Clips, Open, Page, Route, expect
 from tests.ui.support.held_stream import hold_when, open_held, release, wait_until_held
-from tests.ui.support.saved_examples import write_example
-
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import APIResponse, Page, Route
+from tests.ui.support.saved_examples import ENDLESS
+from tests.ui.support.steps import fill, open_trace, show_example, start, status, wait_for
 
 pytestmark = pytest.mark.browser
 
-Clips = tuple[Path, Path]
-Open = Callable[..., "Page"]
-
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
-    examples = tmp_path_factory.mktemp("examples")
-    write_example(examples / "a-block")
-    write_example(examples / "b-block", hue=40)
+def server(serve: Serve, examples: Path) -> Server:
     options = ("--examples", str(examples), "--after-leaving", "300")
     return serve([ENDLESS], *options, protocol="paired", pause=0.05)
 
@@ -73,30 +62,15 @@ class HeldAnswers:
         self._held[0][0].fulfill(response=self.response)
 
 
-@pytest.fixture
-def held(open_page: Open, server: Server) -> Iterator[Callable[..., tuple[Page, HeldAnswers]]]:
-    pages: list[Page] = []
-
-    def hold(wanted: Callable[[dict[str, Any]], bool]) -> tuple[Page, HeldAnswers]:
-        pages.append(open_page(server.url))
-        return pages[-1], HeldAnswers(pages[-1], wanted)
-
-    yield hold
-    for page in pages:
-        page.unroute_all(behavior="ignoreErrors")
-
-
 def example_of(body: dict[str, Any]) -> str | None:
     """The saved run that a request asks for; "" for the page as it opens."""
     event = body.get("event_data")
     return event.get("example") if isinstance(event, dict) else None
 
 
-def test_of_two_steps_back_the_second_one_is_shown(
-    held: Callable[..., tuple[Page, HeldAnswers]], server: Server
-) -> None:
-    going_back: list[bool] = []
-    page, answers = held(lambda body: bool(going_back) and example_of(body) == "a-block")
+def test_of_two_steps_back_the_second_one_is_shown(open_page: Open, server: Server) -> None:
+    page, going_back = open_page(server.url), list[bool]()
+    answers = HeldAnswers(page, lambda body: bool(going_back) and example_of(body) == "a-block")
     show_example(page, 0)
     expect(page).to_have_url(f"{server.url}?trace=a-block")
     show_example(page, 1)
@@ -166,10 +140,12 @@ def is_stop(body: dict[str, Any]) -> bool:
 
 
 def test_what_is_said_of_an_earlier_run_stops_no_later_one(
-    held: Callable[..., tuple[Page, HeldAnswers]], clips: Clips, server: Server
+    open_page: Open, clips: Clips, server: Server
 ) -> None:
-    page, answers = held(is_stop)
-    start(page, clips)
+    page = open_page(server.url)
+    answers = HeldAnswers(page, is_stop)
+    fill(page, clips)
+    page.locator("#prompt textarea").press("Control+Enter")
     wait_for(page, "writing")
     page.locator("#stop").focus()
     page.keyboard.press("Enter")
@@ -292,33 +268,3 @@ def test_a_file_that_is_no_trace_leaves_a_stopped_run_and_its_turns(
     page.get_by_role("tab", name="Trace").click()
     expect(page.locator(".vrt-ending")).to_contain_text("Stopped")
     expect(page.locator(".vrt-turn")).to_have_count(1)
-
-
-def test_buttons_take_no_older_word_than_the_latest(
-    held: Callable[..., tuple[Page, HeldAnswers]],
-) -> None:
-    page, _ = held(lambda _: False)
-    said = [
-        (1, True),
-        (1, False),
-        (1, True),
-        (2, True),
-        (1, False),
-        (1, True),
-        (2, False),
-        (3, False),
-        (2, True),
-    ]
-    shown = page.evaluate(
-        """said => {
-            const ask = document.createElement("div");
-            ask.id = "ask";
-            const buttons = new VRThinker.Buttons(ask.appendChild(document.createElement("i")));
-            return said.map(([number, running]) => {
-                buttons.show({ number, running });
-                return ask.classList.contains("vrt-running");
-            });
-        }""",
-        [list(one) for one in said],
-    )
-    assert shown == [True, False, False, True, True, True, False, False, False]

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.support.waiting import until, until_equal
-from tests.ui.conftest import PHONE, Server
-from tests.ui.page.test_page import fill, start, status, wait_for, wait_until_said
-from tests.ui.page.test_saved_runs import choose, open_trace, saved, tab
+from tests.ui.conftest import PHONE, Serve, Server
 from tests.ui.page.test_stage import IN_VIEW
+from tests.ui.support.browsing import Clips, Open, Page, expect
 from tests.ui.support.saved_examples import ask
+from tests.ui.support.steps import (
+    open_trace,
+    saved,
+    start,
+    status,
+    tab,
+    wait_for,
+    wait_until_said,
+)
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import StopReason
 from vrthinker_core.ui.view import words
 
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
 pytestmark = pytest.mark.browser
 
-Clips = tuple[Path, Path]
-Open = Callable[..., "Page"]
 
 THINK = "TA: video 1 shows the block at frame 10. VQ: video 2 is sharper. MQ: both are smooth. Overall video 1 is better at frame 60. "
 ANSWER = f"<Think>{THINK}</Think><Answer>TA=1, VQ=2, MQ=0, OA=1</Answer>"
@@ -41,7 +41,7 @@ BOTH = [
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server]) -> Server:
+def server(serve: Serve) -> Server:
     return serve([ask(10, 30, 60, 90), ANSWER], protocol="paired", pause=0.04)
 
 
@@ -104,9 +104,7 @@ def test_the_second_run_streams_and_both_verdicts_stand_beside_each_other(
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     trace = from_json(saved(page, tmp_path / "trace.json").read_bytes())
-    assert trace.swapped is not None
-    assert trace.swapped.finished is not None
-    assert trace.swapped.finished.verdict == trace.finished.verdict  # type: ignore[union-attr]
+    assert trace.swapped.finished.verdict == trace.finished.verdict
 
 
 def test_both_verdicts_are_in_the_first_screen_and_their_frames_lead_to_the_first_run(
@@ -162,10 +160,7 @@ def test_a_changed_prompt_is_refused_and_stop_keeps_the_first_run(
     page.locator(".vrt-choice button", has_text="As given").click()
     assert words_of(page) == first
     trace = from_json(saved(page, tmp_path / "trace.json").read_bytes())
-    assert trace.finished is not None
     assert trace.finished.stop is StopReason.ANSWERED
-    assert trace.swapped is not None
-    assert trace.swapped.finished is not None
     assert trace.swapped.finished.stop is StopReason.CANCELLED
     tab(page, words.TAB_TRACE)
     page.evaluate("window.statusSaid.length = 0")
@@ -173,51 +168,6 @@ def test_a_changed_prompt_is_refused_and_stop_keeps_the_first_run(
     wait_until_said(page, "^Sides swapped")
     wait_for(page, "^Finished")
     until_equal(lambda: table(page), BOTH)  # What was stopped can be checked again
-
-
-def test_both_orders_can_be_chosen_beforehand(
-    server: Server, open_page: Open, clips: Clips
-) -> None:
-    page = open_page(server.url)
-    for part in ("#settings", "#more-settings"):
-        page.locator(f"{part} button").first.click()
-    expect(page.locator("#swap input")).to_be_visible()
-    choose(page, "swap", "Both orders")
-    fill(page, clips)
-    page.locator("#go").click()
-    wait_until_said(page, "^Sides swapped: Turn 1")
-    assert page.locator(".vrt-headline").is_visible(), (
-        "the first verdict is there while the second run goes on"
-    )
-    assert not check_button(page).is_visible()
-    wait_for(page, "^Finished")
-    until_equal(lambda: table(page), BOTH)
-
-
-def test_a_saved_run_shows_both_orders_and_one_by_another_judge_is_refused(
-    server: Server, open_page: Open, clips: Clips, tmp_path: Path
-) -> None:
-    page = open_page(server.url)
-    compared(page, clips)
-    check_button(page).click()
-    wait_until_said(page, "^Sides swapped")
-    wait_for(page, "^Finished")
-    file = saved(page, tmp_path / "trace.json")
-    other = open_page(server.url)
-    open_trace(other, file)
-    wait_for(other, "Replaying")
-    tab(other, words.TAB_TRACE)
-    assert table(other) == BOTH
-    assert not other.locator(".vrt-swapped-notice").is_visible()
-    written = json.loads(file.read_text("utf-8"))
-    written["swapped"] = None
-    written["started"]["judge"] = "someone else"
-    (tmp_path / "other.json").write_text(json.dumps(written))
-    open_trace(other, tmp_path / "other.json")
-    other.wait_for_function("document.querySelector('.vrt-both').hidden")
-    tab(other, words.TAB_TRACE)
-    fill(other, clips)
-    refusal(other, words.CHECK_NO_JUDGE.format("someone else"))
 
 
 def test_a_saved_run_whose_videos_and_judge_are_here_can_be_checked(
@@ -240,3 +190,15 @@ def test_a_saved_run_whose_videos_and_judge_are_here_can_be_checked(
     wait_until_said(other, "^Sides swapped: Turn 1")
     wait_for(other, "^Finished")
     assert table(other) == BOTH
+    open_trace(page, saved(other, tmp_path / "both.json"))
+    wait_for(page, "Replaying")
+    tab(page, words.TAB_TRACE)
+    until_equal(lambda: table(page), BOTH)
+    assert not page.locator(".vrt-swapped-notice").is_visible()
+    written = json.loads(file.read_text("utf-8"))
+    written["started"]["judge"] = "someone else"
+    file.write_text(json.dumps(written))
+    open_trace(page, file)
+    page.wait_for_function("document.querySelector('.vrt-both').hidden")
+    tab(page, words.TAB_TRACE)
+    refusal(page, words.CHECK_NO_JUDGE.format("someone else"))

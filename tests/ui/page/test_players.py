@@ -1,36 +1,37 @@
-"""Both players as one: they stay at the same moment whatever moves one of them, and leave nothing behind when they go."""
+"""Both players as one, at exactly the frames that the judge saw: each frame carries its number as bars."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.waiting import until
-from tests.ui.conftest import Server
-from tests.ui.page.test_page import wait_for
-from tests.ui.support.barcode_clips import steady, write_bars
-from tests.ui.support.saved_examples import ANSWER
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
+from tests.support.waiting import until, until_equal
+from tests.ui.conftest import Serve, Server
+from tests.ui.support.barcode_clips import READ, steady, uneven, write_bars
+from tests.ui.support.browsing import Open, Page, expect
+from tests.ui.support.saved_examples import ANSWER, ask
+from tests.ui.support.steps import wait_for
+from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.judge import judge
+from vrthinker_core.traces import load
+from vrthinker_core.types import VideoPair
+from vrthinker_core.ui.view.tiles import group_tiles
 
 pytestmark = pytest.mark.browser
-
-Open = Callable[..., "Page"]
 
 PLACES = "[...document.querySelectorAll('#first video, #second video')].map((video) => video.currentTime / video.duration)"
 PAUSED = (
     "[...document.querySelectorAll('#first video, #second video')].map((video) => video.paused)"
 )
 LIVE = "document.querySelector('.vrt-time').getAttribute('aria-live')"
+SCRIPT = (ask(*range(0, 128, 11)), ask(1, 2, 3, 63, 64, 65, 124, 125, 126, 127), ANSWER)
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server]) -> Server:
-    return serve([ANSWER], protocol="paired", pause=0.02)
+def server(serve: Serve) -> Server:
+    return serve(SCRIPT, protocol="paired", pause=0.005)
 
 
 def upload(page: Page, side: str, clip: Path) -> None:
@@ -52,7 +53,6 @@ def page(server: Server, open_page: Open, tmp_path: Path) -> Page:
 def test_videos_that_change_sides_stay_where_the_rail_is(page: Page) -> None:
     track = page.locator(".vrt-track")
     box = track.bounding_box()
-    assert box is not None
     track.click(position={"x": 0.5 * box["width"], "y": box["height"] / 2})
     until(lambda: all(abs(place - 0.5) < 0.02 for place in page.evaluate(PLACES)))
     page.get_by_role("button", name="Swap sides").click()
@@ -118,21 +118,22 @@ RATES = """([speed, ...durations]) => {
 }"""
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "speed"), [(1, 30, 1), (30, 1, 0.25), (1, 30, 2), (4, 6, 1)]
-)
 def test_clips_of_very_different_lengths_go_at_speeds_that_browsers_have(
-    server: Server, open_page: Open, first: int, second: int, speed: float
+    server: Server, open_page: Open
 ) -> None:
-    rates = open_page(server.url).evaluate(RATES, [speed, first, second])
-    assert rates[1] / rates[0] == pytest.approx(second / first), "both need the same time"
-    assert all(1 / 16 <= rate <= 16 for rate in rates)
-    assert rates[0] == speed or max(first, second) == 30
+    page = open_page(server.url, viewport={"width": 320, "height": 700}, is_mobile=True)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (
+        "they fit side by side"
+    )
+    for first, second, speed in ((1, 30, 1), (30, 1, 0.25), (1, 30, 2), (4, 6, 1)):
+        rates = page.evaluate(RATES, [speed, first, second])
+        assert rates[1] / rates[0] == pytest.approx(second / first), "both need the same time"
+        assert all(1 / 16 <= rate <= 16 for rate in rates)
+        assert rates[0] == speed or max(first, second) == 30
 
 
 def test_a_player_that_goes_keeps_no_video_in_memory(page: Page, tmp_path: Path) -> None:
     old = page.query_selector("#first video")
-    assert old is not None
     page.locator("#first button[aria-label=Clear]").click()
     until(lambda: not old.evaluate("(video) => video.isConnected"))
     until(
@@ -159,7 +160,53 @@ def test_a_video_whose_end_is_not_known_is_left_alone_without_an_error(page: Pag
     assert page.evaluate("document.querySelector('#first video').currentTime") == 0
 
 
-@pytest.mark.parametrize("width", [320, 390])
-def test_both_players_fit_the_narrowest_screen(server: Server, open_page: Open, width: int) -> None:
-    page = open_page(server.url, viewport={"width": width, "height": 700}, is_mobile=True)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+CLIPS: dict[str, Callable[[Path], Path]] = {
+    "h264": lambda folder: write_bars(folder / "clip.mp4", "libx264", steady(97, 24)),
+    "vp9": lambda folder: write_bars(folder / "clip.webm", "libvpx-vp9", steady(61, 30)),
+    "uneven": lambda folder: write_bars(folder / "uneven.mp4", "libx264", uneven(83)),
+}
+
+
+def shown(page: Page) -> list[int]:
+    """The frame numbers in both players."""
+    return [page.evaluate(READ, [f"#{side} video", None]) for side in ("first", "second")]
+
+
+@pytest.mark.parametrize("name", CLIPS)
+def test_every_tile_seeks_to_its_exact_frames(
+    server: Server, open_page: Open, tmp_path: Path, name: str
+) -> None:
+    first = CLIPS[name](tmp_path)
+    second = write_bars(tmp_path / "second.mp4", "libx264", steady(40, 25))
+    for _ in judge(
+        VideoPair("p", first, second),
+        ScriptedBackend(SCRIPT, protocol="paired"),
+        trace=tmp_path / "trace.json",
+    ):
+        pass
+    expected = [
+        [half.index for _, half in sorted(tile.halves.items())]
+        for turn in load(tmp_path / "trace.json").turns
+        for tile in group_tiles(turn.frames)
+    ]
+    page = open_page(server.url)
+    upload(page, "first", first)
+    upload(page, "second", second)
+    page.locator("#prompt textarea").fill("Bars.")
+    page.locator("#go").click()
+    expect(page.locator(".vrt-headline")).to_be_visible()
+    for position, frames in enumerate(expected):
+        page.locator(".vrt-tile").nth(position).click()
+        expect(page.locator(".vrt-closer")).to_be_visible()
+        page.keyboard.press("Escape")
+        until_equal(
+            lambda: shown(page), frames
+        )  # a busy machine paints a frame later than it reports it
+    assert len(expected) > 20
+    if name != "uneven":
+        page.keyboard.press("Home")
+        for number in range(1, 6):
+            page.keyboard.press(".")
+            until_equal(lambda: shown(page), [number, number])
+        page.keyboard.press(",")
+        until_equal(lambda: shown(page), [4, 4])

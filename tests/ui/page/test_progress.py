@@ -1,27 +1,22 @@
-"""How far a run is, the place in the queue, and what a stopped turn looks like; times and players that agree with each other."""
+"""How far a run is, the place in the queue, one visitor too many, and what a stopped turn looks like."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.waiting import until
-from tests.ui.conftest import Server
-from tests.ui.page.test_page import ASK, ENDLESS, start, status, wait_for, wait_until_said
-from tests.ui.support.api_calls import PROMPT, client, uploaded
+from tests.ui.conftest import Serve, Server, within
+from tests.ui.support.api import client, uploaded
+from tests.ui.support.browsing import Clips, Open, expect
+from tests.ui.support.saved_examples import ENDLESS, PROMPT, SCRIPT
+from tests.ui.support.steps import fill, start, status, wait_for, wait_until_said
+from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.ui.view import words
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 
-Clips = tuple[Path, Path]
-Open = Callable[..., "Page"]
 
 CLIPPED = """() => {
     const passages = [...document.querySelectorAll(".vrt-transcript pre")];
@@ -58,9 +53,9 @@ DRIFTED = """([speed, ahead, stall]) => {
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server]) -> Server:
+def server(serve: Serve) -> Server:
     """A judge that asks for frames once and then writes without end."""
-    return serve([ASK, ENDLESS], protocol="paired", pause=0.02)
+    return serve([SCRIPT[0], ENDLESS], protocol="paired", pause=0.02)
 
 
 def test_a_run_says_how_fast_it_goes_and_a_stopped_turn_that_it_was_stopped(
@@ -118,7 +113,7 @@ def test_the_players_show_the_time_of_the_frame_that_is_seen(
 
     def away_from_frame() -> float:
         """Seconds between what is said of video 1 and when the frame that it shows appears."""
-        said = float(re.search(r"Video 1 ([\d.]+) s", page.locator(".vrt-time").inner_text())[1])  # type: ignore[index]
+        said = float(re.search(r"Video 1 ([\d.]+) s", page.locator(".vrt-time").inner_text())[1])
         return abs(
             said
             - page.evaluate("Math.floor(document.querySelector('#first video').currentTime * 24)")
@@ -141,6 +136,10 @@ def test_the_queue_says_in_words_who_is_before(
     wait_for(second, "You are second; one comparison is before yours.")
     start(third, clips)
     wait_for(third, "You are third; two comparisons are before yours.")
+    before = third.locator("#first video").get_attribute("src")
+    third.locator("[data-action=swap]").click()
+    third.wait_for_timeout(800)
+    assert third.locator("#first video").get_attribute("src") == before
     second.locator("#stop").click()
     second.locator("#go").wait_for(state="visible")
     wait_for(third, "You are second; one comparison is before yours.")
@@ -170,3 +169,29 @@ def test_players_that_drift_apart_come_together_and_seek_only_when_far_apart(
         far = page.evaluate(DRIFTED, [speed, 20, 0])
         assert far["seeks"] == 1
         assert far["late"] < 0.05
+
+
+def test_a_visitor_beyond_the_capacity_is_told_at_once(
+    serve: Serve, open_page: Open, clips: Clips
+) -> None:
+    server = serve([ENDLESS], "--waiting", "1", protocol="paired", pause=0.05)
+    first, waiting, refused = (open_page(server.url) for _ in range(3))
+    start(first, clips)
+    expect(first.locator(".vrt-text p").first).to_be_visible()
+    start(waiting, clips)
+    wait_for(waiting, place_in_queue(1))
+    fill(refused, clips)
+    with within(3):
+        refused.locator("#go").click()
+        wait_for(refused, words.BUSY)
+    expect(refused.locator("#go")).to_be_visible()
+    expect(refused.locator(".vrt-turn")).to_have_count(0)
+    waiting.locator("#stop").click()
+    expect(waiting.locator("#go")).to_be_visible()
+    refused.locator("#go").click()
+    wait_for(refused, place_in_queue(1))
+    first.locator("#stop").click()
+    wait_for(first, "Stopped")
+    expect(refused.locator(".vrt-text p").first).to_be_visible()
+    refused.locator("#stop").click()
+    wait_for(refused, "Stopped")

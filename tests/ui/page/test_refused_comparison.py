@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.support.waiting import until
 from tests.ui.conftest import Server
-from tests.ui.page.test_page import ENDLESS, fill, start, wait_for
-from vrthinker_core.dialects.sanitize import MAX_PROMPT
+from tests.ui.support.browsing import Clips, Open, Page, Route, expect
+from tests.ui.support.steps import fill, start, wait_for
 from vrthinker_core.ui.view import words
 
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page, Route
-
 pytestmark = pytest.mark.browser
-
-Clips = tuple[Path, Path]
-Open = Callable[..., "Page"]
-
-
-@pytest.fixture(scope="module")
-def server(serve: Callable[..., Server]) -> Server:
-    return serve([ENDLESS], protocol="paired", pause=0.05)
 
 
 def check_refused(page: Page, sentence: str) -> None:
@@ -38,50 +23,30 @@ def check_refused(page: Page, sentence: str) -> None:
 
 
 def test_whoever_forgot_a_video_does_not_wait_to_be_told_so(
-    server: Server, open_page: Open, clips: Clips
+    endless: Server, open_page: Open, clips: Clips
 ) -> None:
-    busy, page = open_page(server.url), open_page(server.url)
+    busy, page = open_page(endless.url), open_page(endless.url)
     start(busy, clips)
     wait_for(busy, "writing")
     page.locator("#go").click()
     check_refused(page, words.MISSING_VIDEOS)
     assert words.WAITING not in page.evaluate("window.statusSaid")
+    fill(page, clips)
+    wait_for(page, words.READY_TO_COMPARE)
+    expect(page.get_by_text(words.MISSING_VIDEOS)).to_have_count(0)
+    page.locator("#first button[aria-label='Clear']").click()
+    wait_for(page, words.ONE_VIDEO)
     expect(busy.locator("#stop")).to_be_visible()
     busy.locator("#stop").click()
     wait_for(busy, "Stopped")
 
 
-def test_a_prompt_that_is_too_long_begins_no_run(
-    server: Server, open_page: Open, clips: Clips
-) -> None:
-    page = open_page(server.url)
-    fill(page, clips, prompt="x" * (MAX_PROMPT + 1))
-    page.locator("#go").click()
-    check_refused(page, "The prompt has 10,001 characters; at most 10,000 are read. Shorten it.")
-    expect(page).to_have_url(server.url)
-
-
-def test_without_a_prompt_the_run_that_is_shown_stays(
-    serve: Callable[..., Server], open_page: Open, clips: Clips
-) -> None:
-    page = open_page(serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"], protocol="paired").url)
-    start(page, clips)
-    wait_for(page, "Finished")
-    address = page.url
-    for prompt in ("", " \n ", "\u200b"):
-        page.locator("#prompt textarea").fill(prompt)
-        page.locator("#go").click()
-        check_refused(page, "The prompt is empty. Write the text that both videos were made from.")
-        expect(page.locator(".vrt-headline")).to_have_text("Video 1 is better overall")
-        expect(page).to_have_url(address)
-
-
 def test_videos_that_are_deleted_are_to_be_added_again(
-    server: Server, open_page: Open, clips: Clips
+    endless: Server, open_page: Open, clips: Clips
 ) -> None:
-    page = open_page(server.url)
+    page = open_page(endless.url)
     fill(page, clips)
-    for file in server.folder.glob("vr-thinker-page-*/uploads/*/*.mp4"):
+    for file in endless.folder.glob("vr-thinker-page-*/uploads/*/*.mp4"):
         file.unlink()
     page.locator("#go").click()
     check_refused(page, words.GONE)
@@ -129,23 +94,7 @@ def test_compare_waits_for_no_upload_and_says_so(answered_page: Page, clips: Cli
     wait_for(page, "Finished")
 
 
-def test_compare_begins_one_run_however_often_it_is_pressed(
-    answered_page: Page, clips: Clips
-) -> None:
-    page = answered_page
-    fill(page, clips)
-    page.evaluate(
-        "() => { for (let press = 0; press < 3; press += 1) document.querySelector('#go').click(); }"
-    )
-    wait_for(page, "Finished")
-    page.wait_for_timeout(1500)
-    assert page.evaluate("runs.size") == 1
-    page.locator("#go").click()
-    page.wait_for_function("runs.size === 2")
-    wait_for(page, "Finished")
-
-
-def test_compare_can_be_pressed_again_after_an_answer_that_is_an_error(
+def test_compare_begins_one_run_however_often_it_is_pressed_and_none_without_a_prompt(
     answered_page: Page, clips: Clips
 ) -> None:
     page = answered_page
@@ -157,14 +106,27 @@ def test_compare_can_be_pressed_again_after_an_answer_that_is_an_error(
     )
     page.locator("#go").click()
     wait_for(page, words.GONE)
-    page.locator("#go").click()
+    page.evaluate(
+        "() => { for (let press = 0; press < 3; press += 1) document.querySelector('#go').click(); }"
+    )
     wait_for(page, "Finished")
+    page.wait_for_timeout(1500)
+    assert page.evaluate("runs.size") == 1
+    page.locator("#go").click()
+    page.wait_for_function("runs.size === 2")
+    wait_for(page, "Finished")
+    address = page.url
+    for prompt in ("", " \n ", "\u200b"):
+        page.locator("#prompt textarea").fill(prompt)
+        page.locator("#go").click()
+        check_refused(page, "The prompt is empty. Write the text that both videos were made from.")
+        expect(page.locator(".vrt-headline")).to_have_text("Video 1 is better overall")
+        expect(page).to_have_url(address)
 
 
 def double_click(page: Page, button: str, other: str) -> None:
     """Its second click comes when the other button has taken the place of that one."""
     box = page.locator(button).bounding_box()
-    assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     for count in (1, 2):
         page.mouse.down(click_count=count)
@@ -172,25 +134,15 @@ def double_click(page: Page, button: str, other: str) -> None:
         expect(page.locator(other)).to_be_visible()
 
 
-def test_a_double_click_on_compare_does_not_stop_the_run(
-    server: Server, open_page: Open, clips: Clips
+def test_a_double_click_on_compare_stops_no_run_and_one_on_stop_begins_none(
+    endless: Server, open_page: Open, clips: Clips
 ) -> None:
-    page = open_page(server.url)
+    page = open_page(endless.url)
     fill(page, clips)
+    page.evaluate(KEEP_RUNS)
     double_click(page, "#go", "#stop")
     page.wait_for_timeout(1000)
     wait_for(page, "writing")
-    page.locator("#stop").click()
-    wait_for(page, "Stopped")
-
-
-def test_a_double_click_on_stop_begins_no_run(
-    server: Server, open_page: Open, clips: Clips
-) -> None:
-    page = open_page(server.url)
-    start(page, clips)
-    wait_for(page, "writing")
-    page.evaluate(KEEP_RUNS)
     double_click(page, "#stop", "#go")
     wait_for(page, "Stopped")
     page.wait_for_timeout(1000)
@@ -199,14 +151,8 @@ def test_a_double_click_on_stop_begins_no_run(
 
 
 def test_the_second_tap_of_two_does_not_count_on_the_other_button(answered_page: Page) -> None:
-    taps = [
-        ("go", 1, 1000),
-        ("stop", 1, 1200),
-        ("stop", 0, 1210),
-        ("stop", 1, 1400),
-        ("go", 1, 1500),
-        ("go", 1, 1900),
-    ]
+    taps = [("go", 1, 1000), ("stop", 1, 1200), ("stop", 0, 1210), ("stop", 1, 1400)]
+    taps += [("go", 1, 1500), ("go", 1, 1900)]
     counted = answered_page.evaluate(
         """([taps, pointerType]) => taps.map(([name, detail, timeStamp]) =>
             !VRThinker.buttons.isSecond(document.getElementById(name), { detail, pointerType, timeStamp }))""",
@@ -221,7 +167,7 @@ def test_the_second_tap_of_two_does_not_count_on_the_other_button(answered_page:
     ids=["at once", "as it would begin"],
 )
 def test_so_are_those_of_an_earlier_server(
-    requests: str, server: Server, open_page: Open, clips: Clips
+    requests: str, endless: Server, open_page: Open, clips: Clips
 ) -> None:
     def with_other_paths(route: Route) -> None:
         route.continue_(
@@ -230,7 +176,7 @@ def test_so_are_those_of_an_earlier_server(
             )
         )
 
-    page = open_page(server.url)
+    page = open_page(endless.url)
     fill(page, clips)
     page.route(requests, with_other_paths)
     page.locator("#go").click()

@@ -1,90 +1,39 @@
-"""Saved runs in a real browser: examples, links, files, frames, settings and swapped sides."""
+"""Saved runs in a real browser: examples, links, files, frames and swapped sides; and faults that were found by use."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
+from PIL import Image, ImageDraw
 
-from tests.support.waiting import until
-from tests.ui.conftest import Server
-from tests.ui.page.test_page import ENDLESS, fill, start, status, wait_for
-from tests.ui.support.saved_examples import PROMPT, SCRIPT, write_example, write_old
+from tests.ui.conftest import Serve, Server
+from tests.ui.page.test_stage import IN_VIEW, SCREENS
+from tests.ui.support.browsing import Clips, Open, Page, expect
+from tests.ui.support.saved_examples import PROMPT, SCRIPT, write_old
+from tests.ui.support.steps import (
+    fill,
+    link,
+    open_trace,
+    saved,
+    show_example,
+    start,
+    tab,
+    trace_text,
+    video_files,
+    wait_for,
+)
 from vrthinker_core.traces import from_json
 from vrthinker_core.video.files import file_digest
 
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
 pytestmark = pytest.mark.browser
-
-Clips = tuple[Path, Path]
-Open = Callable[..., "Page"]
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
-    examples = tmp_path_factory.mktemp("examples")
-    write_example(examples / "a-block")
-    write_example(examples / "b-block", hue=40)
+def server(serve: Serve, examples: Path) -> Server:
     return serve(SCRIPT, "--examples", str(examples), protocol="paired", pause=0.005)
-
-
-def tab(page: Page, name: str) -> None:
-    """Open a tab. Gradio lays its tabs out once more soon after the page is drawn, and then takes no click."""
-    button = page.get_by_role("tab", name=name).first
-
-    def opened() -> bool:
-        button.click()
-        page.wait_for_timeout(50)
-        return button.get_attribute("aria-selected") == "true"
-
-    until(opened)
-
-
-def video_files(page: Page) -> list[str]:
-    return page.evaluate(
-        "['first', 'second'].map(name => (document.querySelector(`#${name} video`)?.src || '').split('/').slice(-2).join('/'))"
-    )
-
-
-def trace_text(page: Page) -> str:
-    """The whole text of the trace, without the progress that Gradio lays over it, unseen, while an event goes on."""
-    return page.locator("#trace .html-container").inner_text()
-
-
-def show_example(page: Page, number: int = 0) -> None:
-    page.locator(".vrt-card").nth(number).click()
-    expect(page.locator(".vrt-headline")).to_be_attached()
-    expect(page.locator("#status textarea")).to_have_value(re.compile("^Replaying a saved trace"))
-
-
-def link(page: Page) -> str:
-    tab(page, "Save and share")
-    page.get_by_role("button", name="Copy link").click()
-    expect(page.locator(".vrt-link")).to_have_value(re.compile("trace="))
-    return page.locator(".vrt-link").input_value()
-
-
-def saved(page: Page, path: Path, what: str = "Trace (.json)") -> Path:
-    tab(page, "Save and share")
-    with page.expect_download() as download:
-        page.get_by_role("link", name=what).click()
-    download.value.save_as(path)
-    return path
-
-
-def open_trace(page: Page, path: Path) -> None:
-    tab(page, "Save and share")
-    with page.expect_file_chooser() as chooser:
-        page.locator("#open").click()
-    chooser.value.set_files(str(path))
 
 
 def test_a_click_on_an_example_shows_its_run_and_videos(server: Server, open_page: Open) -> None:
@@ -101,21 +50,9 @@ def test_a_click_on_an_example_shows_its_run_and_videos(server: Server, open_pag
     assert link(page).endswith("?trace=a-block")
 
 
-def test_every_request_goes_to_the_pages_own_server(server: Server, open_page: Open) -> None:
-    page = open_page(server.url)
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    page.reload()
-    expect(page.locator(".vrt-notes li").first).to_be_visible()
-    show_example(page)
-    expect(page.locator("#first video")).to_be_visible()
-    assert asked
-    assert [
-        url for url in asked if not url.startswith((server.url, "data:", f"blob:{server.url}"))
-    ] == []
-
-
-def test_a_link_shows_the_same_run(server: Server, open_page: Open, clips: Clips) -> None:
+def test_a_link_and_a_file_show_the_same_run_and_the_videos_that_are_at_hand(
+    server: Server, open_page: Open, clips: Clips, tmp_path: Path
+) -> None:
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
@@ -125,56 +62,22 @@ def test_a_link_shows_the_same_run(server: Server, open_page: Open, clips: Clips
     assert re.search(r"\?trace=[0-9a-f]{24}$", address)
     visitor = open_page(address)
     expect(visitor.locator(".vrt-headline")).to_be_visible()
-    assert [
-        line for line in trace_text(visitor).splitlines() if line != "Judge: script"
-    ] == live.splitlines()
+    shown = [line for line in trace_text(visitor).splitlines() if line != "Judge: script"]
+    assert shown == live.splitlines()
     expect(visitor.locator("#prompt textarea")).to_have_value(PROMPT)
     assert [Path(file).suffix for file in video_files(visitor)] == [".mp4", ".mp4"]
-
-
-def test_an_unknown_link_says_so(server: Server, open_page: Open) -> None:
-    page = open_page(f"{server.url}?trace={'0' * 24}")
-    expect(page.locator("#status textarea")).to_have_value(re.compile("leads nowhere"))
-
-
-def test_an_opened_trace_finds_the_videos_of_the_same_session(
-    server: Server, open_page: Open, clips: Clips, tmp_path: Path
-) -> None:
-    page = open_page(server.url)
-    start(page, clips)
-    wait_for(page, "Finished")
     path = saved(page, tmp_path / "trace.json")
     trace = from_json(path.read_bytes())
     assert trace.started.prompt == PROMPT
     open_trace(page, path)
     wait_for(page, "Replaying a saved trace")
     assert [video.split("/")[-1] for video in video_files(page)] == ["one.mp4", "two.mp4"]
-    visitor = open_page(server.url)
-    open_trace(visitor, path)
-    wait_for(visitor, "Replaying a saved trace")
-    assert video_files(visitor) == ["", ""]
-    assert from_json(saved(visitor, tmp_path / "again.json").read_bytes()) == trace
-
-
-def test_a_file_that_is_no_trace_is_refused_with_a_sentence(
-    server: Server, open_page: Open, tmp_path: Path
-) -> None:
-    page = open_page(server.url)
-    show_example(page)
-    path = tmp_path / "other.json"
-    path.write_text(json.dumps({"prompt": "<img src=x onerror=alert(1)>"}))
-    open_trace(page, path)
-    wait_for(page, "not a VR-Thinker trace")
-    expect(page.locator(".vrt-turn")).to_have_count(2)
-
-
-def test_the_report_is_one_self_contained_file(
-    server: Server, open_page: Open, open_file: Callable[[Path], Page], tmp_path: Path
-) -> None:
-    page = open_page(server.url)
-    show_example(page)
-    report = open_file(saved(page, tmp_path / "report.html", "Report (.html)"))
-    expect(report.locator(".vrt-turn")).to_have_count(2)
+    stranger = open_page(server.url)
+    open_trace(stranger, path)
+    wait_for(stranger, "Replaying a saved trace")
+    expect(stranger.locator(".vrt-headline")).to_be_in_viewport()
+    assert video_files(stranger) == ["", ""]
+    assert from_json(saved(stranger, tmp_path / "again.json").read_bytes()) == trace
 
 
 def test_the_frames_tab_shows_frames_in_pairs(server: Server, open_page: Open) -> None:
@@ -189,19 +92,6 @@ def test_the_frames_tab_shows_frames_in_pairs(server: Server, open_page: Open) -
         assert beside[:2] == ["Snapshot", "Think"]
     show_example(page, 1)
     expect(page.locator("#frames .vrt-tile img")).to_have_count(16)
-
-
-def test_the_frames_tab_is_filled_while_the_judge_writes(
-    serve: Callable[..., Server], open_page: Open, clips: Clips
-) -> None:
-    page = open_page(serve([ENDLESS], protocol="paired", pause=0.05).url)
-    tab(page, "Frames")
-    start(page, clips)
-    expect(page.locator("#frames .vrt-tile img")).to_have_count(8)
-    assert "writing" in status(page) or "looking" in status(page)
-    page.locator("#stop").click()
-    wait_for(page, "Stopped")
-    expect(page.locator("#frames .vrt-tile img")).to_have_count(8)
 
 
 def test_a_run_whose_sides_were_swapped_says_that_it_judged_the_other_order(
@@ -223,44 +113,6 @@ def test_a_run_whose_sides_were_swapped_says_that_it_judged_the_other_order(
     expect(page.locator(".vrt-changed")).to_be_hidden()
     page.locator("#go").click()
     wait_for(page, "Finished after 2 turns")
-
-
-def choose(page: Page, name: str, value: str) -> None:
-    page.locator(f"#{name} input").click()
-    page.get_by_role("option", name=value, exact=True).click()
-
-
-def test_chosen_settings_reach_the_run_and_a_protocol_mismatch_is_one_sentence(
-    server: Server, open_page: Open, clips: Clips, tmp_path: Path
-) -> None:
-    page = open_page(server.url)
-    page.locator("#settings button").first.click()
-    choose(page, "max_turns", "3")
-    choose(page, "window", "Keep everything")
-    choose(page, "frames_per_call", "2")
-    start(page, clips)
-    wait_for(page, "Finished")
-    settings = from_json(saved(page, tmp_path / "trace.json").read_bytes()).started.settings
-    assert (settings.max_turns, settings.window, settings.frames_per_call) == (3, "all", 2)
-    choose(page, "protocol", "concat")
-    page.locator("#go").click()
-    wait_for(page, "Failed")
-    tab(page, "Trace")
-    expect(page.locator(".vrt-ending")).to_contain_text(
-        "trained for the protocol paired, not for concat"
-    )
-
-
-def test_the_rail_shows_the_protocols_own_index(server: Server, open_page: Open) -> None:
-    page = open_page(server.url)
-    show_example(page)
-    page.wait_for_function("document.querySelector('#first video')?.readyState >= 1")
-    page.locator(".vrt-tile").nth(6).click()
-    page.keyboard.press("Escape")
-    expect(page.locator(".vrt-time")).to_contain_text("index 60 of 127")
-    page.locator("h1").click()
-    page.keyboard.press("Home")
-    expect(page.locator(".vrt-time")).to_contain_text("index 0 of 127")
 
 
 @pytest.mark.parametrize("anchoring", ["auto", "none"])
@@ -286,8 +138,6 @@ def test_arriving_turns_do_not_move_what_is_read_by_who_does_not_follow(
         "() => new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))"
     )
     after = page.locator(".vrt-text p").first.bounding_box()
-    assert top is not None
-    assert after is not None
     assert after["y"] == pytest.approx(top["y"], abs=1)
 
 
@@ -296,9 +146,14 @@ def test_an_unplayable_video_is_shown_as_a_copy_and_judged_as_it_is(
 ) -> None:
     old = write_old(tmp_path / "old.avi")
     page = open_page(server.url)
+    page.evaluate("""() => {
+        window.said = [];
+        new MutationObserver(() => said.push(document.body.innerText)).observe(document.body, { childList: true, subtree: true });
+    }""")
     page.locator("#first input[type=file]").set_input_files(str(old))
     wait_for(page, "a copy is shown")
     page.wait_for_function("document.querySelector('#first video')?.readyState >= 2")
+    assert not any("not playable" in text for text in page.evaluate("said"))
     page.locator("#second input[type=file]").set_input_files(str(clips[1]))
     page.wait_for_function("document.querySelector('#second video')?.readyState >= 2")
     page.locator("#prompt textarea").fill(PROMPT)
@@ -306,8 +161,112 @@ def test_an_unplayable_video_is_shown_as_a_copy_and_judged_as_it_is(
     wait_for(page, "Finished")
     path = saved(page, tmp_path / "trace.json")
     first = from_json(path.read_bytes()).started.clips[0]
-    assert first is not None
     assert first.digest == file_digest(old)
     open_trace(page, path)
     wait_for(page, "Replaying")
     page.wait_for_function("document.querySelector('#first video')?.readyState >= 2")
+
+
+def headline_in_view(page: Page) -> None:
+    expect(page.locator(".vrt-headline")).to_be_visible()
+    page.wait_for_function(f"({IN_VIEW})(document.querySelector('.vrt-headline'))")
+
+
+def write_gif(path: Path) -> Path:
+    """A GIF in which a square glides to the right."""
+    pictures = [Image.new("RGB", (96, 64), "navy") for _ in range(12)]
+    for number, picture in enumerate(pictures):
+        ImageDraw.Draw(picture).rectangle((6 * number, 20, 6 * number + 20, 40), "white")
+    pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=80, loop=0)
+    return path
+
+
+@pytest.mark.parametrize("screen", SCREENS.values(), ids=SCREENS)
+def test_an_example_brings_its_verdict_into_view_from_anywhere(
+    server: Server, open_page: Open, screen: dict[str, Any]
+) -> None:
+    page = open_page(server.url, **screen)
+    for number, name in ((0, "Trace"), (1, "Frames"), (0, "Save and share")):
+        tab(page, name)
+        page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+        show_example(page, number)
+        headline_in_view(page)
+
+
+def test_the_address_names_the_run_that_is_shown(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
+    page = open_page(server.url)
+    show_example(page, 0)
+    expect(page).to_have_url(f"{server.url}?trace=a-block")
+    show_example(page, 1)
+    expect(page).to_have_url(f"{server.url}?trace=b-block")
+    prompt = page.locator("#prompt textarea")
+    prompt.fill("Another prompt.")
+    page.go_back()
+    expect(page.locator("#second video")).to_have_attribute("src", re.compile("a-block"))
+    expect(page).to_have_url(f"{server.url}?trace=a-block")
+    expect(page.locator(".vrt-turn")).to_have_count(2)
+    page.go_forward()
+    expect(page.locator("#second video")).to_have_attribute("src", re.compile("b-block"))
+    page.go_back()
+    expect(page.locator("#second video")).to_have_attribute("src", re.compile("a-block"))
+    expect(page.locator(".vrt-turn")).to_have_count(2)
+    page.go_back()
+    expect(page.locator(".vrt-turn")).to_have_count(0)
+    expect(page.locator("#second video")).to_have_count(0)
+    expect(page.locator(".vrt-notes li").first).to_be_visible()
+    page.go_forward()
+    headline_in_view(page)
+    page.locator("#first button[aria-label='Clear']").click()
+    page.locator("#second button[aria-label='Clear']").click()
+    start(page, clips)
+    wait_for(page, "Finished")
+    expect(page).to_have_url(re.compile(r"\?run=[0-9a-f]{24}$"))
+    address = link(page)
+    expect(page).to_have_url(address)
+    page.reload()
+    headline_in_view(page)
+    expect(page).to_have_url(address)
+
+
+def test_a_gif_is_compared_as_the_command_line_does(
+    server: Server, open_page: Open, clips: Clips, tmp_path: Path
+) -> None:
+    page = open_page(server.url)
+    gif = write_gif(tmp_path / "square.gif")
+    page.locator("#first input[type=file]").set_input_files(str(gif))
+    page.wait_for_function("document.querySelector('#first video')?.readyState >= 1")
+    dropped = "file => { const all = new DataTransfer(); all.items.add(new File([file], 'b.gif', { type: 'image/gif' })); return all; }"
+    page.evaluate(
+        f"""bytes => document.querySelector('#second button').dispatchEvent(new DragEvent('drop', {{
+            bubbles: true, cancelable: true, dataTransfer: ({dropped})(new Uint8Array(bytes)),
+        }}))""",
+        list(gif.read_bytes()),
+    )
+    page.wait_for_function("document.querySelector('#second video')?.readyState >= 1")
+    page.locator("#prompt textarea").fill("A square glides to the right.")
+    page.locator("#go").click()
+    wait_for(page, "Finished")
+    clip = from_json(saved(page, tmp_path / "trace.json").read_bytes()).started.clips[0]
+    assert (clip.digest, clip.frames) == (file_digest(gif), 12)
+
+
+def test_a_run_says_that_its_inputs_changed_while_it_went_on(
+    endless: Server, open_page: Open, clips: Clips
+) -> None:
+    page = open_page(endless.url)
+    start(page, clips)
+    wait_for(page, "writing")
+    page.locator("#second button[aria-label='Clear']").click()
+    page.locator("#second input[type=file]").set_input_files(str(clips[0]))
+    notice = page.locator(".vrt-changed")
+    expect(notice).to_contain_text(
+        f"These inputs have changed. This run judged another video 2: {clips[1].name}."
+    )
+    page.locator("#prompt textarea").fill("Something else.")
+    expect(notice).to_contain_text("judged the prompt “A white block glides to the right.”")
+    page.locator("#stop").click()
+    wait_for(page, "Stopped")
+    expect(notice).to_contain_text("another video 2")
+    assert page.locator(".vrt-text p").first.is_visible()

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.support.waiting import until
-from tests.ui.conftest import Server
-from tests.ui.page.test_page import start, status, wait_for
-from tests.ui.page.test_saved_runs import choose, saved
-from tests.ui.support.api_calls import PROMPT, act, comparing, config, uploaded
+from tests.ui.conftest import Serve, Server
+from tests.ui.support.api import uploaded
+from tests.ui.support.browsing import Clips, Open, Page, expect
+from tests.ui.support.page_events import act, comparing, config
+from tests.ui.support.saved_examples import PROMPT
+from tests.ui.support.steps import choose, saved, start, status, tab, wait_for
 from vrthinker_core.traces import from_json
-from vrthinker_core.types import Settings
-from vrthinker_core.types.settings import SETTINGS, Setting
+from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.ui.sessions.settings_form import choices, default_value, help_text
-
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-Clips = tuple[Path, Path]
-Open = Callable[..., "Page"]
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server]) -> Server:
+def server(serve: Serve) -> Server:
     return serve(
         ["<Think>It glides.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"], protocol="paired"
     )
@@ -63,10 +55,6 @@ def write(page: Page, name: str, text: str) -> None:
     until(stays)
 
 
-def settings_in_trace(page: Page, path: Path) -> Settings:
-    return from_json(saved(page, path).read_bytes()).started.settings
-
-
 # -- in the browser ------------------------------------------------------------------------------------------------------
 
 
@@ -76,50 +64,27 @@ def test_settings_that_are_chosen_or_typed_reach_the_run(
 ) -> None:
     page = open_page(server.url)
     open_settings(page)
+    write(page, "temperature", "2.5")
+    start(page, clips)
+    wait_for(page, "Temperature")
+    assert status(page) == 'The setting "Temperature" must lie between 0 and 2; it is 2.5.'
+    expect(page.locator(".vrt-intro")).to_have_count(1)
     choose(page, "temperature", "0.7")
     write(page, "seed", "2")
     write(page, "max_new_tokens", "409")
     write(page, "window", "Keep everything")
     choose(page, "fit", "Letterboxed")
-    start(page, clips)
-    wait_for(page, "Finished")
-    found = settings_in_trace(page, tmp_path / "trace.json")
-    assert (found.temperature, found.seed, found.max_new_tokens) == (0.7, 2, 409)
-    assert (found.window, found.fit, found.protocol) == ("all", "letterbox", "paired")
-
-
-@pytest.mark.browser
-def test_settings_that_are_never_opened_are_the_defaults(
-    server: Server, open_page: Open, clips: Clips, tmp_path: Path
-) -> None:
-    page = open_page(server.url)
-    start(page, clips)
-    wait_for(page, "Finished")
-    found = settings_in_trace(page, tmp_path / "trace.json")
-    chosen = {
-        row.name: getattr(found, row.name)
-        for row in SETTINGS
-        if row.default is not None and row.name != "protocol"
-    }
-    assert chosen == {name: getattr(Settings(), name) for name in chosen}
-
-
-@pytest.mark.browser
-def test_a_number_out_of_range_is_one_sentence(
-    server: Server, open_page: Open, clips: Clips
-) -> None:
-    page = open_page(server.url)
-    open_settings(page)
-    write(page, "temperature", "2.5")
-    start(page, clips)
-    sentence = 'The setting "Temperature" must lie between 0 and 2; it is 2.5.'
-    wait_for(page, "Temperature")
-    assert status(page) == sentence
-    expect(page.locator(".vrt-intro")).to_have_count(1)
-    write(page, "temperature", "")
     page.locator("#go").click()
     wait_for(page, "Finished")
-    assert status(page).startswith("Finished")
+    found = from_json(saved(page, tmp_path / "trace.json").read_bytes()).started.settings
+    assert (found.temperature, found.seed, found.max_new_tokens) == (0.7, 2, 409)
+    assert (found.window, found.fit, found.protocol) == ("all", "letterbox", "paired")
+    choose(page, "protocol", "concat")
+    page.locator("#go").click()
+    wait_for(page, "Failed")
+    tab(page, "Trace")
+    ending = page.locator(".vrt-ending")
+    expect(ending).to_contain_text("trained for the protocol paired, not for concat")
 
 
 @pytest.mark.browser
@@ -140,21 +105,15 @@ def test_open_settings_stand_below_the_players_and_can_be_reached(
 # -- from a program ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
-def test_every_setting_is_on_the_page(server: Server, row: Setting) -> None:
-    (part,) = (part for part in compare_inputs(server) if part.get("elem_id") == row.name)
-    assert (part["label"], part["info"], part["value"]) == (
-        row.label,
-        help_text(row),
-        default_value(row),
-    )
-    assert [tuple(choice) for choice in part["choices"]] == choices(row)
-    assert part["allow_custom_value"] == (row.number is not None)
-
-
-def test_a_comparison_takes_videos_prompt_judge_and_settings_in_this_order(server: Server) -> None:
-    names = [part.get("elem_id") for part in compare_inputs(server)]
+def test_a_comparison_takes_videos_prompt_judge_and_every_setting(server: Server) -> None:
+    parts = compare_inputs(server)
+    names = [part.get("elem_id") for part in parts]
     assert names == ["first", "second", "prompt", "judge", *(row.name for row in SETTINGS)]
+    for part, row in zip(parts[4:], SETTINGS, strict=True):
+        told = (part["label"], part["info"], part["value"])
+        assert told == (row.label, help_text(row), default_value(row))
+        assert [tuple(choice) for choice in part["choices"]] == choices(row)
+        assert part["allow_custom_value"] == (row.number is not None)
 
 
 @pytest.mark.parametrize("value", ["hot", ["0.7"], {"a": 1}, True, -1, 1e300, "9" * 400])

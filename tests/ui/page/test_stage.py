@@ -1,27 +1,21 @@
-"""The stage: what is in the first screen while a run goes on and after it, and what moves the page."""
+"""The stage: what is in the first screen while a run goes on and after it, what moves the page, and where Stop stays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.support.waiting import until
-from tests.ui.conftest import Server
-from tests.ui.page.test_page import ENDLESS, fill, start, wait_for
+from tests.ui.conftest import PHONE, Serve, Server
+from tests.ui.support.browsing import Clips, Open, Page, expect
 from tests.ui.support.held_stream import hold_when, open_held, release, wait_until_held
 from tests.ui.support.saved_examples import THINK
+from tests.ui.support.steps import fill, start, status, wait_for
 from vrthinker_core.dialects.sanitize import MAX_PROMPT
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 
-Clips = tuple[Path, Path]
-Open = Callable[..., "Page"]
 
 SCREENS: dict[str, dict[str, Any]] = {
     "1440": {"viewport": {"width": 1440, "height": 900}},
@@ -52,6 +46,14 @@ LAST_WORD_IN_VIEW = """() => {
     const last = boxes[boxes.length - 1];
     return last.top >= 0 && last.bottom <= innerHeight;
 }"""
+SCROLL_UNDER_RAIL = """() => {
+    const [line, label] = ["#rail .vrt-line", "#prompt [data-testid=block-info]"].map((part) => document.querySelector(part));
+    const top = () => label.getBoundingClientRect().top;
+    window.scrollBy({ top: top() - parseFloat(getComputedStyle(line).top) - 4, behavior: "instant" });
+    const { left, bottom } = label.getBoundingClientRect();
+    return Boolean(document.elementFromPoint(left + 4, (top() + bottom) / 2).closest("#rail"));
+}"""
+"""Scrolls until the prompt's name is where the rail stays, and says whether the rail lies over it."""
 PLAYERS_IN_VIEW = """() => ["first", "second"].every((name) => {
     const box = document.querySelector(`#${name}`).getBoundingClientRect();
     return box.top >= -1 && box.bottom <= innerHeight;
@@ -59,17 +61,12 @@ PLAYERS_IN_VIEW = """() => ["first", "second"].every((name) => {
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server]) -> Server:
+def server(serve: Serve) -> Server:
     return serve(
         [WORDS + CALL, WORDS + CALL.replace("10, 30", "20, 40"), ANSWER],
         protocol="paired",
         pause=0.01,
     )
-
-
-@pytest.fixture(scope="module")
-def endless(serve: Callable[..., Server]) -> Server:
-    return serve([ENDLESS], protocol="paired", pause=0.05)
 
 
 @pytest.mark.parametrize("screen", SCREENS.values(), ids=SCREENS)
@@ -94,9 +91,10 @@ def test_the_first_screen_holds_the_newest_words_then_the_verdict(
     page.wait_for_timeout(600)
     until(lambda: page.locator(".vrt-headline").evaluate(IN_VIEW))
     for reason in page.locator(".vrt-reason").all():
-        until(lambda reason=reason: reason.evaluate(IN_VIEW))  # type: ignore[misc]
+        until(lambda reason=reason: reason.evaluate(IN_VIEW))
     until(lambda: page.evaluate(PLAYERS_IN_VIEW))
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert screen is SCREENS["1440"] or page.evaluate(SCROLL_UNDER_RAIL)
 
 
 def scrolled(page: Page) -> float:
@@ -108,7 +106,18 @@ def scrolled(page: Page) -> float:
     return after
 
 
-def test_a_reader_who_scrolls_up_is_left_alone(
+def stays_while_the_judge_writes(page: Page) -> float:
+    """Where the page stands, which 200 more letters do not change."""
+    before = scrolled(page)
+    length = len(page.locator(".vrt-text").inner_text())
+    page.wait_for_function(
+        "length => document.querySelector('.vrt-text').innerText.length > length + 200", arg=length
+    )
+    assert page.evaluate("window.scrollY") == before
+    return before
+
+
+def test_who_scrolls_up_is_left_alone_and_what_is_pressed_stays_under_the_pointer(
     endless: Server, open_page: Open, clips: Clips
 ) -> None:
     page = open_page(endless.url, viewport={"width": 1280, "height": 500})
@@ -116,32 +125,12 @@ def test_a_reader_who_scrolls_up_is_left_alone(
     page.wait_for_function("window.scrollY > 300")
     page.mouse.move(900, 250)
     page.mouse.wheel(0, -250)
-    before = scrolled(page)
-    length = len(page.locator(".vrt-text").inner_text())
-    page.wait_for_function(
-        "length => document.querySelector('.vrt-text').innerText.length > length + 200", arg=length
-    )
-    assert page.evaluate("window.scrollY") == before
+    stays_while_the_judge_writes(page)
     page.locator(".vrt-follow:not([hidden])").dispatch_event("click")
     page.wait_for_timeout(400)
     until(lambda: page.evaluate(LAST_WORD_IN_VIEW))
-    page.locator("#stop").click()
-
-
-def test_what_is_pressed_stays_under_the_pointer_until_it_is_released(
-    endless: Server, open_page: Open, clips: Clips
-) -> None:
-    page = open_page(endless.url, viewport={"width": 1280, "height": 500})
-    start(page, clips)
-    page.wait_for_function("window.scrollY > 300")
-    page.mouse.move(900, 250)
     page.mouse.down()
-    before = scrolled(page)
-    length = len(page.locator(".vrt-text").inner_text())
-    page.wait_for_function(
-        "length => document.querySelector('.vrt-text').innerText.length > length + 200", arg=length
-    )
-    assert page.evaluate("window.scrollY") == before
+    before = stays_while_the_judge_writes(page)
     page.mouse.up()
     page.wait_for_function("before => window.scrollY > before", arg=before)
     until(lambda: page.evaluate(LAST_WORD_IN_VIEW))
@@ -164,16 +153,6 @@ def test_the_verdict_gives_its_reasons_and_their_frames(
     page.locator(".vrt-turn:nth-child(1) .vrt-text .vrt-ref", has_text="80").first.hover()
     assert page.locator(".vrt-tile.lit").get_attribute("data-frames") == "80"
     assert page.locator(".vrt-mark.lit").get_attribute("data-frames") == "80"
-
-
-def test_a_number_and_its_sign_are_one_link_so_that_no_line_ends_between_them(
-    server: Server, open_page: Open
-) -> None:
-    page = open_page(server.url)
-    pieces = page.evaluate("VRThinker.pieces('blocky at #16, #48 and frame 3).')")
-    assert [text for kind, text, *_ in pieces if kind == "frame"] == ["#16", "#48", "3"]
-    assert [kept for _, _, *kept in pieces if kept] == [[","], [")."]]
-    assert page.evaluate("VRThinker.drawPiece(['frame', '#16']).dataset.frame") == "16"
 
 
 LINES_THAT_BEGIN_WITH_PUNCTUATION = """() => {
@@ -203,34 +182,12 @@ LINES_THAT_BEGIN_WITH_PUNCTUATION = """() => {
 }"""
 
 
-def test_no_line_begins_with_the_punctuation_behind_a_frame(
-    server: Server, open_page: Open
-) -> None:
-    assert open_page(server.url).evaluate(LINES_THAT_BEGIN_WITH_PUNCTUATION) == []
-
-
-def test_an_edited_prompt_says_that_the_run_judged_another(
+def test_an_edited_prompt_says_how_the_one_began_that_was_judged(
     server: Server, open_page: Open, clips: Clips
 ) -> None:
     page = open_page(server.url)
-    start(page, clips)
-    wait_for(page, "Finished")
-    assert not page.locator(".vrt-changed").is_visible()
-    page.locator("#prompt textarea").fill("Something else.")
-    assert (
-        page.locator(".vrt-changed")
-        .inner_text()
-        .endswith("judged the prompt “A white block glides to the right.”")
-    )
-    page.locator("#prompt textarea").fill("A white block glides to the right.")
-    assert not page.locator(".vrt-changed").is_visible()
-
-
-def test_of_a_long_prompt_that_was_edited_the_beginning_is_quoted(
-    server: Server, open_page: Open, clips: Clips
-) -> None:
-    page = open_page(server.url)
-    fill(page, clips, prompt="A red ball. " * (MAX_PROMPT // 12))
+    long = "A red ball. " * (MAX_PROMPT // 12)
+    fill(page, clips, prompt=long)
     page.locator("#go").click()
     wait_for(page, "Finished")
     page.wait_for_timeout(500)  # the page looks once more when Gradio may have written a prompt
@@ -243,87 +200,78 @@ def test_of_a_long_prompt_that_was_edited_the_beginning_is_quoted(
     )
     assert said.endswith("…”.")
     assert len(said) < 200
+    page.locator("#prompt textarea").fill(long)
+    assert not notice.is_visible()
 
 
-SCROLL_UNDER_RAIL = """() => {
-    const [line, label] = ["#rail .vrt-line", "#prompt [data-testid=block-info]"].map((part) => document.querySelector(part));
-    const top = () => label.getBoundingClientRect().top;
-    window.scrollBy({ top: top() - parseFloat(getComputedStyle(line).top) - 4, behavior: "instant" });
-    const { left, bottom } = label.getBoundingClientRect();
-    return Boolean(document.elementFromPoint(left + 4, (top() + bottom) / 2).closest("#rail"));
+RING_OF_A_TILE_THAT_HAS_LEFT = """() => {
+    const root = document.createElement("div");
+    const half = (gone) => ({ src: "data:,", ratio: 1, at: 1, place: 0.5, ...(gone ? { gone: true } : {}) });
+    const tile = (gone) => ({ label: "#64", halves: [half(gone), half(gone)] });
+    const turn = (gone) => ({ state: "", foot: "", live: false, tiles: [tile(gone)], parts: [], remarks: [] });
+    const view = new VRThinker.Trace(root, { onTile: () => {} });
+    for (const gone of [false, true]) view.update({ run: "one", turns: [turn(gone)] });
+    document.dispatchEvent(new CustomEvent("vrt:chosen", { detail: tile(true) }));
+    return root.querySelector(".vrt-tile").getAttribute("aria-current");
 }"""
-"""Scrolls until the prompt's name is where the rail stays, and says whether the rail lies over it."""
 
 
-def test_what_is_scrolled_goes_under_the_rail_that_stays(
-    server: Server, open_page: Open, clips: Clips
-) -> None:
-    page = open_page(server.url, **SCREENS["390"])
-    start(page, clips)
-    wait_for(page, "Finished")
-    assert page.evaluate(SCROLL_UNDER_RAIL)
-
-
-def test_keys_compare_and_keep_the_focus(endless: Server, open_page: Open, clips: Clips) -> None:
-    page = open_page(endless.url)
-    fill(page, clips)
-    page.locator("#prompt textarea").press("Control+Enter")
-    wait_for(page, "writing")
-    page.locator("#stop").focus()
-    page.keyboard.press("Enter")
-    wait_for(page, "Stopped")
-    page.wait_for_function("document.activeElement.id === 'go'")
-    page.keyboard.press("Enter")
-    page.wait_for_function("document.activeElement.id === 'stop'")
-    wait_for(page, "writing")
-    page.locator("#stop").click()
-
-
-def test_space_plays_after_a_click_on_a_mark_and_the_ring_follows_the_rail(
-    server: Server, open_page: Open, clips: Clips
-) -> None:
-    page = open_page(server.url)
-    start(page, clips)
-    wait_for(page, "Finished")
-    page.locator(".vrt-mark").nth(1).click()
-    assert page.locator(".vrt-tile[aria-current]").get_attribute("data-frames") == "48"
-    page.keyboard.press("ArrowRight")
-    label = page.locator(".vrt-time").inner_text().split()[1]
-    assert page.locator(".vrt-tile[aria-current]").get_attribute("data-frames") == label
-    page.keyboard.press(" ")
-    page.wait_for_function("!document.querySelector('#first video').paused")
-
-
-def test_videos_of_a_waiting_comparison_cannot_be_swapped(
-    endless: Server, open_page: Open, clips: Clips
-) -> None:
-    running, waiting = open_page(endless.url), open_page(endless.url)
-    start(running, clips)
-    wait_for(running, "writing")
-    start(waiting, clips)
-    waiting.wait_for_selector("#stop:visible")
-    waiting.wait_for_timeout(500)
-    before = waiting.locator("#first video").get_attribute("src")
-    waiting.locator("[data-action=swap]").click()
-    waiting.wait_for_timeout(800)
-    assert waiting.locator("#first video").get_attribute("src") == before
-    waiting.locator("#stop").click()
-    running.locator("#stop").click()
-
-
-def test_the_ring_finds_a_tile_whose_frames_have_left_the_judges_view(
+def test_no_line_begins_with_punctuation_and_the_ring_finds_a_tile_that_has_left_the_view(
     server: Server, open_page: Open
 ) -> None:
     page = open_page(server.url)
-    current = page.evaluate("""() => {
-        const root = document.createElement("div");
-        const half = (gone) => ({ src: "data:,", ratio: 1, at: 1, place: 0.5, ...(gone ? { gone: true } : {}) });
-        const tile = (gone) => ({ label: "#64", halves: [half(gone), half(gone)] });
-        const turn = (gone) => ({ state: "", foot: "", live: false, tiles: [tile(gone)], parts: [], remarks: [] });
-        const view = new VRThinker.Trace(root, { onTile: () => {} });
-        view.update({ run: "one", turns: [turn(false)] });
-        view.update({ run: "one", turns: [turn(true)] });
-        document.dispatchEvent(new CustomEvent("vrt:chosen", { detail: tile(true) }));
-        return root.querySelector(".vrt-tile").getAttribute("aria-current");
-    }""")
-    assert current == "true"
+    assert page.evaluate(LINES_THAT_BEGIN_WITH_PUNCTUATION) == []
+    assert page.evaluate(RING_OF_A_TILE_THAT_HAS_LEFT) == "true"
+
+
+LAST_WORD_IS_FREE = """() => {
+    const range = document.createRange();
+    range.selectNodeContents([...document.querySelectorAll(".vrt-text p")].at(-1));
+    const last = [...range.getClientRects()].at(-1);
+    const at = document.elementFromPoint(last.right - 2, (last.top + last.bottom) / 2);
+    return Boolean(at && at.closest(".vrt-text"));
+}"""
+
+
+@pytest.mark.parametrize(
+    "screen", [PHONE, {"viewport": {"width": 844, "height": 390}}], ids=["phone", "landscape"]
+)
+def test_stop_and_status_stay_in_sight_and_cover_no_words(
+    endless: Server, open_page: Open, clips: Clips, screen: dict[str, Any]
+) -> None:
+    page = open_page(endless.url, **screen)
+    bar = page.get_by_role("group", name="The run that goes on")
+    expect(bar).to_have_count(0)
+    start(page, clips)
+    stop = bar.get_by_role("button", name="Stop")
+    expect(stop).to_be_in_viewport(ratio=1)
+    expect(page.locator("#stop")).not_to_be_in_viewport()
+    until(lambda: bar.locator("span").inner_text() == status(page) != "")
+    until(lambda: page.evaluate(LAST_WORD_IS_FREE))
+    box = stop.bounding_box()
+    assert min(box["width"], box["height"]) >= 44
+    assert bar.locator("[role=status], [aria-live]").count() == 0, "the status is announced once"
+    stop.focus()
+    page.keyboard.press("Enter")
+    wait_for(page, "^Stopped")
+    expect(bar).to_have_count(0)
+    expect(page.locator("#go")).to_be_focused()
+
+
+def test_where_the_runs_own_stop_is_in_sight_there_is_no_other(
+    endless: Server, open_page: Open, clips: Clips
+) -> None:
+    page = open_page(endless.url, **PHONE)
+    start(page, clips)
+    bar = page.get_by_role("group", name="The run that goes on")
+    expect(bar).to_be_visible()
+    page.evaluate("scrollTo(0, 0)")
+    expect(page.locator("#stop")).to_be_in_viewport()
+    expect(bar).to_have_count(0)
+    page.locator("#stop").click()
+    wide = open_page(endless.url)
+    start(wide, clips)
+    wide.wait_for_function("window.scrollY > 0")
+    expect(wide.locator("#stop")).to_be_in_viewport()
+    expect(wide.locator(".vrt-stop-bar")).to_be_hidden()
+    wide.locator("#stop").click()

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.ui.conftest import PHONE, Server
-from tests.ui.page.test_page import wait_for
+from tests.ui.conftest import PHONE, Serve, Server
+from tests.ui.support.browsing import Clips, Open, Page, expect
 from tests.ui.support.saved_examples import SCRIPT, write_example
-
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
+from tests.ui.support.steps import wait_for
 
 pytestmark = pytest.mark.browser
 
-Clips = tuple[Path, Path]
-Open = Callable[..., "Page"]
 
 STILLS = """() => ["first", "second"].map((name) => {
     const still = document.querySelector(`#${name} .vrt-still`);
@@ -38,7 +30,7 @@ GONE = "The videos of this run are not kept here: the players show the frames th
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
     """Examples of which both videos, one, and none are at hand."""
     examples = tmp_path_factory.mktemp("examples")
     for hue, (name, lost) in enumerate(
@@ -70,6 +62,7 @@ def test_every_way_to_a_frame_leads_to_its_stills(gone: Page) -> None:
     assert page.evaluate(STILLS) == by_place[0]["src"], "a run begins with its first frames"
     for number, tile in enumerate(seen):
         page.locator(".vrt-turns .vrt-tile").nth(number).click()
+        expect(page.locator(".vrt-note")).to_have_text("Thumbnail: the videos are gone.")
         page.keyboard.press("Escape")  # the closer look
         assert page.evaluate(STILLS) == tile["src"]
         assert page.locator(".vrt-time").inner_text().startswith(f"index {tile['frames']} of ")
@@ -95,7 +88,6 @@ def test_every_way_to_a_frame_leads_to_its_stills(gone: Page) -> None:
 def test_any_moment_shows_the_nearest_frame_of_each_video_and_its_time(gone: Page) -> None:
     page, seen = gone, tiles(gone)
     box = page.locator(".vrt-track").bounding_box()
-    assert box is not None
     for fraction in (0.02, 0.2, 0.33, 0.55, 0.71, 0.98):
         page.mouse.click(box["x"] + fraction * box["width"], box["y"] + 4)
         for side, still in enumerate(page.evaluate(STILLS)):

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import gradio_client
 import gradio_client.exceptions
 import pytest
 
 from tests.support.small_clips import write_clip
-from tests.ui.conftest import Server
-from tests.ui.page.test_page import fill, start, wait_for
-from tests.ui.page.test_saved_runs import tab
+from tests.ui.conftest import Serve, Server
+from tests.ui.support.browsing import Clips, Open, Page, expect
 from tests.ui.support.held_stream import hold_when, open_held, release
+from tests.ui.support.steps import fill, open_trace, saved, start, wait_for
 from vrthinker_core.ui.view import words
-
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 
-Clips = tuple[Path, Path]
-Open = Callable[..., "Page"]
 ANSWER = (
     "<Snapshot>A block.</Snapshot><Think>It glides.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 )
@@ -54,7 +46,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server]) -> Server:
+def server(serve: Serve) -> Server:
     """A server that may fetch from local addresses."""
     return serve([ANSWER], "--local-addresses", protocol="paired")
 
@@ -140,20 +132,6 @@ def test_an_address_that_cannot_be_fetched_changes_nothing_but_the_status(
         expect(page.locator(".vrt-headline")).to_have_count(1)
 
 
-def test_private_addresses_are_refused_by_default(
-    serve: Callable[..., Server], open_page: Open, web: str
-) -> None:
-    page = open_page(serve([ANSWER], protocol="paired").url)
-    for address, sentence in (
-        (web, "port"),
-        ("http://127.0.0.1/one.mp4", "public"),
-        ("http://localhost/one.mp4", "public"),
-    ):
-        submit_address(page, 1, address)
-        wait_for(page, sentence)
-    assert page.locator("#first video").count() == 0
-
-
 def test_a_run_whose_videos_were_replaced_says_what_it_judged(
     server: Server, open_page: Open, clips: Clips, web: str
 ) -> None:
@@ -201,15 +179,8 @@ def test_uploading_the_videos_of_an_open_trace_keeps_its_verdict(
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
-    page.get_by_role("tab", name=words.TAB_SAVE).click()
-    with page.expect_download() as download:
-        page.locator(".vrt-takes a", has_text="JSON").click()
-    download.value.save_as(tmp_path / "trace.json")
     another = open_page(server.url)
-    tab(another, words.TAB_SAVE)
-    with another.expect_file_chooser() as chooser:
-        another.locator("#open").click()
-    chooser.value.set_files(str(tmp_path / "trace.json"))
+    open_trace(another, saved(page, tmp_path / "trace.json"))
     wait_for(another, "Replaying")
     fill(another, clips)
     expect(another.locator(".vrt-headline")).to_have_count(1)

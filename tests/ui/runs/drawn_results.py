@@ -11,8 +11,7 @@ from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult, broken_row, result_of
 from vrthinker_core.results.result_file import RESULTS, TRACES, to_line
 from vrthinker_core.traces import to_json
-from vrthinker_core.types import Dimension, Preference, Run, Trace, Verdict
-from vrthinker_core.types.order import swap_verdict
+from vrthinker_core.types import Dimension, Preference, Trace, Verdict
 from vrthinker_core.ui.runs.listed_runs import ListedRuns
 
 TIE, FIRST, SECOND = Preference
@@ -33,25 +32,13 @@ def result(row: int, **changes: object) -> PairResult:
         },
     )
     base = result_of(pair, three_turns(), f"{TRACES}/{pair.id}.json")
-    return replace(base, **changes)  # type: ignore[arg-type]
+    return replace(base, **changes)
 
 
 def outside(**changes: object) -> Trace:
     """A run that was answered, over videos that its judge cannot judge."""
     trace = three_turns(**changes)
-    assert trace.finished is not None
     return replace(trace, finished=replace(trace.finished, verdict=None, outside_scope=True))
-
-
-def both_orders(second: Verdict, **changes: object) -> Trace:
-    """A run whose pair was judged again with its sides swapped; `second` names the sides as the first order does."""
-    trace = three_turns(**changes)
-    assert trace.finished is not None
-    end = replace(trace.finished, verdict=swap_verdict(second))
-    return replace(
-        trace,
-        swapped=Run(replace(trace.started, clips=trace.started.clips[::-1]), trace.turns, end),
-    )
 
 
 def kinds() -> list[PairResult]:

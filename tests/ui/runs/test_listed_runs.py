@@ -12,8 +12,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from tests.ui.runs.drawn_results import both_orders, kinds, outside, read_all, result, write_results
-from tests.ui.support.handmade_runs import WHOLE, three_turns
+from tests.ui.runs.drawn_results import kinds, outside, read_all, result, write_results
+from tests.ui.support.handmade_runs import WHOLE, both_orders, three_turns
 from vrthinker_core.errors import TraceError
 from vrthinker_core.results.known_labels import LABELS, add_labels
 from vrthinker_core.results.result import result_of
@@ -21,6 +21,7 @@ from vrthinker_core.results.result_file import RESULTS, to_line
 from vrthinker_core.results.trace_files import CHECKPOINTS, CONFIG, RESULT, STATE
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Preference, Verdict, Vote
+from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.types.wording import (
     DEMO_RUN,
     NO_RELIABLE_WINNER,
@@ -104,6 +105,10 @@ def test_a_missing_and_an_empty_folder_say_so_and_are_read_once_they_are_there(
     )
     (tmp_path / "out").mkdir()
     assert "holds no results.jsonl and no trace yet" in read_all(tmp_path / "out").said
+    (tmp_path / "training").mkdir()
+    for file in (CONFIG, STATE):  # as one begins
+        (tmp_path / "training" / file).write_text("{}")
+    assert "no trace yet" in read_all(tmp_path / "training").said
     write_results(tmp_path / "out", kinds()[:1])
     assert read_on(runs) == [1]
     assert runs.said == ""
@@ -143,13 +148,6 @@ def test_a_folder_of_a_training_is_listed_with_its_rollouts_alone(
         (1, "step-1.json", False),
         (2, "step-2.json", True),
     ]
-
-
-def test_a_training_without_rollouts_yet_says_so(tmp_path: Path) -> None:
-    for file in (CONFIG, STATE):
-        (tmp_path / file).write_text("{}")
-    runs = read_all(tmp_path)
-    assert (list(runs.runs()), "no trace yet" in runs.said) == ([], True)
 
 
 def test_labels_beside_traces_are_those_of_the_data_set(tmp_path: Path) -> None:
@@ -263,8 +261,8 @@ def test_a_row_that_flips_is_drawn_with_that_headline_and_without_its_second_run
     tmp_path: Path,
 ) -> None:
     traces = {
-        "flips": both_orders(replace(WHOLE, OA=Preference.SECOND)),
-        "stays": both_orders(WHOLE),
+        "flips": both_orders(swap_verdict(replace(WHOLE, OA=Preference.SECOND))),
+        "stays": both_orders(swap_verdict(WHOLE)),
         "once": three_turns(),
     }
     for name, trace in traces.items():

@@ -12,13 +12,10 @@ from typing import Any
 
 import gradio as gr
 import pytest
-from gradio.blocks import BlockFunction, Blocks
-from gradio.context import LocalContext
+from gradio.blocks import BlockFunction
 from gradio.data_classes import PredictBodyInternal
-from gradio.exceptions import InvalidPathError
 from gradio.processing_utils import save_file_to_cache
 from gradio.queueing import Event, Queue
-from gradio.route_utils import upload_fn
 from gradio.routes import App
 from gradio.state_holder import SessionState, StateHolder
 from gradio.utils import get_upload_folder
@@ -69,33 +66,13 @@ def inputs(*values: Any, fetch: Fetch = nothing_fetched, visibility: str = "publ
 
     async def act(blocks: CheckedBlocks, event: BlockFunction) -> Any:
         blocks.fetch = fetch
-        event.api_visibility = visibility  # type: ignore[assignment]
+        event.api_visibility = visibility
         return await blocks.preprocess_data(event, list(values), SessionState(blocks))
 
     return on_page(CheckedBlocks, act)
 
 
 # -- outputs -------------------------------------------------------------------------------------------------------------
-
-
-def test_gradio_hands_events_to_the_methods_that_we_override() -> None:
-    for name, parameters in {
-        "preprocess_data": ["self", "block_fn", "inputs", "state", "explicit_call"],
-        "postprocess_data": ["self", "block_fn", "predictions", "state"],
-    }.items():
-        method = getattr(Blocks, name, None)
-        assert inspect.iscoroutinefunction(method), (
-            f"gr.Blocks has no coroutine {name} any more: CheckedBlocks overrides it"
-        )
-        found = list(inspect.signature(method).parameters)
-        assert found == parameters, (
-            f"gr.Blocks.{name} takes other parameters: CheckedBlocks.{name} passes them on"
-        )
-
-
-def test_a_skip_equals_every_other_skip() -> None:
-    assert gr.skip() == gr.skip(), "CheckedBlocks.postprocess_data compares values with gr.skip()"
-    assert isinstance(gr.skip(), dict), "CheckedBlocks.postprocess_data copies gr.skip() as a dict"
 
 
 @settings(deadline=None, max_examples=8)
@@ -109,10 +86,6 @@ def test_a_skipped_output_changes_nothing_in_the_others(skipped: tuple[bool, boo
         assert our == (gr.skip() if skip else their)
 
 
-def test_one_skip_stands_for_all_outputs() -> None:
-    assert outputs(CheckedBlocks, lambda _: gr.skip()) == [gr.skip()] * 3
-
-
 def test_outputs_that_a_dictionary_leaves_out_are_skipped() -> None:
     def only_html(event: BlockFunction) -> dict[Any, str]:
         return {event.outputs[2]: VALUES[2]}
@@ -121,6 +94,7 @@ def test_outputs_that_a_dictionary_leaves_out_are_skipped() -> None:
         return {event.outputs[2]: VALUES[2], event.outputs[0]: VALUES[0]}
 
     text, _, html = outputs(gr.Blocks, lambda _: VALUES)
+    assert outputs(CheckedBlocks, lambda _: gr.skip()) == [gr.skip()] * 3
     assert outputs(CheckedBlocks, only_html) == [gr.skip(), gr.skip(), html]
     assert outputs(CheckedBlocks, html_and_textbox) == [text, gr.skip(), html]
 
@@ -171,30 +145,6 @@ def test_an_input_that_is_left_out_is_what_the_component_says() -> None:
     assert inputs() == ["as it was", None, None]
 
 
-@pytest.mark.parametrize(
-    ("kind", "error"), [(gr.Blocks, InvalidPathError), (CheckedBlocks, gr.Error)]
-)
-def test_a_file_that_was_not_uploaded_is_refused(
-    kind: type[gr.Blocks], error: type[Exception]
-) -> None:
-    """By Gradio; CheckedBlocks.preprocess_data makes a sentence of it. Gradio looks only while the page is served."""
-
-    async def act(blocks: gr.Blocks, event: BlockFunction) -> str:
-        LocalContext.blocks.set(blocks)
-        blocks.has_launched, blocks.blocked_paths, blocks.allowed_paths = True, [], []
-        with pytest.raises(error) as refused:
-            await blocks.preprocess_data(event, ["", [picture(__file__)], ""], SessionState(blocks))
-        return str(refused.value)
-
-    assert ("Upload it first" in on_page(kind, act)) == (kind is CheckedBlocks)
-
-
-def test_a_url_of_a_file_of_this_machine_is_refused() -> None:
-    with pytest.raises(gr.Error) as refused:
-        inputs("", [picture(f"file://{__file__}")], "")
-    assert refused.value.message == NOT_UPLOADED
-
-
 def test_a_web_address_is_fetched_by_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     asked: list[str] = []
@@ -218,15 +168,11 @@ def test_an_event_of_the_page_itself_fetches_nothing() -> None:
     assert refused.value.message == NOT_UPLOADED
 
 
-def test_the_upload_folder_is_where_we_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
-    assert get_upload_folder() == str(tmp_path), "app.py says by GRADIO_TEMP_DIR where uploads go"
-
-
 def test_a_kept_file_lies_where_gradio_would_copy_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
+    assert get_upload_folder() == str(tmp_path / "uploads")
     kept = tmp_path / "a film - 1,2.mp4"
     kept.write_bytes(b"film")
     place = upload_place(kept, kept.name)
@@ -234,21 +180,6 @@ def test_a_kept_file_lies_where_gradio_would_copy_it(
     kept.rename(place)
     assert save_file_to_cache(place, get_upload_folder()) == str(place)
     assert upload_place(place, "../..").name == "video"
-
-
-def test_an_upload_is_received_where_we_say() -> None:
-    found = list(inspect.signature(upload_fn).parameters)
-    wanted = [
-        "request",
-        "upload_dir",
-        "max_file_size",
-        "upload_id",
-        "force_move",
-        "upload_progress",
-    ]
-    assert found == wanted, (
-        "Gradio receives uploads in another way: see gradio_blocks.receive_files"
-    )
 
 
 def test_the_files_of_waiting_events_are_known() -> None:
@@ -288,22 +219,6 @@ def test_a_session_that_has_left_is_forgotten() -> None:
         assert set(holder.time_last_used) == {"bert"}, (
             "Gradio keeps sessions elsewhere: see CheckedBlocks.forget_session"
         )
-
-    on_page(CheckedBlocks, act)
-
-
-def test_running_and_waiting_events_are_counted_by_their_concurrency_id() -> None:
-    async def act(blocks: CheckedBlocks, event: BlockFunction) -> None:
-        blocks.limit_queue("judge", 9, print, print)
-        assert blocks.limited_queue.counts() == (0, 0)
-        blocks._queue.create_event_queue_for_fn(event)
-        queue = blocks._queue.event_queue_per_concurrency_id["judge"]
-        assert (queue.current_concurrency, queue.queue) == (0, []), (
-            "Gradio counts in another way: see LimitedQueue.counts"
-        )
-        queue.current_concurrency = 2
-        queue.queue.extend([object(), object(), object()])
-        assert blocks.limited_queue.counts() == (2, 3)
 
     on_page(CheckedBlocks, act)
 

@@ -6,33 +6,26 @@ The fixture `new_page` fails a test in which a dialog opened, a script failed, o
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from tests.ui.conftest import Server, within
-from tests.ui.page.test_page import fill, wait_for
-from tests.ui.page.test_saved_runs import open_trace, show_example, tab
+from tests.ui.conftest import Serve, Server, within
 from tests.ui.support import handmade_runs
-from tests.ui.support.saved_examples import PROMPT, write_example
+from tests.ui.support.browsing import Clips, Open, Page, expect
+from tests.ui.support.saved_examples import PROMPT
+from tests.ui.support.steps import fill, open_trace, show_example, tab, wait_for
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind, Reply
 from vrthinker_core.types.events import Finished, StopReason, Trace
 from vrthinker_core.ui.view.words import judge_line
 
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
 pytestmark = pytest.mark.browser
 
-Clips = tuple[Path, Path]
-Open = Callable[..., "Page"]
 
 MARKUP = "\n".join(
     (
@@ -68,9 +61,7 @@ INJECTED = f"#trace :is({FOREIGN}, :is(form, input):not(.vrt-ballot *))"
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
-    examples = tmp_path_factory.mktemp("examples")
-    write_example(examples / "a-block")
+def server(serve: Serve, examples: Path) -> Server:
     return serve([ASK, INVENTED, LONG_ANSWER], "--examples", str(examples), protocol="paired")
 
 
@@ -287,7 +278,7 @@ def missing(page: Page, selector: str, expected: Sequence[str]) -> list[str]:
 
 
 def test_every_text_of_a_trace(
-    server: Server, open_watched: Open, open_file: Callable[[Path], Page], tmp_path: Path
+    server: Server, open_watched: Open, open_file: Open, tmp_path: Path
 ) -> None:
     trace = hostile_trace(f"{MARKUP}{CONTROL}{INVISIBLE}\0")
     page = open_watched(server.url)
@@ -376,8 +367,12 @@ def test_links_and_video_addresses(server: Server, open_watched: Open) -> None:
     for address, sentence in (
         ("javascript:alert(1)", "begin with http"),
         (f"http://{MARKUP.splitlines()[0]}/", "not a web address"),
+        (server.url, "port"),
+        ("http://127.0.0.1/one.mp4", "public"),
+        ("http://localhost/one.mp4", "public"),
     ):
         page.locator("#address-1 input").fill(address)
         page.locator("#address-1 input").press("Enter")
         wait_for(page, sentence)
+    assert page.locator("#first video").count() == 0
     check_page_works(page)

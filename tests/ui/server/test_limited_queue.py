@@ -6,7 +6,7 @@ import json
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,43 +15,21 @@ import pytest
 
 from tests.support.threads import run_in_thread
 from tests.support.waiting import PATIENCE_S, until
-from tests.ui.conftest import Server, write_script
+from tests.ui.conftest import Clips, Serve, Server, write_script
 from tests.ui.sessions.test_sessions import files
-from tests.ui.support.api_calls import (
-    PROMPT,
-    Clips,
-    act,
-    answers,
-    begin,
-    client,
-    comparing,
-    config,
-    file,
-    join,
-    upload,
-    uploaded,
-)
-from tests.ui.support.saved_examples import write_example
+from tests.ui.support.api import answers, begin, client, file, upload, uploaded
+from tests.ui.support.page_events import act, comparing, config, join
+from tests.ui.support.saved_examples import ENDLESS, PROMPT
 from vrthinker_core.ui.server.limited_queue import LimitedQueue, SessionMessages
 
-ENDLESS = "<Think>" + "on and on and on " * 20_000
 WAITING = 2
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+def server(serve: Serve, examples: Path) -> Server:
     """One judge that never ends, and two places to wait for it."""
-    examples = tmp_path_factory.mktemp("examples")
-    write_example(examples / "a-block")
-    return serve(
-        [ENDLESS],
-        "--waiting",
-        str(WAITING),
-        "--examples",
-        str(examples),
-        protocol="paired",
-        pause=0.05,
-    )
+    options = ("--waiting", str(WAITING), "--examples", str(examples))
+    return serve([ENDLESS], *options, protocol="paired", pause=0.05)
 
 
 @pytest.fixture
@@ -61,7 +39,9 @@ def full(server: Server, clips: Clips) -> Iterator[list[Any]]:
     with pytest.raises(urllib.error.HTTPError) as refused:
         any(not begin(server, *videos, PROMPT) for _ in range(WAITING + 9))
     assert refused.value.code == 503
-    assert json.loads(refused.value.read())["detail"].endswith(".")
+    sentence = json.loads(refused.value.read())["detail"]
+    assert sentence.startswith("Queue is full")
+    assert sentence.endswith(".")
     yield videos
     until(lambda: counts(server) == (0, 0))
 
@@ -150,19 +130,11 @@ def test_an_event_that_began_just_after_its_session_was_forgotten_is_dropped() -
     assert run_in_thread(dropped()) == ["forgotten"]
 
 
-def test_an_unknown_function_is_refused_with_a_sentence(server: Server) -> None:
-    for number in (-1, 999):
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            join(server, number, [], "carl")
-        assert refused.value.code == 400
-        assert json.loads(refused.value.read())["detail"] == "There is no such function here."
-
-
 # -- judges that are still being loaded -----------------------------------------------------------------------------------
 
 
 def test_a_run_that_waits_for_its_judge_to_be_loaded_leaves_its_place_to_others(
-    serve: Callable[..., Server], clips: Clips, tmp_path: Path
+    serve: Serve, clips: Clips, tmp_path: Path
 ) -> None:
     answer = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
     slow, script = tmp_path / "slow.jsonl", tmp_path / "whole.jsonl"

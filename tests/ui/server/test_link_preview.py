@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +16,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from tests.support.threads import run_in_thread
-from tests.ui.conftest import Server
+from tests.ui.conftest import Serve
 from tests.ui.support.saved_examples import PROMPT, SCRIPT, write_example
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.ui.history.run_store import RunStore
@@ -158,7 +157,7 @@ def test_the_preview_of_a_run_goes_with_its_link(examples: Path, tmp_path: Path)
     assert len(previews) == 0
 
 
-def test_the_server_tells_of_its_links(serve: Callable[..., Server], examples: Path) -> None:
+def test_the_server_tells_of_its_links(serve: Serve, examples: Path) -> None:
     server = serve(SCRIPT, "--examples", str(examples), protocol="paired")
     for address, title in (
         ("", "VR-Thinker"),

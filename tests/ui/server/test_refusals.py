@@ -8,25 +8,25 @@ import json
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.support.waiting import PATIENCE_S, until
-from tests.ui.conftest import Server
+from tests.ui.conftest import Clips, Serve, Server
 from tests.ui.server.test_server import status_of
 from tests.ui.sessions.test_sessions import files
-from tests.ui.support.api_calls import PROMPT, Clips, begin, comparing, config, join, uploaded
+from tests.ui.support.api import uploaded
+from tests.ui.support.page_events import comparing, config, join
+from tests.ui.support.saved_examples import ENDLESS, PROMPT
 
 LIMIT = 100 * 2**20
-ENDLESS = "<Think>" + "on and on and on " * 20_000
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server]) -> Server:
+def server(serve: Serve) -> Server:
     """One judge that never ends, and one place to wait for it."""
     return serve([ENDLESS], "--waiting", "1", protocol="paired", pause=0.05)
 
@@ -168,8 +168,9 @@ NUL = b'{"session_hash": "x", "fn_index": 0, "data": [{"path": "a\\u0000b", "met
             for path in ("call", "call/v2", "run", "api")
         ),
         *(
-            ("POST", path, b'{"data": [], "fn_index": 999, "session_hash": "x"}')
+            ("POST", path, b'{"data": [], "fn_index": %d, "session_hash": "x"}' % number)
             for path in ("queue/join", "run/predict")
+            for number in (-1, 999)
         ),
         ("POST", "call/v2/compare", b'{"nothing": 1}'),
         *(
@@ -303,25 +304,6 @@ def test_no_file_stays_of_a_visitor_who_has_left(server: Server, clips: Clips) -
 
 
 # -- a full queue --------------------------------------------------------------------------------------------------------
-
-
-def fill_queue(server: Server, calls: ExitStack, values: Sequence[object]) -> tuple[int, str]:
-    """Make calls until one is refused. Returns its status and sentence."""
-    try:
-        for _ in range(8):
-            calls.enter_context(urllib.request.urlopen(begin(server, *values), timeout=PATIENCE_S))
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.loads(error.read())["detail"]
-    raise AssertionError("the queue has no end")
-
-
-def test_a_full_queue_is_refused_with_a_sentence(server: Server, clips: Clips) -> None:
-    with ExitStack() as calls:
-        status, sentence = fill_queue(server, calls, [*uploaded(server, clips), PROMPT])
-    assert status == 503
-    assert sentence.startswith("Queue is full")
-    assert sentence.endswith(".")
 
 
 @pytest.mark.parametrize("path", ["run/compare", "api/compare"])

@@ -7,7 +7,7 @@ import contextlib
 import json
 import resource
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,10 +20,10 @@ from starlette.types import Message
 
 from tests.support.threads import run_in_thread
 from tests.support.waiting import until
-from tests.ui.conftest import Server
+from tests.ui.conftest import Clips, Serve, Server
 from tests.ui.server.test_refusals import send
 from tests.ui.sessions.test_sessions import files
-from tests.ui.support.api_calls import Clips, answers, uploaded
+from tests.ui.support.api import answers, uploaded
 from vrthinker_core.ui.fetch.uploads import Uploads
 from vrthinker_core.ui.server.gradio_blocks import ForgottenUploads
 from vrthinker_core.ui.server.upload_route import UploadRoute
@@ -34,7 +34,7 @@ KIND = "multipart/form-data; boundary=line"
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server]) -> Server:
+def server(serve: Serve) -> Server:
     return serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
 
 
@@ -67,7 +67,7 @@ def post(
         "headers": headers,
     }
     coming = messages()
-    return run_in_thread(UploadRoute(uploads).upload(Request(scope, lambda: anext(coming))))  # type: ignore[arg-type]
+    return run_in_thread(UploadRoute(uploads).upload(Request(scope, lambda: anext(coming))))
 
 
 def check_refused(response: Response, status: int) -> None:

@@ -46,12 +46,6 @@ def start(
     return BackgroundRun(job, run_job, judge_slots or threading.Semaphore(1))
 
 
-def test_every_event_reaches_the_state(job: RunJob) -> None:
-    run = start(job, finish_at_once)
-    until(lambda: run.over)
-    assert run.state == fold_all(handmade_runs.three_turns().events())
-
-
 def test_stop_keeps_everything_and_does_not_wait_for_the_judge(job: RunJob) -> None:
     run = start(job, run_until_stopped)
     until(lambda: run.state.turns and run.state.turns[0].text)
@@ -77,7 +71,6 @@ def test_a_judge_that_hangs_is_given_up_and_keeps_its_slot_until_it_ends(job: Ru
     started_at = time.monotonic()
     state = run.stop()
     assert time.monotonic() - started_at < 3
-    assert state.finished is not None
     assert state.finished.stop is StopReason.CANCELLED
     next_run = start(job, finish_at_once, judge_slots)
     assert not next_run.join(0.3)
@@ -100,7 +93,6 @@ def test_the_open_turn_of_a_hanging_judge_is_kept_in_the_trace(job: RunJob) -> N
     until(lambda: len(run.state.turns) == 2 and run.state.turns[1].text)
     trace = trace_of(run.stop())
     let_go.set()
-    assert trace is not None
     last = trace.turns[-1]
     assert (last.number, last.told, last.frames) == (2, "more", handmade_runs.pairs([7, 90]))
     assert last.completion.stop == "cancelled"
@@ -125,7 +117,6 @@ def test_a_judge_that_ignores_the_stop_file_is_closed(job: RunJob) -> None:
     run.request_stop()
     assert run.join(PATIENCE_S)
     assert closed.is_set()
-    assert run.state.finished is not None
     assert run.state.finished.stop is StopReason.CANCELLED
 
 
@@ -140,20 +131,10 @@ def test_a_judge_that_fails_ends_with_a_sentence(job: RunJob, error: Exception) 
     run = start(job, fail)
     until(lambda: run.over)
     finished = run.state.finished
-    assert finished is not None
     assert finished.stop is StopReason.FAILED
     assert finished.fault == type(error).__name__
     assert "secret" not in finished.error
     assert finished.error.endswith(".")
-
-
-def test_a_run_stopped_while_it_waits_for_a_slot_never_starts(job: RunJob) -> None:
-    judge_slots = threading.Semaphore(0)
-    run = start(job, finish_at_once, judge_slots)
-    run.request_stop()
-    until(lambda: run.over)
-    assert run.state.started is None
-    assert run.join(PATIENCE_S)
 
 
 def test_a_run_whose_judge_is_not_loaded_takes_no_slot(job: RunJob) -> None:

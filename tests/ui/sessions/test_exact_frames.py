@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,7 +83,6 @@ def decoded(
     exact: ExactFrames, session: Session, turn: int, swapped: bool = False
 ) -> ExactFramesJson:
     future = exact.request(session, turn, swapped)
-    assert future is not None
     return future.result(PATIENCE_S)
 
 
@@ -120,11 +119,10 @@ def test_the_pixels_are_those_that_the_judge_was_given(
         )
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_those_of_the_second_run_are_named_after_the_persons_own_videos(
-    exact: ExactFrames, pair: VideoPair, settings: Settings, tmp_path: Path
+    exact: ExactFrames, pair: VideoPair, tmp_path: Path
 ) -> None:
-    sessions = Sessions(tmp_path / "server", finish_at_once)
+    settings, sessions = SETTINGS["concat"], Sessions(tmp_path / "server", finish_at_once)
     swapped, seen = judged(pair.swapped(), settings, tmp_path / "swapped.json")
     trace = replace(
         judged(pair, settings, tmp_path / "trace.json")[0],
@@ -290,25 +288,17 @@ def test_all_runs_together_take_no_more_than_theirs(
 
 
 @pytest.fixture
-def visit(tmp_path: Path) -> Callable[[ExactFrames], tuple[Sessions, TestClient]]:
+def visit(exact: ExactFrames, tmp_path: Path) -> tuple[Sessions, TestClient]:
     """The routes of a server, without its page."""
-
-    def start(exact: ExactFrames) -> tuple[Sessions, TestClient]:
-        sessions = Sessions(tmp_path / "server", finish_at_once)
-        routes = DownloadRoutes(
-            sessions, SharedTraces(RunStore(tmp_path / "shared")), exact
-        ).routes()
-        return sessions, TestClient(Starlette(routes=routes))
-
-    return start
+    sessions = Sessions(tmp_path / "server", finish_at_once)
+    routes = DownloadRoutes(sessions, SharedTraces(RunStore(tmp_path / "shared")), exact).routes()
+    return sessions, TestClient(Starlette(routes=routes))
 
 
 def test_the_route_serves_the_turns_of_a_run_and_nothing_else(
-    exact: ExactFrames,
-    run: tuple[VideoPair, Trace],
-    visit: Callable[[ExactFrames], tuple[Sessions, TestClient]],
+    exact: ExactFrames, run: tuple[VideoPair, Trace], visit: tuple[Sessions, TestClient]
 ) -> None:
-    sessions, client = visit(exact)
+    sessions, client = visit
     session = replay(sessions, run[1], run[0])
     answer = client.get(f"/runs/{session.name}/turns/1/frames")
     assert answer.status_code == 200
@@ -325,12 +315,11 @@ def test_the_route_serves_the_turns_of_a_run_and_nothing_else(
 
 
 def test_a_crowd_is_told_to_come_again(
-    exact: ExactFrames,
     run: tuple[VideoPair, Trace],
-    visit: Callable[[ExactFrames], tuple[Sessions, TestClient]],
+    visit: tuple[Sessions, TestClient],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sessions, client = visit(exact)
+    sessions, client = visit
     monkeypatch.setattr(exact_frames, "MAX_WAITING", 0)
     session = replay(sessions, run[1], run[0])
     answer = client.get(f"/runs/{session.name}/turns/1/frames")

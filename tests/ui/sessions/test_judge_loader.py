@@ -12,19 +12,15 @@ from typing import get_args
 
 import pytest
 
-from tests.support.waiting import until
 from tests.ui.support import handmade_runs
-from vrthinker_core.backends import BETTER_JUDGE, Backend, ScriptedBackend, open_backend
+from vrthinker_core.backends import BETTER_JUDGE, Backend, ScriptedBackend
 from vrthinker_core.backends.built_in import NANO_NOTE
 from vrthinker_core.branching.plan import Changes, plan_branch
-from vrthinker_core.errors import BadInput, CheckpointError
+from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import (
     Event,
-    Finished,
     Opening,
-    Started,
-    StopReason,
     Swapped,
     Voted,
 )
@@ -38,18 +34,6 @@ from vrthinker_core.ui.view.run_state import fold_all
 from vrthinker_core.ui.view.tiles import ImageSource
 
 ANSWER = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
-
-
-def test_a_job_yields_the_judges_notes_and_writes_a_trace(pair: VideoPair, tmp_path: Path) -> None:
-    judges = JudgeLoader({"one": lambda: ScriptedBackend([ANSWER], notes=("A script replies.",))})
-    first, *_, last = judges.run_job(
-        RunJob(pair, Settings(), tmp_path / "trace.json", tmp_path / "stop")
-    )
-    assert isinstance(first, Started)
-    assert first.notes == ("A script replies.",)
-    assert isinstance(last, Finished)
-    assert last.stop is StopReason.ANSWERED
-    assert (tmp_path / "trace.json").exists()
 
 
 def fail_to_open() -> Backend:
@@ -95,27 +79,6 @@ def test_a_trace_that_cannot_be_written_is_noted_without_its_path(
         TRACE_NOT_KEPT
     ]
     judges.close()
-
-
-def test_the_stop_file_stops_the_judge(pair: VideoPair, tmp_path: Path) -> None:
-    job = RunJob(pair, Settings(), tmp_path / "trace.json", tmp_path / "stop")
-    job.stop_file.touch()
-    *_, last = JudgeLoader({"one": lambda: ScriptedBackend([ANSWER])}).run_job(job)
-    assert isinstance(last, Finished)
-    assert last.stop is StopReason.CANCELLED
-
-
-def test_an_unknown_judge_is_named_in_the_error() -> None:
-    judges = JudgeLoader({"gpt": lambda: open_backend("gpt")})
-    until(judges.is_loaded)
-    with pytest.raises(BadInput, match="no judge 'gpt'"):
-        judges.get()
-
-
-def test_an_unexpected_failure_becomes_a_sentence() -> None:
-    judges = JudgeLoader({"one": lambda: ScriptedBackend(*[1 / 0])})  # type: ignore[arg-type]
-    with pytest.raises(CheckpointError, match="ZeroDivisionError"):
-        judges.get()
 
 
 def test_the_gpu_seconds_follow_the_settings(pair: VideoPair, tmp_path: Path) -> None:

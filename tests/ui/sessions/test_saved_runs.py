@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,7 @@ from vrthinker_core.traces import from_json, load, to_json
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.ui.sessions.replay import Replay, matching_videos, trace_of
 from vrthinker_core.ui.sessions.sessions import Sessions
-from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 from vrthinker_core.ui.view.example_cards import Examples
-from vrthinker_core.ui.view.page_json import replay_status_line
 from vrthinker_core.ui.view.run_state import RunState, fold, fold_all
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 from vrthinker_core.video.files import file_digest
@@ -53,18 +50,9 @@ def test_a_turn_that_never_ended_is_not_saved() -> None:
     for event in events[:-3]:
         state = fold(state, event)
     saved = trace_of(state)
-    assert saved is not None
     assert len(saved.turns) == 2
     assert from_json(to_json(saved)) == saved
     assert trace_of(RunState()) is None
-
-
-def test_a_replays_status_says_that_it_is_one() -> None:
-    trace = handmade_runs.three_turns()
-    assert replay_status_line(Replay(trace).state).startswith(
-        "Replaying a saved trace. Finished after 3 turns in 4.6 s"
-    )
-    assert "cut off" in replay_status_line(Replay(replace(trace, finished=None)).state)
 
 
 def test_videos_are_matched_by_their_content(folder: Path, tmp_path: Path) -> None:
@@ -109,22 +97,11 @@ def test_showing_a_saved_run_stops_the_live_one(tmp_path: Path) -> None:
     until(lambda: not files(tmp_path))
 
 
-def test_the_waiting_room_never_exceeds_its_capacity() -> None:
-    room = WaitingRoom(2)
-    assert room.join("anna")
-    assert room.join("bert")
-    assert room.join("anna")
-    assert not room.join("cleo")
-    assert room.leave("anna")
-    assert not room.leave("anna")
-    assert room.join("cleo")
-
-
 def test_a_replay_needs_no_judge(tmp_path: Path) -> None:
     def fail(job: object) -> Generator[object, None, None]:
         raise AssertionError("a replay needs no judge")
 
-    sessions = Sessions(tmp_path, fail)  # type: ignore[arg-type]
+    sessions = Sessions(tmp_path, fail)
     session = sessions.start_replay("anna", handmade_runs.three_turns(), "example")
     assert session.link == "example"
     assert session.files == ()

@@ -1,7 +1,8 @@
-"""Sessions: their runs never mix, and their files are removed."""
+"""Sessions and the waiting room: runs never mix, files are removed, and nobody keeps a place for ever."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import threading
@@ -13,15 +14,22 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.benchmarks.tools.numbered_clips import write_pair
+from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
+from tests.support.threads import run_in_thread
 from tests.support.waiting import PATIENCE_S, until
+from tests.ui.conftest import Serve
 from tests.ui.sessions.test_background_run import finish_at_once, run_until_stopped
 from tests.ui.support import handmade_runs
+from tests.ui.support.saved_examples import SCRIPT
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Settings, Side, VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason, Trace
 from vrthinker_core.ui.server.housekeeping import give_back_memory
+from vrthinker_core.ui.sessions import waiting_room
 from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.ui.sessions.sessions import Sessions, no_page_open
+from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 
 PAIR = VideoPair("A ball pans steadily.", Path("a.mp4"), Path("b.mp4"))
 
@@ -52,16 +60,6 @@ def test_a_thumbnail_that_comes_after_the_end_is_not_written(tmp_path: Path) -> 
     until(lambda: not files(tmp_path))
     assert session.thumbnails(handmade_runs.thumbnail(18, Side.FIRST)).src == ""
     assert not files(tmp_path)
-
-
-def test_a_new_run_replaces_the_old_one(tmp_path: Path) -> None:
-    sessions = Sessions(tmp_path, run_until_stopped)
-    old = sessions.start_run("anna", PAIR, Settings())
-    new = sessions.start_run("anna", PAIR, Settings())
-    assert old.run.join(PATIENCE_S)
-    until(lambda: new.run.state.turns)
-    assert sessions.get("anna") is new
-    sessions.end("anna")
 
 
 def test_closing_stops_every_judge(tmp_path: Path) -> None:
@@ -159,7 +157,6 @@ def test_a_session_is_kept_for_an_hour_after_it_was_used_last_and_while_its_page
     assert after(3000) == ["slow", "open", "asks", "unused"]
     asks = sessions.get("asks")
     assert after(3000) == ["slow", "open", "asks"]
-    assert asks is not None
     assert sessions.find_run(asks.name) is asks
     slow.run.stop()
     assert after(3000) == ["slow", "open", "asks"], "the hour begins when the run is over"
@@ -247,3 +244,77 @@ def test_a_broken_jpeg_raises_nothing(tmp_path: Path, jpeg: bytes) -> None:
     found = session.thumbnails(replace(handmade_runs.thumbnail(16, Side.FIRST), jpeg=jpeg))
     assert (found.width, found.height) == (1, 1)
     assert found.src.endswith(".jpg")
+
+
+def test_a_run_holds_its_place_until_it_ends() -> None:
+    room = WaitingRoom(1)
+    assert room.join("anna")
+    with room.active("anna"):
+        assert not room.join("bert")
+    assert room.join("bert")
+    assert room.leave("bert"), "still waiting"
+
+
+def test_leaving_during_the_run_gives_the_place_back() -> None:
+    room = WaitingRoom(1)
+    assert room.join("anna")
+    with room.active("anna"):
+        assert not room.leave("anna")
+        assert room.join("bert")
+    assert not room.join("anna"), "the end of an old run gives back no place but its own"
+    assert room.leave("bert")
+
+
+def test_a_place_taken_anew_outlives_the_old_run() -> None:
+    room = WaitingRoom(1)
+    assert room.join("anna")
+    with room.active("anna"):
+        assert room.join("anna")
+    assert not room.join("bert")
+    assert room.leave("anna")
+
+
+def test_a_place_that_nobody_takes_up_is_given_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = WaitingRoom(3)
+    assert all(map(room.join, ("queued", "gone", "lost")))
+    monkeypatch.setattr(waiting_room, "CLAIM_SECONDS", -1)
+    queued = {"queued"}
+    for late in ("late", "later"):
+        assert room.join(late, queued.__contains__)
+        queued.add(late)
+    assert not room.join("last", queued.__contains__)
+
+
+def test_a_free_judge_takes_a_visitor_though_nobody_may_wait(serve: Serve, tmp_path: Path) -> None:
+    server = serve(SCRIPT, "--at-once", "2", "--waiting", "0", protocol="paired", pause=0.02)
+
+    async def three() -> list[ObservedRun]:
+        site = await PageConfig.open(server.url)
+        visitors = [PageClient(site) for _ in range(3)]
+        both = await visitors[0].open_with_clips(write_pair(tmp_path, 0))
+        await asyncio.gather(*(visitor.open() for visitor in visitors[1:]))
+        seen = await asyncio.gather(
+            *(visitor.compare(both, "A block glides.") for visitor in visitors)
+        )
+        await asyncio.gather(*(visitor.close() for visitor in visitors))
+        return seen
+
+    seen = run_in_thread(three())
+    assert [sum(run.complete for run in seen), sum(run.busy for run in seen)] == [2, 1]
+
+
+def test_a_place_is_left_by_its_number_and_no_later_one_with_it() -> None:
+    room = WaitingRoom(2)
+    first = room.join("anna")
+    with room.active("anna") as number:
+        assert number == first == room.number("anna")
+    assert room.number("anna") == 0
+    second = room.join("anna")
+    assert second > first
+    assert not room.leave("anna", first)
+    assert room.number("anna") == second
+    assert room.next_number() > second
+    assert room.leave("anna", second)
+    with room.active("anna") as number:
+        assert number > second
+        assert room.number("anna") == 0, "who has left has no place"

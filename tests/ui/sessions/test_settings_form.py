@@ -13,9 +13,8 @@ from vrthinker_core.dialects import make_dialect, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import ProtocolName, Settings
-from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings, setting
+from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings
 from vrthinker_core.ui.sessions.settings_form import (
-    FIRST_ROW,
     OWN_NAME,
     choices,
     default_value,
@@ -50,23 +49,6 @@ def test_the_help_names_the_only_protocol_that_has_the_setting(row: Setting) -> 
     assert [name for name in ("concat", "paired") if f"Only in {name}." in help_text(row)] == [
         row.protocol
     ] * bool(row.protocol)
-
-
-def test_the_names_of_values() -> None:
-    assert [name for name, _ in choices(setting("window"))] == [
-        "As the protocol says", "Forget at once", "1 round", "2 rounds", "3 rounds", "Keep everything",
-    ]  # fmt: skip
-    assert choices(setting("temperature")) == [
-        ("0", "0"),
-        ("0.3", "0.3"),
-        ("0.7", "0.7"),
-        ("1", "1"),
-    ]
-    assert choices(setting("protocol"))[0] == ("Automatic", "auto")
-
-
-def test_the_first_row_comes_first_in_the_table() -> None:
-    assert tuple(row.name for row in SETTINGS)[: len(FIRST_ROW)] == FIRST_ROW
 
 
 ANYTHING = st.one_of(

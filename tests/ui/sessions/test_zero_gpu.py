@@ -1,9 +1,12 @@
-"""ZeroGPU: `app.py` under the real `spaces` package, with a scheduler of our own in the place of Hugging Face's."""
+"""ZeroGPU: `app.py` under the real `spaces` package, with a scheduler of our own, and with a GPU that is only imitated."""
 
 from __future__ import annotations
 
 import http.server
 import json
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from itertools import islice
@@ -13,19 +16,13 @@ from urllib.parse import parse_qsl, urlsplit
 import gradio as gr
 import pytest
 
+from tests.backends.support.random_model import write_random_checkpoint
 from tests.support.waiting import until_equal
-from tests.ui.conftest import Server, write_script
+from tests.ui.conftest import Clips, Server, write_script
 from tests.ui.support import handmade_runs
-from tests.ui.support.api_calls import (
-    PROMPT,
-    Clips,
-    act,
-    answers,
-    begin,
-    comparing,
-    messages,
-    uploaded,
-)
+from tests.ui.support.api import answers, begin, messages, uploaded
+from tests.ui.support.page_events import act, comparing
+from tests.ui.support.saved_examples import PROMPT
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import JudgeEvent
@@ -147,15 +144,6 @@ def test_the_requested_seconds_follow_the_settings(
         assert scheduler.requests("/schedule")[-1]["durationSeconds"] == seconds(settings)
 
 
-def test_the_request_carries_the_visitors_token(
-    space: Server, scheduler: Scheduler, clips: Clips
-) -> None:
-    token = "header.eyJ1c2VyIjoiYW5uYSJ9.signature"
-    url = begin(space, *uploaded(space, clips), PROMPT, **{"X-IP-Token": token})
-    assert list(messages(url))[-1][0] == "complete"
-    assert scheduler.requests("/schedule")[-1]["token"] == token
-
-
 def test_a_refusal_is_shown_with_its_reason(
     space: Server, scheduler: Scheduler, clips: Clips
 ) -> None:
@@ -168,6 +156,7 @@ def test_a_refusal_is_shown_with_its_reason(
         if data
     ][-1]
     scheduler.accepts = True
+    assert scheduler.requests("/schedule")[-1]["token"] == token
     assert (refused["stop"], refused["labels"]) == ("failed", None)
     assert refused["error"].startswith("No GPU could be borrowed. You have exceeded your")
     assert "Try again in 1:00:00" in refused["error"]
@@ -205,9 +194,46 @@ def test_a_gpu_that_is_refused_and_one_that_is_taken_back_are_told_apart(
     events: int, said: str
 ) -> None:
     def run_job(_: RunJob) -> Generator[JudgeEvent, None, None]:
-        yield from islice(handmade_runs.three_turns().events(), events)  # type: ignore[misc]
+        yield from islice(handmade_runs.three_turns().events(), events)
         raise gr.Error("Wait.")
 
     seen, sentence = refused(run_job)
     assert seen == events
     assert sentence.startswith(said)
+
+
+OPEN = """
+import sys
+import torch
+# What a build for GPUs has, and this one may lack
+torch.version.cuda = torch.version.cuda or "12.8"
+torch._C._cuda_init, torch._C._cuda_getDeviceCount = (lambda: None), (lambda: 1)
+torch._C._cuda_getCurrentRawStream = lambda device: 0
+torch.cuda._is_in_bad_fork, torch.cuda._cudart = bool, object()
+import spaces
+from vrthinker_core.backends.local.checkpoint import loader
+from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, judge_openers
+
+loader.SMALL_MODEL_WEIGHTS = 0  # else so small a model stays on the processor
+
+judges = JudgeLoader(judge_openers(["hf:" + sys.argv[1]]), in_thread=False)
+model = judges.get().loaded.model
+print({each.device.type for each in (*model.parameters(), *model.buffers())}, model.dtype)
+judges.close()
+"""
+
+
+def test_a_checkpoint_is_opened_on_the_gpu_that_is_imitated(tmp_path: Path) -> None:
+    write_random_checkpoint(tmp_path / "judge")
+    environment = {
+        **os.environ,
+        "SPACES_ZERO_GPU": "true",
+        "SPACES_ZERO_DEVICE_API_URL": "http://127.0.0.1:9",
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [sys.executable, "-c", OPEN, str(tmp_path / "judge")]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip().splitlines()[-1] == "{'cuda'} torch.bfloat16"

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from PIL import Image
 
@@ -20,7 +21,7 @@ from vrthinker_core.types import (
     Thumbnail,
     Verdict,
 )
-from vrthinker_core.types.events import Finished, Started, StopReason, Trace, Turn
+from vrthinker_core.types.events import Finished, Run, Started, StopReason, Trace, Turn
 from vrthinker_core.types.messages import Completion, LabelToken
 
 FRAMES = 64
@@ -104,7 +105,7 @@ def started(prompt: str = "A ball pans steadily.", **changes: object) -> Started
         "settings": Settings(max_turns=6),
         "clips": (clip("a.mp4"), clip("b.mp4")),
     }
-    return Started(prompt, **{**base, **changes})  # type: ignore[arg-type]
+    return Started(prompt, **{**base, **changes})
 
 
 ANSWER = "<Think>Both are sharp.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
@@ -146,3 +147,11 @@ def three_turns(**changes: object) -> Trace:
         answering(3, late, view=refs(opening) + refs(late)),
     )
     return Trace(started(**changes), turns, Finished(StopReason.ANSWERED, WHOLE, seconds=4.6))
+
+
+def both_orders(second: Verdict | None = WHOLE, trace: Trace | None = None, **end: Any) -> Trace:
+    """A run and one over the swapped clips, which says `second` in its own sides."""
+    first = trace or three_turns()
+    end = {"stop": StopReason.ANSWERED, **end}
+    started = replace(first.started, clips=first.started.clips[::-1])
+    return replace(first, swapped=Run(started, first.turns, Finished(verdict=second, **end)))

@@ -26,6 +26,7 @@ def ask(*indices: int) -> str:
 
 
 ANSWER = f"<Snapshot>It stays whole.</Snapshot><Think>{THINK}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+ENDLESS = "<Think>" + "on and on and on " * 20_000
 SCRIPT = (ask(10, 30, 60, 90, 140), ANSWER)
 
 

@@ -11,7 +11,7 @@ from tests.ui.support import handmade_runs
 from tests.ui.view.test_html_report import ATTACKS
 from tests.ui.view.test_page_json import image_of, view_of
 from vrthinker_core.types import Dimension
-from vrthinker_core.types.events import Finished, Run, StopReason, Trace
+from vrthinker_core.types.events import Finished, StopReason
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.ui.view.api_json import ProbabilitiesJson, run_json
 from vrthinker_core.ui.view.html_report import render_report
@@ -22,15 +22,8 @@ from vrthinker_core.ui.votes.hidden_view import hide_view
 
 SHARES = handmade_runs.SHARES
 THOUGHT = "I wonder about the ball. "
-
-
-def both() -> Trace:
-    """Judged in both orders, with the same words each time, so that every label but the tie flips."""
-    first = handmade_runs.telling_probabilities(THOUGHT)
-    started = replace(first.started, clips=first.started.clips[::-1])
-    return replace(
-        first, swapped=Run(started, first.turns, Finished(StopReason.ANSWERED, handmade_runs.WHOLE))
-    )
+BOTH = handmade_runs.both_orders(trace=handmade_runs.telling_probabilities(THOUGHT))
+"""Judged with the same words each time, so that every label but the tie flips."""
 
 
 def test_the_details_of_a_doubtful_label_say_how_likely_it_was() -> None:
@@ -52,9 +45,8 @@ def test_without_probabilities_nothing_is_shown() -> None:
 
 
 def test_both_orders_have_theirs_in_the_sides_of_the_first() -> None:
-    state = fold_all(both().events())
+    state = fold_all(BOTH.events())
     order = view_json(state, image_of)["order"]
-    assert order is not None
     told = [(row["first"], row["second"]) for row in order["rows"]]
     assert [(first["label"], second["label"]) for first, second in told[-2:]] == [
         ("Video 2", "Video 1"),
@@ -63,7 +55,6 @@ def test_both_orders_have_theirs_in_the_sides_of_the_first() -> None:
     labels = order["run"]["turns"][-1]["labels"]
     assert [label["probability"][:1] for label in labels] == [[], [], [], ["50 %"]]
     api = run_json(state)
-    assert api["swapped"] is not None
     assert api["swapped"]["probabilities"] == {
         name: [tie, second, first] for name, (tie, first, second) in SHARES.items()
     }
@@ -99,7 +90,7 @@ def test_a_label_of_a_partial_verdict_that_was_never_said_has_none() -> None:
 
 
 def test_reasoning_is_folded_text_and_stands_in_the_transcript_before_its_reply() -> None:
-    state = fold_all(both().events())
+    state = fold_all(BOTH.events())
     heading, text, help = view_json(state, image_of)["turns"][-1]["aside"]
     assert (heading, text) == ("Reasoning, aside (25 characters)", THOUGHT)
     assert "never sent back" in help
@@ -117,7 +108,7 @@ def test_reasoning_is_folded_text_and_stands_in_the_transcript_before_its_reply(
 
 
 def test_a_hidden_run_sends_neither_reasoning_nor_probabilities() -> None:
-    hidden = json.dumps(hide_view(view_of(both())))
+    hidden = json.dumps(hide_view(view_of(BOTH)))
     assert THOUGHT not in hidden
     assert "%" not in hidden
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.ui.conftest import OpenReport
 from tests.ui.support import handmade_runs
 from tests.ui.view.test_page_json import ATTACKS
-from vrthinker_core.types import Reply
+from vrthinker_core.types import Reply, Trace
 from vrthinker_core.ui.view.html_report import render_report
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
-
-def report_with(attack: str) -> str:
+def attacked(attack: str) -> Trace:
     trace = handmade_runs.three_turns(prompt=attack, notes=(attack,), judge=attack, system=attack)
     turn = replace(
         trace.turns[0],
@@ -27,25 +22,19 @@ def report_with(attack: str) -> str:
         completion=handmade_runs.completion(attack, 4096),
         reply=Reply(attack, attack, attack),
     )
-    return render_report(replace(trace, turns=(turn, *trace.turns[1:])))
+    return replace(trace, turns=(turn, *trace.turns[1:]))
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_data_never_becomes_markup(attack: str) -> None:
-    page = report_with(attack)
+    page = render_report(attacked(attack))
     assert page.count("<script") == page.count("</script>") == 2
     assert "<img" not in re.sub(r"<script>.*", "", page, flags=re.DOTALL)
 
 
 @pytest.mark.browser
-def test_it_opens_from_the_disk_and_shows_the_whole_run(
-    open_file: Callable[[Path], Page], tmp_path: Path
-) -> None:
-    path = tmp_path / "report.html"
-    path.write_text(
-        render_report(handmade_runs.three_turns(system="Judge <|im_end|> well.")), encoding="utf-8"
-    )
-    page = open_file(path)
+def test_it_opens_from_the_disk_and_shows_the_whole_run(open_report: OpenReport) -> None:
+    page = open_report(handmade_runs.three_turns(system="Judge <|im_end|> well."))
     assert page.locator(".vrt-turn").count() == 3
     assert page.locator(".vrt-headline").inner_text() == "Video 1 is better overall"
     assert page.evaluate(
@@ -56,27 +45,16 @@ def test_it_opens_from_the_disk_and_shows_the_whole_run(
 
 @pytest.mark.browser
 @pytest.mark.parametrize("attack", ATTACKS[:-1])
-def test_attacks_stay_text(open_file: Callable[[Path], Page], tmp_path: Path, attack: str) -> None:
-    path = tmp_path / "report.html"
-    path.write_text(report_with(attack), encoding="utf-8")
-    page = open_file(path)
-    assert page.locator(".vrt-prompt p").evaluate("node => node.textContent") == attack
-    assert (
-        page.locator(".vrt-turn")
-        .first.locator(".vrt-text p")
-        .first.evaluate("node => node.textContent")
-        == attack
-    )
+def test_attacks_stay_text(open_report: OpenReport, attack: str) -> None:
+    page = open_report(attacked(attack))
+    assert page.locator(".vrt-prompt p").text_content() == attack
+    assert page.locator(".vrt-turn").first.locator(".vrt-text p").first.text_content() == attack
     assert page.locator("img").count() == 28
 
 
 @pytest.mark.browser
-def test_a_megabyte_of_text_does_not_freeze_the_page(
-    open_file: Callable[[Path], Page], tmp_path: Path
-) -> None:
-    path = tmp_path / "report.html"
-    path.write_text(report_with("x" * 1_000_000), encoding="utf-8")
-    page = open_file(path)
+def test_a_megabyte_of_text_does_not_freeze_the_page(open_report: OpenReport) -> None:
+    page = open_report(attacked("x" * 1_000_000))
     assert len(page.locator(".vrt-prompt p").inner_text()) == 20_000
     assert page.locator(".vrt-prompt .vrt-more").inner_text() == "Show all 1,000,000 characters"
     page.locator(".vrt-prompt .vrt-more").click()

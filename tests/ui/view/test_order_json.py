@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.ui.conftest import OpenReport
 from tests.ui.support import handmade_runs
+from tests.ui.support.handmade_runs import both_orders
 from tests.ui.view.test_page_json import image_of
 from vrthinker_core.traces import from_json, to_json
-from vrthinker_core.types import Side, Verdict
+from vrthinker_core.types import Side
 from vrthinker_core.types.events import (
     Finished,
-    Run,
     Started,
     StopReason,
     Swapped,
     TextArrived,
-    Trace,
 )
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.types.progress import totals
@@ -42,23 +39,11 @@ from vrthinker_core.ui.view.run_state import (
     state_in_first_sides,
 )
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
 WHOLE = handmade_runs.WHOLE
 
 
-def both(
-    second: Verdict | None = WHOLE, stop: StopReason = StopReason.ANSWERED, error: str = ""
-) -> Trace:
-    """A run, and a second one over the swapped clips."""
-    first = handmade_runs.three_turns()
-    started = replace(first.started, clips=first.started.clips[::-1])
-    return replace(first, swapped=Run(started, first.turns, Finished(stop, second, error=error)))
-
-
 def test_how_the_text_is_split_does_not_matter_in_either_run() -> None:
-    events = list(both().events())
+    events = list(both_orders().events())
     state = RunState()
     for event in events:
         state = fold(state, event)
@@ -70,18 +55,16 @@ def test_how_the_text_is_split_does_not_matter_in_either_run() -> None:
 
 
 def test_a_state_becomes_the_trace_it_came_from() -> None:
-    trace = both()
+    trace = both_orders()
     assert trace_of(fold_all(trace.events())) == trace
     assert from_json(to_json(trace)) == trace
 
 
 def test_the_sides_of_the_first_run_twice_is_the_same_run() -> None:
-    second = fold_all(both().events()).swapped
-    assert second is not None
+    second = fold_all(both_orders().events()).swapped
     there = state_in_first_sides(second)
     assert there != second
     assert state_in_first_sides(there) == second
-    assert there.started is not None
     assert there.started.clips == handmade_runs.three_turns().started.clips
     for before, after in zip(second.turns, there.turns, strict=True):
         assert [frame.jpeg for frame in after.frames] == [frame.jpeg for frame in before.frames]
@@ -93,8 +76,7 @@ def test_the_sides_of_the_first_run_twice_is_the_same_run() -> None:
 
 
 def test_the_page_is_given_both_verdicts_and_a_word_for_each_dimension() -> None:
-    order = view_json(fold_all(both().events()), image_of)["order"]
-    assert order is not None
+    order = view_json(fold_all(both_orders().events()), image_of)["order"]
     assert [
         (row["name"], row["first"]["label"], row["second"]["label"], row["effect"])
         for row in order["rows"]
@@ -105,15 +87,14 @@ def test_the_page_is_given_both_verdicts_and_a_word_for_each_dimension() -> None
         ("Motion quality", "No difference found", "No difference found", "stable"),
     ]
     assert (order["live"], order["line"].split(":")[0]) == (False, "Flips")
-    assert view_json(fold_all(both(swap_verdict(WHOLE)).events()), image_of)["order"][
+    assert view_json(fold_all(both_orders(swap_verdict(WHOLE)).events()), image_of)["order"][
         "line"
-    ].startswith("Stable")  # type: ignore[index]
+    ].startswith("Stable")
 
 
 def test_a_tile_of_the_second_run_stands_on_the_persons_sides() -> None:
-    view = view_json(fold_all(both().events()), inline_image)
+    view = view_json(fold_all(both_orders().events()), inline_image)
     order = view["order"]
-    assert order is not None
     for first, second in zip(view["turns"], order["run"]["turns"], strict=True):
         for one, two in zip(first["tiles"], second["tiles"], strict=True):
             assert [half["src"] for half in two["halves"] if half] == [
@@ -136,20 +117,18 @@ def test_a_tile_of_the_second_run_stands_on_the_persons_sides() -> None:
 def test_without_a_second_verdict_the_first_one_stands(
     stop: StopReason, error: str, line: str
 ) -> None:
-    state = fold_all(both(None, stop, error).events())
+    state = fold_all(both_orders(None, stop=stop, error=error).events())
     view, item = view_json(state, image_of), run_json(state)
     assert (
         view["verdict"]
         == view_json(fold_all(handmade_runs.three_turns().events()), image_of)["verdict"]
     )
-    assert view["order"] is not None
     assert (view["order"]["line"], view["order"]["rows"], view["order"]["live"]) == (
         line,
         [],
         False,
     )
     assert item["labels"] == {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
-    assert item["swapped"] is not None
     assert (item["swapped"]["order"], item["swapped"]["unchecked"], item["swapped"]["stop"]) == (
         None,
         line,
@@ -158,9 +137,8 @@ def test_without_a_second_verdict_the_first_one_stands(
 
 
 def test_the_api_is_given_labels_mapped_back_and_both_runs() -> None:
-    item = run_json(fold_all(both(replace(WHOLE, TA=None)).events()))
+    item = run_json(fold_all(both_orders(replace(WHOLE, TA=None)).events()))
     second = item["swapped"]
-    assert second is not None
     assert second["labels"] == {"TA": None, "MQ": 0, "VQ": 1, "OA": 2}
     assert second["order"] == {
         "TA": "said in one order only",
@@ -174,13 +152,11 @@ def test_the_api_is_given_labels_mapped_back_and_both_runs() -> None:
 
 
 def test_while_the_second_run_goes_on_the_status_says_so_and_nothing_is_said_of_the_order() -> None:
-    trace = both()
-    assert trace.swapped is not None
+    trace = both_orders()
     events = [*handmade_runs.three_turns().events(), Swapped(trace.swapped.started)]
     state = fold_all(events)
     assert status_line(state, 3).startswith("Sides swapped: ")
     order = view_json(state, image_of)["order"]
-    assert order is not None
     assert (order["live"], order["rows"]) == (True, [])
     assert run_json(state)["swapped"] == {
         **{"stop": None, "labels": None, "probabilities": None, "order": None, "unchecked": ""},
@@ -189,8 +165,7 @@ def test_while_the_second_run_goes_on_the_status_says_so_and_nothing_is_said_of_
 
 
 def test_transcript_and_report_hold_both_runs() -> None:
-    trace = both()
-    assert trace.swapped is not None
+    trace = both_orders()
     second = replace(
         trace.swapped, started=replace(trace.swapped.started, system="The second system prompt.")
     )
@@ -211,24 +186,17 @@ def test_a_second_run_that_never_began_is_no_trace_of_one() -> None:
         fold_all(handmade_runs.three_turns().events()), Swapped(Finished(StopReason.CANCELLED))
     )
     trace = trace_of(state)
-    assert trace is not None
     assert trace.swapped is None
     assert isinstance(trace.started, Started)
     order = view_json(state, image_of)["order"]
-    assert order is not None
     assert order["line"] == "Order not checked: the second run was stopped."
 
 
 @pytest.mark.browser
-def test_the_report_shows_both_verdicts_and_either_run(
-    open_file: Callable[[Path], Page], tmp_path: Path
-) -> None:
-    path = tmp_path / "report.html"
-    trace = both(error="")
-    assert trace.swapped is not None
+def test_the_report_shows_both_verdicts_and_either_run(open_report: OpenReport) -> None:
+    trace = both_orders()
     shorter = replace(trace, swapped=replace(trace.swapped, turns=trace.swapped.turns[:2]))
-    path.write_text(render_report(shorter), encoding="utf-8")
-    page = open_file(path)
+    page = open_report(shorter)
     assert page.locator(".vrt-both tr").count() == 5
     assert page.locator(".vrt-turn").count() == 3
     page.locator(".vrt-choice button", has_text="Sides swapped").click()
@@ -242,8 +210,7 @@ def test_the_report_shows_both_verdicts_and_either_run(
 
 
 def test_the_status_counts_both_runs_and_says_so() -> None:
-    trace = both()
-    assert trace.swapped is not None
+    trace = both_orders()
     cut = replace(
         trace.swapped,
         turns=trace.turns[:2],

@@ -1,32 +1,41 @@
-"""What the page is given: live and replayed runs look the same, text stays text, and nothing is invented."""
+"""What page and API are given: live and replayed runs look the same, text stays text, and nothing is invented."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ui.support import handmade_runs
-from vrthinker_core.traces import from_json, to_json
+from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import (
+    FrameRef,
     FrameSelection,
     Preference,
     Problem,
     ProblemKind,
     Reply,
+    Side,
     Thumbnail,
     Verdict,
 )
 from vrthinker_core.types.events import Branch, Finished, FramesShown, Origin, StopReason, Trace
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.ui.view.api_json import run_json
+from vrthinker_core.ui.view.api_json import (
+    FrameJson,
+    LabelsJson,
+    RunJson,
+    TurnJson,
+    refused_json,
+    run_json,
+)
 from vrthinker_core.ui.view.page_json import status_line, view_json
 from vrthinker_core.ui.view.run_state import RunState, fold_all
-from vrthinker_core.ui.view.tiles import ImageSource
+from vrthinker_core.ui.view.tiles import ImageSource, group_tiles, seek_time, timeline_position
 from vrthinker_core.ui.view.words import CHECK_BRANCH, CONFIDENCE_HELP, OWN_CONFIDENCE_HELP
 
 ATTACKS = [
@@ -53,11 +62,6 @@ def test_every_moment_of_a_live_run_can_be_shown(moment: int) -> None:
     state = fold_all(list(handmade_runs.three_turns().events())[:moment])
     json.dumps(view_json(state, image_of), allow_nan=False)
     assert status_line(state, 1.5)
-
-
-def test_a_stored_run_looks_like_the_live_one() -> None:
-    trace = handmade_runs.three_turns()
-    assert view_of(from_json(to_json(trace))) == view_of(trace)
 
 
 def test_a_turn_with_frames_and_no_text_yet_is_shown() -> None:
@@ -239,10 +243,6 @@ def test_the_order_of_a_branch_that_took_turns_over_can_never_be_checked() -> No
         )
 
 
-def test_a_run_that_has_not_begun_has_no_turns() -> None:
-    assert view_json(RunState(), image_of)["turns"] == []
-
-
 def test_a_note_on_both_files_is_given_once() -> None:
     clips = (
         handmade_runs.clip("a.mp4", ("It is short.", "It is dark.")),
@@ -292,3 +292,111 @@ def test_a_verdict_without_turns_gives_no_frames() -> None:
         (chip["reason"], chip["frames"], chip["source"])
         for chip in view_of(trace)["verdict"]["chips"]
     ] == [("", [], "")] * 4
+
+
+def state_of(finished: Finished) -> RunState:
+    trace = handmade_runs.three_turns()
+    return fold_all(Trace(trace.started, trace.turns, finished).events())
+
+
+def test_missing_labels_are_not_filled_in() -> None:
+    partial = Verdict(TA=Preference.FIRST, OA=Preference.TIE)
+    item = run_json(
+        state_of(Finished(StopReason.TURN_LIMIT, partial, provisional=True, forced=True))
+    )
+    assert item["labels"] == {"TA": 1, "MQ": None, "VQ": None, "OA": 0}
+    assert (item["stop"], item["provisional"], item["forced"]) == ("turn limit", True, True)
+
+
+def test_a_failure_keeps_the_turns() -> None:
+    item = run_json(
+        state_of(
+            Finished(StopReason.FAILED, error="The judge stopped.", fault=CheckpointError.__name__)
+        )
+    )
+    assert (item["stop"], item["labels"], item["error"]) == ("failed", None, "The judge stopped.")
+    assert [turn["number"] for turn in item["turns"]] == [1, 2, 3]
+    assert [turn["requested"] for turn in item["turns"]] == [
+        [10, 30, 60, 90],
+        [56, 58, 60, 62, 64, 66],
+        [],
+    ]
+
+
+def test_the_typed_dicts_name_every_key_in_order() -> None:
+    item = run_json(fold_all(handmade_runs.three_turns().events()), 4.6)
+    assert list(item) == list(get_type_hints(RunJson))
+    assert list(item["labels"] or ()) == list(get_type_hints(LabelsJson))
+    assert list(item["turns"][0]) == list(get_type_hints(TurnJson))
+    assert list(item["turns"][0]["frames"][0]) == list(get_type_hints(FrameJson))
+
+
+def test_every_item_has_one_shape_and_is_json() -> None:
+    whole = run_json(fold_all(handmade_runs.three_turns().events()), 4.6)
+    for item in (run_json(RunState()), refused_json("No."), whole):
+        assert item.keys() == whole.keys()
+        assert json.loads(json.dumps(item)) == item
+    assert whole["turns"][0]["frames"][0] == {
+        "video": 1,
+        "number": "16",
+        "index": 8,
+        "seconds": 8 / 24,
+        "until": 9 / 24,
+    }
+
+
+frames = st.lists(st.tuples(st.integers(0, 127), st.sampled_from(Side)), unique=True, max_size=40)
+
+
+@given(frames)
+def test_every_frame_is_on_exactly_one_tile_and_on_its_own_side(
+    refs: list[tuple[int, Side]],
+) -> None:
+    sent = [handmade_runs.thumbnail(slot, side) for slot, side in refs]
+    found = [
+        (half.ref.slot, side) for tile in group_tiles(sent) for side, half in tile.halves.items()
+    ]
+    assert sorted(found) == sorted(refs)
+    assert all(
+        half.ref.side is side for tile in group_tiles(sent) for side, half in tile.halves.items()
+    )
+
+
+def test_a_side_that_was_not_sent_stays_empty() -> None:
+    alone = group_tiles([handmade_runs.thumbnail(12, Side.SECOND, "61")])[0]
+    assert alone.label == "#61"
+    first, second = alone.to_json((None, None), frozenset(), image_of)["halves"]
+    assert first is None
+    assert second["gone"]
+
+
+def test_frames_numbered_apart_show_both_numbers() -> None:
+    assert (
+        group_tiles(
+            [
+                handmade_runs.thumbnail(12, Side.FIRST, "13"),
+                handmade_runs.thumbnail(12, Side.SECOND, "61"),
+            ]
+        )[0].label
+        == "#13 · #61"
+    )
+
+
+def test_the_seek_time_lies_inside_the_frame_s_interval() -> None:
+    frame = handmade_runs.thumbnail(16, Side.FIRST)
+    assert frame.seconds < seek_time(frame) < frame.until
+
+
+@given(st.integers(), st.floats(), st.floats())
+def test_nonsense_numbers_give_finite_times_and_places(
+    index: int, seconds: float, until: float
+) -> None:
+    frame = replace(
+        handmade_runs.thumbnail(0, Side.FIRST),
+        ref=FrameRef(0, Side.FIRST),
+        index=index,
+        seconds=seconds,
+        until=until,
+    )
+    assert abs(seek_time(frame)) < float("inf")
+    assert 0 <= timeline_position(frame, handmade_runs.clip("a")) <= 1

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.ui.conftest import OpenReport
 from tests.ui.support import handmade_runs
 from tests.ui.view.test_page_json import image_of
-from vrthinker_core.types import Preference, Verdict
-from vrthinker_core.types.events import Finished, Run, StopReason, Trace
+from vrthinker_core.types import Preference
+from vrthinker_core.types.events import Finished, StopReason, Trace
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.ui.branches.branch_sets import BranchSet, KeptRun
 from vrthinker_core.ui.branches.strip_json import strip_json
@@ -21,13 +20,9 @@ from vrthinker_core.ui.history.run_record import record_of
 from vrthinker_core.ui.server.link_preview import LinkPreview, LinkPreviews
 from vrthinker_core.ui.view.api_json import run_json
 from vrthinker_core.ui.view.example_cards import Examples
-from vrthinker_core.ui.view.html_report import render_report
 from vrthinker_core.ui.view.page_json import status_line, view_json
 from vrthinker_core.ui.view.run_state import fold_all
 from vrthinker_core.ui.view.words import HEADLINES
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 WHOLE = handmade_runs.WHOLE
 WINNERS = {HEADLINES[Preference.FIRST], HEADLINES[Preference.SECOND]}
@@ -36,15 +31,8 @@ OUTSIDE = replace(
 )
 
 
-def in_both_orders(second: Verdict) -> Trace:
-    """`second`: what the judge says with the sides swapped, in its own sides."""
-    first = handmade_runs.three_turns()
-    started = replace(first.started, clips=first.started.clips[::-1])
-    return replace(first, swapped=Run(started, first.turns, Finished(StopReason.ANSWERED, second)))
-
-
-FLIP = in_both_orders(WHOLE)
-STABLE = in_both_orders(swap_verdict(WHOLE))
+FLIP = handmade_runs.both_orders(WHOLE)
+STABLE = handmade_runs.both_orders(swap_verdict(WHOLE))
 
 
 def preview_of(trace: Trace, folder: Path, monkeypatch: pytest.MonkeyPatch) -> LinkPreview:
@@ -67,7 +55,6 @@ def test_page_list_and_preview_say_the_same(
     trace: Trace, headline: str, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verdict = view_json(fold_all(trace.events()), image_of)["verdict"]
-    assert verdict is not None
     assert (verdict["headline"], verdict["note"]) == (headline, note)
     in_list = "Demo run, no verdict" if trace is OUTSIDE else headline
     record = record_of("", trace, 0.0, 0.0)
@@ -80,7 +67,6 @@ def test_a_flip_takes_the_winner_from_its_cards_and_keeps_the_scores(
 ) -> None:
     state = fold_all(FLIP.events())
     verdict = view_json(state, image_of)["verdict"]
-    assert verdict is not None
     assert [(chip["label"], chip["value"]) for chip in verdict["chips"]] == [
         *[("No reliable winner", None)] * 3,
         ("No difference found", Preference.TIE),
@@ -101,7 +87,6 @@ def test_outside_its_scope_no_label_reaches_anybody() -> None:
     assert all(turn["labels"] is None and turn["probabilities"] is None for turn in api["turns"])
     assert OUTSIDE.turns[-1].reply.verdict is not None
     view = view_json(state, image_of)
-    assert view["verdict"] is not None
     assert (
         view["verdict"]["chips"]
         == [label for turn in view["turns"] for label in turn["labels"]]
@@ -110,7 +95,6 @@ def test_outside_its_scope_no_label_reaches_anybody() -> None:
     assert "another judge" in view["ending"]
     assert status_line(state, 1).startswith("Demo run, no verdict")
     strip = strip_json(BranchSet("name", 1, (KeptRun(OUTSIDE, 1), KeptRun(OUTSIDE, 1))), state)
-    assert strip is not None
     assert [(run["note"], run["labels"]) for run in strip["runs"]] == [
         ("Demo run, no verdict", [])
     ] * 2
@@ -126,7 +110,6 @@ def test_frames_are_shown_for_a_reason_only_if_it_names_them() -> None:
     verdict = view_json(
         fold_all(replace(trace, turns=(*trace.turns[:-1], turn)).events()), image_of
     )["verdict"]
-    assert verdict is not None
     named = {chip["name"]: (chip["frames"], chip["source"]) for chip in verdict["chips"]}
     assert named["Motion quality"] == (["#10", "#30"], "Frames it names")
     assert {*map(str, named["Text alignment"]), *map(str, named["Overall"])} == {"[]", ""}
@@ -134,12 +117,8 @@ def test_frames_are_shown_for_a_reason_only_if_it_names_them() -> None:
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("trace", "chips"), [(FLIP, 4), (OUTSIDE, 0)], ids=["flip", "outside"])
-def test_the_report_claims_no_winner(
-    open_file: Callable[[Path], Page], tmp_path: Path, trace: Trace, chips: int
-) -> None:
-    path = tmp_path / "report.html"
-    path.write_text(render_report(trace), encoding="utf-8")
-    page = open_file(path)
+def test_the_report_claims_no_winner(open_report: OpenReport, trace: Trace, chips: int) -> None:
+    page = open_report(trace)
     assert page.locator(".vrt-headline").inner_text() not in WINNERS
     assert page.locator(".vrt-chip").count() == chips
     assert page.title().startswith("Demo run, no verdict") == (trace is OUTSIDE)

@@ -11,7 +11,7 @@ from vrthinker_core.dialects import make_dialect
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind, Reply, Settings, Turn
 from vrthinker_core.types.events import Finished, FramesShown, StopReason, TextArrived, Trace
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.types.progress import Pace, place_in_queue
+from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.sessions.replay import end_open_turn
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.page_json import replay_status_line, status_line, view_json
@@ -90,14 +90,6 @@ def test_no_valid_frames_is_said_of_a_forced_turn_too() -> None:
     assert detail not in words.turn_remarks(ignored), "the entries that were ignored say it already"
 
 
-def test_the_place_in_the_queue_is_said_in_words() -> None:
-    assert place_in_queue(2) == "You are third; two comparisons are before yours."
-    assert place_in_queue(1) == "You are second; one comparison is before yours."
-    assert place_in_queue(40) == "You are number 41; 40 comparisons are before yours."
-    assert place_in_queue(0) == ""
-    assert len({place_in_queue(before) for before in range(60)}) == 60
-
-
 def test_the_status_of_a_run_says_how_fast_it_goes_and_how_long_it_takes() -> None:
     trace = handmade_runs.three_turns()
     state = fold(
@@ -123,6 +115,8 @@ def test_the_end_says_what_the_run_took() -> None:
     assert (
         replay_status_line(fold_all(trace.events())) == f"Replaying a saved trace. Finished {took}"
     )
+    cut_off = fold_all(replace(trace, finished=None).events())
+    assert "cut off" in replay_status_line(cut_off)
     none = fold(fold(RunState(), trace.started), Finished(StopReason.CANCELLED))
     assert status_line(none, 99) == "Stopped before the first turn"
 
@@ -139,18 +133,3 @@ def test_a_run_that_failed_by_its_video_says_what_to_do(fault: str, advice: str)
         RunState(handmade_runs.started(), finished=finished),
     ):
         assert view_json(state, lambda _: ImageSource("", 1, 1))["ending"] == cause + advice
-
-
-def test_a_frame_has_one_time_wherever_it_is_shown() -> None:
-    trace = handmade_runs.three_turns()
-    view = view_json(fold_all(trace.events()), lambda _: ImageSource("", 1, 1))
-    times = [
-        half["time"]
-        for turn in view["turns"]
-        for tile in turn["tiles"]
-        for half in tile["halves"]
-        if half
-    ]
-    assert times == [
-        pytest.approx(frame.seconds, abs=1e-5) for turn in trace.turns for frame in turn.frames
-    ]

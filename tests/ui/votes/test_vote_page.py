@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.test_votes import VOTE
-from tests.ui.conftest import PHONE, Server
-from tests.ui.page.test_accessibility import axe, serious_violations
-from tests.ui.page.test_page import start, wait_for
-from tests.ui.page.test_saved_runs import saved, show_example, tab
+from tests.ui.conftest import PHONE, OpenReport, Serve, Server
 from tests.ui.support import handmade_runs
+from tests.ui.support.browsing import Clips, Open, Page, expect
 from tests.ui.support.saved_examples import ask, write_example
+from tests.ui.support.steps import saved, serious_violations, show_example, start, tab, wait_for
 from vrthinker_core.traces import load
 from vrthinker_core.ui.view import words
-from vrthinker_core.ui.view.html_report import render_report
-
-expect = pytest.importorskip("playwright.sync_api").expect
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 
-Clips = tuple[Path, Path]
-Open = Callable[..., "Page"]
-__all__ = ["axe"]
 
 THINK = "TELLTALE: video 1 is the better one, see frame 60."
 ANSWER = (
@@ -48,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., Server], folder: Path) -> Server:
+def server(serve: Serve, folder: Path) -> Server:
     return serve(
         [ask(10, 30, 60, 90).replace("The block", "TELLTALE"), ANSWER],
         "--examples",
@@ -113,7 +102,6 @@ def test_a_vote_after_the_verdict_is_kept_and_can_be_changed(
         page.locator(".vrt-own li").first.inner_text() == "Overall No difference found · you differ"
     )
     vote = load(saved(page, tmp_path / "trace.json")).vote
-    assert vote is not None
     assert (vote.labels.labels, vote.agrees, vote.slots, vote.blind) == (
         {"MQ": 2, "OA": 0},
         False,
@@ -144,7 +132,6 @@ def test_vote_first_hides_a_run_until_the_person_has_voted(
     assert "before the verdict was seen" in page.locator(".vrt-voted").inner_text()
     assert serious_violations(page, axe) == []
     vote = load(saved(page, tmp_path / "trace.json")).vote
-    assert vote is not None
     assert vote.blind
     assert vote.labels.labels == {"VQ": 2}
 
@@ -171,18 +158,11 @@ def test_vote_first_holds_for_links_and_the_verdict_can_be_shown_without_a_vote(
     save(page)
     assert serious_violations(page, axe) == []
     vote = load(saved(page, tmp_path / "trace.json")).vote
-    assert vote is not None
     assert not vote.blind
 
 
-def test_a_saved_report_shows_the_vote_and_no_form(
-    open_file: Callable[[Path], Page], tmp_path: Path
-) -> None:
-    path = tmp_path / "report.html"
-    path.write_text(
-        render_report(replace(handmade_runs.three_turns(), vote=VOTE)), encoding="utf-8"
-    )
-    page = open_file(path)
+def test_a_saved_report_shows_the_vote_and_no_form(open_report: OpenReport) -> None:
+    page = open_report(replace(handmade_runs.three_turns(), vote=VOTE))
     assert "A person’s vote" in page.locator(".vrt-voted").inner_text()
     said = ["Text alignment Video 1 · they agree", "Motion quality Video 2 · they differ"]
     assert page.locator(".vrt-own li").all_inner_texts() == said
