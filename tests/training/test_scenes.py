@@ -32,7 +32,7 @@ from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES
 from vrthinker_core.training.drawn_world.rendering.renderer import Renderer, draw_background
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
 from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, Pixels, texture
-from vrthinker_core.training.drawn_world.scenes import (
+from vrthinker_core.training.drawn_world.world import (
     COLOURS,
     DIRECTIONS,
     FULL,

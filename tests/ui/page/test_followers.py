@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.threads import run_in_thread
-from vrthinker_core.ui.page.handlers.followers import PATIENCE_SECONDS, Followers
+from vrthinker_core.ui.page.handlers.run_handlers import PATIENCE_SECONDS, Followers
 from vrthinker_core.ui.page.layout import Updates
 
 
