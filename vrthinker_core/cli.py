@@ -308,8 +308,8 @@ def scenes(
     """Write pairs of the drawn world as video files, with their true labels."""
     from dataclasses import replace
 
-    from vrthinker_core.training.drawn_world.scenes import FULL, SIMPLE
     from vrthinker_core.training.drawn_world.video_files import write_pairs
+    from vrthinker_core.training.drawn_world.world import FULL, SIMPLE
 
     with progress("videos") as advance:
         world = replace(FULL, photos=photos) if second or photos is not None else SIMPLE

@@ -14,7 +14,7 @@ from tests.backends.test_kv_cache import OPENING, WITH_VIDEOS, tool_response, wi
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.backends.local.engine import batch_decoding
-from vrthinker_core.backends.local.engine.batched_cache import BatchedCache
+from vrthinker_core.backends.local.engine.batch_decoding import BatchedCache
 from vrthinker_core.backends.local.engine.decode_step import StaticLayer
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
 from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder

@@ -22,7 +22,7 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.reading.labels import mentioned_digits
 from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
-from vrthinker_core.training.drawn_world.scenes import TRAINING_SEEDS, draw_pair
+from vrthinker_core.training.drawn_world.world import TRAINING_SEEDS, draw_pair
 from vrthinker_core.types import Settings
 from vrthinker_core.types.messages import Completion, LabelToken, Message, Sampling
 

@@ -21,7 +21,7 @@ from vrthinker_core.backends import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
-from vrthinker_core.training.drawn_world.scenes import TRAINING_SEEDS, draw_pair
+from vrthinker_core.training.drawn_world.world import TRAINING_SEEDS, draw_pair
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.messages import Image, Message, Sampling, Text
 

@@ -28,9 +28,8 @@ from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.run.config import changed_config, preset_config
-from vrthinker_core.training.stages.grpo import train_grpo
+from vrthinker_core.training.stages.grpo import Group, mixed_share, train_grpo
 from vrthinker_core.training.trl.estimate import GIB, TrainingPlan, estimate, model_shape
-from vrthinker_core.training.trl.rollout_rewards import Group, mixed_share
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 from vrthinker_core.types import Settings
 

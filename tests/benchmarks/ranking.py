@@ -27,22 +27,22 @@ from vrthinker_core import Dimension, Settings, open_backend
 from vrthinker_core.backends import Backend
 from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.evaluation.ranking.ranking import Ranking, rank_generators
-from vrthinker_core.evaluation.ranking.report import write_report
+from vrthinker_core.evaluation.ranking.report_page import write_report
 from vrthinker_core.evaluation.ranking.run import judge_pairs
 from vrthinker_core.evaluation.ranking.video_table import read_videos
 from vrthinker_core.results.result_file import RESULTS, TRACES, final_results
+from vrthinker_core.training.drawn_world.facts import write_prompt
 from vrthinker_core.training.drawn_world.faults import draw_motion_fault, draw_picture_fault
-from vrthinker_core.training.drawn_world.prompts import write_prompt
-from vrthinker_core.training.drawn_world.scenes import (
+from vrthinker_core.training.drawn_world.video_files import write_video
+from vrthinker_core.training.drawn_world.world import (
     COLOURS,
     DIRECTIONS,
     SIMPLE,
     Scene,
     SceneFacts,
+    draw_facts,
     draw_scene,
 )
-from vrthinker_core.training.drawn_world.video_files import write_video
-from vrthinker_core.training.drawn_world.world import draw_facts
 
 SEED = 2_000_000_000  # As in `nano`: no training run draws from it
 FIFTHS = 5  # Generator k of five has a flaw in k fifths of its videos

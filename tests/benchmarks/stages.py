@@ -48,7 +48,7 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.dialects import make_dialect
-from vrthinker_core.training.drawn_world.scenes import FULL, SIMPLE
+from vrthinker_core.training.drawn_world.world import FULL, SIMPLE
 from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.types import Dimension, Settings
 

@@ -13,7 +13,7 @@ from vrthinker_core.dialects.reading.frame_facts import MOTIONS, read_frame_fact
 from vrthinker_core.training.drawn_teacher.replies import play_teacher
 from vrthinker_core.training.drawn_world import facts, faults
 from vrthinker_core.training.drawn_world.rendering import damage, photographs, solids, textures
-from vrthinker_core.training.drawn_world.scenes import FULL, draw_pair
+from vrthinker_core.training.drawn_world.world import FULL, draw_pair
 from vrthinker_core.types import ProtocolName, Settings, Side
 
 WORDS = dict(zip(MOTIONS, ("", "moves", "hardly moves", "jumps", "moves oddly"), strict=True))

@@ -33,7 +33,7 @@ from vrthinker_core.results.result_file import RESULTS, TRACES, read_results, to
 from vrthinker_core.results.result_table import table_row
 from vrthinker_core.traces import load
 from vrthinker_core.training.drawn_teacher.replies import play_teacher
-from vrthinker_core.training.drawn_world.scenes import draw_pair
+from vrthinker_core.training.drawn_world.world import draw_pair
 from vrthinker_core.types import Settings, Side, StopReason
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
 from vrthinker_core.video import DecoderPool

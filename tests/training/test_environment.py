@@ -18,7 +18,7 @@ from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.environment import FrameEnvironment, as_picture, replay
 from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.trl.rollout_rewards import RolloutRewards
+from vrthinker_core.training.stages.grpo import RolloutRewards
 from vrthinker_core.types import Frame, FrameRef, Settings, StopReason
 from vrthinker_core.types.messages import Completion, Image, Message
 

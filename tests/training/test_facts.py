@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from vrthinker_core.training.drawn_world.facts import (
     COLOURS,
+    COUNT_WORDS,
     DIRECTIONS,
     SceneFacts,
     Thing,
     in_order,
+    write_prompt,
 )
-from vrthinker_core.training.drawn_world.prompts import COUNT_WORDS, write_prompt
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES
-from vrthinker_core.training.drawn_world.scenes import FULL, SIMPLE, World
-from vrthinker_core.training.drawn_world.world import draw_facts, with_wrong
+from vrthinker_core.training.drawn_world.world import FULL, SIMPLE, World, draw_facts, with_wrong
 
 things = st.builds(
     Thing, st.sampled_from(list(COLOURS)), st.sampled_from(SHAPES), st.integers(1, 4)

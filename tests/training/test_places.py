@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.training.drawn_world.facts import PLACE_PROMPTS
 from vrthinker_core.training.drawn_world.faults import MotionFault
-from vrthinker_core.training.drawn_world.prompts import PLACE_PROMPTS
-from vrthinker_core.training.drawn_world.scenes import (
+from vrthinker_core.training.drawn_world.world import (
     FREEZES,
     FULL,
     Scene,

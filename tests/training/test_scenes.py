@@ -30,7 +30,7 @@ from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES
 from vrthinker_core.training.drawn_world.rendering.renderer import Renderer
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
-from vrthinker_core.training.drawn_world.scenes import (
+from vrthinker_core.training.drawn_world.world import (
     COLOURS,
     DIRECTIONS,
     FULL,

@@ -18,7 +18,7 @@ from vrthinker_core.training.drawn_world.rendering.wear import (
     code_jpeg,
     draw_wear,
 )
-from vrthinker_core.training.drawn_world.scenes import FULL, SceneRenderer, draw_pair
+from vrthinker_core.training.drawn_world.world import FULL, SceneRenderer, draw_pair
 
 SIZE = 112
 OPTIONS = replace(FULL, worn=0.0)

@@ -188,8 +188,7 @@ def report(
     from rich.console import Console
 
     from vrthinker_core.evaluation.reports.console_summary import print_comparison
-    from vrthinker_core.evaluation.reports.read_folder import read_folder
-    from vrthinker_core.evaluation.reports.write import write_comparison
+    from vrthinker_core.evaluation.reports.write import read_folder, write_comparison
 
     results, data_set = read_folder(folder)
     if other is None:

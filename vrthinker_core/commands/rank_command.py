@@ -100,7 +100,7 @@ def _judge(
 def _report(table: "VideoTable", out: Path, judge: str) -> int:
     """Rank by all results in the folder, write the files and print the table; gives the exit status."""
     from vrthinker_core.evaluation.ranking.ranking import rank_generators
-    from vrthinker_core.evaluation.ranking.report import write_report
+    from vrthinker_core.evaluation.ranking.report_page import write_report
     from vrthinker_core.evaluation.ranking.schedule import all_pairs
     from vrthinker_core.evaluation.run import write_final_table
 

@@ -19,7 +19,7 @@ from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import to_json
-from vrthinker_core.training.drawn_world.scenes import DrawnPair
+from vrthinker_core.training.drawn_world.world import DrawnPair
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, Unplayable, play_each

@@ -11,7 +11,8 @@ from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
 from vrthinker_core.training.drawn_world.faults import OPENING_FRAMES
-from vrthinker_core.training.drawn_world.scenes import (
+from vrthinker_core.training.drawn_world.video_files import write_video
+from vrthinker_core.training.drawn_world.world import (
     SIMPLE,
     TRAINING_SEEDS,
     DrawnPair,
@@ -20,7 +21,6 @@ from vrthinker_core.training.drawn_world.scenes import (
     draw_pair,
     verdict_from_flaws,
 )
-from vrthinker_core.training.drawn_world.video_files import write_video
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.types import Dimension, Frame, FrameRef, Settings, Side, Verdict, VideoPair

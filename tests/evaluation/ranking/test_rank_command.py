@@ -21,7 +21,7 @@ from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.cli import main
 from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.evaluation.ranking.ranking import rank_generators
-from vrthinker_core.evaluation.ranking.report import write_report
+from vrthinker_core.evaluation.ranking.report_page import write_report
 from vrthinker_core.evaluation.ranking.run import judge_pairs
 from vrthinker_core.evaluation.ranking.schedule import all_pairs
 from vrthinker_core.evaluation.ranking.video_table import VideoTable, read_videos

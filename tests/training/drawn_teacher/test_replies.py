@@ -15,10 +15,16 @@ from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
-from vrthinker_core.training.drawn_teacher.evidence import SeenFrame, light_of, view_light
 from vrthinker_core.training.drawn_teacher.phrases import MAY_HIDE, MOTION_FLAWS
-from vrthinker_core.training.drawn_teacher.replies import FORCED_EVERY, play_teacher, write_lesson
-from vrthinker_core.training.drawn_world.scenes import (
+from vrthinker_core.training.drawn_teacher.replies import (
+    FORCED_EVERY,
+    SeenFrame,
+    light_of,
+    play_teacher,
+    view_light,
+    write_lesson,
+)
+from vrthinker_core.training.drawn_world.world import (
     FULL,
     SIMPLE,
     DrawnPair,

@@ -19,7 +19,7 @@ from vrthinker_core.training.run.config import (
     read_config,
     write_config,
 )
-from vrthinker_core.training.run.config_difference import config_difference
+from vrthinker_core.training.run.run_folder import config_difference
 
 PRESETS: tuple[PresetName, ...] = ("nano", "7b")
 

@@ -15,16 +15,18 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run.config import GateConfig, TimeShares, changed_config, preset_config
-from vrthinker_core.training.run.config_difference import config_difference
+from vrthinker_core.training.run.run_folder import config_difference
 from vrthinker_core.training.run.sitting import begin_sitting
-from vrthinker_core.training.stages.gates import (
+from vrthinker_core.training.stages.pipeline import (
+    PARTS,
+    STAGES,
     HeldOutFigures,
     check_cold_start,
     measure_judge,
+    part_of,
     pass_gate,
+    share_of,
 )
-from vrthinker_core.training.stages.pair_parts import PARTS, part_of
-from vrthinker_core.training.stages.pipeline import STAGES, share_of
 from vrthinker_core.types import Preference, Settings, Verdict
 
 GATES = GateConfig(pairs=3, samples=2)

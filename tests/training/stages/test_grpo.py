@@ -35,9 +35,14 @@ from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.training.run.config import TrainConfig, changed_config, preset_config
 from vrthinker_core.training.run.run_folder import TrainingRun, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting
-from vrthinker_core.training.stages.grpo import grpo_arguments, run_grpo, train_grpo
+from vrthinker_core.training.stages.grpo import (
+    Group,
+    grpo_arguments,
+    mixed_share,
+    run_grpo,
+    train_grpo,
+)
 from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
-from vrthinker_core.training.trl.rollout_rewards import Group, mixed_share
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 from vrthinker_core.types import Frame, FrameRef, StopReason
 from vrthinker_core.ui.runs.folder_readers import TraceFiles

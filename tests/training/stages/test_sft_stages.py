@@ -28,10 +28,13 @@ from vrthinker_core.training.rows.outcome_file import read_outcomes
 from vrthinker_core.training.run.config import TrainConfig, changed_config, preset_config
 from vrthinker_core.training.run.run_folder import TrainedStage, TrainingRun, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting, begin_sitting
-from vrthinker_core.training.run.training_memory import require_training_memory
 from vrthinker_core.training.stages.cold_start import Teacher
 from vrthinker_core.training.stages.grpo import grpo_arguments
-from vrthinker_core.training.stages.pipeline import TrainingData, train_stage
+from vrthinker_core.training.stages.pipeline import (
+    TrainingData,
+    require_training_memory,
+    train_stage,
+)
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
 from vrthinker_core.training.trl.sft import sft_arguments
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
@@ -246,7 +249,7 @@ def test_too_little_memory_is_said_before_anything_is_played(
     stage: TrainedStage, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "vrthinker_core.training.run.training_memory.available_memory", lambda _: 2**30 + 60 * 2**20
+        "vrthinker_core.training.stages.pipeline.available_memory", lambda _: 2**30 + 60 * 2**20
     )
     require_training_memory(str(NANO), reference=False, frozen_vision=True)  # else it is too little
     with pytest.raises(BadInput, match=r"takes about 1\.\d GiB of memory, and 1\.\d GiB are free"):

@@ -12,7 +12,7 @@ from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.environment import FrameEnvironment
 from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.trl.playable_pairs import BEYOND, PlayablePairs
+from vrthinker_core.training.stages.grpo import BEYOND, PlayablePairs
 from vrthinker_core.types import Frame, FrameRef, Settings
 
 JUDGE = ScriptedBackend(["unused"], protocol="paired")

@@ -21,7 +21,7 @@ from tests.support.threads import run_in_thread
 from tests.support.waiting import until
 from tests.ui.conftest import write_script
 from vrthinker_core.ui.page.app import Page, PageOptions
-from vrthinker_core.ui.page.handlers.followers import PATIENCE_SECONDS, Followers
+from vrthinker_core.ui.page.handlers.run_handlers import PATIENCE_SECONDS, Followers
 from vrthinker_core.ui.page.layout import Updates
 from vrthinker_core.ui.server.open_pages import (
     HEARTBEAT_PATH,

@@ -23,6 +23,7 @@ from vrthinker_core.types import Preference, Settings, Verdict, VideoPair
 from vrthinker_core.types.events import Event, Run, Trace
 from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.history.shared_traces import SharedTraces
+from vrthinker_core.ui.page.handlers.vote_handlers import read_vote
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.ui.sessions.exact_frames import ExactFrames
@@ -33,7 +34,6 @@ from vrthinker_core.ui.view.html_report import inline_image, render_report
 from vrthinker_core.ui.view.page_json import view_json
 from vrthinker_core.ui.view.run_state import RunState, fold_all
 from vrthinker_core.ui.votes.hidden_view import hide_view
-from vrthinker_core.ui.votes.vote_form import read_vote
 from vrthinker_core.video import DecoderPool
 
 RUN = handmade_runs.three_turns()

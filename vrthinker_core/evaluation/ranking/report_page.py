@@ -1,9 +1,14 @@
 """A ranking as one HTML file: strengths with their intervals, the win matrix, cycles, the best of each prompt."""
 
+import json
 from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.ranking.ranking import DimensionRanking, GeneratorStrength, Ranking
 from vrthinker_core.evaluation.reports.html.markup import Html, element, join
 from vrthinker_core.evaluation.reports.html.page_frame import paragraph, plots, remark, render_page
@@ -15,6 +20,8 @@ from vrthinker_core.evaluation.reports.html.tables import (
     percent,
     sortable_table,
 )
+from vrthinker_core.files.atomic_file import write_atomically
+from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.wording import DIMENSION_NAMES
 
@@ -198,3 +205,30 @@ def _best(ranking: Ranking) -> Html:
 def _not_judged(ranking: Ranking) -> Html:
     lines = [*ranking.left_out, *ranking.failed]
     return element("ul", *(element("li", line) for line in lines)) if lines else Html("")
+
+
+FORMAT = "vr-thinker-ranking/1"
+JSON, HTML = "ranking.json", "ranking.html"
+
+
+def write_report(ranking: Ranking, out: Path) -> None:
+    """Write both files into the folder; those of an earlier ranking are replaced. Raises BadInput where that cannot be done."""
+    try:
+        _write(
+            out / JSON,
+            json.dumps(to_json(ranking), ensure_ascii=False, indent=1, allow_nan=False) + "\n",
+        )
+        _write(out / HTML, render_ranking(ranking))
+    except OSError as error:
+        raise BadInput(
+            f"Cannot write to {encodable(str(out))}: {error.strerror or error}."
+        ) from None
+
+
+def to_json(ranking: Ranking) -> dict[str, Any]:
+    """The ranking as plain JSON values; None where nothing was said."""
+    return {"format": FORMAT, **asdict(ranking)}
+
+
+def _write(path: Path, text: str) -> None:
+    write_atomically(path, encodable(text).encode())

@@ -20,7 +20,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import atomic_path, remove_parts
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
-from vrthinker_core.training.drawn_world.scenes import (
+from vrthinker_core.training.drawn_world.world import (
     SIMPLE,
     DrawnPair,
     Scene,

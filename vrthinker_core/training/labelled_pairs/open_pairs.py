@@ -1,23 +1,157 @@
-"""Opens the labelled pairs that `--data` names: drawn ones, a data set, rows, or a folder of traces."""
+"""Opens what `--data` names: drawn pairs, a data set, published RL rows, or a folder of traces."""
 
-from collections.abc import Callable
+import glob
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.results.datasets import DATASETS
+from vrthinker_core.results.datasets.layout import (
+    MISSING,
+    TableRow,
+    existing_file,
+    find_below,
+    make_pairs,
+)
 from vrthinker_core.results.datasets.mj_bench_video import FILE as MJ_BENCH
+from vrthinker_core.results.datasets.pair_csv import LAYOUT
 from vrthinker_core.results.datasets.videogen_reward import FILE as VIDEOGEN
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result_file import RESULTS
 from vrthinker_core.results.run_file import RUN
 from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
-from vrthinker_core.training.drawn_world.scenes import FULL, draw_pair
+from vrthinker_core.training.drawn_world.world import FULL, draw_pair
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
-from vrthinker_core.training.labelled_pairs.rl_rows import read_rl_rows
-from vrthinker_core.training.labelled_pairs.traced_pairs import read_traced_pairs
 from vrthinker_core.training.labelled_pairs.video_pairs import Layouts, VideoPairSet
+from vrthinker_core.training.rows.make_rows import trace_videos
+from vrthinker_core.training.rows.teaching import (
+    KnownLabel,
+    NotForTraining,
+    TraceFile,
+    known_labels,
+)
+from vrthinker_core.training.rows.trace_folder import read_traces
+from vrthinker_core.types import Dimension
+
+LABEL = re.compile(rf"\b({'|'.join(Dimension)})\s*[=:]\s*([\w.+-]*\w)", re.IGNORECASE)
+
+
+def read_rl_rows(path: Path) -> list[EvaluationPair]:
+    """The pairs of a file; videos are full paths, or relative to its folder. Raises BadInput for a file that holds no rows."""
+    rows = [_table_row(number, row) for number, row in enumerate(_load(path), start=1)]
+    return make_pairs(rows, LAYOUT, partial(find_below, path.parent, absolute=True))
+
+
+def _load(path: Path) -> list[dict[str, Any]]:
+    """The rows by column, None where a row lacks one. No network is asked, and no copy stays in the cache."""
+    try:
+        from datasets import Dataset, disable_progress_bars
+        from datasets.exceptions import DatasetsError
+    except ImportError:
+        raise BadInput(
+            "Files of rows take Hugging Face datasets: run pip install -e '.[train]'."
+        ) from None
+    disable_progress_bars()
+    read = Dataset.from_parquet if path.suffix == ".parquet" else Dataset.from_json
+    try:
+        with TemporaryDirectory() as cache:
+            rows: list[dict[str, Any]] = read(
+                glob.escape(str(path)), cache_dir=cache, keep_in_memory=True
+            ).to_list()
+    except (
+        DatasetsError,
+        OSError,
+        StopIteration,
+        ValueError,
+    ) as error:  # It stops the iteration for an empty file
+        said = str(error.__cause__ or error).partition("\n")[0].rstrip(".") or "it is empty"
+        raise BadInput(
+            f"Cannot read the rows of {path}: {said}. Give JSON, JSON lines or Parquet."
+        ) from None
+    return rows
+
+
+def _table_row(number: int, row: Mapping[str, Any]) -> TableRow:
+    """The row in the columns of a plain table of pairs."""
+    videos, prompt, answer = row.get("image"), row.get("prompt"), row.get("answer")
+    if not isinstance(videos, list) or len(videos) != 2 or row.get("is_video") is False:
+        return TableRow(
+            number,
+            {},
+            'The row does not name two videos: give a list of two paths in "image", with "is_video" true.',
+        )
+    if not isinstance(prompt, str):
+        return TableRow(
+            number,
+            {},
+            'The row has no "prompt": add a column of that name with the text the videos were made from.',
+        )
+    labels = (
+        {name.upper(): label for name, label in LABEL.findall(answer)}
+        if isinstance(answer, str)
+        else {}
+    )
+    if not labels and str(answer).strip().lower() not in MISSING:
+        return TableRow(
+            number,
+            {},
+            'The "answer" states no label: write it as text, such as TA=1, VQ=0, MQ=2, OA=1.',
+        )
+    return TableRow(
+        number, {"video1": str(videos[0]), "video2": str(videos[1]), "prompt": prompt} | labels
+    )
+
+
+Known = dict[Dimension, KnownLabel]
+
+
+def read_traced_pairs(folder: Path) -> list[EvaluationPair]:
+    """The pairs of all traces below a folder. Runs of one pair count together; a file that is no trace is left out.
+
+    A dimension in which the runs of a judge contradict one another, and of which no person says anything, has no label.
+    """
+    found: dict[tuple[str, str, str], list[Known]] = {}
+    for _, file in read_traces([folder]):
+        if isinstance(file, TraceError):
+            continue
+        try:
+            key = (file.trace.started.prompt, *_paths(file))
+        except NotForTraining:
+            continue  # a run without its videos says nothing of them
+        found.setdefault(key, []).append(known_labels(file))
+    rows = [
+        _traced_row(number, key, known)
+        for number, (key, known) in enumerate(found.items(), start=1)
+    ]
+    return make_pairs(rows, LAYOUT, lambda name: existing_file(Path(), name))
+
+
+def agreed_labels(known: Sequence[Known]) -> dict[Dimension, int]:
+    """The labels of a pair from several runs: people's before judges', and none where those who count differ."""
+    labels: dict[Dimension, int] = {}
+    for dimension in Dimension:
+        told = [each[dimension] for each in known if dimension in each]
+        counted = [label for label in told if label.source == "person"] or told
+        if len({label.label for label in counted}) == 1:
+            labels[dimension] = int(counted[0].label)
+    return labels
+
+
+def _paths(file: TraceFile) -> tuple[str, str]:
+    first, second = (str(video["path"]) for video in trace_videos(file, file.trace))
+    return first, second
+
+
+def _traced_row(number: int, key: tuple[str, str, str], known: Sequence[Known]) -> TableRow:
+    prompt, first, second = key
+    labels = {dimension.value: str(label) for dimension, label in agreed_labels(known).items()}
+    return TableRow(number, {"prompt": prompt, "video1": first, "video2": second} | labels)
+
 
 CHOICES = "drawn:SEED, drawn2:SEED[:PHOTOS], KIND:PATH, or a path whose kind is seen from it"
 READERS: dict[str, Callable[[Path], list[EvaluationPair]]] = {

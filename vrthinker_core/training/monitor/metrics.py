@@ -1,16 +1,17 @@
 """One record for every step of training: JSON lines in the run's folder, and trackio where a person wants curves."""
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import asdict, dataclass, field, fields, replace
+from importlib import import_module
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.line_file import LineFile, whole_lines
-from vrthinker_core.training.monitor.trackio_curves import TrackioCurves
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, first_accuracy
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.types import Dimension
@@ -190,3 +191,43 @@ def _read_lines(path: Path) -> Iterator[StepMetrics]:
 
 def _unwritable(path: Path, error: OSError) -> BadInput:
     return BadInput(f"Cannot write {path}: {error.strerror or error}.")
+
+
+PROJECT = "vr-thinker"
+
+
+def name_of(folder: Path) -> str:
+    """What a folder and the one above it call its run; folders elsewhere may have the same name."""
+    absolute = folder.absolute()
+    return f"{absolute.parent.name}-{absolute.name}".strip("-")
+
+
+class TrackioCurves:
+    """The curves of one training run; a run that is resumed goes on with its own."""
+
+    def __init__(self, name: str) -> None:
+        """`name`: of the run. Raises BadInput where trackio is not installed."""
+        try:
+            trackio = import_module("trackio")
+        except ImportError:
+            raise BadInput(
+                "Curves take trackio: run pip install -e '.[train]', or train without --set trackio=true."
+            ) from None
+        with redirect_stdout(sys.stderr):
+            self._run: Any = trackio.init(
+                PROJECT,
+                name=name,
+                resume="allow",
+                embed=False,
+                auto_log_gpu=False,
+                auto_log_cpu=False,
+            )
+
+    def add(self, step: int, figures: dict[str, float]) -> None:
+        """One point of each curve."""
+        self._run.log(figures, step=step)
+
+    def close(self) -> None:
+        """Write what is still on its way."""
+        with redirect_stdout(sys.stderr):
+            self._run.finish()

@@ -1,16 +1,77 @@
-"""Token rows by number: their frames are kept up to a bound, and beyond it read again from where their runs are stored."""
+"""Token rows by number, of learnt runs and of rollouts; frames beyond a bound are read again from disk."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import cast, overload
 
 from vrthinker_core.backends.local.engine.generation import LoadedModel
 from vrthinker_core.errors import BadInput
+from vrthinker_core.files.atomic_file import write_atomically
+from vrthinker_core.results.known_labels import add_labels
+from vrthinker_core.traces import to_json
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.training.rows.rollout_trace import StoredRollout
+from vrthinker_core.training.rows.filters import Outcome
+from vrthinker_core.training.rows.rollout_trace import StoredRollout, to_trace
 from vrthinker_core.training.rows.teaching import NotForTraining
+from vrthinker_core.training.run.run_folder import ROLLOUTS
 from vrthinker_core.training.token_rows import TokenRow, token_rows
 from vrthinker_core.types import ProtocolName
+
+LEARNT = "learnt-runs.json"  # In the folder of a stage: pair and sample of each
+
+
+def learning_begun(folder: Path) -> bool:
+    """The stage of this folder has chosen its runs."""
+    return (folder / LEARNT).is_file()
+
+
+def keep_learnt_runs(folder: Path, outcomes: Sequence[Outcome]) -> None:
+    """Write down that these are learnt from, in this order. Raises OSError."""
+    write_atomically(
+        folder / LEARNT,
+        json.dumps([[each.pair, each.sample] for each in outcomes]).encode() + b"\n",
+    )
+
+
+def learnt_runs(folder: Path, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Those of the outcomes that are learnt from, in the order that was written down. Raises BadInput where one is gone."""
+    known = {(each.pair, each.sample): each for each in outcomes}
+    try:
+        return [known[pair, sample] for pair, sample in json.loads((folder / LEARNT).read_bytes())]
+    except (ValueError, TypeError, KeyError):
+        raise BadInput(
+            f"{folder / LEARNT} names runs that are not there: begin again in a new folder with --out."
+        ) from None
+
+
+SHOWN = 2  # Rollouts of one pair that are kept each time
+
+
+def keep_rollouts(folder: Path, stage: str, step: int, rollouts: Sequence[Rollout]) -> list[Path]:
+    """Keep rollouts with their pictures, named by stage and step; the list of runs shows them in the order of steps.
+
+    The judge's name in each says the step as well, and the labels of the data set stand beside them. Raises BadInput where they
+    cannot be written.
+    """
+    paths = [
+        folder / ROLLOUTS / f"{stage}-step-{step:05d}-sample-{number}.json"
+        for number in range(len(rollouts))
+    ]
+    try:
+        (folder / ROLLOUTS).mkdir(parents=True, exist_ok=True)
+        truths = (rollout.pair.truth for rollout in rollouts)
+        add_labels(
+            folder / ROLLOUTS, {path.name: truth for path, truth in zip(paths, truths, strict=True)}
+        )
+        for path, rollout in zip(paths, rollouts, strict=True):
+            trace = to_trace(rollout)
+            named = replace(trace.started, judge=f"{trace.started.judge}, {stage}, step {step}")
+            write_atomically(path, to_json(replace(trace, started=named)))
+    except OSError as error:
+        raise BadInput(f"Cannot write to {folder / ROLLOUTS}: {error.strerror or error}.") from None
+    return paths
 
 
 class RowSet(Sequence[TokenRow]):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from safetensors import SafetensorError
 
@@ -22,10 +23,50 @@ from vrthinker_core.results.trace_files import MADE
 from vrthinker_core.results.trace_files import RESULT as RESULT
 from vrthinker_core.results.trace_files import STATE as STATE
 from vrthinker_core.text import encodable
-from vrthinker_core.training.monitor.trackio_curves import name_of
-from vrthinker_core.training.run.config import CONFIG, TrainConfig, read_config, write_config
-from vrthinker_core.training.run.config_difference import config_difference
+from vrthinker_core.training.monitor.metrics import MetricsWriter, StepMetrics, name_of
+from vrthinker_core.training.run.config import (
+    CONFIG,
+    TrainConfig,
+    config_json,
+    read_config,
+    write_config,
+)
 from vrthinker_core.training.run.processes import ALONE, Processes
+from vrthinker_core.training.run.sitting import Sitting
+
+MAY_CHANGE = (
+    *("grpo.steps", "shares.", "checkpoint_minutes", "gates.", "trackio"),
+    *("grpo.shown_every", "grpo.micro_batch", "grpo.trl.vllm"),
+)
+"""Beginnings of the names of settings that a run may go on with changed: how long, how often, what is enough, where GRPO plays."""
+
+MAY_NOT = ("gates.pairs",)
+"""Those among them that it may not: of a finite set, what is not held out is learnt from, and would be other pairs."""
+
+
+def config_difference(before: TrainConfig, now: TrainConfig) -> str:
+    """The first setting in which two configurations differ and a run may not, in words; "" where there is none."""
+    pairs = zip(
+        _flat(json.loads(config_json(before))), _flat(json.loads(config_json(now))), strict=True
+    )
+    differing = (
+        (name, old, new) for (name, old), (_, new) in pairs if old != new and not _may_change(name)
+    )
+    return next((f"{name} {old!r} instead of {new!r}" for name, old, new in differing), "")
+
+
+def _may_change(name: str) -> bool:
+    return name.startswith(MAY_CHANGE) and name not in MAY_NOT
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a nested table, with its name as `--set` writes it."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
 
 ROLLOUTS = "rollouts"  # Folder of rollouts kept as traces, to look at
 
@@ -261,3 +302,34 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class StageRecord(AbstractContextManager["StageRecord"]):
+    """Keeps the steps of one stage in its folder."""
+
+    def __init__(self, folder: RunFolder, config: TrainConfig, sitting: Sitting) -> None:
+        """Raises BadInput where nothing can be written."""
+        self._writer = MetricsWriter(
+            folder.path, folder.state.curves or name_of(folder.path) if config.trackio else ""
+        )
+        self._sitting, self._lap = sitting, time.monotonic()
+
+    def add(self, metrics: StepMetrics, total: int) -> None:
+        """A step of `total` is done. Raises BadInput where the disk is full."""
+        self._writer.write(metrics)
+        self._sitting.tell(metrics, total)
+
+    def lap(self) -> float:
+        """Seconds since the last lap, at first since the record was opened."""
+        last, self._lap = self._lap, time.monotonic()
+        return self._lap - last
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+
+def stage_record(
+    folder: RunFolder, config: TrainConfig, sitting: Sitting
+) -> AbstractContextManager[StageRecord | None]:
+    """The record of a stage that several processes may train: in the main one; None in the others."""
+    return StageRecord(folder, config, sitting) if folder.processes.main else nullcontext()

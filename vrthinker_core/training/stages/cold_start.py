@@ -13,8 +13,8 @@ from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
 from vrthinker_core.training.monitor.metrics import StepMetrics
-from vrthinker_core.training.rows.learnt_runs import keep_learnt_runs, learning_begun, learnt_runs
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
+from vrthinker_core.training.rows.row_set import keep_learnt_runs, learning_begun, learnt_runs
 from vrthinker_core.training.run.config import TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting, ignore_line

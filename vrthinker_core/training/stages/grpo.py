@@ -9,33 +9,49 @@ trains in its first one. On a processor a step takes 1.33 times as long as in th
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.util import find_spec
 from math import gcd
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
 
+from vrthinker_core.backends.base import JudgeDescription
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import locate
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
+from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.factory import chosen_protocol
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.environment import FrameEnvironment, prompt_row
+from vrthinker_core.training.environment import (
+    FrameEnvironment,
+    prompt_row,
+    replay,
+    with_cached_frames,
+)
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet, in_training_order
-from vrthinker_core.training.rows.shown_rollouts import SHOWN, keep_rollouts
+from vrthinker_core.training.rewards import RewardWeights, RolloutReward, group_rewards
+from vrthinker_core.training.rollouts import (
+    UNPLAYABLE,
+    LabelledPair,
+    OpenRollout,
+    Rollout,
+    by_pair,
+    of_row,
+    unplayable_words,
+)
+from vrthinker_core.training.rows.row_set import SHOWN, keep_rollouts
 from vrthinker_core.training.run.config import TrainConfig
 from vrthinker_core.training.run.processes import world_size
-from vrthinker_core.training.run.run_folder import RunFolder
+from vrthinker_core.training.run.run_folder import RunFolder, stage_record
 from vrthinker_core.training.run.saved_judge import stored_dtype
 from vrthinker_core.training.run.sitting import Sitting
-from vrthinker_core.training.stages.stage_record import stage_record
 from vrthinker_core.training.trl.chat_template import picture_processor
-from vrthinker_core.training.trl.playable_pairs import PlayablePairs
-from vrthinker_core.training.trl.rollout_rewards import Group, RolloutRewards, mixed_share
+from vrthinker_core.training.trl.sampled_replies import read_replies
 from vrthinker_core.training.trl.sft import save_trained, trainer_arguments
 from vrthinker_core.training.trl.sharding import (
     heads_in_root,
@@ -50,6 +66,130 @@ from vrthinker_core.training.trl.trainer_checkpoints import (
     quiet_libraries,
     train_and_save,
 )
+from vrthinker_core.types import Settings, StopReason
+
+BEYOND = 2**20  # Pairs between one and what stands in for it: further than a run goes
+TRIES = 64  # Pairs that are looked at in the place of one
+
+
+@dataclass(frozen=True, slots=True)
+class PlayablePairs:
+    """The pairs of a set; in the place of one whose first frames cannot be had stands another, for all of its samples alike."""
+
+    pairs: PairSet
+    judge: JudgeDescription
+    settings: Settings
+    say: Callable[[str], None] = lambda _: None  # Hears why, once for each
+    _chosen: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int | None:
+        """How many there are; None where they never end."""
+        return self.pairs.size
+
+    def pair(self, number: int) -> LabelledPair:
+        """The pair of a number, or the one in its place.
+
+        Raises BadInput where none is found, and VideoError for one that could be played before and no longer can: half a group
+        of another pair would be rewarded as one.
+        """
+        if number in self._chosen:
+            return self._opened(self._chosen[number])
+        for tried in range(number, number + TRIES * BEYOND, BEYOND):
+            try:
+                pair = self._opened(tried)
+            except UNPLAYABLE as error:
+                self.say(unplayable_words(error))
+            else:
+                self._chosen[number] = tried
+                return pair
+        raise BadInput(
+            f"None of {TRIES} pairs can be played: mend the data, and go on with --resume."
+        )
+
+    def _opened(self, number: int) -> LabelledPair:
+        pair = with_cached_frames(self.pairs.pair(number))
+        try:
+            OpenRollout(pair, self.judge, self.settings).ask()
+        except UNPLAYABLE as error:
+            raise of_row(error, pair) from None
+        return pair
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rollouts of one pair, with their rewards."""
+
+    rollouts: tuple[Rollout, ...]
+    rewards: tuple[
+        RolloutReward | None, ...
+    ]  # None if its frames could not be had: that says nothing of the judge
+
+    @property
+    def totals(self) -> list[float | None]:
+        """The reward of each rollout."""
+        return [None if reward is None else reward.total for reward in self.rewards]
+
+    @property
+    def rewarded(self) -> list[tuple[Rollout, RolloutReward]]:
+        """The rollouts that have rewards, with these."""
+        return [
+            (rollout, reward)
+            for rollout, reward in zip(self.rollouts, self.rewards, strict=True)
+            if reward is not None
+        ]
+
+    @property
+    def is_mixed(self) -> bool:
+        """Its rewards differ, so that it teaches something."""
+        known = [total for total in self.totals if total is not None]
+        return bool(known) and max(known) - min(known) > 1e-9
+
+
+def group_of(rollouts: Sequence[Rollout], weights: RewardWeights) -> Group:
+    """The rollouts of one pair as a group."""
+    told = [rollout.run for rollout in rollouts if not _failed(rollout)]
+    known = iter(group_rewards(told, rollouts[0].pair.truth, weights))
+    return Group(
+        tuple(rollouts), tuple(None if _failed(rollout) else next(known) for rollout in rollouts)
+    )
+
+
+def _failed(rollout: Rollout) -> bool:
+    end = rollout.run.finished
+    return end is None or end.stop is StopReason.FAILED
+
+
+def mixed_share(groups: Sequence[Group]) -> float:
+    """The share of groups whose rewards differ: a step learns from these alone."""
+    return fmean(group.is_mixed for group in groups)
+
+
+@dataclass(slots=True)
+class RolloutRewards:
+    """A reward function of `GRPOTrainer`."""
+
+    judge: JudgeDescription
+    settings: Settings
+    tokenizer: SafeTokenizer
+    samples: int  # Of each pair
+    weights: RewardWeights = field(default_factory=RewardWeights)
+    groups: Sequence[Group] = ()  # Of the latest step, in this process
+
+    def __call__(
+        self,
+        completion_ids: Sequence[Sequence[int]],
+        environments: Sequence[FrameEnvironment],
+        **_: Any,
+    ) -> list[float | None]:
+        """The total of each rollout of a step, None for one that has none."""
+        rollouts = [
+            replay(environment.pair, self.judge, self.settings, read_replies(ids, self.tokenizer))
+            for environment, ids in zip(environments, completion_ids, strict=True)
+        ]
+        self.groups = [group_of(group, self.weights) for group in by_pair(rollouts, self.samples)]
+        return [total for group in self.groups for total in group.totals]
+
 
 STAGE = "grpo"
 LORA_LAYERS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"

@@ -1,23 +1,168 @@
-"""The second stage: the judge's own runs that pass the same two filters, chosen so that labels stay as they were, learnt."""
+"""The second stage: sample rollouts, keep correct ones in the same mix of labels, and fine-tune on them."""
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.monitor.metrics import StepMetrics
-from vrthinker_core.training.rejection_sampling import ChoiceOptions, choose_runs
-from vrthinker_core.training.rows.filters import Outcome
-from vrthinker_core.training.rows.learnt_runs import keep_learnt_runs, learning_begun, learnt_runs
+from vrthinker_core.training.rows.filters import (
+    FilterReport,
+    Outcome,
+    Shares,
+    label_shares,
+    report_outcomes,
+    share_lines,
+)
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
+from vrthinker_core.training.rows.row_set import keep_learnt_runs, learning_begun, learnt_runs
 from vrthinker_core.training.run.config import TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.stages.sft_stages import fine_tune, require_runs, rows_of
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
+from vrthinker_core.types.progress import count
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceOptions:
+    """Which of the runs that survive are learnt from."""
+
+    each: int = 1  # Runs of one pair at most; equal ones count once
+    most: int | None = None  # Runs in all at most (paper: up to about 20,000 help)
+    tolerance: float = (
+        0.03  # A label's share among the chosen runs may be so much above its share among the pairs
+    )
+    least: float = 0.5  # Share of the surviving runs that balancing leaves at least
+    easy: float = 1.0  # Runs of pairs that were right every time, at most, for each run of a pair that was sometimes wrong
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRuns:
+    """The runs to learn from, and how they were come by."""
+
+    outcomes: tuple[Outcome, ...]  # In the order of their pairs
+    report: FilterReport  # On all runs
+    hard: int  # Chosen runs of pairs that were sometimes wrong
+    shares: Shares  # Of the labels of the chosen runs
+
+    @property
+    def lines(self) -> list[str]:
+        """What survived, by dimension, and the labels before and after, in sentences."""
+        chosen = f"{count(len(self.outcomes), 'run')} chosen to learn from; {self.hard:,} of pairs that were sometimes wrong."
+        return [*self.report.lines, chosen, *share_lines(self.report.labels_before, self.shares)]
+
+
+def choose_runs(
+    outcomes: Sequence[Outcome], options: ChoiceOptions = ChoiceOptions()
+) -> ChosenRuns:
+    """Choose among the runs that passed the filters. The same outcomes give the same choice, whatever their order."""
+    report = report_outcomes(outcomes)
+    survivors = list(
+        _some_of_each(sorted(outcomes, key=lambda each: (each.pair, each.sample)), options.each)
+    )
+    chosen = _Selection(survivors, report.labels_before)
+    chosen.drop_easy(options.easy)
+    chosen.balance(options.tolerance, round(options.least * len(survivors)))
+    chosen.shorten(options.most)
+    kept = sorted(chosen.runs(), key=lambda run: (run.outcome.pair, run.outcome.sample))
+    found = tuple(run.outcome for run in kept)
+    hard = sum(run.right_share < 1 for run in kept)
+    return ChosenRuns(found, report, hard, label_shares([outcome.truth for outcome in found]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Survivor:
+    outcome: Outcome
+    right_share: float  # Of the runs of its pair
+
+
+_LabelItems = tuple[tuple[str, int], ...]
+_Kind = tuple[
+    _LabelItems, float
+]  # Runs of equal labels and equally easy pairs: none is better than another
+
+
+def _some_of_each(outcomes: Sequence[Outcome], most: int) -> Iterator[_Survivor]:
+    """At most so many surviving runs of each pair, no two of the same words."""
+    by_pair: dict[int, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        by_pair[outcome.pair].append(outcome)
+    for runs in by_pair.values():
+        kept = [run for run in runs if run.kept]
+        different = {run.replies or str(run.sample): run for run in reversed(kept)}
+        for run in sorted(different.values(), key=lambda each: each.sample)[:most]:
+            yield _Survivor(run, len(kept) / len(runs))
+
+
+class _Selection:
+    """Runs by their kind, from which one after another is taken out."""
+
+    def __init__(self, survivors: Sequence[_Survivor], wanted: Shares) -> None:
+        """`wanted`: the shares that labels are to have."""
+        self._wanted = wanted
+        self._kinds: dict[_Kind, list[_Survivor]] = defaultdict(list)
+        for run in survivors:
+            self._kinds[tuple(run.outcome.truth.items()), run.right_share].append(run)
+        self._labels = Counter(pair for run in survivors for pair in run.outcome.truth.items())
+        self._named = Counter(name for run in survivors for name in run.outcome.truth)
+        self._size = len(survivors)
+
+    def runs(self) -> list[_Survivor]:
+        """Those that are left."""
+        return [run for runs in self._kinds.values() for run in runs]
+
+    def drop_easy(self, ratio: float) -> None:
+        """Take out runs of pairs that were always right, while there are more than `ratio` for each other one.
+
+        Where every pair was always right, they are all there is, and stay.
+        """
+        easy = sum(len(runs) for (_, right), runs in self._kinds.items() if right == 1)
+        hard = self._size - easy
+        for _ in range(max(0, easy - int(ratio * hard)) if hard else 0):
+            self._take_out(only_easy=True)
+
+    def balance(self, tolerance: float, least: int) -> None:
+        """Take out runs until no label has too large a share, or `least` are left."""
+        while self._size > least and self._worst() > tolerance:
+            self._take_out()
+
+    def shorten(self, most: int | None) -> None:
+        """Take out runs until there are at most `most`."""
+        while self._size > (inf if most is None else most):
+            self._take_out()
+
+    def _excess(self, name: str, label: int) -> float:
+        return self._labels[name, label] / self._named[name] - self._wanted[name][label]
+
+    def _worst(self) -> float:
+        return max(
+            (
+                self._excess(name, label)
+                for name, label in self._labels
+                if self._labels[name, label]
+            ),
+            default=0.0,
+        )
+
+    def _take_out(self, *, only_easy: bool = False) -> None:
+        """Take out a run of the kind whose labels are the most frequent above what is wanted; of the easiest pairs first."""
+        kinds = [
+            kind for kind, runs in self._kinds.items() if runs and (kind[1] == 1 or not only_easy)
+        ]
+        kind = max(kinds, key=lambda each: (round(self._kind_excess(each[0]), 9), each[1], each[0]))
+        run = self._kinds[kind].pop()
+        self._size -= 1
+        self._labels.subtract(run.outcome.truth.items())
+        self._named.subtract(list(run.outcome.truth))
+
+    def _kind_excess(self, labels: _LabelItems) -> float:
+        return sum(self._excess(name, label) for name, label in labels)
+
 
 SAMPLES = "samples"  # Folder of the judge's own runs; those of a further process have its number behind it
 SAMPLES_SHARE = 0.6  # Of the time of a sitting: the rest is for learning

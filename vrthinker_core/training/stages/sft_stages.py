@@ -15,9 +15,8 @@ from vrthinker_core.training.rows.rollout_trace import StoredRollout
 from vrthinker_core.training.rows.row_set import RowSet
 from vrthinker_core.training.rows.teaching import NotForTraining
 from vrthinker_core.training.run.config import SftConfig, TrainConfig
-from vrthinker_core.training.run.run_folder import RunFolder
+from vrthinker_core.training.run.run_folder import RunFolder, stage_record
 from vrthinker_core.training.run.sitting import Sitting
-from vrthinker_core.training.stages.stage_record import stage_record
 from vrthinker_core.training.trl.sft import optimizer_steps, rows_a_step, train_sft
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 

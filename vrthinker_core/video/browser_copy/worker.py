@@ -3,7 +3,7 @@
 import io
 from pathlib import Path
 
-import av.logging
+import av
 import cv2
 
 from vrthinker_core.errors import VideoError

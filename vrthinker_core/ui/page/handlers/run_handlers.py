@@ -1,6 +1,7 @@
 """Event handlers: a run, and saved runs. What they show of a run is made by `view`."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from typing import NoReturn
@@ -14,7 +15,6 @@ from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.ui.branches.strip_json import strip_json
 from vrthinker_core.ui.history.visitors import owner_of
-from vrthinker_core.ui.page.handlers.followers import Followers
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.polling import wait_while
 from vrthinker_core.ui.page.saved_run import SavedRun, digests_at_hand, shown_videos, stored_run
@@ -34,6 +34,36 @@ from vrthinker_core.ui.view.page_json import (
 )
 from vrthinker_core.ui.votes.disclosure import votes_first
 from vrthinker_core.ui.votes.hidden_view import hidden_transcript, hide_view
+
+PATIENCE_SECONDS = 1.0  # for a follower to see that its page shows another run
+
+
+class Followers:
+    """How many events of each page follow a run. Gradio cannot cancel them: it knows only the latest of several of a kind."""
+
+    def __init__(self) -> None:
+        self._following = Counter[str]()  # by session id
+
+    async def follow(
+        self, session_id: str, progress: AsyncIterator[Updates]
+    ) -> AsyncIterator[Updates]:
+        """The progress of the run; it ends when the page shows another one."""
+        self._following[session_id] += 1
+        try:
+            async for updates in progress:
+                yield updates
+        finally:
+            self._following[session_id] -= 1
+            if not self._following[session_id]:
+                del self._following[session_id]
+
+    async def left(self, session_id: str) -> None:
+        """Until no event of the page follows a run, `PATIENCE_SECONDS` at most.
+
+        An event that is asked to go on has sent what it gave before: nothing of that can come after what is shown next.
+        """
+        await wait_while(lambda: self._following[session_id], PATIENCE_SECONDS)
+
 
 UPDATE_SECONDS = 0.12  # between two updates of the page, at least
 CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
