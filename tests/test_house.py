@@ -33,16 +33,16 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 43_242,
-    "core tokens": 264_668,
-    "core files": 385,
-    "modules with one importer": 105,
+    "core lines": 42_998,
+    "core tokens": 263_308,
+    "core files": 352,
+    "modules with one importer": 82,
     "folders of the core": 50,
     "levels below the core": 3,
-    "test lines": 52_836,
+    "test lines": 47_787,
     "js and css lines": 6_141,
     "js and css files": 60,
-    "README bytes": 39_549,
+    "README bytes": 39_551,
     "package READMEs, bytes": 14_148,
 }
 WALKED = {"command line": 39, "page": 71}
