@@ -39,10 +39,10 @@ REACHED = {
     "modules with one importer": 82,
     "folders of the core": 50,
     "levels below the core": 3,
-    "test lines": 47_787,
+    "test lines": 47_872,
     "js and css lines": 6_141,
     "js and css files": 60,
-    "README bytes": 39_551,
+    "README bytes": 39_549,
     "package READMEs, bytes": 14_148,
 }
 WALKED = {"command line": 39, "page": 71}

@@ -32,6 +32,26 @@ def test_what_is_written_is_read_back_exactly(name: PresetName, tmp_path: Path) 
     assert config_difference(read_config(tmp_path), config) == ""
 
 
+def test_the_large_preset_has_the_papers_figures() -> None:
+    config = preset_config("7b")
+    assert (
+        config.cold_start.sft.optimizer.learning_rate
+        == config.rejection.sft.optimizer.learning_rate
+        == 1.5e-6
+    )
+    assert (config.cold_start.sft.optimizer.warm_up, config.cold_start.sft.accumulation) == (
+        0.2,
+        32,
+    )
+    assert (config.grpo.pairs, config.grpo.samples, config.grpo.steps, config.grpo.kl) == (
+        64,
+        8,
+        300,
+        0.01,
+    )
+    assert config.grpo.optimizer.learning_rate == 1e-6
+
+
 def test_the_small_preset_keeps_below_what_destroyed_a_judge() -> None:
     config = preset_config("nano")
     assert config.grpo.optimizer.learning_rate <= 1e-4

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate.utils import parse_flag_from_env
+from transformers import Qwen2_5_VLForConditionalGeneration
 
 from tests.support.slow import slow
 from tests.training.trl.sharded_training import LAUNCHED, PAIRS, train
@@ -93,3 +95,15 @@ def test_several_gpus_without_a_launcher_are_one_sentence(monkeypatch: pytest.Mo
         sharding.check_launch()
     monkeypatch.setenv("LOCAL_RANK", "0")
     sharding.check_launch()
+
+
+def test_a_model_is_asked_as_ever_where_nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = Qwen2_5_VLForConditionalGeneration.get_output_embeddings
+    with sharding.heads_in_root():
+        assert Qwen2_5_VLForConditionalGeneration.get_output_embeddings is ask
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with sharding.heads_in_root(), sharding.weights_in_every_process():
+        assert Qwen2_5_VLForConditionalGeneration.get_output_embeddings is not ask
+        assert not parse_flag_from_env(sharding.EFFICIENT_LOADING)
+    assert Qwen2_5_VLForConditionalGeneration.get_output_embeddings is ask
+    assert sharding.EFFICIENT_LOADING not in os.environ
