@@ -33,7 +33,7 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 42_998,
+    "core lines": 42_993,
     "core tokens": 263_308,
     "core files": 352,
     "modules with one importer": 82,

@@ -15,30 +15,40 @@ def not_cancelled() -> bool:
     return False
 
 
-def held_back(text: str, unwanted: str) -> int:
-    """Characters at the end of a text that are a beginning of what is never to be emitted, and so wait for what follows them."""
-    return next((n for n in range(len(unwanted) - 1, 0, -1) if text.endswith(unwanted[:n])), 0)
-
-
 Scope = typing.Literal["any", "drawn"]
 """Which videos a judge can judge: all, or only clips that this project drew."""
 
 
-def redirect_start(text: str, unwanted: str, behind: int) -> int:
-    """Where a reply must be redirected because it writes `unwanted`; -1 where it need not be.
+class Redirect:
+    """The phrase that a reply must not write, and the phrase that replaces it: see `Sampling.redirect`.
 
-    `behind`: where the redirect so far ends, 0 before the first. If reasoning is closed behind it, it stood in that reasoning and
-    counts for nothing, so `unwanted` is redirected once more.
+    It is replaced a second time if reasoning is closed behind the first replacement, which was then part of that reasoning.
     """
-    start = text.find(unwanted, behind) if unwanted else -1
-    if start < 0 or not behind:
+
+    def __init__(self, redirect: tuple[str, str] | None) -> None:
+        self._unwanted, self.wanted = redirect or ("", "")
+        self.end: int | None = None  # Of the last replacement in the text; None if there is none
+
+    def cut(self, text: str) -> int:
+        """Where the reply so far is cut, to go on with `wanted`; -1 if nowhere."""
+        end = self.end or 0
+        start = text.find(self._unwanted, end) if self._unwanted else -1
+        if start >= 0 and self.end is not None:
+            closings = (
+                tag.end
+                for tag in find_tags(to_narrow(text[end:]))
+                if tag.kind == "think" and not tag.opens
+            )
+            start = text.find(self._unwanted, end + next(closings, len(text)))
+        if start >= 0:
+            self._unwanted = self._unwanted if self.end is None else ""
+            self.end = start + len(self.wanted)
         return start
-    closings = (
-        tag.end
-        for tag in find_tags(to_narrow(text[behind:]))
-        if tag.kind == "think" and not tag.opens
-    )
-    return text.find(unwanted, behind + next(closings, len(text)))
+
+    def held_back(self, text: str) -> int:
+        """Characters at the end of a text that may begin what is never to be shown, and wait for what follows."""
+        unwanted = self._unwanted
+        return next((n for n in range(len(unwanted) - 1, 0, -1) if text.endswith(unwanted[:n])), 0)
 
 
 class Conversation(typing.Protocol):

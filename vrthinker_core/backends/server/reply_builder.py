@@ -11,7 +11,7 @@ from typing import Any, Literal
 from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDelta
 
-from vrthinker_core.backends.base import held_back, redirect_start
+from vrthinker_core.backends.base import Redirect
 from vrthinker_core.backends.server.failures import ENDLESS, FILTERED, TOOL_PARSER
 from vrthinker_core.dialects.reading.labels import mentioned_digits
 from vrthinker_core.dialects.reading.tags import lost_its_opening
@@ -76,20 +76,17 @@ _UNASKED_CALL = re.compile(r"_tool_call_\d+$")  # Ids of calls that `transformer
 
 
 class ReplyBuilder:
-    """One reply so far. With `redirect` (a, b), `a` is not emitted where `redirect_start` finds it: see `redirected`."""
+    """One reply so far. With `redirect` (a, b), `a` is never emitted: see `redirected`."""
 
     def __init__(self, redirect: tuple[str, str] | None, max_new_tokens: int) -> None:
         self._characters_left = TOKEN_CHARACTERS * max_new_tokens
-        self.redirected = (
-            False  # `b` stands in the place of `a`, and the reply must go on behind it
-        )
+        self.redirected = False  # `b` replaces `a`, and the reply must go on behind it
         self.finish_reason = ""  # "" until the server has said that the reply is whole
         self.prompt_tokens: int | None = None
         self._first_prompt: int | None = None  # Tokens of the prompt without a reply that goes on
         self._reused_tokens: int | None = None
-        self._unwanted, self._wanted = redirect or ("", "")
+        self._redirect = Redirect(redirect)
         self._text, self._emitted = "", 0
-        self._behind = 0  # Where the redirect ends in the text
         self._pieces: list[int] = []
         self._reasoning: list[str] = []
         self._choices: list[TokenChoice] = []  # Tokens with a digit
@@ -121,8 +118,9 @@ class ReplyBuilder:
             if choice.finish_reason == "tool_calls" and not self._text.endswith(CALL_END):
                 raise BackendRefused(TOOL_PARSER)
             self.finish_reason = choice.finish_reason or self.finish_reason
-        self._redirect()
-        return self._emit(len(self._text) - held_back(self._text, self._unwanted))
+        if (start := self._redirect.cut(self._text)) >= 0:
+            self._text, self.redirected = self._text[:start] + self._redirect.wanted, True
+        return self._emit(len(self._text) - self._redirect.held_back(self._text))
 
     def flush(self) -> str:
         """What was held back, once the server has said that the reply is whole. Raises for a reply that is not to be used."""
@@ -130,7 +128,7 @@ class ReplyBuilder:
             raise BackendRefused(FILTERED)
         if self.finish_reason in ("error", "abort"):
             raise BackendFailed("The server gave up in the middle of its answer.")
-        if not self._behind and lost_its_opening(
+        if self._redirect.end is None and lost_its_opening(
             self._text
         ):  # behind a redirect the judge may close what it began to write
             raise BackendRefused(TOOL_PARSER)
@@ -183,13 +181,6 @@ class ReplyBuilder:
         cached = getattr(details, "cached_tokens", None)
         if isinstance(cached, int) and self._reused_tokens is None:
             self._reused_tokens = min(cached, first)
-
-    def _redirect(self) -> None:
-        start = redirect_start(self._text, self._unwanted, self._behind)
-        if start >= 0:
-            self._text, self.redirected = self._text[:start] + self._wanted, True
-            self._unwanted = "" if self._behind else self._unwanted
-            self._behind = max(1, len(self._text))  # 0 is a reply that was never redirected
 
     def _emit(self, end: int) -> str:
         piece = self._text[self._emitted : end]

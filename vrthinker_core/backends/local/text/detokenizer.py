@@ -3,7 +3,7 @@
 import codecs
 from collections.abc import Sequence
 
-from vrthinker_core.backends.base import held_back, redirect_start
+from vrthinker_core.backends.base import Redirect
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.types.messages import LabelProbabilities, LabelToken
 
@@ -11,8 +11,8 @@ from vrthinker_core.types.messages import LabelProbabilities, LabelToken
 class StreamingDetokenizer:
     """The text of one reply, token by token.
 
-    With `redirect` (a, b), `apply_redirect` replaces `a` where `redirect_start` finds it, once the tokens spell it, with `b`. What
-    is replaced is never emitted. `tokens`, `pieces`, `redirected` and `label_tokens` become those of the `Completion`.
+    With `redirect` (a, b), `apply_redirect` replaces `a` with `b` once the tokens spell it; `a` is never emitted. `tokens`, `pieces`,
+    `redirected` and `label_tokens` become those of the `Completion`.
     """
 
     def __init__(self, tokenizer: SafeTokenizer, redirect: tuple[str, str] | None = None) -> None:
@@ -21,14 +21,10 @@ class StreamingDetokenizer:
         self.label_tokens: list[LabelToken] = []  # Those that `mark_digit` named
         self._tokenizer = tokenizer
         self.redirected: tuple[int, int] | None = None  # See `Completion`
-        self._unwanted, self._wanted = redirect or ("", "")
-        self._text = ""
-        self._emitted = self._behind = (
-            0  # Length of the text that was emitted; where the redirect ends in it
-        )
-        self._text_ends = [
-            0
-        ]  # Length of the text after each number of tokens, -1 where a character is incomplete
+        self._redirect = Redirect(redirect)
+        self._text, self._emitted = "", 0  # Of it so many characters were emitted
+        # Length of the text after each number of tokens, -1 where a character is incomplete
+        self._text_ends = [0]
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
@@ -53,24 +49,22 @@ class StreamingDetokenizer:
 
         A token that spells the end of the kept text and the beginning of `a` is dropped too, and that end is tokenised anew.
         """
-        start = redirect_start(self._text, self._unwanted, self._behind)
+        start = self._redirect.cut(self._text)
         if start < 0:
             return False
         kept = max(count for count, end in enumerate(self._text_ends) if 0 <= end <= start)
-        replacement = self._text[self._text_ends[kept] : start] + self._wanted
+        replacement = self._text[self._text_ends[kept] : start] + self._redirect.wanted
         self.tokens, self._text_ends = self.tokens[:kept], self._text_ends[: kept + 1]
         self._text = self._text[: self._text_ends[kept]]
         self.label_tokens = [token for token in self.label_tokens if token.offset < len(self._text)]
         self._decoder.reset()
         self.append(self._tokenizer.encode(replacement))
         self.redirected = self.redirected[0] if self.redirected else kept, len(self.tokens)
-        self._unwanted = "" if self._behind else self._unwanted
-        self._behind = max(1, len(self._text))  # 0 is a reply that was never redirected
         return True
 
     def next_text(self) -> str:
         """The text since the last call, without an end that could still become `a`."""
-        return self._emit(len(self._text) - held_back(self._text, self._unwanted))
+        return self._emit(len(self._text) - self._redirect.held_back(self._text))
 
     def flush(self) -> str:
         """The rest of the text at the end of the reply, an incomplete last character as U+FFFD."""
