@@ -19,7 +19,7 @@ Scope = typing.Literal["any", "drawn"]
 """Which videos a judge can judge: all, or only clips that this project drew."""
 
 
-class Redirect:
+class RedirectState:
     """The phrase that a reply must not write, and the phrase that replaces it: see `Sampling.redirect`.
 
     It is replaced a second time if reasoning is closed behind the first replacement, which was then part of that reasoning.

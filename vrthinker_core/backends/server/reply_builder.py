@@ -11,7 +11,7 @@ from typing import Any, Literal
 from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDelta
 
-from vrthinker_core.backends.base import Redirect
+from vrthinker_core.backends.base import RedirectState
 from vrthinker_core.backends.server.failures import ENDLESS, FILTERED, TOOL_PARSER
 from vrthinker_core.dialects.reading.labels import mentioned_digits
 from vrthinker_core.dialects.reading.tags import lost_its_opening
@@ -85,7 +85,7 @@ class ReplyBuilder:
         self.prompt_tokens: int | None = None
         self._first_prompt: int | None = None  # Tokens of the prompt without a reply that goes on
         self._reused_tokens: int | None = None
-        self._redirect = Redirect(redirect)
+        self._redirect = RedirectState(redirect)
         self._text, self._emitted = "", 0
         self._pieces: list[int] = []
         self._reasoning: list[str] = []

@@ -3,7 +3,7 @@
 import codecs
 from collections.abc import Sequence
 
-from vrthinker_core.backends.base import Redirect
+from vrthinker_core.backends.base import RedirectState
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.types.messages import LabelProbabilities, LabelToken
 
@@ -21,7 +21,7 @@ class StreamingDetokenizer:
         self.label_tokens: list[LabelToken] = []  # Those that `mark_digit` named
         self._tokenizer = tokenizer
         self.redirected: tuple[int, int] | None = None  # See `Completion`
-        self._redirect = Redirect(redirect)
+        self._redirect = RedirectState(redirect)
         self._text, self._emitted = "", 0  # Of it so many characters were emitted
         # Length of the text after each number of tokens, -1 where a character is incomplete
         self._text_ends = [0]
