@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
+from vrthinker_core.backends.judge_name import JUDGE_FORMS
 from vrthinker_core.files.atomic_file import owned_folder
 from vrthinker_core.files.open_files import allow_open_files
 from vrthinker_core.ui.fetch.public_addresses import ANY_ADDRESS, PUBLIC_ONLY
@@ -64,7 +65,7 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--judge",
         action="append",
-        help="nano, hf:ID_OR_PATH, server:URL#MODEL or scripted:FILE; give it again to offer several, the default first",
+        help=f"{JUDGE_FORMS}; give it again to offer several, the default first",
     )
     parser.add_argument("--host", help="address to listen on (default: this machine only)")
     parser.add_argument(

@@ -7,6 +7,7 @@ from typing import Any, get_args
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.backends.built_in import NANO_LIMITS, NANO_NAME, NANO_NOTE
+from vrthinker_core.backends.judge_name import Bits, JudgeName, parse_judge
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.text import filled_lines
@@ -16,13 +17,11 @@ DEFAULT_CHECKPOINT = (
     "qunwang13/vrthinker"  # Hub id of the published 7B checkpoint: the default where there is a GPU
 )
 
-CHOICES = "nano, hf:ID_OR_PATH, server:URL#MODEL or scripted:FILE"
-
 MAX_PAUSE = 60  # Seconds after each piece of a script's text
 
 
 def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
-    """Open a judge: one of `CHOICES`, or, for None, the best one this machine can run. A script has JSON lines with `reply`.
+    """Open a judge: one of `JUDGE_FORMS`, or, for None, the best one this machine can run. A script has JSON lines with `reply`.
 
     `name` replaces the judge's own display name, where several must be told apart; it is ignored for None.
     Raises BadInput for a choice that is none of these, CheckpointError for a checkpoint that cannot be used, BackendRefused or
@@ -30,23 +29,23 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
     """
     if choice is None:
         return _open_default()
-    kind, _, rest = choice.partition(":")
-    if choice == "nano":
-        return _open_built_in(NANO_NOTE, name or NANO_NAME)
-    if kind == "hf" and rest:
-        return _open_local(rest, name)
-    if kind == "server" and rest:
-        return _open_server(rest, name)
-    if kind == "scripted" and rest:
-        return _open_script(Path(rest), name)
-    raise BadInput(f"There is no judge {choice.partition('://')[0]!r}. Choose {CHOICES}.")
+    judge = parse_judge(choice)
+    match judge.kind:
+        case "nano":
+            return _open_built_in(NANO_NOTE, name or NANO_NAME)
+        case "hf":
+            return _open_local(judge.what, name, device=judge.device, bits=judge.quantize)
+        case "scripted":
+            return _open_script(Path(judge.what), name)
+        case _:
+            return _open_server(judge, name)
 
 
 def default_choice() -> str:
     """What `open_backend(None)` tries first: the published checkpoint where there is a GPU, else the built-in judge."""
-    from vrthinker_core.backends.local.checkpoint.devices import has_cuda
+    from vrthinker_core.backends.local.checkpoint.devices import best_device
 
-    return f"hf:{DEFAULT_CHECKPOINT}" if has_cuda() else "nano"
+    return f"hf:{DEFAULT_CHECKPOINT}" if best_device() == "cuda" else "nano"
 
 
 def _open_default() -> Backend:
@@ -63,16 +62,28 @@ def _open_built_in(note: str, name: str = NANO_NAME) -> Backend:
     return _open_local(str(asset("nano")), name, note)
 
 
-def _open_local(source: str, name: str | None = None, *notes: str) -> Backend:
+def _open_local(
+    source: str,
+    name: str | None = None,
+    *notes: str,
+    device: str | None = None,
+    bits: Bits | None = None,
+) -> Backend:
+    """A Qwen2.5-VL in the engine of our own, any other model in the plain one."""
+    from vrthinker_core.backends.local.checkpoint.checkpoint_files import OURS
+    from vrthinker_core.backends.local.checkpoint.loader import find_source
+    from vrthinker_core.backends.plain import PlainBackend
     from vrthinker_core.backends.transformers_local import TransformersBackend
 
-    return TransformersBackend.load(source, name=name, notes=notes)
+    ours = find_source(source, bits, device).config.get("model_type") == OURS
+    engine = TransformersBackend if ours else PlainBackend
+    return engine.load(source, name=name, device=device, bits=bits, notes=notes)
 
 
-def _open_server(address: str, name: str | None) -> Backend:
+def _open_server(judge: JudgeName, name: str | None) -> Backend:
     from vrthinker_core.backends.server_backend import ServerBackend
 
-    return ServerBackend.open(address, name=name)
+    return ServerBackend.open(judge, name=name)
 
 
 def _open_script(path: Path, name: str | None) -> ScriptedBackend:

@@ -7,9 +7,9 @@ from typing import Literal
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, describe_backend
 from vrthinker_core.backends.built_in import NANO_NOTE
-from vrthinker_core.backends.server.address import api_key, key_variable, model_title, parse_address
+from vrthinker_core.backends.hosted import read_key
+from vrthinker_core.backends.judge_name import JudgeName, model_title
 from vrthinker_core.backends.server.conversation import ServerConversation, stream_replies
-from vrthinker_core.backends.server.failures import Secret
 from vrthinker_core.backends.server.served_model import Patience, Server, find_server
 
 TOLD = (
@@ -38,15 +38,13 @@ class ServerBackend:
 
     @classmethod
     def open(
-        cls, text: str, *, name: str | None = None, patience: Patience | None = None
+        cls, judge: JudgeName, *, name: str | None = None, patience: Patience | None = None
     ) -> ServerBackend:
-        """Ask the server at `URL#MODEL` what it has. The key comes from the environment.
+        """Ask the server of a name (`server:URL#MODEL`) what it has. The key comes from the environment.
 
-        Raises BadInput for an address that cannot be, another JudgeError where the server has no such model or does not answer.
+        Raises BadInput for a key or a proxy that cannot be used, another JudgeError if the server has no such model or is silent.
         """
-        server = find_server(
-            parse_address(text), Secret(api_key(), key_variable()), patience or Patience()
-        )
+        server = find_server(judge, read_key(), patience or Patience())
         notes = (NANO_NOTE,) if server.model.built_in else ()
         return cls(server, name or model_title(server.model.id), notes)
 

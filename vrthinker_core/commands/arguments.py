@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vrthinker_core.backends.judge_name import JUDGE_FORMS
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import filled_lines, printable
 
@@ -24,9 +25,7 @@ LINE_SECONDS = 5.0  # between two lines that say how far a command is
 
 JudgeOption = Annotated[
     str | None,
-    typer.Option(
-        help="nano (built in), hf:ID_OR_PATH, server:URL#MODEL, or scripted:FILE. (default: the best one here)"
-    ),
+    typer.Option(help=f"{JUDGE_FORMS}. (default: the best one here; `judges` lists what runs)"),
 ]
 
 

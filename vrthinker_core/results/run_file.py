@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 from vrthinker_core.__about__ import __version__
+from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.text import encodable
 from vrthinker_core.types import Settings
 
 RUN = "run.json"  # Beside the results
@@ -67,14 +67,11 @@ class EvaluationRun:
 
 
 def resolved_judge(choice: str) -> str:
-    """The same for the same judge, whichever folder it is named from: a path behind `hf:` or `scripted:` becomes absolute."""
-    kind, _, rest = choice.partition(":")
-    path = Path(rest)
-    return (
-        f"{kind}:{encodable(str(path.resolve()))}"
-        if kind in ("hf", "scripted") and rest and path.exists()
-        else choice
-    )
+    """The same for the same judge, whichever folder it is named from; a name that cannot be read stays as it is."""
+    try:
+        return str(parse_judge(choice).absolute())
+    except BadInput:
+        return choice
 
 
 def read_run(folder: Path) -> EvaluationRun:

@@ -11,6 +11,7 @@ import pytest
 from tests.support.blank_frames import frame
 from tests.support.faulty_server import Answer, FaultyServer, serving
 from vrthinker_core.backends.base import Conversation
+from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.backends.server.served_model import Patience
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.errors import JudgeError
@@ -25,7 +26,7 @@ NANO = ({"id": "nano", "owned_by": "vllm", "max_model_len": 4096, "root": "/mode
 
 
 def open_judge(server: FaultyServer, model: str = "", patience: Patience = QUICK) -> ServerBackend:
-    return ServerBackend.open(f"{server.url}#{model}", patience=patience)
+    return ServerBackend.open(parse_judge(f"server:{server.url}#{model}"), patience=patience)
 
 
 def shown(*slots: int) -> tuple[Frame, ...]:

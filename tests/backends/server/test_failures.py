@@ -37,6 +37,7 @@ from tests.support.faulty_server import (
 )
 from tests.support.waiting import until
 from vrthinker_core import Finished, Settings, VideoPair, judge
+from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.backends.server import failures
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.errors import (
@@ -184,7 +185,7 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
         ask(conversation, opening())
     conversation.close()
     with pytest.raises(ServerUnavailable, match="cannot be reached"):
-        ServerBackend.open(url, patience=QUICK)
+        ServerBackend.open(parse_judge(f"server:{url}"), patience=QUICK)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from tests.backends.server.support import (
     refused,
 )
 from tests.support.faulty_server import ANSWER, Answer, Handler, refuses, says, sends, serving
+from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.backends.server.failures import GARBAGE
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.errors import (
@@ -296,9 +297,8 @@ def redirects(status: int, target: str, path: str) -> Callable[..., None]:
 def test_a_redirect_within_the_server_is_followed_once(status: int) -> None:
     moved = redirects(status, "/v1", "/old")
     with serving(moved, cards=moved) as server:
-        conversation = ServerBackend.open(
-            f"{server.address}/old", patience=QUICK
-        ).open_conversation()
+        backend = ServerBackend.open(parse_judge(f"server:{server.address}/old"), patience=QUICK)
+        conversation = backend.open_conversation()
         assert ask(conversation, opening())[1].text == ANSWER
         conversation.close()
         assert len(server.bodies) == 1

@@ -11,6 +11,7 @@ from tests.support.served_models import transformers_serving
 from tests.support.slow import slow
 from vrthinker_core import VideoPair, judge
 from vrthinker_core.backends import Backend
+from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.types import Verdict
@@ -33,7 +34,7 @@ def test_replies_are_those_of_this_process(tmp_path: Path, nano: TransformersBac
     """Its parser takes every call out of a reply; here it stands in its place again."""
     (pair,) = drawn_pairs(1, 2_000_000_100, tmp_path / "pairs", 112)
     with transformers_serving(tmp_path) as address:
-        served = ServerBackend.open(f"{address}?protocol=paired")
+        served = ServerBackend.open(parse_judge(f"server:{address}?protocol=paired"))
         texts, verdict = run(pair, served)
     assert (texts, verdict) == run(pair, nano)
     assert "<tool_call>" in texts[0]

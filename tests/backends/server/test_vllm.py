@@ -14,6 +14,7 @@ from tests.support.drawn_pairs import drawn_pairs
 from tests.support.served_models import NO_VLLM, vllm_program, vllm_serving
 from tests.support.wire_counter import counting
 from vrthinker_core import Finished, Settings, VideoPair, judge, judge_many
+from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendRefused, ContextFull
@@ -47,7 +48,7 @@ def test_replies_are_those_of_this_process(
     address: str, drawn: list[VideoPair], nano: TransformersBackend
 ) -> None:
     """With turns as they come, and with the answer forced in the first one."""
-    served = ServerBackend.open(address)
+    served = ServerBackend.open(parse_judge(f"server:{address}"))
     assert served.protocols == ("paired",)
     for settings in (Settings(), Settings(max_turns=1)):
         for pair in drawn[: 3 if settings.max_turns is None else 1]:
@@ -70,7 +71,7 @@ def test_replies_are_those_of_this_process(
 def test_replies_in_one_batch_are_the_same(
     address: str, drawn: list[VideoPair], nano: TransformersBackend
 ) -> None:
-    served = ServerBackend.open(address)
+    served = ServerBackend.open(parse_judge(f"server:{address}"))
     ends = {
         n: event.verdict
         for n, event in judge_many(drawn, served, live=3)
@@ -87,7 +88,7 @@ def test_replies_in_one_batch_are_the_same(
 
 def test_a_second_turn_carries_no_picture_of_the_first(address: str) -> None:
     with counting(address) as wire:
-        conversation = ServerBackend.open(wire.url).open_conversation()
+        conversation = ServerBackend.open(parse_judge(f"server:{wire.url}")).open_conversation()
         first = opening(*range(1, 33))
         _, reply = ask(conversation, first, Sampling(max_new_tokens=8))
         ask(conversation, next_turn(first, reply.text), Sampling(max_new_tokens=8))
@@ -99,12 +100,12 @@ def test_a_second_turn_carries_no_picture_of_the_first(address: str) -> None:
 
 
 def test_failures_of_a_real_server_are_named(address: str) -> None:
-    served = ServerBackend.open(address)
+    served = ServerBackend.open(parse_judge(f"server:{address}"))
     conversation = served.open_conversation()
     with pytest.raises(ContextFull, match="4096"):
         ask(conversation, [Message("user", (Text("hello qq " * 5000),))])
     with pytest.raises(BackendRefused, match=r"128 pictures.*--limit-mm-per-prompt"):
         ask(conversation, opening(*range(70)))
     with pytest.raises(BackendRefused, match=r"no model 'other'.*It has nano"):
-        ServerBackend.open(f"{address}#other")
+        ServerBackend.open(parse_judge(f"server:{address}#other"))
     conversation.close()

@@ -11,9 +11,9 @@ import stamina
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.base import Scope
+from vrthinker_core.backends.judge_name import SERVER_FORM, JudgeName, model_title
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import published_protocol
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
-from vrthinker_core.backends.server.address import FORM, ServerAddress, model_title
 from vrthinker_core.backends.server.failures import (
     GARBAGE,
     Passing,
@@ -118,7 +118,7 @@ class ServedModel:
 class Server:
     """What all conversations with one served model share. `form` is replaced by a smaller one when the server refuses a field."""
 
-    address: ServerAddress
+    address: JudgeName
     model: ServedModel
     secret: Secret
     patience: Patience
@@ -135,18 +135,18 @@ class Server:
         return make_client(self.address, self.secret, self.patience)
 
 
-def make_client(address: ServerAddress, secret: Secret, patience: Patience) -> openai.AsyncOpenAI:
+def make_client(address: JudgeName, secret: Secret, patience: Patience) -> openai.AsyncOpenAI:
     """A client of `openai`, which wants a key even where a server wants none. Raises BadInput for an address that it refuses."""
     timeout = openai.Timeout(patience.silence, connect=patience.connect)
     try:
         return openai.AsyncOpenAI(
-            base_url=address.url, api_key=secret.value or "none", max_retries=0, timeout=timeout
+            base_url=address.what, api_key=secret.value or "none", max_retries=0, timeout=timeout
         )
     except ImportError as error:
         raise BadInput(f"The proxy that {PROXIES} names cannot be used: {error}") from None
     except Exception:  # noqa: BLE001 - its HTTP client has errors of its own for addresses, that of a proxy among them
         raise BadInput(
-            f"This is no address of a server, or {PROXIES} names no proxy. Write {FORM}."
+            f"This is no address of a server, or {PROXIES} names no proxy. Write {SERVER_FORM}."
         ) from None
 
 
@@ -157,14 +157,14 @@ def quiet_retries() -> None:
         log.setLevel(logging.ERROR)
 
 
-def find_server(address: ServerAddress, secret: Secret, patience: Patience) -> Server:
+def find_server(address: JudgeName, secret: Secret, patience: Patience) -> Server:
     """The server with its model of that name, or its only one. Raises BackendRefused with the list, or ServerUnavailable."""
     quiet_retries()
     address, cards = _cards(address, secret, patience)
     return Server(address, _find_model(address, cards), secret, patience)
 
 
-def _find_model(address: ServerAddress, cards: list[dict[str, Any]]) -> ServedModel:
+def _find_model(address: JudgeName, cards: list[dict[str, Any]]) -> ServedModel:
     listed = [str(card["id"]) for card in cards]
     if not address.model and len(listed) != 1:
         raise BackendRefused(
@@ -220,8 +220,8 @@ def _built_in(model: ServedModel) -> ServedModel:
 
 
 def _cards(
-    address: ServerAddress, secret: Secret, patience: Patience
-) -> tuple[ServerAddress, list[dict[str, Any]]]:
+    address: JudgeName, secret: Secret, patience: Patience
+) -> tuple[JudgeName, list[dict[str, Any]]]:
     """The server's list of models, empty where it has no such list, and the address that the list came from."""
     client = make_client(address, secret, patience)
     thread = LoopThread("list of models")
@@ -229,7 +229,7 @@ def _cards(
         url, cards = thread.submit(
             patience.ask(lambda: _list_models(client), secret, LIST_TRIES)
         ).result()
-        return replace(address, url=url or address.url), cards
+        return replace(address, what=url or address.what), cards
     except Passing as passing:
         if passing.answered and address.model:
             return address, []  # `transformers serve` fails here where nothing was ever downloaded

@@ -122,6 +122,7 @@ def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
     A checkpoint is only looked at: its weights are read by the process that lets it play, when it does.
     """
     from vrthinker_core.backends import open_backend
+    from vrthinker_core.backends.judge_name import parse_judge
     from vrthinker_core.training.drawn_teacher.replies import write_lesson
     from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
     from vrthinker_core.training.stages.cold_start import Teacher
@@ -136,9 +137,9 @@ def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
             pairs, grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items())
         )
         return Teacher(name, lambda: scripted_teacher(own, write_lesson), own)
-    kind, _, source = name.partition(":")
-    if name == "nano" or (kind == "hf" and source):
-        _spoken(resolved_model(source or name))
+    judge = parse_judge(name)
+    if judge.kind in ("nano", "hf"):
+        _spoken(resolved_model(judge.what or judge.kind))
         return Teacher(name, lambda: open_backend(name))
     backend = open_backend(name)
     return Teacher(name, lambda: backend)

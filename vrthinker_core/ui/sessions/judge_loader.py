@@ -10,8 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from vrthinker_core.backends import NANO_NAME, Backend, default_choice, open_backend
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import display_name
-from vrthinker_core.backends.server.address import display_name as server_name
+from vrthinker_core.backends.judge_name import judge_title
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.traces import NOT_SAVED
@@ -139,9 +138,9 @@ def judge_openers(chosen: Sequence[str]) -> dict[str, OpenJudge]:
     if chosen:
         return {
             name: _opener(choice, name)
-            for choice, name in zip(chosen, _distinct(map(_name, chosen)), strict=True)
+            for choice, name in zip(chosen, _distinct(map(judge_title, chosen)), strict=True)
         }
-    best = _name(default_choice())
+    best = judge_title(default_choice())
     return {best: lambda: open_backend(None)} | (
         {} if best == NANO_NAME else {NANO_NAME: _opener("nano", NANO_NAME)}
     )
@@ -159,22 +158,6 @@ def _opener(choice: str, name: str) -> OpenJudge:
             raise type(error)(_without_paths(str(error), choice, name)) from error
 
     return open_judge
-
-
-def _name(choice: str) -> str:
-    kind, _, rest = choice.partition(":")
-    if choice == "nano":
-        return NANO_NAME
-    if kind == "server":
-        return server_name(rest)
-    name = (
-        display_name(rest)
-        if kind == "hf"
-        else Path(rest).stem
-        if kind == "scripted"
-        else Path(choice).name
-    )
-    return name or "judge"
 
 
 def _distinct(names: Iterable[str]) -> list[str]:

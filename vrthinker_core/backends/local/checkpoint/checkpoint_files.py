@@ -7,15 +7,20 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import snapshot_download
+from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub.constants import HF_HUB_CACHE
+from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
 
+from vrthinker_core.backends.judge_name import HUB_ID, folder_title
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import ProtocolName
 
@@ -38,12 +43,17 @@ DOWNLOAD_PATTERNS = (
     "merges.txt",
 )  # The files fetched from the hub: no code, no pickles
 
+OURS = "qwen2_5_vl"
+"""The `model_type` that the engine of our own runs; others go through the plain one."""
+
+ADAPTER = "adapter_config.json"
+"""A folder with this file holds a peft adapter."""
+
 MAX_TENSOR_NAME = 1000  # Characters of the longest tensor name: error messages quote names
 
 HUB_METADATA = ".cache/huggingface/download"
 """Where the hub's client keeps, beside a download, the commit and the digest of each file: lines one and two of NAME.metadata."""
 
-_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _DATA_END = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d+\s*,\s*(\d{1,20})\s*\]')
 
@@ -61,8 +71,11 @@ def published_protocol(names: Iterable[str]) -> ProtocolName | None:
     )
 
 
-def locate(source: str) -> Path:
-    """The folder of a path or hub id, downloaded once. Raises CheckpointError for what is neither, or cannot be downloaded."""
+def locate(source: str, before_download: Callable[[], None] = lambda: None) -> Path:
+    """The folder of a path or hub id, downloaded once. Raises CheckpointError for what is neither, or cannot be downloaded.
+
+    `before_download` is called before the first byte is fetched, and may raise.
+    """
     path = Path(os.path.expanduser(source))  # noqa: PTH111 - Path.expanduser raises for a user that does not exist
     with _reading(path):
         if path.is_dir():
@@ -71,8 +84,14 @@ def locate(source: str) -> Path:
             raise CheckpointError(
                 f"{source} is a file: a checkpoint is a folder with config.json and safetensors weights."
             )
-    if not _HUB_ID.fullmatch(source):
+    if not HUB_ID.fullmatch(source):
         raise CheckpointError(f"There is no folder {source}.")
+    try:
+        return Path(
+            snapshot_download(source, allow_patterns=list(DOWNLOAD_PATTERNS), local_files_only=True)
+        )
+    except LocalEntryNotFoundError:
+        before_download()
     try:
         return Path(snapshot_download(source, allow_patterns=list(DOWNLOAD_PATTERNS)))
     except Exception as error:
@@ -83,33 +102,60 @@ def locate(source: str) -> Path:
         ) from error
 
 
-def display_name(source: str) -> str:
-    """Display name of a checkpoint that is not open yet: a hub id as it is, a folder by its title. Never a path."""
-    path = Path(source)
-    return source if _HUB_ID.fullmatch(source) and not os.path.exists(path) else folder_title(path)  # noqa: PTH110 - never raises
-
-
-def folder_title(folder: Path) -> str:
-    """Display name of a checkpoint: its folder's name, or its hub id where the folder is in the hub's cache."""
-    path = folder.absolute()
-    in_cache = path.parent.name == "snapshots"
-    return (
-        path.parent.parent.name.removeprefix("models--").replace("--", "/")
-        if in_cache
-        else path.name
-    )
+def require_disk(source: str) -> None:
+    """Raises CheckpointError if the disk has no room for a model of the hub. Nothing happens if the hub does not tell its size."""
+    cache = Path(HF_HUB_CACHE)
+    try:
+        files = HfApi().model_info(source, files_metadata=True).siblings or []
+        size = sum(
+            file.size or 0
+            for file in files
+            if any(fnmatch(file.rfilename, each) for each in DOWNLOAD_PATTERNS)
+        )
+        free = shutil.disk_usage(
+            next(each for each in (cache, *cache.parents) if each.exists())
+        ).free
+    except Exception:  # noqa: BLE001 - the download itself says what is wrong with the hub
+        return
+    if size > free:
+        raise CheckpointError(
+            f"{source} takes {size / 1e9:.1f} GB of disk and {free / 1e9:.1f} are free in {HF_HUB_CACHE}: make room, or set HF_HOME to "
+            "another disk."
+        )
 
 
 def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Check all files; gives the shape of each tensor. Weights are read only to compare them with checksums, where there are any.
+    """Check all files of a checkpoint that can be trained; gives the shape of each tensor.
 
-    Raises CheckpointError, which names the file.
+    That is a Qwen2.5-VL with all its weights, none of them quantised. Raises CheckpointError, which names the file.
+    """
+    title = folder_title(folder)
+    if is_adapter(folder):
+        raise CheckpointError(f"{title} holds an adapter: merge it into its base model first.")
+    config = read_config(folder)
+    if config.get("model_type") != OURS:
+        raise CheckpointError(
+            f"{title} is a {config.get('model_type')!r} model: this judge must be a {OURS!r}."
+        )
+    if config.get("quantization_config"):
+        raise CheckpointError(
+            f"{title} is quantised: give the checkpoint that it was made from, or one in bfloat16."
+        )
+    return check_weights(folder)
+
+
+def is_adapter(folder: Path) -> bool:
+    """The folder holds a peft adapter, not a whole model."""
+    with _reading(folder):
+        return (folder / ADAPTER).exists()
+
+
+def check_weights(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Check the files of any checkpoint; gives the shape of each tensor as it is stored.
+
+    Weights are read only to compare them with checksums, where there are any. Raises CheckpointError, which names the file.
     """
     with _reading(folder):
-        if (folder / "adapter_config.json").exists():
-            raise CheckpointError(
-                f"{folder_title(folder)} holds an adapter: merge it into its base model first."
-            )
         read_config(folder)
         _check_digests(
             _marked_digests(folder), "what was shipped: its checksum differs. Fetch it again."
@@ -122,7 +168,7 @@ def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
             "what the hub gave: its checksum differs. Delete it and fetch it again.",
         )
         if (folder / GENERATION_CONFIG).is_file():
-            _read_json(folder / GENERATION_CONFIG)
+            read_json(folder / GENERATION_CONFIG)
         return shapes
 
 
@@ -172,7 +218,8 @@ def _reading(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file of a checkpoint. Raises CheckpointError, which names the file."""
     try:
         with _reading(path):
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -188,20 +235,11 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a Qwen2.5-VL that is not quantised. Raises CheckpointError for any other."""
+    """config.json. Raises CheckpointError if it is missing or damaged."""
     path, title = folder / "config.json", folder_title(folder)
     if not path.is_file():
         raise CheckpointError(f"{title} is no checkpoint: it has no config.json.")
-    config = _read_json(path)
-    if config.get("model_type") != "qwen2_5_vl":
-        raise CheckpointError(
-            f"{title} is a {config.get('model_type')!r} model: this judge must be a 'qwen2_5_vl'."
-        )
-    if config.get("quantization_config"):
-        raise CheckpointError(
-            f"{title} is quantised: give the checkpoint that it was made from, or one in bfloat16."
-        )
-    return config
+    return read_json(path)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -218,7 +256,7 @@ def weight_files(folder: Path) -> list[Path]:
         raise CheckpointError(
             f"{title} has no weights: there is no model.safetensors and no index of shards."
         )
-    weight_map = _read_json(index).get("weight_map")
+    weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{index.name} of {title} is damaged: it maps no weights.")
     names = sorted({str(name) for name in weight_map.values()})
@@ -235,7 +273,7 @@ def weight_files(folder: Path) -> list[Path]:
 def read_marker_file(folder: Path) -> dict[str, Any]:
     """What the marker says, empty where there is none. Raises CheckpointError for one that is no JSON object."""
     path = folder / MARKER
-    return _read_json(path) if path.is_file() else {}
+    return read_json(path) if path.is_file() else {}
 
 
 def _marked_digests(folder: Path) -> dict[Path, str]:

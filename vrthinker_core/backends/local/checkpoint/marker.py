@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, get_args
 from annotated_types import MinLen
 
 from vrthinker_core.backends.base import Scope
+from vrthinker_core.backends.judge_name import folder_title
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import (
     MARKER,
-    folder_title,
     published_protocol,
     read_config,
     read_marker_file,
@@ -89,7 +89,8 @@ def read_marker(folder: Path, source: str) -> Marker:
 
 
 def _published(folder: Path, source: str) -> tuple[ProtocolName, ...]:
+    config = read_config(folder) if (folder / "config.json").is_file() else {}
     protocol = published_protocol(
-        (source, str(read_config(folder).get("_name_or_path", "")), folder_title(folder))
+        (source, str(config.get("_name_or_path", "")), folder_title(folder))
     )
     return () if protocol is None else (protocol,)

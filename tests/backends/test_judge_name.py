@@ -1,4 +1,4 @@
-"""The address of a served judge: what is read, what is refused, and that no secret is repeated."""
+"""The name of a judge: what is read, what is refused, and that no secret is repeated."""
 
 from __future__ import annotations
 
@@ -8,37 +8,56 @@ import pytest
 
 from tests.support.faulty_server import serving
 from vrthinker_core.backends import open_backend
-from vrthinker_core.backends.server.address import (
-    ServerAddress,
-    api_key,
-    display_name,
-    model_title,
-    parse_address,
-)
+from vrthinker_core.backends.hosted import read_key
+from vrthinker_core.backends.judge_name import JudgeName, judge_title, model_title, parse_judge
 from vrthinker_core.errors import BackendRefused, BadInput
 from vrthinker_core.ui.sessions.judge_loader import judge_openers
 
+HOST = "http://[::1]:8000/v1"
+
 
 @pytest.mark.parametrize(
-    ("text", "address"),
+    ("text", "judge"),
     [
-        ("http://host:8000/v1", ServerAddress("http://host:8000/v1")),
-        ("https://host/v1/#org/model:free", ServerAddress("https://host/v1", "org/model:free")),
-        (
-            "http://[::1]:8000/v1#m?protocol=concat",
-            ServerAddress("http://[::1]:8000/v1", "m", "concat"),
-        ),
-        ("http://host/v1#?protocol=paired", ServerAddress("http://host/v1", "", "paired")),
-        ("http://host/v1?protocol=paired", ServerAddress("http://host/v1", "", "paired")),
-        (
-            "https://[::1]:8000/v1/?protocol=concat",
-            ServerAddress("https://[::1]:8000/v1", "", "concat"),
-        ),
-        ("http://host:8000?", ServerAddress("http://host:8000")),
+        ("nano", JudgeName("nano")),
+        ("hf:qunwang13/vrthinker", JudgeName("hf", "qunwang13/vrthinker")),
+        ("hf:/a/b: c", JudgeName("hf", "/a/b: c")),
+        ("hf:a/b?quantize=4bit&device=cuda:1", JudgeName("hf", "a/b", "", "4bit", "cuda:1")),
+        (f"server:{HOST}", JudgeName("server", HOST)),
+        (f"server:{HOST}/#org/model:free", JudgeName("server", HOST, "org/model:free")),
+        (f"server:{HOST}#m?protocol=concat", JudgeName("server", HOST, "m", protocol="concat")),
+        (f"server:{HOST}#?protocol=paired", JudgeName("server", HOST, protocol="paired")),
+        (f"server:{HOST}/?protocol=paired", JudgeName("server", HOST, protocol="paired")),
+        (f"server:{HOST}?", JudgeName("server", HOST)),
+        ("local", JudgeName("local")),
+        ("local:qwen2.5vl:7b", JudgeName("local", "qwen2.5vl:7b")),
+        ("local?protocol=paired", JudgeName("local", protocol="paired")),
+        ("openai:gpt-5.2", JudgeName("openai", "gpt-5.2")),
+        ("openrouter:qwen/qwen3-vl-8b:free", JudgeName("openrouter", "qwen/qwen3-vl-8b:free")),
+        ("scripted:/a?b=c.jsonl", JudgeName("scripted", "/a?b=c.jsonl")),
     ],
 )
-def test_an_address_is_read(text: str, address: ServerAddress) -> None:
-    assert parse_address(text) == address
+def test_a_name_is_read_and_written_again(text: str, judge: JudgeName) -> None:
+    assert parse_judge(text) == judge
+    assert parse_judge(str(judge)) == judge
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "nano"), ("nano:x", "nano"), ("hf", "hf:"), ("hf:", "hf:"), ("gpt-5", "openai:"), ("HF:a/b", "hf:"),
+        ("hf:a/b?quantize=2bit", "4bit"), ("hf:a/b?quantise=4bit", "quantize"), ("hf:a/b?device=tpu", "mps"),
+        ("hf:a/b?device=cuda&device=cpu", "option"), ("hf:a/b?protocol=paired", "quantize"),
+        ("openai:gpt-5?quantize=4bit", "protocol"), ("nano?quantize=4bit", "none"), ("local?protocol=x", "paired"),
+    ],
+)  # fmt: skip
+def test_a_name_that_cannot_be_read_is_one_sentence_that_says_what_to_write(
+    text: str, says: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        open_backend(text)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +76,7 @@ def test_an_address_that_cannot_be_used_is_one_sentence_without_a_secret(text: s
         open_backend(f"server:{text}")
     assert "hunter2" not in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert "hunter2" not in display_name(text)
+    assert "hunter2" not in judge_title(f"server:{text}")
 
 
 def test_a_model_is_named_only_if_the_server_has_several() -> None:
@@ -89,31 +108,31 @@ def test_a_mistyped_kind_of_judge_repeats_no_secret() -> None:
 
 def test_the_page_neither_shows_nor_logs_a_password(caplog: pytest.LogCaptureFixture) -> None:
     openers = judge_openers(["server:http://someone:hunter2@host/v1"])
-    assert list(openers) == ["host"]
+    assert list(openers) == ["server"]
     with pytest.raises(BadInput) as caught:
-        openers["host"]()
+        openers["server"]()
     assert "hunter2" not in f"{caught.value} {caplog.text}"
-    assert "host" in caplog.text
+    assert "server" in caplog.text
 
 
 def test_names_show_no_path_of_the_server() -> None:
     assert model_title("/data/models/vrthinker/") == "vrthinker"
     assert (
-        display_name("http://host:8000/v1#qunwang13/vrthinker?protocol=paired")
+        judge_title("server:http://host:8000/v1#qunwang13/vrthinker?protocol=paired")
         == "qunwang13/vrthinker"
     )
-    assert display_name("http://host:8000/v1") == "host:8000"
-    assert display_name("http://host:8000?protocol=paired") == "host:8000"
+    assert judge_title("server:http://host:8000/v1") == "host:8000"
+    assert judge_title("server:http://host:8000?protocol=paired") == "host:8000"
 
 
 def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VRTHINKER_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert api_key() == ""
+    assert read_key().value == ""
     monkeypatch.setenv("OPENAI_API_KEY", "second")
-    assert api_key() == "second"
+    assert read_key().value == "second"
     monkeypatch.setenv("VRTHINKER_API_KEY", " first\n")
-    assert api_key() == "first"
+    assert read_key().value == "first"
     monkeypatch.setenv("VRTHINKER_API_KEY", "\u201chunter2\u201d")
     with pytest.raises(BadInput, match="The key in VRTHINKER_API_KEY") as caught:
         open_backend("server:http://host.invalid/v1#m")

@@ -1,0 +1,42 @@
+"""Hosts of judges that need a key: where each one is, which variable holds its key, and what its API wants otherwise."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vrthinker_core.backends.judge_name import Kind
+from vrthinker_core.backends.server.failures import Secret
+from vrthinker_core.errors import BadInput
+
+SERVER_KEYS = ("VRTHINKER_API_KEY", "OPENAI_API_KEY")
+"""For a server of one's own: the first one that is set holds the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host with an OpenAI-compatible API."""
+
+    name: str
+    url: str
+    key: str  # The variable that holds the key
+
+
+HOSTS: dict[Kind, Host] = {
+    "openai": Host("OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "gemini": Host(
+        "Gemini", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"
+    ),
+    "openrouter": Host("OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "hf-inference": Host("Hugging Face", "https://router.huggingface.co/v1", "HF_TOKEN"),
+}
+
+
+def read_key(variables: Sequence[str] = SERVER_KEYS) -> Secret:
+    """The key from the first variable that is set, "" for none. Raises BadInput, without the key, if no request can hold it."""
+    name = next((each for each in variables if os.environ.get(each, "").strip()), variables[0])
+    key = os.environ.get(name, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise BadInput(
+            f"The key in {name} holds a character that no key has, such as a quotation mark of a text: set it anew."
+        )
+    return Secret(key, name)

@@ -1,0 +1,172 @@
+"""The name of a judge, `KIND:WHAT?option=value&…`: read here alone, for command line, page, API, evaluation and training."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, cast, get_args
+from urllib.parse import parse_qsl, urlsplit
+
+from vrthinker_core.backends.built_in import NANO_NAME
+from vrthinker_core.errors import BadInput
+from vrthinker_core.text import encodable
+from vrthinker_core.types import ProtocolName
+
+Kind = Literal[
+    "nano", "hf", "server", "local", "openai", "gemini", "openrouter", "hf-inference", "scripted"
+]
+Bits = Literal["4bit", "8bit"]
+
+HOSTED: tuple[Kind, ...] = ("openai", "gemini", "openrouter", "hf-inference")
+SERVED: tuple[Kind, ...] = ("server", "local", *HOSTED)
+
+JUDGE_FORMS = (
+    "nano (the demo judge), hf:ID_OR_FOLDER (?quantize=4bit or 8bit, ?device=cuda, mps, xpu or cpu), server:URL#MODEL (?protocol=paired "
+    "or concat), local (a server on this machine), openai:MODEL, gemini:MODEL, openrouter:MODEL, hf-inference:MODEL, or scripted:FILE"
+)
+"""Every form of a name, for `--help` and for errors. `python -m vrthinker_core judges` says which of them run here."""
+
+SERVER_FORM = "server:URL#MODEL, for example server:http://localhost:8000/v1#qunwang13/vrthinker"
+
+HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+
+_OPTIONS: dict[str, tuple[tuple[Kind, ...], str, str]] = {
+    "quantize": (("hf",), r"4bit|8bit", "4bit or 8bit"),
+    "device": (("hf",), r"cuda(?::\d{1,3})?|mps|xpu(?::\d{1,3})?|cpu", "cuda, mps, xpu or cpu"),
+    "protocol": (SERVED, "|".join(get_args(ProtocolName)), "paired or concat"),
+}
+"""By option: the kinds that take it, its values as a pattern, and in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeName:
+    """A judge as a person names it."""
+
+    kind: Kind
+    what: str = ""  # Folder or hub id, address, model of a host, or file; "" for nano
+    model: str = ""  # Of a server; "" for its only one
+    quantize: Bits | None = None
+    device: str | None = None
+    protocol: ProtocolName | None = None  # What the person says that a served model was trained for
+
+    @property
+    def title(self) -> str:
+        """Display name before the judge is open. Never a path of this machine, a user or a password."""
+        match self.kind:
+            case "nano":
+                return NANO_NAME
+            case "hf":
+                bits = f" ({self.quantize})" if self.quantize else ""
+                return display_name(self.what) + bits
+            case "scripted":
+                return Path(self.what).stem or "script"
+            case "server":
+                return model_title(self.model) or urlsplit(self.what).netloc
+            case _:
+                return model_title(self.what) or self.kind
+
+    def __str__(self) -> str:
+        """The name as it is written."""
+        options = "&".join(f"{name}={value}" for name in _OPTIONS if (value := getattr(self, name)))
+        what = f":{self.what}" if self.what else ""
+        model = f"#{self.model}" if self.model else ""
+        return f"{self.kind}{what}{model}" + (f"?{options}" if options else "")
+
+    def absolute(self) -> JudgeName:
+        """The same judge, whichever folder it is named from: a path that exists becomes a whole one."""
+        path = Path(self.what)
+        if self.kind not in ("hf", "scripted") or not path.exists():
+            return self
+        return replace(self, what=encodable(str(path.resolve())))
+
+
+def parse_judge(text: str) -> JudgeName:
+    """Read a name. Raises BadInput, whose sentence holds no secret and says what to write."""
+    said, colon, rest = text.strip().partition(":")
+    head, _, query = said.partition("?")
+    if not colon and head in ("nano", "local"):
+        return _with_options(JudgeName(cast(Kind, head)), query)
+    if head != said or said not in get_args(Kind) or said == "nano" or not rest:
+        raise BadInput(f"There is no judge {text.partition('://')[0]!r:.80}. Choose {JUDGE_FORMS}.")
+    kind = cast(Kind, said)
+    if kind == "scripted":
+        return JudgeName(kind, rest)
+    if kind == "server":
+        return _server(rest)
+    what, _, query = rest.partition("?")
+    if not what.strip():
+        raise BadInput(f"The judge {kind} has no name behind the colon. Choose {JUDGE_FORMS}.")
+    return _with_options(JudgeName(kind, what.strip()), query)
+
+
+def judge_title(text: str) -> str:
+    """Display name of a judge that is not open yet; its kind if the name cannot be read."""
+    try:
+        return parse_judge(text).title
+    except BadInput:
+        kind = text.partition(":")[0]
+        return kind if kind in get_args(Kind) else "judge"
+
+
+def _server(rest: str) -> JudgeName:
+    """`URL#MODEL?protocol=NAME`; all but the URL may be left out."""
+    url, names_model, behind = rest.partition("#")
+    model, _, query = behind.partition("?")
+    if not names_model:
+        url, _, query = url.partition("?")
+    if "@" in url:
+        raise BadInput(
+            "The address of a server must not hold a user or a password. Put the key into VRTHINKER_API_KEY."
+        )
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.hostname) and parts.scheme in ("http", "https") and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise BadInput(f"This is no address of a server. Write {SERVER_FORM}.")
+    if parts.query:
+        raise BadInput(
+            f"The address of a server must not hold a query: options stand behind the model, {SERVER_FORM}?protocol=paired."
+        )
+    return _with_options(JudgeName("server", url.rstrip("/"), model.strip()), query)
+
+
+def _with_options(judge: JudgeName, query: str) -> JudgeName:
+    pairs = parse_qsl(query, keep_blank_values=True)
+    if query and (not pairs or len(dict(pairs)) != len(pairs)):
+        raise BadInput(
+            f"The options of {judge.kind} cannot be read: write ?option=value&option=value."
+        )
+    for name, value in pairs:
+        known = [option for option, (kinds, _, _) in _OPTIONS.items() if judge.kind in kinds]
+        if name not in known:
+            takes = f"It takes {' and '.join(known)}" if known else "It takes none"
+            raise BadInput(f"A judge of the kind {judge.kind} has no such option. {takes}.")
+        if not re.fullmatch(_OPTIONS[name][1], value):
+            raise BadInput(f"The option {name} has another value: write {_OPTIONS[name][2]}.")
+    return replace(judge, **dict(pairs))  # type: ignore[arg-type] - each value matches its pattern
+
+
+def model_title(model: str) -> str:
+    """Display name of a model: its id, or the last part where the id is a path of the server's own machine."""
+    return model.rstrip("/").rpartition("/")[2] if model.startswith(("/", ".", "~")) else model
+
+
+def display_name(source: str) -> str:
+    """Display name of a checkpoint that is not open yet: a hub id as it is, a folder by its title. Never a path."""
+    path = Path(source)
+    return source if HUB_ID.fullmatch(source) and not os.path.exists(path) else folder_title(path)  # noqa: PTH110 - never raises
+
+
+def folder_title(folder: Path) -> str:
+    """Display name of a checkpoint: its folder's name, or its hub id where the folder is in the hub's cache."""
+    path = folder.absolute()
+    in_cache = path.parent.name == "snapshots"
+    return (
+        path.parent.parent.name.removeprefix("models--").replace("--", "/")
+        if in_cache
+        else path.name
+    )
