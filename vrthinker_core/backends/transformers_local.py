@@ -9,7 +9,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, describe_backend
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import folder_title
+from vrthinker_core.backends.judge_name import Bits, folder_title
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, end_tokens, open_checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
 from vrthinker_core.backends.local.engine.batch_decoding import stream_batch
@@ -49,15 +49,16 @@ class TransformersBackend:
         name: str | None = None,
         device: str | None = None,
         dtype: torch.dtype | None = None,
+        bits: Bits | None = None,
         notes: tuple[str, ...] = (),
     ) -> TransformersBackend:
         """Open a folder or a hub id. `notes` are what a person must know of the choice.
 
-        `device` ("cpu", "cuda", "cuda:1") and `dtype` default to: small models on the CPU in float32; others on the GPUs in
-        bfloat16, or on the CPU in bfloat16 where there is none. Raises CheckpointError for a checkpoint that is missing, damaged
-        or too large.
+        `device` ("cpu", "cuda", "cuda:1", "mps", "xpu") and `dtype` default to: small models on the CPU in float32; others on the
+        best device in bfloat16. `bits` quantises the language model while it is loaded; on a CPU a batch equals its replies alone
+        in float32 only. Raises CheckpointError for a checkpoint that is missing, damaged or too large.
         """
-        checkpoint = open_checkpoint(source, device=device, dtype=dtype)
+        checkpoint = open_checkpoint(source, device=device, dtype=dtype, bits=bits)
         return cls(checkpoint, name or folder_title(checkpoint.folder), notes)
 
     def open_conversation(self) -> LocalConversation:
@@ -90,7 +91,7 @@ def _loaded_model(checkpoint: Checkpoint) -> LoadedModel:
         forced_redirects=redirects(checkpoint.marker.forced),
         video_items=checkpoint.marker.video_items,
         repetition_penalty=float(config.repetition_penalty or 1.0),
-        steps_per_sync=STEPS_PER_SYNC if _can_capture_graphs(model) else 0,
+        steps_per_sync=STEPS_PER_SYNC if not checkpoint.bits and _can_capture_graphs(model) else 0,
     )
 
 

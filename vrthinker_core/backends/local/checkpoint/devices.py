@@ -10,10 +10,6 @@ import torch
 from vrthinker_core.cpus import CGROUP
 from vrthinker_core.errors import CheckpointError
 
-MEMORY_MARGIN = (
-    1.15  # Memory that a model takes, loading and generation included, as a multiple of its weights
-)
-
 _MEMORY_FILES = (
     ("memory.max", "memory.current", "memory.stat", "inactive_file"),
     (
@@ -26,9 +22,26 @@ _MEMORY_FILES = (
 """By version of the control group, 2 and 1: limit, memory in use, and a table with its line for cached file pages."""
 
 
-def has_cuda() -> bool:
-    """A CUDA device can be used."""
-    return torch.cuda.is_available()
+def best_device() -> str:
+    """The best device of this machine: "cuda", "mps", "xpu" or "cpu"."""
+    return next((each for each in ("cuda", "mps", "xpu") if _is_there(each)), "cpu")
+
+
+def checked_device(device: str) -> str:
+    """The same device. Raises CheckpointError if this machine does not have it."""
+    kind, _, number = device.partition(":")
+    counted = getattr(torch, kind, None)
+    if kind == "cpu" or (_is_there(kind) and int(number or 0) < counted.device_count()):  # type: ignore[union-attr]
+        return device
+    raise CheckpointError(
+        f"This machine has no device {device}, or torch cannot use it: leave ?device= out, or choose {best_device()}."
+    )
+
+
+def _is_there(kind: str) -> bool:
+    if kind == "mps":
+        return torch.backends.mps.is_available()
+    return bool(getattr(torch, kind).is_available())
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -37,6 +50,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     """
     words = (
         "DefaultCPUAllocator",
+        "MPS backend out of memory",
         "CUDA error: out of memory",
         "STATUS_ALLOC_FAILED",
         os.strerror(errno.ENOMEM),
@@ -46,25 +60,16 @@ def is_out_of_memory(error: BaseException) -> bool:
     )
 
 
-def require_memory(weight_bytes: int, available: int | None, device: str) -> None:
-    """Raises CheckpointError when weights of that many bytes do not fit into `available` bytes (None: not known)."""
-    needed = int(weight_bytes * MEMORY_MARGIN)
-    if available is not None and needed > available:
-        memory = "memory" if device == "cpu" else f"memory of {device}"
-        raise CheckpointError(
-            f"This judge needs {needed / 2**30:.1f} GiB, but only {available / 2**30:.1f} GiB of {memory} are free: "
-            "close other programs, take a larger machine, or choose the built-in judge."
-        )
-
-
 def available_memory(device: str) -> int | None:
-    """Free bytes of a device ("cpu", "cuda" for all GPUs, "cuda:1"), None where they are not known."""
+    """Free bytes of a device ("cpu", "mps", "cuda" for all GPUs, "cuda:1", "xpu"), None where they are not known."""
     if device.startswith("cuda"):
         return _cuda_memory(device)
-    if device != "cpu":
-        return None
+    if device.startswith("xpu"):
+        return int(torch.xpu.mem_get_info(torch.device(device))[0])
     system, group = int(psutil.virtual_memory().available), _cgroup_memory()
-    return system if group is None else min(system, group)
+    free = system if group is None else min(system, group)
+    # An Apple GPU shares the machine's memory, and macOS lends it a part
+    return min(free, int(torch.mps.recommended_max_memory())) if device == "mps" else free
 
 
 def _cuda_memory(device: str) -> int | None:

@@ -17,27 +17,36 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 from transformers import (
+    AutoConfig,
+    AutoModelForImageTextToText,
     AutoTokenizer,
     GenerationConfig,
+    PretrainedConfig,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2VLImageProcessorPil,
 )
+from transformers import __version__ as transformers_version
+from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 from transformers.utils import logging
 
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
+from vrthinker_core.backends.judge_name import Bits, folder_title
 from vrthinker_core.backends.local.checkpoint import checkpoint_files
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import (
-    GENERATION_CONFIG,
-    folder_title,
-)
+from vrthinker_core.backends.local.checkpoint.adapters import base_of, check_adapter, with_adapter
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import GENERATION_CONFIG
 from vrthinker_core.backends.local.checkpoint.devices import (
-    available_memory,
-    has_cuda,
+    best_device,
+    checked_device,
     is_out_of_memory,
-    require_memory,
 )
 from vrthinker_core.backends.local.checkpoint.marker import Marker, read_marker
+from vrthinker_core.backends.local.checkpoint.quantize import (
+    check_kernels,
+    loading_options,
+    require_room,
+    stored_bits,
+)
 from vrthinker_core.backends.local.checkpoint.weight_statistics import check_statistics
 from vrthinker_core.backends.local.engine.attention import attention_for
 from vrthinker_core.backends.local.text.tokenizer import CONTROL_TOKENS
@@ -55,6 +64,9 @@ LEAST_PENALTY, MOST_PENALTY = (
 )  # Of a repetition penalty: far beyond any of use, and float32 can apply them
 
 
+_OwnEngine = Qwen2_5_VLForConditionalGeneration
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A loaded checkpoint of which every weight was checked."""
@@ -65,30 +77,123 @@ class Checkpoint:
     marker: Marker
     folder: Path
     threads: int | None  # CPU threads to compute with, None for torch's own choice
+    bits: Bits | None = None  # Of the language model's weights; None for whole ones
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A checkpoint whose files were found: a whole one, or an adapter on its base."""
+
+    folder: Path  # What was named
+    base: Path  # With weights, tokenizer and processor; the same folder but for an adapter
+    config: dict[str, Any]
+    bits: Bits | None  # In how many bits the weights are stored; None for whole ones
+
+    @property
+    def title(self) -> str:
+        """Display name."""
+        return folder_title(self.folder)
+
+    @property
+    def marker(self) -> Marker:
+        """The adapter's own marker, else that of its base. Raises CheckpointError."""
+        own = self.folder if (self.folder / checkpoint_files.MARKER).is_file() else self.base
+        return read_marker(own, folder_title(self.base))
+
+
+def find_source(source: str, bits: Bits | None = None, device: str | None = None) -> Source:
+    """Find a folder or hub id, and the base of an adapter. A download begins only if disk and memory have room.
+
+    Raises CheckpointError for what is not there, does not fit, or is quantised in a way that is not read.
+    """
+    folder = checkpoint_files.locate(source, lambda: _check_download(source, bits, device))
+    base = folder
+    if checkpoint_files.is_adapter(folder):
+        name = base_of(folder)
+        base = checkpoint_files.locate(name, lambda: _check_download(name, bits, device))
+        check_adapter(folder)
+    config = checkpoint_files.read_config(base)
+    stored = stored_bits(folder_title(base), config)
+    if stored and bits and stored != bits:
+        raise CheckpointError(f"{folder_title(base)} is stored in {stored}: leave ?quantize= out.")
+    return Source(folder, base, config, stored)
+
+
+def _check_download(source: str, bits: Bits | None, device: str | None) -> None:
+    """Before a download: config.json alone is fetched, and says whether the model would fit. Raises CheckpointError."""
+    checkpoint_files.require_disk(source)
+    try:
+        model = _without_values(AutoConfig.from_pretrained(source, trust_remote_code=False))
+    except Exception:  # noqa: BLE001 - without it the download itself says what is wrong
+        return
+    require_room(source, model, bits, torch.bfloat16, device or best_device())
 
 
 def open_checkpoint(
-    source: str, *, device: str | None = None, dtype: torch.dtype | None = None
+    source: str,
+    *,
+    device: str | None = None,
+    dtype: torch.dtype | None = None,
+    bits: Bits | None = None,
 ) -> Checkpoint:
-    """Load a folder or hub id. None chooses: small models on the CPU in float32, others on the GPUs in bfloat16 if any.
+    """Load a Qwen2.5-VL from a folder or hub id. None chooses: small models on the CPU in float32, others on the best device in
+    bfloat16, weights as they are stored.
 
     Raises CheckpointError, one sentence that names the file or the tensor, for everything that is not sound.
     """
-    folder, weights = _located(source)
-    marker = read_marker(folder, source)
-    config = _load_config(folder, weights)
+    found = find_source(source, bits, device)
+    folder, marker = found.base, found.marker
+    if (kind := found.config.get("model_type")) != checkpoint_files.OURS:
+        raise CheckpointError(
+            f"{found.title} is a {kind!r} model: this judge must be a {checkpoint_files.OURS!r}."
+        )
+    weights = sum(map(math.prod, checkpoint_files.check_weights(folder).values()))
+    config = _load_config(folder, weights, found.bits)
     tokenizer = _load_tokenizer(folder, config)
     processor = _load_processor(folder, config)
-    small = weights <= SMALL_MODEL_WEIGHTS
-    device = device or ("cuda" if has_cuda() and not small else "cpu")
+    shape = _without_values(config)
+    small = sum(weight.numel() for weight in shape.parameters()) <= SMALL_MODEL_WEIGHTS
+    device = checked_device(device) if device else ("cpu" if small else best_device())
     dtype = dtype or (torch.float32 if small else torch.bfloat16)
-    require_memory(weights * dtype.itemsize, available_memory(device), device)
     with _checkpoint_errors(folder, "The weights"):
         check_statistics(checkpoint_files.weight_files(folder))
     with quiet_transformers():
-        model = _load_model(folder, device, dtype)
+        model = _load_judge(found, shape, bits, device, dtype, _OwnEngine)
     threads = 1 if small and device == "cpu" else None
-    return Checkpoint(model, tokenizer, processor, marker, folder, threads)
+    bits = bits or found.bits
+    return Checkpoint(model, tokenizer, processor, marker, found.folder, threads, bits)
+
+
+def open_plain(
+    source: str,
+    *,
+    device: str | None = None,
+    dtype: torch.dtype | None = None,
+    bits: Bits | None = None,
+) -> tuple[Any, Source]:
+    """Load any image-text-to-text model that transformers knows; see `open_checkpoint`.
+
+    What is checked: every tensor is there, in its shape, and finite. Raises CheckpointError.
+    """
+    found = find_source(source, bits, device)
+    kind = found.config.get("model_type")
+    if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+        raise CheckpointError(
+            f"{found.title} is a {kind!r} model, which transformers {transformers_version} does not know as one that takes pictures "
+            "and text: choose a vision-language model."
+        )
+    checkpoint_files.check_weights(found.base)
+    with _checkpoint_errors(found.base, "config.json"):
+        config = AutoConfig.from_pretrained(
+            found.base, local_files_only=True, trust_remote_code=False
+        )
+        shape = _without_values(config)
+    small = sum(weight.numel() for weight in shape.parameters()) <= SMALL_MODEL_WEIGHTS
+    device = checked_device(device) if device else ("cpu" if small else best_device())
+    dtype = dtype or (torch.float32 if small else torch.bfloat16)
+    with quiet_transformers():
+        model = _load_judge(found, shape, bits, device, dtype, AutoModelForImageTextToText)
+    return model.eval(), found
 
 
 def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkpoint:
@@ -100,10 +205,13 @@ def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkp
     folder, weights = _located(source)
     config = _load_config(folder, weights)
     tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
-    require_memory(weights * dtype.itemsize, available_memory("cpu"), "cpu")
+    require_room(folder_title(folder), _without_values(config), None, dtype, "cpu")
     with quiet_transformers():
         model = _load_weights(
-            folder, dtype, "sdpa", {}, checked=os.environ.get("LOCAL_RANK", "0") == "0"
+            folder,
+            dtype,
+            {"attn_implementation": "sdpa"},
+            checked=os.environ.get("LOCAL_RANK", "0") == "0",
         )
     model.requires_grad_(True)
     threads = 1 if weights <= SMALL_MODEL_WEIGHTS else None
@@ -134,10 +242,10 @@ def _located(source: str) -> tuple[Path, int]:
     return folder, sum(map(math.prod, checkpoint_files.check_files(folder).values()))
 
 
-def _without_values(config: Qwen2_5_VLConfig) -> Qwen2_5_VLForConditionalGeneration:
+def _without_values(config: PretrainedConfig) -> Any:
     """The model of a configuration, of which nothing is allocated."""
     with torch.device("meta"):
-        return Qwen2_5_VLForConditionalGeneration(config)
+        return AutoModelForImageTextToText.from_config(config, trust_remote_code=False)
 
 
 @contextmanager
@@ -170,8 +278,11 @@ def quiet_transformers(verbosity: int = CRITICAL) -> Iterator[None]:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def _load_config(folder: Path, weights: int) -> Qwen2_5_VLConfig:
-    """The configuration; one that describes far more weights than the files hold is refused before anything is allocated."""
+def _load_config(folder: Path, weights: int, bits: Bits | None = None) -> Qwen2_5_VLConfig:
+    """The configuration; one that describes far more weights than the files hold is refused before anything is allocated.
+
+    A byte of a file holds two weights of 4 bits.
+    """
     with _checkpoint_errors(folder, "config.json"):
         config = Qwen2_5_VLConfig.from_pretrained(folder, local_files_only=True)
         described = sum(weight.numel() for weight in _without_values(config).parameters())
@@ -180,7 +291,7 @@ def _load_config(folder: Path, weights: int) -> Qwen2_5_VLConfig:
         raise CheckpointError(
             f"config.json of {title} is damaged: it allows a context of {context} tokens."
         )
-    if described > 2 * weights:
+    if described > (4 if bits else 2) * weights:
         raise CheckpointError(
             f"{title} is incomplete: config.json describes {described:,} weights, its files hold {weights:,}."
         )
@@ -243,28 +354,43 @@ def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProce
     return processor
 
 
-def _load_model(
-    folder: Path, device: str, dtype: torch.dtype
-) -> Qwen2_5_VLForConditionalGeneration:
-    placed: dict[str, Any] = {}
-    if device != "cpu" and not borrows_gpu():
-        placed["device_map"] = (
-            "auto" if device == "cuda" and torch.cuda.device_count() > 1 else {"": device}
-        )
-    model = _load_weights(folder, dtype, attention_for(device, dtype), placed)
+def _load_judge(
+    found: Source,
+    shape: Any,
+    bits: Bits | None,
+    device: str,
+    dtype: torch.dtype,
+    architecture: Any,
+) -> Any:
+    """The model on its device, with its adapter, quantised if asked. Raises CheckpointError if it has no room there."""
+    require_room(found.title, shape, bits or found.bits, dtype, device)
+    options = loading_options(shape, bits, dtype)
+    quantized = bits or found.bits
+    if architecture is _OwnEngine:
+        options["attn_implementation"] = attention_for(device, dtype)
+    if quantized or (device != "cpu" and not borrows_gpu()):
+        spread = device == "cuda" and torch.cuda.device_count() > 1
+        options["device_map"] = "auto" if spread else {"": device}
+    model = _load_weights(found.base, dtype, options, architecture)
+    if found.folder != found.base:
+        with _checkpoint_errors(found.folder, "The adapter"):
+            model = with_adapter(model, found.folder, merge=not quantized)
     model.requires_grad_(False)
+    if quantized:
+        check_kernels(found.title, model, quantized)
     # transformers places weights from threads of its own, in which no GPU is imitated
-    return model.to(device) if borrows_gpu() else model  # type: ignore[arg-type]
+    return model.to(device) if borrows_gpu() and not quantized else model
 
 
 def _load_weights(
     folder: Path,
     dtype: torch.dtype,
-    attention: str | dict[str, str],
-    placed: dict[str, Any],
+    more: dict[str, Any],
+    architecture: Any = _OwnEngine,
     *,
     checked: bool = True,
-) -> Qwen2_5_VLForConditionalGeneration:
+) -> Any:
+    """The model of a folder; `more` goes to `from_pretrained` as it is."""
     options: dict[str, Any] = {
         "use_safetensors": True,
         "trust_remote_code": False,
@@ -272,14 +398,12 @@ def _load_weights(
     }
     options |= {"ignore_mismatched_sizes": True, "output_loading_info": True}
     with _checkpoint_errors(folder, "The checkpoint"):
-        architecture: Any = Qwen2_5_VLForConditionalGeneration
-        loaded = architecture.from_pretrained(
-            folder, dtype=dtype, attn_implementation=attention, **options, **placed
-        )
-    model: Qwen2_5_VLForConditionalGeneration = loaded[0]
+        model, loading_info = architecture.from_pretrained(folder, dtype=dtype, **options, **more)
+    if architecture is not _OwnEngine:
+        loading_info = {**loading_info, "unexpected_keys": ()}  # Such as heads that no judge needs
     _check_generation(folder, model)
     if checked:
-        _check_complete(folder_title(folder), model, loaded[1])
+        _check_complete(folder_title(folder), model, loading_info)
         _check_values(folder_title(folder), model)
     return model
 

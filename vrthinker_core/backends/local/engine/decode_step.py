@@ -150,3 +150,7 @@ def free_gpu_memory() -> None:
     """Give back what torch holds of the GPUs' memory without using it, after a capture that is under way."""
     with _CAPTURE:
         torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()
+    if torch.xpu.is_available():
+        torch.xpu.empty_cache()

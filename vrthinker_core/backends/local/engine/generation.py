@@ -194,7 +194,7 @@ class Sampler:
     def _sample(self, logits: torch.Tensor) -> int:
         if self._temperature <= 0:
             return int(logits.argmax())
-        scores = logits.double().cpu()
+        scores = logits.cpu().double()  # MPS has no float64
         scores -= scores.max()  # so that no temperature is too small
         probabilities = torch.softmax(scores / self._temperature, dim=-1)
         return int(torch.multinomial(probabilities, 1, generator=self._generator))

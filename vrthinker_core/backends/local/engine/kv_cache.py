@@ -57,7 +57,7 @@ class PrefixCache:
     ) -> None:
         """`threads`: see `limit_threads`."""
         self._model, self._vision, self.threads = model, vision, threads
-        self._chunk = CPU_PREFILL_CHUNK if model.device.type == "cpu" else GPU_PREFILL_CHUNK
+        self._chunk = GPU_PREFILL_CHUNK if model.device.type == "cuda" else CPU_PREFILL_CHUNK
         config: Any = model.config.vision_config
         self._merge_size = int(config.spatial_merge_size)
         self._positions_per_grid = float(config.tokens_per_second) * SECONDS_PER_GRID

@@ -1,0 +1,155 @@
+"""Weights in 4 or 8 bits, and what a model needs of memory: read off the model's shape before a weight is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from vrthinker_core.backends.judge_name import Bits
+from vrthinker_core.backends.local.checkpoint.devices import available_memory
+from vrthinker_core.errors import CheckpointError
+
+LISTED_TOKENS = 20_000
+"""Tokens of a long deliberation, whose keys and values must fit beside the weights."""
+
+BYTES_A_WEIGHT: dict[Bits, float] = {"4bit": 0.5 + 1 / 64 + 4 / (64 * 256), "8bit": 1.0}
+"""Of a quantised weight: NF4 with double quantisation (a byte for 64 weights, 4 bytes for 256 of those), and int8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Bytes that a judge takes on its device."""
+
+    weights: int
+    cache: int  # Keys and values of `LISTED_TOKENS` tokens
+
+    @property
+    def total(self) -> int:
+        """Both, and a twentieth of the weights for what a pass computes."""
+        return int(1.05 * self.weights) + self.cache
+
+
+def kept_modules(model: Any) -> list[str]:
+    """The modules that stay as they are: all beside the language model, and the head.
+
+    Names stand in full, as bitsandbytes compares them from their beginning: `visual` alone would be passed over in silence.
+    """
+    decoder = model.get_decoder()
+    inside = next(name for name, module in model.named_modules() if module is decoder)
+    parent = inside.rpartition(".")[0]
+    prefix = f"{parent}." if parent else ""
+    beside = [
+        f"{prefix}{name}"
+        for name, module in model.get_submodule(parent).named_children()
+        if module is not decoder
+    ]
+    return [*beside, *(name for name, _ in model.named_children() if not inside.startswith(name))]
+
+
+def needs_of(model: Any, bits: Bits | None, dtype: torch.dtype) -> Needs:
+    """What a model takes, given on the meta device."""
+    quantised = {id(linear.weight) for linear in _linears(model)} if bits else set()
+    weights = sum(
+        weight.numel()
+        * (BYTES_A_WEIGHT[bits] if bits and id(weight) in quantised else dtype.itemsize)
+        for weight in model.parameters()
+    )
+    text = model.config.get_text_config()
+    heads = getattr(text, "num_key_value_heads", None) or getattr(text, "num_attention_heads", 1)
+    size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    layers = getattr(text, "num_hidden_layers", 1)
+    return Needs(int(weights), 2 * layers * heads * size * LISTED_TOKENS * dtype.itemsize)
+
+
+def require_room(
+    title: str, model: Any, bits: Bits | None, dtype: torch.dtype, device: str
+) -> None:
+    """Raises CheckpointError if the model does not fit on the device; names the bits with which it would."""
+    needs, free = needs_of(model, bits, dtype), available_memory(device)
+    if free is None or needs.total <= free:
+        return
+    memory = "memory" if device == "cpu" else f"{device.upper()} memory"
+    smaller: tuple[Bits, ...] = {None: ("8bit", "4bit"), "8bit": ("4bit",)}.get(bits, ())
+    fitting = [each for each in smaller if needs_of(model, each, dtype).total <= free]
+    way = (
+        f"add ?quantize={fitting[0]}, {needs_of(model, fitting[0], dtype).total / 1e9:.1f} GB"
+        if fitting
+        else "close other programs, choose a smaller judge or one on a server (local, openai:MODEL), or the built-in judge, nano"
+    )
+    raise CheckpointError(
+        f"{title} needs {needs.total / 1e9:.1f} GB of {memory} and {free / 1e9:.1f} are free: {way}."
+    )
+
+
+def loading_options(model: Any, bits: Bits | None, dtype: torch.dtype) -> dict[str, Any]:
+    """What `from_pretrained` must be told. Raises CheckpointError if bitsandbytes is not installed."""
+    if bits is None:
+        return {}
+    require_bitsandbytes()
+    from transformers import BitsAndBytesConfig
+
+    kept = kept_modules(model)
+    config: Any = (
+        BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=dtype,
+            llm_int8_skip_modules=kept,
+        )
+        if bits == "4bit"
+        else BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=kept)
+    )
+    return {"quantization_config": config}
+
+
+def require_bitsandbytes() -> None:
+    """Raises CheckpointError if it is not installed."""
+    if find_spec("bitsandbytes") is None:
+        raise CheckpointError(
+            "Weights in 4 or 8 bits take bitsandbytes: run pip install -e '.[quantize]'."
+        )
+
+
+def stored_bits(title: str, config: dict[str, Any]) -> Bits | None:
+    """In how many bits a checkpoint stores its weights; None for whole ones. Raises CheckpointError for other kinds."""
+    said = config.get("quantization_config")
+    if not said:
+        return None
+    method = said.get("quant_method") if isinstance(said, dict) else said
+    if method != "bitsandbytes":
+        raise CheckpointError(
+            f"{title} is quantised by {str(method)[:40]!r}, which is not read here: give the checkpoint that it was made from, and add "
+            "?quantize=4bit."
+        )
+    require_bitsandbytes()
+    return "4bit" if said.get("load_in_4bit") else "8bit"
+
+
+@torch.inference_mode()
+def check_kernels(title: str, model: Any, bits: Bits) -> None:
+    """Run each kind of quantised layer once: some devices refuse a width only then. Raises CheckpointError."""
+    seen = set()
+    for linear in _linears(model):
+        kind = (type(linear), linear.in_features, linear.out_features)
+        if kind in seen or type(linear) is torch.nn.Linear:
+            continue
+        seen.add(kind)
+        weight = linear.weight
+        try:
+            linear(torch.zeros(1, linear.in_features, device=weight.device, dtype=model.dtype))
+        except Exception as error:
+            device = weight.device.type
+            raise CheckpointError(
+                f"{title} cannot run in {bits} on this {device}: {' '.join(str(error).split())[:150]}. Leave ?quantize= out, or take "
+                "another device."
+            ) from error
+
+
+def _linears(model: Any) -> Iterator[Any]:
+    """The layers of the language model that quantisation replaces."""
+    return (each for each in model.get_decoder().modules() if isinstance(each, torch.nn.Linear))
