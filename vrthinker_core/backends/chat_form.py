@@ -89,7 +89,7 @@ def open_chat_form(folder: Path, title: str) -> ChatForm:
                 found.append(_measured(ChatForm(processor, options, folds)))
                 break
             except Exception as error:  # noqa: BLE001 - templates and processors raise anything
-                failure = failure or " ".join(str(error).split())[:200]
+                failure = " ".join(str(error).split())[:200].rstrip(". ")
     if not found:
         raise CheckpointError(
             f"{title} cannot hold a talk with several pictures and turns: {failure}. Choose another judge."

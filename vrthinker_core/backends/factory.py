@@ -34,7 +34,9 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
         case "nano":
             return _open_built_in(NANO_NOTE, name or NANO_NAME)
         case "hf":
-            return _open_local(judge.what, name, device=judge.device, bits=judge.quantize)
+            return _open_local(
+                judge.what, name or judge.title, device=judge.device, bits=judge.quantize
+            )
         case "scripted":
             return _open_script(Path(judge.what), name)
         case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,8 @@ def with_adapter(model: Any, folder: Path, *, merge: bool) -> Any:
     title = folder_title(folder)
     stored = len(tensor_shapes(folder / WEIGHTS))
     try:
-        adapted = PeftModel.from_pretrained(model, folder)
+        with warnings.catch_warnings(action="ignore"):  # Of names that transformers is to drop
+            adapted = PeftModel.from_pretrained(model, folder)
     except Exception as error:
         raise CheckpointError(
             f"{title} does not belong to its base model: {' '.join(str(error).split())[:200]}"

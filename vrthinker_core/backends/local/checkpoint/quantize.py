@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -108,7 +109,8 @@ def loading_options(model: Any, bits: Bits | None, dtype: torch.dtype) -> dict[s
 
 
 def require_bitsandbytes() -> None:
-    """Raises CheckpointError if it is not installed."""
+    """Quiet its log, which holds a line for every layer. Raises CheckpointError if it is not installed."""
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     if find_spec("bitsandbytes") is None:
         raise CheckpointError(
             "Weights in 4 or 8 bits take bitsandbytes: run pip install -e '.[quantize]'."

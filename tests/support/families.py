@@ -1,0 +1,177 @@
+"""Small random models of other families than our own engine's, from configurations alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    CONFIG_MAPPING,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    GenerationConfig,
+)
+
+from vrthinker_core.backends import NANO
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% for p in m.content %}{% if p.type == 'image' %}"
+    "<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ p.text }}{% endif %}{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+TURNS = (
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system messages') }}{% endif %}"
+    "<start_of_turn>{{ m.role }}\n{% for p in m.content %}{% if p.type == 'image' %}<start_of_image>{% else %}{{ p.text }}{% endif %}"
+    "{% endfor %}<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}<start_of_turn>assistant\n{% endif %}"
+)
+TEXT = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 16384,
+    "pad_token_id": 0,
+}
+PICTURES = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "do_convert_rgb": True}
+
+
+def write_qwen3_vl(folder: Path, template: str = CHATML) -> Path:
+    """A Qwen3-VL with the vocabulary of the built-in judge: 16 tokens a frame."""
+    tokenizer = _write_tokenizer(folder)
+    vision = {
+        "depth": 2,
+        "num_heads": 2,
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "patch_size": 16,
+        "spatial_merge_size": 2,
+    }
+    vision |= {
+        "temporal_patch_size": 2,
+        "out_hidden_size": 32,
+        "deepstack_visual_indexes": [0],
+        "num_position_embeddings": 64,
+    }
+    rope = {
+        "rope_type": "default",
+        "rope_theta": 1e6,
+        "mrope_section": [2, 1, 1],
+        "mrope_interleaved": True,
+    }
+    names = {
+        "image_token_id": "<|image_pad|>",
+        "video_token_id": "<|video_pad|>",
+        "vision_start_token_id": "<|vision_start|>",
+    }
+    names["vision_end_token_id"] = "<|vision_end|>"
+    ids = {key: tokenizer.convert_tokens_to_ids(token) for key, token in names.items()}
+    config = {"vision_config": vision, "text_config": TEXT | {"rope_parameters": rope}, **ids}
+    size = {"shortest_edge": 4096, "longest_edge": 16384}
+    pictures = {"size": size, "patch_size": 16, "merge_size": 2, "temporal_patch_size": 2}
+    pictures |= {"image_processor_type": "Qwen2VLImageProcessor"}
+    return _write(folder, "qwen3_vl", config, "<|im_end|>", template, pictures, "Qwen3VLProcessor")
+
+
+def write_gemma3(folder: Path, template: str = TURNS) -> Path:
+    """A Gemma 3, whose template here refuses system messages: 16 tokens a frame."""
+    named = {
+        "boi_token": "<start_of_image>",
+        "eoi_token": "<end_of_image>",
+        "image_token": "<image_soft_token>",
+    }
+    ends = {"bos_token": "<bos>", "eos_token": "<end_of_turn>"}
+    tokenizer = _write_tokenizer(folder, ["<start_of_turn>"], named, ends)
+    ids = {"image_token_index": tokenizer.convert_tokens_to_ids("<image_soft_token>")}
+    ids |= {
+        f"{key}_token_index": tokenizer.convert_tokens_to_ids(named[f"{key}_token"])
+        for key in ("boi", "eoi")
+    }
+    vision = {
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "image_size": 112,
+    }
+    vision |= {"patch_size": 14, "vision_use_head": False}
+    config = {
+        "mm_tokens_per_image": 16,
+        "vision_config": vision,
+        "text_config": TEXT | {"sliding_window": 1024},
+        **ids,
+    }
+    pictures = {
+        "size": {"height": 112, "width": 112},
+        "image_seq_length": 16,
+        "image_processor_type": "Gemma3ImageProcessor",
+    }
+    return _write(
+        folder,
+        "gemma3",
+        config,
+        "<end_of_turn>",
+        template,
+        pictures,
+        "Gemma3Processor",
+        image_seq_length=16,
+    )
+
+
+def _write_tokenizer(
+    folder: Path,
+    added: list[str] | None = None,
+    named: dict[str, str] | None = None,
+    ends: dict[str, str] | None = None,
+) -> Any:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    tokenizer = AutoTokenizer.from_pretrained(NANO)
+    tokenizer.add_special_tokens(
+        {"additional_special_tokens": [*(added or ()), *(named or {}).values()]}
+    )
+    tokenizer.add_special_tokens(ends or {})
+    tokenizer.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    said = json.loads(path.read_text()) | {"extra_special_tokens": named or {}, **(named or {})}
+    said.pop("chat_template", None)
+    path.write_text(json.dumps(said))
+    return tokenizer
+
+
+def _write(
+    folder: Path,
+    kind: str,
+    config: dict[str, Any],
+    end: str,
+    template: str,
+    pictures: dict[str, Any],
+    processor: str,
+    **more: Any,
+) -> Path:
+    (folder / "chat_template.jinja").write_text(template)
+    (folder / "preprocessor_config.json").write_text(
+        json.dumps({**PICTURES, **pictures, "processor_class": processor})
+    )
+    (folder / "processor_config.json").write_text(
+        json.dumps({"processor_class": processor, **more})
+    )
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    config["text_config"] = {**config["text_config"], "vocab_size": -(-len(tokenizer) // 64) * 64}
+    torch.manual_seed(0)
+    model = AutoModelForImageTextToText.from_config(
+        CONFIG_MAPPING[kind](**config, tie_word_embeddings=True)
+    ).float()
+    model.generation_config = GenerationConfig(
+        do_sample=True,
+        temperature=0.7,
+        top_k=20,
+        eos_token_id=[tokenizer.convert_tokens_to_ids(end)],
+        pad_token_id=0,
+    )
+    model.save_pretrained(folder)
+    return folder
