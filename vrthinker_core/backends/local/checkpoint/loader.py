@@ -295,6 +295,10 @@ def _load_config(folder: Path, weights: int, bits: Bits | None = None) -> Qwen2_
         raise CheckpointError(
             f"{title} is incomplete: config.json describes {described:,} weights, its files hold {weights:,}."
         )
+    if weights > 2 * described:
+        raise CheckpointError(
+            f"{title} is damaged: its files hold {weights:,} weights, and config.json describes {described:,}."
+        )
     return config
 
 
