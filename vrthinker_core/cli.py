@@ -318,6 +318,23 @@ def scenes(
 
 
 @app.command()
+def judges() -> None:
+    """List the judges that this machine can run, and what the others need."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from vrthinker_core.backends.offers import best_choice, offers
+
+    table = Table("--judge", "real videos", "how", "needs", "here", box=None, pad_edge=False)
+    for each in offers():
+        here = each.missing or "yes"
+        how = "trained" if each.trained else "told the rules"
+        table.add_row(each.judge, "yes" if each.real_videos else "no", how, each.needs, here)
+    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
+    print(f"\nThe default here: --judge {best_choice()}")
+
+
+@app.command()
 def examples(
     judge: JudgeOption = None,
     out: Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from vrthinker_core.backends import DEFAULT_CHECKPOINT, ScriptedBackend, open_backend
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_PROTOCOLS
 from vrthinker_core.errors import BadInput
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -75,3 +78,18 @@ def test_a_script_may_hold_every_character_that_ends_a_line_elsewhere(
     backend = open_backend(f"scripted:{path}")
     assert isinstance(backend, ScriptedBackend)
     assert backend.script == [f"one{end}two"]
+
+
+def test_a_torchvision_of_another_torch_is_one_sentence(tmp_path: Path) -> None:
+    """PyPI's wheel beside torch for processors: importing it fails, and with it every model of transformers."""
+    (tmp_path / "torchvision").mkdir()
+    (tmp_path / "torchvision" / "__init__.py").write_text("raise RuntimeError('no such operator')")
+    about = tmp_path / "torchvision-0.28.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: torchvision\nVersion: 0.28.0\n")
+    code = "from vrthinker_core import open_backend; open_backend('nano')"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])}
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+    )
+    assert "pip uninstall torchvision" in found.stderr

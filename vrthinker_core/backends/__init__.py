@@ -4,8 +4,14 @@ Importing this package imports neither torch nor transformers.
 """
 
 from vrthinker_core.backends.base import Backend, Conversation
-from vrthinker_core.backends.built_in import BETTER_JUDGE, NANO, NANO_LIMITS, NANO_NAME
-from vrthinker_core.backends.factory import DEFAULT_CHECKPOINT, default_choice, open_backend
+from vrthinker_core.backends.built_in import (
+    BETTER_JUDGE,
+    DEFAULT_CHECKPOINT,
+    NANO,
+    NANO_LIMITS,
+    NANO_NAME,
+)
+from vrthinker_core.backends.factory import default_choice, open_backend
 from vrthinker_core.backends.scripted import ScriptedBackend
 
 __all__ = [

@@ -2,6 +2,9 @@
 
 from vrthinker_core.__about__ import ASSETS
 
+DEFAULT_CHECKPOINT = "qunwang13/vrthinker"
+"""Hub id of the published 7B checkpoint: the default on a GPU that has room for it."""
+
 NANO = ASSETS / "nano"
 NANO_NAME = "nano (built in)"
 

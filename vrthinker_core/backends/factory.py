@@ -1,6 +1,7 @@
 """Opens the judge that was chosen: the built-in one, a checkpoint, a server or a script. Only a checkpoint needs torch."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
@@ -9,13 +10,9 @@ from vrthinker_core.backends.base import Backend
 from vrthinker_core.backends.built_in import NANO_LIMITS, NANO_NAME, NANO_NOTE
 from vrthinker_core.backends.judge_name import Bits, JudgeName, parse_judge
 from vrthinker_core.backends.scripted import ScriptedBackend
-from vrthinker_core.errors import BadInput, CheckpointError
+from vrthinker_core.errors import BadInput, CheckpointError, JudgeError
 from vrthinker_core.text import filled_lines
 from vrthinker_core.types import ProtocolName
-
-DEFAULT_CHECKPOINT = (
-    "qunwang13/vrthinker"  # Hub id of the published 7B checkpoint: the default where there is a GPU
-)
 
 MAX_PAUSE = 60  # Seconds after each piece of a script's text
 
@@ -44,20 +41,25 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
 
 
 def default_choice() -> str:
-    """What `open_backend(None)` tries first: the published checkpoint where there is a GPU, else the built-in judge."""
-    from vrthinker_core.backends.local.checkpoint.devices import best_device
+    """Name what `open_backend(None)` tries first: see `best_choice`."""
+    from vrthinker_core.backends.offers import best_choice
 
-    return f"hf:{DEFAULT_CHECKPOINT}" if best_device() == "cuda" else "nano"
+    return best_choice()
 
 
 def _open_default() -> Backend:
-    if default_choice() == "nano":
-        return _open_built_in(f"No GPU was found, so this is the demo judge. {NANO_LIMITS}")
+    choice = default_choice()
+    if choice == "nano":
+        return _open_built_in(
+            f"Neither a GPU with room nor a server was found, so this is the demo judge. {NANO_LIMITS}"
+        )
     try:
-        return _open_local(DEFAULT_CHECKPOINT)
-    except CheckpointError as error:
-        note = f"{DEFAULT_CHECKPOINT} could not be opened, so this is the demo judge. {NANO_LIMITS} Cause: {error}"
-        return _open_built_in(note)
+        return open_backend(choice)
+    except JudgeError as error:
+        title = parse_judge(choice).title
+        return _open_built_in(
+            f"{title} could not be opened, so this is the demo judge. {NANO_LIMITS} Cause: {error}"
+        )
 
 
 def _open_built_in(note: str, name: str = NANO_NAME) -> Backend:
@@ -73,10 +75,17 @@ def _open_local(
 ) -> Backend:
     """A Qwen2.5-VL in the engine of our own, any other model in the plain one."""
     from vrthinker_core.backends.local.checkpoint.checkpoint_files import OURS
-    from vrthinker_core.backends.local.checkpoint.loader import find_source
-    from vrthinker_core.backends.plain import PlainBackend
-    from vrthinker_core.backends.transformers_local import TransformersBackend
 
+    try:
+        from vrthinker_core.backends.local.checkpoint.loader import find_source
+        from vrthinker_core.backends.plain import PlainBackend
+        from vrthinker_core.backends.transformers_local import TransformersBackend
+    except (ImportError, RuntimeError) as error:  # transformers imports torchvision if it is there
+        if find_spec("torchvision") is None:
+            raise
+        raise CheckpointError(
+            "The installed torchvision belongs to another torch, so no model opens: run pip uninstall torchvision, which is not needed."
+        ) from error
     ours = find_source(source, bits, device).config.get("model_type") == OURS
     engine = TransformersBackend if ours else PlainBackend
     return engine.load(source, name=name, device=device, bits=bits, notes=notes)

@@ -34,7 +34,9 @@ def base_of(folder: Path) -> str:
             f"{title} has no {WEIGHTS}: an adapter is read from safetensors alone, since other files can run code."
         )
     if find_spec("peft") is None:
-        raise CheckpointError(f"{title} is an adapter, which takes peft: run pip install peft.")
+        raise CheckpointError(
+            f"{title} is an adapter, which takes peft: run pip install -e '.[quantize]'."
+        )
     base = said.get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise CheckpointError(f"{title} does not name its base model in {ADAPTER}.")

@@ -102,6 +102,15 @@ def locate(source: str, before_download: Callable[[], None] = lambda: None) -> P
         ) from error
 
 
+def is_downloaded(source: str) -> bool:
+    """Whether a model of the hub is in its cache."""
+    try:
+        snapshot_download(source, allow_patterns=list(DOWNLOAD_PATTERNS), local_files_only=True)
+    except Exception:  # noqa: BLE001 - a cache that cannot be read holds nothing for us
+        return False
+    return True
+
+
 def require_disk(source: str) -> None:
     """Raises CheckpointError if the disk has no room for a model of the hub. Nothing happens if the hub does not tell its size."""
     cache = Path(HF_HUB_CACHE)

@@ -123,7 +123,7 @@ def _check_download(source: str, bits: Bits | None, device: str | None) -> None:
     """Before a download: config.json alone is fetched, and says whether the model would fit. Raises CheckpointError."""
     checkpoint_files.require_disk(source)
     try:
-        model = _without_values(AutoConfig.from_pretrained(source, trust_remote_code=False))
+        model = without_values(AutoConfig.from_pretrained(source, trust_remote_code=False))
     except Exception:  # noqa: BLE001 - without it the download itself says what is wrong
         return
     require_room(source, model, bits, torch.bfloat16, device or best_device())
@@ -151,7 +151,7 @@ def open_checkpoint(
     config = _load_config(folder, weights, found.bits)
     tokenizer = _load_tokenizer(folder, config)
     processor = _load_processor(folder, config)
-    shape = _without_values(config)
+    shape = without_values(config)
     small = sum(weight.numel() for weight in shape.parameters()) <= SMALL_MODEL_WEIGHTS
     device = checked_device(device) if device else ("cpu" if small else best_device())
     dtype = dtype or (torch.float32 if small else torch.bfloat16)
@@ -187,7 +187,7 @@ def open_plain(
         config = AutoConfig.from_pretrained(
             found.base, local_files_only=True, trust_remote_code=False
         )
-        shape = _without_values(config)
+        shape = without_values(config)
     small = sum(weight.numel() for weight in shape.parameters()) <= SMALL_MODEL_WEIGHTS
     device = checked_device(device) if device else ("cpu" if small else best_device())
     dtype = dtype or (torch.float32 if small else torch.bfloat16)
@@ -205,7 +205,7 @@ def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkp
     folder, weights = _located(source)
     config = _load_config(folder, weights)
     tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
-    require_room(folder_title(folder), _without_values(config), None, dtype, "cpu")
+    require_room(folder_title(folder), without_values(config), None, dtype, "cpu")
     with quiet_transformers():
         model = _load_weights(
             folder,
@@ -227,7 +227,7 @@ def open_for_rendering(source: str) -> Checkpoint:
     config = _load_config(folder, weights)
     tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
     return Checkpoint(
-        _without_values(config),
+        without_values(config),
         tokenizer,
         processor,
         read_marker(folder, source),
@@ -242,7 +242,7 @@ def _located(source: str) -> tuple[Path, int]:
     return folder, sum(map(math.prod, checkpoint_files.check_files(folder).values()))
 
 
-def _without_values(config: PretrainedConfig) -> Any:
+def without_values(config: PretrainedConfig) -> Any:
     """The model of a configuration, of which nothing is allocated."""
     with torch.device("meta"):
         return AutoModelForImageTextToText.from_config(config, trust_remote_code=False)
@@ -285,7 +285,7 @@ def _load_config(folder: Path, weights: int, bits: Bits | None = None) -> Qwen2_
     """
     with _checkpoint_errors(folder, "config.json"):
         config = Qwen2_5_VLConfig.from_pretrained(folder, local_files_only=True)
-        described = sum(weight.numel() for weight in _without_values(config).parameters())
+        described = sum(weight.numel() for weight in without_values(config).parameters())
     title, context = folder_title(folder), config.get_text_config().max_position_embeddings
     if context < 1:
         raise CheckpointError(
