@@ -54,8 +54,13 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> VideoPair:
     return drawn_pairs(1, 5, tmp_path_factory.mktemp("drawn"))[0]
 
 
-def end_of(pair: VideoPair, backend: Backend, trace: Path | None = None) -> Finished:
-    *_, last = judge(pair, backend, trace=trace)
+DEFAULTS, ONE_TURN = Settings(), Settings(max_turns=1)
+
+
+def end_of(
+    pair: VideoPair, backend: Backend, settings: Settings = DEFAULTS, trace: Path | None = None
+) -> Finished:
+    *_, last = judge(pair, backend, settings, trace=trace)
     assert isinstance(last, Finished)
     return last
 
@@ -108,7 +113,7 @@ def test_a_clip_that_was_changed_is_outside(
         with av.open(str(drawn.first)) as video:
             copied(clips[0], other, encode=True, comment=video.metadata["comment"])
     for pair in (replace(drawn, first=other), replace(drawn, second=other)):
-        end = end_of(pair, nano)
+        end = end_of(pair, nano, ONE_TURN)
         assert (end.verdict, end.outside_scope) == (None, True)
 
 
@@ -166,7 +171,7 @@ def test_however_the_run_ends_it_is_outside(pair: VideoPair, reply: str, stop: S
 @pytest.mark.parametrize("prompt", REAL_PROMPTS, ids=range(len(REAL_PROMPTS)))
 def test_real_videos_have_no_verdict_whatever_the_prompt(nano: Backend, prompt: str) -> None:
     videos = (CLIPS / f"pair04_girl_dragon_{side}.mp4" for side in "ab")
-    end = end_of(VideoPair(prompt, *videos), nano)
+    end = end_of(VideoPair(prompt, *videos), nano, ONE_TURN)
     assert (end.verdict, end.outside_scope) == (None, True)
 
 
@@ -174,7 +179,7 @@ def test_the_command_line_prints_nulls_says_why_and_exits_with_3(
     clips: tuple[Path, Path], tmp_path: Path
 ) -> None:
     trace = tmp_path / "run.json"
-    options = ("--prompt", REAL_PROMPTS[0], "--judge", "nano")
+    options = ("--prompt", REAL_PROMPTS[0], "--judge", "nano", "--max-turns", "1")
     plain = run("compare", *clips, *options, "--trace", trace)
     assert plain.returncode == 3
     assert "cannot judge real videos" in plain.stdout
