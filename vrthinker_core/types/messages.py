@@ -118,6 +118,7 @@ class Completion:
     reused_tokens: Natural | None = None  # Prompt tokens that were not computed again
     new_tokens: Natural | None = None
     seconds: Amount = 0.0
+    cost: Amount | None = None  # US dollars, if the judge's host says so or lists prices
     reasoning: str = (
         ""  # What a hosted model thought aside, before its reply; it is never sent back
     )

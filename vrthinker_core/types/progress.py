@@ -132,8 +132,16 @@ def turn_figures(turn: Turn) -> str:
     return " · ".join(parts)
 
 
+def dollars(amount: float) -> str:
+    """`$0.012`, `$1.20`: two digits, and no more than cents from a dollar on."""
+    if 0 < amount < 0.0001:
+        return "less than $0.0001"
+    digits = 2 if amount >= 1 or amount == 0 else 1 - math.floor(math.log10(amount))
+    return f"${amount:.{digits}f}"
+
+
 def totals(turns: Iterable[Turn]) -> str:
-    """The frames that were shown in all turns, and the tokens that the judge read and wrote: what is not known is left out."""
+    """Frames that were shown in all turns, tokens that the judge read and wrote, and dollars: what is not known is left out."""
     turns = tuple(turns)
     done = [turn.completion for turn in turns]
     read = sum((each.prompt_tokens or 0) - (each.reused_tokens or 0) for each in done)
@@ -145,7 +153,10 @@ def totals(turns: Iterable[Turn]) -> str:
         else []
     )
     frames = sum(len(turn.frames) for turn in turns)
-    return " · ".join(filter(None, [count(frames, "frame") if frames else "", ", ".join(tokens)]))
+    costs = [each.cost for each in done if each.cost is not None]
+    money = f"about {dollars(sum(costs))}" if costs else ""
+    shown = [count(frames, "frame") if frames else "", ", ".join(tokens), money]
+    return " · ".join(filter(None, shown))
 
 
 def place_in_queue(before: int) -> str:
