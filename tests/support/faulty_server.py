@@ -24,6 +24,7 @@ class FaultyServer(LoopbackServer):
     def __init__(self, answers: Sequence[Answer], cards: Any) -> None:
         super().__init__(Handler)
         self.answers, self.cards = answers, cards
+        self.routes: dict[str, Answer] = {}  # What is answered at other paths
         self.bodies: list[dict[str, Any]] = []
         self.sizes: list[int] = []
         self.keys: list[str] = []
@@ -40,6 +41,8 @@ class Handler(QuietHandler):
 
     def do_GET(self) -> None:
         self.server.keys.append(self.headers.get("Authorization", ""))
+        if route := self.server.routes.get(self.path):
+            return route(self, {})
         cards = self.server.cards
         if callable(cards):
             return cards(self)
@@ -54,6 +57,9 @@ class Handler(QuietHandler):
     def do_POST(self) -> None:
         data = self.rfile.read(int(self.headers["Content-Length"]))
         server = self.server
+        if route := server.routes.get(self.path):
+            route(self, json.loads(data))
+            return
         with server.lock:
             answer = server.answers[min(len(server.bodies), len(server.answers) - 1)]
             server.bodies.append(json.loads(data))
@@ -183,9 +189,12 @@ def sends(data: bytes, kind: str = "text/event-stream") -> Answer:
 
 @contextmanager
 def serving(
-    *answers: Answer, cards: Any = ({"id": "general", "owned_by": "someone"},)
+    *answers: Answer,
+    cards: Any = ({"id": "general", "owned_by": "someone"},),
+    routes: dict[str, Answer] | None = None,
 ) -> Iterator[FaultyServer]:
     """A running server. `cards`: its list of models, a status that it refuses the list with, bytes, or what answers."""
     server = FaultyServer(answers or (says(),), list(cards) if isinstance(cards, tuple) else cards)
+    server.routes = routes or {}
     with loopback_server.serving(server):
         yield server

@@ -19,16 +19,45 @@ class Host:
     name: str
     url: str
     key: str  # The variable that holds the key
+    keys_at: str  # Where one gets a key
 
 
 HOSTS: dict[Kind, Host] = {
-    "openai": Host("OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "gemini": Host(
-        "Gemini", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"
+    "openai": Host(
+        "OpenAI",
+        "https://api.openai.com/v1",
+        "OPENAI_API_KEY",
+        "https://platform.openai.com/api-keys",
     ),
-    "openrouter": Host("OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    "hf-inference": Host("Hugging Face", "https://router.huggingface.co/v1", "HF_TOKEN"),
+    "gemini": Host(
+        "Gemini",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "GEMINI_API_KEY",
+        "https://aistudio.google.com/apikey",
+    ),
+    "openrouter": Host(
+        "OpenRouter",
+        "https://openrouter.ai/api/v1",
+        "OPENROUTER_API_KEY",
+        "https://openrouter.ai/keys",
+    ),
+    "hf-inference": Host(
+        "Hugging Face",
+        "https://router.huggingface.co/v1",
+        "HF_TOKEN",
+        "https://huggingface.co/settings/tokens, with the right to call Inference Providers",
+    ),
 }
+
+
+def host_key(host: Host) -> Secret:
+    """The key of a host. Raises BadInput that names the variable and where one gets a key."""
+    secret = read_key((host.key,))
+    if not secret.value:
+        raise BadInput(
+            f"{host.name} wants a key: get one at {host.keys_at}, and put it into {host.key}."
+        )
+    return secret
 
 
 def read_key(variables: Sequence[str] = SERVER_KEYS) -> Secret:

@@ -1,15 +1,18 @@
-"""ServerBackend: a judge behind an OpenAI-compatible address (vLLM, SGLang, `transformers serve`, a hosted model)."""
+"""ServerBackend: a judge behind an OpenAI-compatible address (vLLM, SGLang, llama.cpp, LM Studio, Ollama, a hosted model)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, describe_backend
 from vrthinker_core.backends.built_in import NANO_NOTE
-from vrthinker_core.backends.hosted import read_key
+from vrthinker_core.backends.hosted import HOSTS, host_key, read_key
 from vrthinker_core.backends.judge_name import JudgeName, model_title
 from vrthinker_core.backends.server.conversation import ServerConversation, stream_replies
+from vrthinker_core.backends.server.engines import ENGINES
+from vrthinker_core.backends.server.failures import Secret
 from vrthinker_core.backends.server.served_model import Patience, Server, find_server
 
 TOLD = (
@@ -19,6 +22,8 @@ TOLD = (
 OWN_TEMPERATURE = (
     "The server takes no temperature: it samples with its own, whatever the settings say."
 )
+
+SHORT_CONTEXT = 16_384  # Tokens: eight frames a video and one call of twelve are some 9,000
 
 
 class ServerBackend:
@@ -38,23 +43,37 @@ class ServerBackend:
 
     @classmethod
     def open(
-        cls, judge: JudgeName, *, name: str | None = None, patience: Patience | None = None
+        cls,
+        judge: JudgeName,
+        *,
+        name: str | None = None,
+        patience: Patience | None = None,
+        secret: Secret | None = None,
     ) -> ServerBackend:
-        """Ask the server of a name (`server:URL#MODEL`) what it has. The key comes from the environment.
+        """Ask the server of a name (`server:URL#MODEL`, `openai:MODEL`) what it has. Without `secret` the environment holds the key.
 
         Raises BadInput for a key or a proxy that cannot be used, another JudgeError if the server has no such model or is silent.
         """
-        server = find_server(judge, read_key(), patience or Patience())
+        host = HOSTS.get(judge.kind)
+        if host is not None:
+            judge = replace(judge, what=host.url, model=judge.what)
+        secret = secret or (host_key(host) if host is not None else read_key())
+        server = find_server(judge, secret, patience or Patience())
         notes = (NANO_NOTE,) if server.model.built_in else ()
         return cls(server, name or model_title(server.model.id), notes)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """See `JudgeDescription`; one more once the server has refused to be told a temperature."""
-        return (
-            *self._notes,
-            *(() if "temperature" in self.server.form.features else (OWN_TEMPERATURE,)),
-        )
+        """See `JudgeDescription`; more once the server has refused to be told a temperature, or said how little it reads."""
+        model, learnt = self.server.model, []
+        if "temperature" not in self.server.form.features:
+            learnt.append(OWN_TEMPERATURE)
+        engine, reads = ENGINES.get(model.engine), model.context_length
+        if engine is not None and reads is not None and reads < SHORT_CONTEXT:
+            learnt.append(
+                f"{engine.title} reads {reads:,} tokens: a run of several turns may not fit. {engine.longer}"
+            )
+        return (*self._notes, *learnt)
 
     def open_conversation(self) -> ServerConversation:
         """A new conversation; it connects with its first request."""

@@ -34,14 +34,13 @@ from vrthinker_core.errors import (
 JSON = "application/json"
 
 
-INPUTS = "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 9000 `inputs` tokens"
 TOO_LONG: dict[str, Any] = {
     "llama.cpp": "the request exceeds the available context size (4096 tokens), try increasing it",
+    "Ollama": "the input length exceeds the context length",
     "Anthropic": "prompt is too long: 208310 tokens > 200000 maximum",
     "Gemini": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
     "SGLang": "The input (9000 tokens) is longer than the model's context length (4096 tokens).",
     "its scheduler": "Input length (9000 tokens) exceeds the maximum allowed length (4096 tokens).",
-    "TGI": {"error": INPUTS},
     "type": {"error": {"code": 400, "message": "too much", "type": "exceed_context_size_error"}},
     "code": {"error": {"message": "Your input.", "code": "context_length_exceeded"}},
 }
@@ -102,7 +101,10 @@ def test_a_refused_key_is_named_by_the_variable_that_holds_it(
     monkeypatch.delenv("VRTHINKER_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv(variable, "sk-one")
-    assert str(failure_of(refuses(401))[0]) == f"The server does not accept the key in {variable}."
+    assert (
+        str(failure_of(refuses(401))[0])
+        == f"The server does not accept the key in {variable}: put another one into it. It says: no."
+    )
     assert str(failure_of(refuses(403))[0]).endswith(f"The key is the one in {variable}.")
 
 
@@ -123,15 +125,6 @@ def test_a_server_that_forbids_or_cannot_is_quoted(status: int, said: str) -> No
     assert "no model" not in str(error)
 
 
-def test_a_model_that_the_list_no_longer_has_is_not_there() -> None:
-    with serving(refuses(404, "The model `general` does not exist."), cards=GENERAL) as server:
-        conversation = open_judge(server).open_conversation()
-        server.cards = [{"id": "other"}]
-        with pytest.raises(BackendRefused, match=r"no model 'general'.*It has other"):
-            ask(conversation, opening())
-        conversation.close()
-
-
 @pytest.mark.parametrize(
     "again", ["0", "-3", "nan", "inf", "soon", "Wed, 21 Oct 2015 07:28:00 GMT"]
 )
@@ -143,24 +136,6 @@ def test_a_retry_after_that_asks_for_no_time_gets_the_usual_back_off(again: str)
         assert ask(conversation, opening())[1].text == ANSWER
         assert time.monotonic() - started >= 0.3
         conversation.close()
-
-
-def test_a_date_to_try_again_is_read_by_the_clock_of_the_server() -> None:
-    dates = {
-        "Date": "Wed, 21 Oct 2015 07:28:00 GMT",
-        "Retry-After": "Wed, 21 Oct 2015 07:28:01 GMT",
-    }
-
-    def busy(handler: Handler, _: dict[str, Any]) -> None:
-        handler.send_response_only(429)  # without a date of its own
-        for name, value in {"Content-Length": "0", **dates}.items():
-            handler.send_header(name, value)
-        handler.end_headers()
-
-    with serving(busy, says()) as server:
-        started = time.monotonic()
-        assert asked(server)[1].text == ANSWER
-        assert time.monotonic() - started >= 1
 
 
 BLIND = "image input is not supported - hint: you may need to provide the mmproj"

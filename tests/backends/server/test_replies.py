@@ -32,7 +32,7 @@ from vrthinker_core import (
 from vrthinker_core.backends import NANO as BUILT_IN
 from vrthinker_core.backends.base import GenerationRequest, RemoteBackend
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.errors import BackendFailed
+from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.traces import load
 from vrthinker_core.types.events import TurnEnded
 from vrthinker_core.types.messages import Completion, Sampling
@@ -51,6 +51,11 @@ def test_text_arrives_in_pieces_and_ends_with_a_completion() -> None:
 def test_a_reply_at_its_limit_is_cut() -> None:
     with serving(says("One", finish="length")) as server:
         assert asked(server)[1].stop == "length"
+    with (
+        serving(says("", delta(reasoning="Let me see"), finish="length")) as server,
+        pytest.raises(BackendRefused, match="more tokens a reply"),
+    ):
+        asked(server)
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -13,6 +14,7 @@ from typing import Any
 import openai
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
+from vrthinker_core.backends.server.engines import ENGINES, loaded_context
 from vrthinker_core.backends.server.failures import (
     BROKEN_OFF,
     GARBAGE,
@@ -41,14 +43,14 @@ from vrthinker_core.backends.server.request_body import (
     ids_in,
     omits_pictures,
 )
-from vrthinker_core.backends.server.served_model import Server, list_models_sentence
-from vrthinker_core.errors import BackendFailed
+from vrthinker_core.backends.server.served_model import Server
+from vrthinker_core.errors import BackendFailed, ContextFull
 from vrthinker_core.types.geometry import IMAGE_FACTOR
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 POLL_SECONDS = 0.05  # Between two looks whether a reply was cancelled
 TEXT_BYTES = 4  # of a token: only a first measure, corrected by what the server counts
-MOST_TRIES = 12  # Times that one request is made smaller: more than there are features
+WORD = re.compile(r"\w+")  # No tokenizer joins words, so a text has at least as many tokens
 
 
 class ServerConversation:
@@ -60,7 +62,6 @@ class ServerConversation:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self.context_length = server.model.context_length
         self._pictures = PictureCache()
         self._thread: LoopThread | None = None
         self._client: openai.AsyncOpenAI | None = None
@@ -68,6 +69,12 @@ class ServerConversation:
         self._tokens_per_measure = (
             0.0  # What the server counted of the last prompt, by our own measure of it
         )
+        self._counted: tuple[tuple[Message, ...], int] = ((), 0)  # The last prompt
+
+    @property
+    def context_length(self) -> int | None:
+        """What the server says, which may be after the first reply."""
+        return self._server.model.context_length
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """An estimate: our own measure of `messages`, scaled by what the server counted of the last prompt.
@@ -100,7 +107,7 @@ class ServerConversation:
         chosen = request.sampling.redirect
         redirect = chosen and self._server.model.forced_redirects.get(chosen, chosen)
         builder = ReplyBuilder(
-            redirect if "continue" in self._server.form.features else None,
+            redirect if self._server.form.goes_on else None,
             request.sampling.max_new_tokens,
         )
         return PendingReply(self._thread.submit(self._generate(request, builder, put)), builder)
@@ -119,17 +126,43 @@ class ServerConversation:
             async with aclosing(self._pieces(request, builder)) as pieces:
                 async for piece in pieces:
                     put(piece)
-            put(builder.completion())
+            completion = builder.completion()
+            await self._check_whole(request.messages, completion)
+            prices = self._server.model.prices
+            if prices is not None and completion.cost is None:
+                completion = replace(completion, cost=prices.cost(completion))
+            put(completion)
         except Exception as error:  # noqa: BLE001 - the border to the server: the error is raised where the stream is read
             failure = failure_of(error, self._server.secret)
             if isinstance(failure, Passing):  # after the first token
                 failure = BackendFailed(str(failure))
             elif isinstance(failure, RequestRefusal):
-                failure = ending(failure, self._server.secret, "")
+                failure = ending(failure, self._server.secret, self._server.model.engine)
             put(failure)
             return
         if builder.prompt_tokens:
             self.calibrate(request.messages, builder.prompt_tokens)
+
+    async def _check_whole(self, messages: Sequence[Message], completion: Completion) -> None:
+        """Raise ContextFull if an engine that cuts prompts has cut this one, or has no room for a reply behind it."""
+        model, prompt = self._server.model, completion.prompt_tokens
+        engine = ENGINES.get(model.engine)
+        if engine is None or not engine.cuts or self._client is None or not prompt:
+            return
+        if model.context_length is None:
+            found = await loaded_context(self._client, self._server.root, model.engine, model.id)
+            self._server.model = model = replace(model, context_length=found)
+        before, counted = self._counted
+        known = tuple(messages[: len(before)]) == before
+        added = messages[len(before) :] if known else messages
+        missing = prompt < (counted if known else 0) + _least_tokens(added)
+        length = model.context_length
+        if missing or (length is not None and prompt + length // 8 > length):
+            limit = f"reads {length:,} tokens" if length else "reads fewer tokens than it was sent"
+            raise ContextFull(
+                f"{engine.title} {limit} and cuts what is longer without a word. {engine.longer}"
+            )
+        self._counted = tuple(messages), prompt
 
     async def _pieces(
         self, request: GenerationRequest, builder: ReplyBuilder
@@ -158,7 +191,7 @@ class ServerConversation:
         self, messages: Sequence[Message], sampling: Sampling, prefix: str
     ) -> AsyncGenerator[Any, None]:
         """The chunks of one request. It is sent again, with less, as long as the server refuses what it need not hold."""
-        form, tried, shortened = self._server.form, 0, False
+        form, shortened = self._server.form, False
         while True:
             body = form.body(messages, sampling, self._pictures, prefix)
             try:
@@ -169,13 +202,12 @@ class ServerConversation:
             except Passing as passing:
                 raise unavailable(passing) from None
             except RequestRefusal as refusal:
-                tried += 1
                 if not shortened and 0 < (left := tokens_left(refusal)) < sampling.max_new_tokens:
                     sampling, shortened = replace(sampling, max_new_tokens=left), True
                 elif not (
                     omits_pictures(body) and may_be_mended(refusal)
                 ):  # else it may have forgotten a picture
-                    form = await self._smaller(form, refusal, tried)
+                    form = self._smaller(form, refusal)
             self._pictures.sent.clear()
         self._server.form = form
         self._pictures.sent |= ids_in(body)
@@ -185,16 +217,13 @@ class ServerConversation:
         finally:
             await stream.close()
 
-    async def _smaller(self, form: RequestForm, refusal: RequestRefusal, tried: int) -> RequestForm:
+    def _smaller(self, form: RequestForm, refusal: RequestRefusal) -> RequestForm:
         """The form with fewer features, as a refusal asks for it. Raises where nothing helps."""
-        if may_be_mended(refusal) and tried <= MOST_TRIES:
+        if may_be_mended(refusal):
             left = fewer_features(form.features, refusal.answer)
             if left != form.features:
                 return replace(form, features=left)
-        models = (
-            await list_models_sentence(self._client, form.model) if refusal.status == 404 else ""
-        )
-        raise ending(refusal, self._server.secret, models) from None
+        raise ending(refusal, self._server.secret, self._server.model.engine) from None
 
     async def _send(self, body: dict[str, Any]) -> tuple[Any, "openai.AsyncStream[Any]"]:
         """Send a request and wait for the first token of its reply."""
@@ -325,3 +354,9 @@ def _measure(messages: Sequence[Message]) -> float:
         + text / TEXT_BYTES
         + sum(frame.width * frame.height for frame in frames) / IMAGE_FACTOR**2
     )
+
+
+def _least_tokens(messages: Sequence[Message]) -> int:
+    """Fewer tokens these messages cannot have: one a word, and one a picture. Templates may drop what a judge has thought."""
+    told = [message for message in messages if message.role != "assistant"]
+    return sum(len(WORD.findall(message.text)) + len(message.frames) for message in told)

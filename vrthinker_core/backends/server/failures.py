@@ -9,13 +9,12 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from math import inf
-from time import time
 from typing import Any
 
 import openai
 
+from vrthinker_core.backends.server.engines import ENGINES
 from vrthinker_core.errors import (
     BackendFailed,
     BackendRefused,
@@ -35,15 +34,17 @@ TOOL_PARSER = (
 BROKEN_OFF = "The server's answer broke off in the middle."
 GARBAGE = "The server answers with something that is no chat completion. Check that the address is an OpenAI-compatible one, with /v1."
 ENDLESS = "The server writes far more than it was asked for and does not end. Choose another judge, or another server."
+ALL_THOUGHT = "The judge thought until its tokens were used up and wrote nothing. Allow it more tokens a reply, or choose another judge."
 FILTERED = "The server's content filter stopped the reply, so this pair cannot be judged there. Choose another judge."
 
 _CONTEXT = re.compile(
-    r"context[ _](?:length|window|size)|maximum (?:model|prompt) length|(?:input|prompt) is too long|too many tokens"
-    r"|(?:token count|input length)\W.{0,40}exceeds|`inputs` (?:tokens|must have less)"
-    r"|reduce the length of the (?:messages|input|prompt)",
+    r"context[ _](?:length|window|size)|maximum model length|prompt is too long"
+    r"|(?:token count|input length)\W.{0,40}exceeds",
     re.IGNORECASE,
 )
-"""How servers say that a prompt is too long, in words or in an error's code or type."""
+"""How the official servers, and the hosts behind OpenRouter, say that a prompt is too long, in words or in an error's code or type."""
+_KEY = re.compile(r"\bAPI[ _]key\b", re.IGNORECASE)
+_MASKED = re.compile(r"\S*(?:\*\*|\w\.\.\.\w|…)\S*")
 _PICTURES = re.compile(
     r"(?:at most (\d+)|too many) (image|video|picture)|limit.mm.per.prompt|\d+ images?.{0,40}exceed",
     re.IGNORECASE,
@@ -63,7 +64,6 @@ _PROMPT = re.compile(
     r"(?<!at least )\b(\d+)(?: tokens)? (?:in the messages|input tokens|from the input messages)",
     re.IGNORECASE,
 )
-_MODEL = re.compile(r"\bmodel\b", re.IGNORECASE)
 _NO_PATH = re.compile(r"not found\W*$|^\s*$", re.IGNORECASE)
 _PAGE = re.compile(r"\s*<[a-z!?]", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
@@ -191,10 +191,10 @@ def _failure(
     """
     said = _words(answer)
     message, text = secret.quoted(said), said if isinstance(answer, str) else _as_text(answer)
-    if status in (401, 403):
-        return BackendRefused(
-            _key_sentence(secret) if status == 401 else _forbidden_sentence(message, secret)
-        )
+    if status == 401 or (status == 400 and _KEY.search(said)):  # Gemini answers 400
+        return BackendRefused(_key_sentence(message, secret))
+    if status == 403:
+        return BackendRefused(_forbidden_sentence(message, secret))
     if code == "insufficient_quota":  # what limits a rate speaks of quotas, too
         return BackendRefused(
             f"The account of the key has no quota left. The server says: {message}."
@@ -272,29 +272,20 @@ def _as_text(answer: object) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that `Retry-After` asks for, given as a number or as a date by the server's own clock; None for no time at all."""
-    value = headers.get("retry-after", "")
-    seconds = 0.0
-    try:
-        seconds = float(value)
-    except ValueError:
-        if until := _moment(value):
-            seconds = until - (_moment(headers.get("date", "")) or time())
-    return seconds if 0 < seconds < inf else None
-
-
-def _moment(date: str) -> float | None:
-    with suppress(ValueError, TypeError, OverflowError):
-        return parsedate_to_datetime(date).timestamp()
+    """Seconds that `Retry-After` asks for; None for no time at all, or for a date, which none of the official servers gives."""
+    with suppress(ValueError):
+        seconds = float(headers.get("retry-after", ""))
+        return seconds if 0 < seconds < inf else None
     return None
 
 
-def _key_sentence(secret: Secret) -> str:
-    name = secret.variable
+def _key_sentence(message: str, secret: Secret) -> str:
+    """OpenAI repeats a key with its middle masked."""
+    name, said = secret.variable, _MASKED.sub("[key]", message)
     return (
-        f"The server does not accept the key in {name}."
+        f"The server does not accept the key in {name}: put another one into it. It says: {said}."
         if secret.value
-        else f"The server wants a key: put it into {name}."
+        else f"The server wants a key: put it into {name}. It says: {said}."
     )
 
 
@@ -338,32 +329,39 @@ def may_be_mended(refusal: RequestRefusal) -> bool:
     )
 
 
-def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
-    """The error that a refusal ends the turn with. `models`: that the server lists no such model, "" where that is not known."""
+def ending(refusal: RequestRefusal, secret: Secret, engine: str = "") -> JudgeError:
+    """The error that a refusal ends the turn with, and what to do about it on that engine."""
     said = str(refusal)
     if refusal.status == 413:
         return BackendRefused(
             "The server does not take requests of this size. Choose a shorter memory window or fewer frames a call."
         )
     if found := _PICTURES.search(refusal.answer):
-        return _too_many(found[1] or "", found[2] or "", secret.quoted(said))
+        return _too_many(found[1] or "", found[2] or "", secret.quoted(said), engine)
     if _CONTEXT.search(refusal.answer):
-        return ContextFull(
-            f"The conversation is longer than the server reads. Start it with a longer context. It says: {secret.quoted(said)}."
+        own = ENGINES.get(engine)
+        advice = (
+            own.longer if own else "Choose a model, or start the server, with a longer context."
         )
-    if refusal.status == 404 and models and _MODEL.search(said):
-        return BackendRefused(models)
-    if refusal.status == 404 and _NO_PATH.search(said) and not _MODEL.search(said):
+        return ContextFull(
+            f"The conversation is longer than the server reads. {advice} It says: {secret.quoted(said)}."
+        )
+    if refusal.status == 404 and _NO_PATH.search(said) and "model" not in said.lower():
         return BackendRefused(GARBAGE)
     return BackendRefused(f"The server refuses the request. It says: {secret.quoted(said)}.")
 
 
-def _too_many(most: str, kind: str, words: str) -> TooManyPictures:
+def _too_many(most: str, kind: str, words: str, engine: str) -> TooManyPictures:
     limit, noun = (
         f"at most {most}" if most else "fewer",
         "video" if kind.lower() == "video" else "picture",
     )
+    advice = (
+        'Start vLLM with --limit-mm-per-prompt \'{"image": 128, "video": 2}\', or choose'
+        if engine in ("", "vllm")
+        else "Choose"
+    )
     return TooManyPictures(
-        f"The server takes {limit} {noun}{'' if most == '1' else 's'} in one prompt. Start vLLM with --limit-mm-per-prompt "
-        f'\'{{"image": 128, "video": 2}}\', or choose a shorter memory window. It says: {words}.'
+        f"The server takes {limit} {noun}{'' if most == '1' else 's'} in one prompt. {advice} a shorter memory window. "
+        f"It says: {words}."
     )

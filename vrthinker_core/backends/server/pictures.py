@@ -50,8 +50,15 @@ class PictureCache:
 
 def encode_png(frame: Frame) -> str:
     """A frame as PNG in base64; no pixel changes."""
+    return _base64(Image.frombytes("RGB", (frame.width, frame.height), frame.rgb))
+
+
+def small_picture() -> str:
+    """One small picture as PNG in base64, to see whether a server takes any."""
+    return _base64(Image.new("RGB", (112, 112), (200, 60, 40)))
+
+
+def _base64(picture: Image.Image) -> str:
     buffer = io.BytesIO()
-    Image.frombytes("RGB", (frame.width, frame.height), frame.rgb).save(
-        buffer, "PNG", compress_level=1
-    )
+    picture.save(buffer, "PNG", compress_level=1)
     return base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDelta
 
 from vrthinker_core.backends.base import RedirectState
-from vrthinker_core.backends.server.failures import ENDLESS, FILTERED, TOOL_PARSER
+from vrthinker_core.backends.server.failures import ALL_THOUGHT, ENDLESS, FILTERED, TOOL_PARSER
 from vrthinker_core.dialects.reading.labels import mentioned_digits
 from vrthinker_core.dialects.reading.tags import lost_its_opening
 from vrthinker_core.errors import BackendFailed, BackendRefused
@@ -86,6 +86,7 @@ class ReplyBuilder:
         self._first_prompt: int | None = None  # Tokens of the prompt without a reply that goes on
         self._reused_tokens: int | None = None
         self._redirect = RedirectState(redirect)
+        self._cost: float | None = None
         self._text, self._emitted = "", 0
         self._pieces: list[int] = []
         self._reasoning: list[str] = []
@@ -126,6 +127,8 @@ class ReplyBuilder:
         """What was held back, once the server has said that the reply is whole. Raises for a reply that is not to be used."""
         if self.finish_reason == "content_filter":
             raise BackendRefused(FILTERED)
+        if self.finish_reason == "length" and not self._text.strip():
+            raise BackendRefused(ALL_THOUGHT)
         if self.finish_reason in ("error", "abort"):
             raise BackendFailed("The server gave up in the middle of its answer.")
         if self._redirect.end is None and lost_its_opening(
@@ -151,6 +154,7 @@ class ReplyBuilder:
             reused_tokens=self._reused_tokens,
             new_tokens=self._new_tokens,
             seconds=time.perf_counter() - self._started,
+            cost=self._cost,
             reasoning="".join(self._reasoning),
             label_tokens=label_tokens(text, self._choices),
         )
@@ -174,6 +178,9 @@ class ReplyBuilder:
         counts = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
         if not all(isinstance(count, int) for count in counts):
             return
+        cost = getattr(usage, "cost", None)  # OpenRouter: US dollars
+        if isinstance(cost, int | float) and 0 <= cost < math.inf:
+            self._cost = cost
         first = self._first_prompt if self._first_prompt is not None else usage.prompt_tokens
         self._new_tokens = usage.completion_tokens + (usage.prompt_tokens - first)
         self.prompt_tokens = first

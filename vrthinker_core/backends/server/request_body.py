@@ -21,26 +21,42 @@ Feature = Literal[
     "picture ids",
     "video",
     "continue",
+    "prefill",
+    "text first",
 ]
 """Something that a request may hold and that some servers refuse."""
 
-EVERYWHERE: frozenset[Feature] = frozenset(
-    {"special tokens", "logprobs", "usage", "seed", "temperature", "max_tokens"}
-)
-"""Tried with every server, and left out from then on where one refuses it."""
+BARE: frozenset[Feature] = frozenset({"temperature", "max_tokens", "text first"})
+"""What stays when a refusal names nothing."""
+
+PLAIN: frozenset[Feature] = frozenset({"temperature", "max_tokens", "usage", "seed"})
+EVERYWHERE: frozenset[Feature] = PLAIN | {"special tokens", "logprobs"}
+"""Tried with a server of an unknown engine (`transformers serve` among them), and left out from then on if it refuses one."""
 
 BY_ENGINE: dict[str, frozenset[Feature]] = {
     "vllm": EVERYWHERE | {"usage so far", "picture ids", "video", "continue"},
     "sglang": EVERYWHERE | {"continue"},
+    "llamacpp": PLAIN | {"logprobs", "prefill"},
+    "lmstudio": PLAIN,
+    "ollama": PLAIN | {"logprobs"},
+    "openai": PLAIN - {"max_tokens"} | {"logprobs"},
+    "gemini": PLAIN,
+    "openrouter": PLAIN | {"logprobs", "text first"},
+    "hf-inference": PLAIN | {"logprobs"},
 }
-"""More of them where the list of models says (`owned_by`) which engine serves."""
+"""What each engine and each host takes."""
 
-_UNNAMED: tuple[frozenset[Feature], ...] = (
-    frozenset({"special tokens", "usage so far", "picture ids", "video", "continue"}),
-    frozenset({"logprobs", "usage", "seed"}),
-    frozenset({"temperature"}),
-)
-"""What is left out, step by step, where a refusal names nothing: what fewest servers know first, the judge's temperature last."""
+_REASONS_ALWAYS = re.compile(r"gpt-(?:[5-9]|\d\d)|o\d")
+"""OpenAI's models that take no temperature but 1 and tell no probabilities."""
+
+
+def known_features(engine: str, model: str) -> frozenset[Feature]:
+    """What the requests to a model may hold before its server has refused anything."""
+    features = BY_ENGINE.get(engine, EVERYWHERE)
+    if engine == "openai" and _REASONS_ALWAYS.match(model):
+        return features - {"temperature", "logprobs"}
+    return features
+
 
 TOP_LOGPROBS = 8  # Alternatives for each token: all three labels are among them unless one is next to impossible
 
@@ -55,23 +71,19 @@ _NAMES: dict[Feature, str] = {
     "picture ids": r"uuid|cache miss",
     "video": r"video(?:_url|\(s\)|s)?",
     "continue": r"continue_final_message|add_generation_prompt",
+    "prefill": r"chat_template_kwargs|enable_thinking|prefill",
 }
 """How a refusal names a feature."""
 
 
-def _named_features(refusal: str) -> frozenset[Feature]:
-    """The features that a server's refusal names."""
-    return frozenset(
+def fewer_features(features: frozenset[Feature], refusal: str) -> frozenset[Feature]:
+    """The features without those that a refusal names; if it names none, only those that hardly any server refuses."""
+    named = {
         feature
         for feature, names in _NAMES.items()
         if re.search(rf"(?<!\w)(?:{names})(?!\w)", refusal, re.IGNORECASE)
-    )
-
-
-def fewer_features(features: frozenset[Feature], refusal: str) -> frozenset[Feature]:
-    """The features without those that a refusal names, else without the next step of those that a server need not know."""
-    named = _named_features(refusal)
-    return features - next((some for some in (named, *_UNNAMED) if some & features), frozenset())
+    }
+    return features - named if named & features else features & BARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +94,11 @@ class RequestForm:
     told: bool  # It was trained for no protocol and is told the rules in words
     features: frozenset[Feature]
 
+    @property
+    def goes_on(self) -> bool:
+        """The server can go on behind the beginning of a reply."""
+        return not self.features.isdisjoint({"continue", "prefill"})
+
     def body(
         self,
         messages: Sequence[Message],
@@ -91,13 +108,15 @@ class RequestForm:
     ) -> dict[str, Any]:
         """The arguments of `chat.completions.create`. Pictures that the server has are named by their id alone.
 
-        With `prefix` the reply goes on behind that text (feature "continue").
+        With `prefix` the reply goes on behind that text (see `goes_on`).
         """
         extra: dict[str, Any] = {}
         if "special tokens" in self.features:
             extra |= {"skip_special_tokens": False, "spaces_between_special_tokens": False}
-        if prefix:
+        if prefix and "continue" in self.features:
             extra |= {"continue_final_message": True, "add_generation_prompt": False}
+        elif prefix:  # llama.cpp goes on behind a last message of the assistant, unless the model may think aside first
+            extra |= {"chat_template_kwargs": {"enable_thinking": False}}
         rendered = [self._message(message, pictures) for message in messages]
         if self.told and messages[0].role == "system":
             rendered[0]["content"] += instructions_for(messages)
@@ -129,10 +148,10 @@ class RequestForm:
         """A message without pictures is a plain string, as a trained model's chat template expects it."""
         if not message.frames:
             return {"role": message.role, "content": message.text}
-        return {
-            "role": message.role,
-            "content": [each for part in message.parts for each in self._parts(part, pictures)],
-        }
+        content = [each for part in message.parts for each in self._parts(part, pictures)]
+        if "text first" in self.features:
+            content.sort(key=lambda part: part["type"] != "text")
+        return {"role": message.role, "content": content}
 
     def _parts(self, part: Part, pictures: PictureCache) -> list[dict[str, Any]]:
         match part:

@@ -1,19 +1,22 @@
 """What is known of a served model before it is asked: its card in the server's list, its protocol, its context."""
 
 import asyncio
+import difflib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import openai
 import stamina
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.base import Scope
-from vrthinker_core.backends.judge_name import SERVER_FORM, JudgeName, model_title
+from vrthinker_core.backends.judge_name import HOSTED, SERVER_FORM, JudgeName, model_title
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import published_protocol
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
+from vrthinker_core.backends.server.engines import ENGINES, card_facts, engine_facts, engine_of
 from vrthinker_core.backends.server.failures import (
     GARBAGE,
     Passing,
@@ -25,14 +28,16 @@ from vrthinker_core.backends.server.failures import (
     unavailable,
 )
 from vrthinker_core.backends.server.loop_thread import LoopThread
-from vrthinker_core.backends.server.request_body import BY_ENGINE, EVERYWHERE, RequestForm
+from vrthinker_core.backends.server.request_body import RequestForm, known_features
 from vrthinker_core.dialects.factory import redirects
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
 from vrthinker_core.types import ProtocolName
+from vrthinker_core.types.messages import Completion
 
 T = TypeVar("T")
 
 LISTED = 8  # Models that a sentence names
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PROXIES = "a proxy variable (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)"
 LIST_PATH = "/models"
 LIST_TRIES = 3  # Times at most that a server is asked for its list of models
@@ -95,13 +100,28 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
+class Prices:
+    """US dollars a token, as a host lists them."""
+
+    read: float
+    written: float
+    reused: float
+
+    def cost(self, completion: Completion) -> float | None:
+        """What a reply costs; None if its tokens are not known."""
+        prompt, written = completion.prompt_tokens, completion.new_tokens
+        if prompt is None or written is None:
+            return None
+        reused = completion.reused_tokens or 0
+        return self.read * (prompt - reused) + self.reused * reused + self.written * written
+
+
+@dataclass(frozen=True, slots=True)
 class ServedModel:
     """One model of a server."""
 
     id: str
-    engine: str = (
-        ""  # "vllm", "sglang"; whatever else the list of models calls its owner says nothing
-    )
+    engine: str = ""  # A key of `BY_ENGINE`: an engine, or a host; "" for an unknown one
     context_length: int | None = None
     protocols: tuple[
         ProtocolName, ...
@@ -112,6 +132,7 @@ class ServedModel:
     video_items: bool = True  # See `Marker.video_items`
     scope: Scope = "any"  # See `Marker.scope`
     built_in: bool = False  # It is the built-in judge
+    prices: Prices | None = None
 
 
 @dataclass(slots=True)
@@ -125,10 +146,14 @@ class Server:
     form: RequestForm = field(init=False)
 
     def __post_init__(self) -> None:
-        features = BY_ENGINE.get(self.model.engine, EVERYWHERE) - (
-            set() if self.model.video_items else {"video"}
-        )
+        features = known_features(self.model.engine, self.model.id)
+        features -= set() if self.model.video_items else {"video"}
         self.form = RequestForm(self.model.id, not self.model.protocols, features)
+
+    @property
+    def root(self) -> str:
+        """Where an engine answers outside the OpenAI API."""
+        return server_root(self.address)
 
     def client(self) -> openai.AsyncOpenAI:
         """A new client, for one event loop. It never tries again by itself: that is done where it can be cancelled and told."""
@@ -136,11 +161,19 @@ class Server:
 
 
 def make_client(address: JudgeName, secret: Secret, patience: Patience) -> openai.AsyncOpenAI:
-    """A client of `openai`, which wants a key even where a server wants none. Raises BadInput for an address that it refuses."""
+    """A client of `openai`, which wants a key even where a server wants none. Raises BadInput for an address that it refuses.
+
+    It asks no proxy for a server on this machine.
+    """
     timeout = openai.Timeout(patience.silence, connect=patience.connect)
+    here = urlsplit(address.what).hostname in LOOPBACK
     try:
         return openai.AsyncOpenAI(
-            base_url=address.what, api_key=secret.value or "none", max_retries=0, timeout=timeout
+            base_url=address.what,
+            api_key=secret.value or "none",
+            max_retries=0,
+            timeout=timeout,
+            http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if here else None,
         )
     except ImportError as error:
         raise BadInput(f"The proxy that {PROXIES} names cannot be used: {error}") from None
@@ -157,14 +190,45 @@ def quiet_retries() -> None:
         log.setLevel(logging.ERROR)
 
 
+def server_root(address: JudgeName) -> str:
+    """The address of a server without the path of the OpenAI API."""
+    return address.what.rstrip("/").removesuffix("/v1")
+
+
 def find_server(address: JudgeName, secret: Secret, patience: Patience) -> Server:
-    """The server with its model of that name, or its only one. Raises BackendRefused with the list, or ServerUnavailable."""
+    """The server with its model of that name, or its only one. Of a host, `what` is the address.
+
+    Raises BackendRefused with the list, or if the model takes no pictures; ServerUnavailable.
+    """
     quiet_retries()
-    address, cards = _cards(address, secret, patience)
-    return Server(address, _find_model(address, cards), secret, patience)
+    client = make_client(address, secret, patience)
+    thread = LoopThread("list of models")
+    try:
+        return thread.submit(_find(client, address, secret, patience)).result()
+    finally:
+        thread.close(client.close())
 
 
-def _find_model(address: JudgeName, cards: list[dict[str, Any]]) -> ServedModel:
+async def _find(
+    client: openai.AsyncOpenAI, address: JudgeName, secret: Secret, patience: Patience
+) -> Server:
+    address, cards = await _cards(client, address, secret, patience)
+    root = server_root(address)
+    name = address.kind if address.kind in HOSTED else engine_of(root, cards)
+    card = _find_card(address, cards, name)
+    model = recognise(card, address.protocol, name)
+    listed, said = card_facts(card), await engine_facts(client, root, name, model.id)
+    if False in (said.sees, listed.sees):
+        advice = ENGINES[name].seeing if name in ENGINES else "Choose a model that does."
+        raise BackendRefused(
+            f"The model {model_title(model.id)} takes no pictures, as its server says. {advice}"
+        )
+    length = said.context_length or listed.context_length
+    return Server(address, replace(model, context_length=length), secret, patience)
+
+
+def _find_card(address: JudgeName, cards: list[dict[str, Any]], engine: str) -> Mapping[str, Any]:
+    """What the list says of the model. A host's list may have "models/" before its name, and no provider behind it."""
     listed = [str(card["id"]) for card in cards]
     if not address.model and len(listed) != 1:
         raise BackendRefused(
@@ -172,25 +236,24 @@ def _find_model(address: JudgeName, cards: list[dict[str, Any]]) -> ServedModel:
             if listed
             else "The server lists no model. Name one behind the address: URL#MODEL."
         )
-    card = next((card for card in cards if address.model in ("", card["id"])), None)
-    if card is None:
-        if any(map(_engine, cards)):
-            raise BackendRefused(
-                f"The server has no model {model_title(address.model)!r}. {_choose(listed)}"
-            )
-        card = {"id": address.model}  # some servers list only a part of what they serve, or nothing
-    return recognise(card, address.protocol)
+    wanted = address.model or listed[0]
+    names = [wanted]
+    if engine in HOSTED:
+        names += [f"models/{wanted}", wanted.rpartition(":")[0]]
+    card = next((card for name in names for card in cards if card["id"] == name), None)
+    if card is None and cards and engine:
+        raise BackendRefused(
+            f"The server has no model {model_title(wanted)!r}. {_choose(listed, wanted)}"
+        )
+    return {**(card or {}), "id": wanted}  # some servers list a part of what they serve, or nothing
 
 
-def recognise(card: Mapping[str, Any], chosen: ProtocolName | None) -> ServedModel:
+def recognise(
+    card: Mapping[str, Any], chosen: ProtocolName | None, engine: str = ""
+) -> ServedModel:
     """A model from its card: the published checkpoints and the built-in judge are known by their names, `chosen` comes first."""
-    length = card.get("max_model_len")
-    model = ServedModel(
-        str(card["id"]),
-        _engine(card),
-        length if isinstance(length, int) and not isinstance(length, bool) and length > 0 else None,
-        (chosen,) if chosen else (),
-    )
+    prices = _prices(card) if engine == "openrouter" else None
+    model = ServedModel(str(card["id"]), engine, None, (chosen,) if chosen else (), prices=prices)
     names = {
         part.lower()
         for name in (model.id, str(card.get("root") or ""))
@@ -202,10 +265,16 @@ def recognise(card: Mapping[str, Any], chosen: ProtocolName | None) -> ServedMod
     return model if model.protocols or known is None else replace(model, protocols=(known,))
 
 
-def _engine(card: Mapping[str, Any]) -> str:
-    """The engine that the card names as its owner; "" where it names none of those that are known."""
-    owner = card.get("owned_by")
-    return owner if isinstance(owner, str) and owner in BY_ENGINE else ""
+def _prices(card: Mapping[str, Any]) -> Prices | None:
+    """The prices in OpenRouter's form, US dollars a token as texts; None for a card without them."""
+    listed = card.get("pricing")
+    try:
+        read, written = float(listed["prompt"]), float(listed["completion"])  # type: ignore[index]
+        reused = float(listed.get("input_cache_read") or read)  # type: ignore[union-attr]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    prices = Prices(read, written, reused)
+    return prices if all(0 <= each < 1 for each in (read, written, reused)) else None
 
 
 def _built_in(model: ServedModel) -> ServedModel:
@@ -219,16 +288,12 @@ def _built_in(model: ServedModel) -> ServedModel:
     return replace(known, scope=marker.scope, built_in=True)
 
 
-def _cards(
-    address: JudgeName, secret: Secret, patience: Patience
+async def _cards(
+    client: openai.AsyncOpenAI, address: JudgeName, secret: Secret, patience: Patience
 ) -> tuple[JudgeName, list[dict[str, Any]]]:
     """The server's list of models, empty where it has no such list, and the address that the list came from."""
-    client = make_client(address, secret, patience)
-    thread = LoopThread("list of models")
     try:
-        url, cards = thread.submit(
-            patience.ask(lambda: _list_models(client), secret, LIST_TRIES)
-        ).result()
+        url, cards = await patience.ask(lambda: list_models(client), secret, LIST_TRIES)
         return replace(address, what=url or address.what), cards
     except Passing as passing:
         if passing.answered and address.model:
@@ -238,13 +303,11 @@ def _cards(
         if address.model and (refusal.status == 404 or refusal.status >= 500):
             return address, []
         raise (
-            BackendRefused(GARBAGE) if refusal.status == 404 else ending(refusal, secret, "")
+            BackendRefused(GARBAGE) if refusal.status == 404 else ending(refusal, secret)
         ) from None
-    finally:
-        thread.close(client.close())
 
 
-async def _list_models(client: openai.AsyncOpenAI) -> tuple[str, list[dict[str, Any]]]:
+async def list_models(client: openai.AsyncOpenAI) -> tuple[str, list[dict[str, Any]]]:
     """The list, and the address that a redirect led to: only a list follows one unharmed. "" for the address that was asked.
 
     It is taken on where the client would send the key along: to the same origin, or to https on the same host.
@@ -271,20 +334,9 @@ def _read_cards(answer: Any) -> list[dict[str, Any]]:
     return data
 
 
-def _choose(listed: list[str]) -> str:
-    more = f" and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
-    return f"It has {', '.join(map(model_title, listed[:LISTED]))}{more}: name one behind the address, URL#MODEL."
-
-
-async def list_models_sentence(client: openai.AsyncOpenAI | None, wanted: str) -> str:
-    """That the server lists others than the model that is wanted, and which; "" where it lists that one, or nothing."""
-    try:
-        assert client is not None
-        listed = [str(card["id"]) for card in (await _list_models(client))[1]]
-    except Exception:  # noqa: BLE001 - whatever goes wrong here, the server has said something before
-        return ""
-    return (
-        ""
-        if wanted in listed or not listed
-        else f"The server has no model {model_title(wanted)!r}. {_choose(listed)}"
-    )
+def _choose(listed: list[str], wanted: str = "") -> str:
+    """Which models to choose from: those whose names are like the wanted one, or all."""
+    shown = difflib.get_close_matches(wanted, listed, LISTED, 0.5) or listed[:LISTED]
+    more = f" and {len(listed) - len(shown)} more" if len(listed) > LISTED else ""
+    names = ", ".join(map(model_title, shown))
+    return f"It has {names}{more}: name one of them (server:URL#MODEL)."

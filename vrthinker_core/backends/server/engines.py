@@ -1,0 +1,173 @@
+"""The engines that serve a model: how each is recognised, what it says of a model at addresses of its own, what to do about its limits."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import httpx
+import openai
+
+from vrthinker_core.backends.server.pictures import small_picture
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEngine:
+    """A program that serves models on a machine of one's own."""
+
+    title: str
+    owner: str  # What its list of models says in `owned_by`
+    port: int  # If it is told no other
+    longer: str  # How it is given a longer context
+    seeing: str = "Choose a model that does."  # How it is given a model that takes pictures
+    cuts: bool = False  # It may cut a prompt that is too long, and say nothing
+
+
+ENGINES: dict[str, ServerEngine] = {
+    "vllm": ServerEngine("vLLM", "vllm", 8000, "Start vLLM with a larger --max-model-len."),
+    "sglang": ServerEngine(
+        "SGLang", "sglang", 30_000, "Start SGLang with a larger --context-length."
+    ),
+    "llamacpp": ServerEngine(
+        "llama.cpp",
+        "llamacpp",
+        8080,
+        "Start llama-server with a longer context, -c 32768.",
+        "Start llama-server with the file of the model's vision part, --mmproj FILE.",
+    ),
+    "lmstudio": ServerEngine(
+        "LM Studio",
+        "organization_owner",
+        1234,
+        "Load the model with a longer context in LM Studio, or with `lms load MODEL --context-length 32768`.",
+        "Load a vision model in LM Studio.",
+        cuts=True,
+    ),
+    "ollama": ServerEngine(
+        "Ollama",
+        "library",
+        11_434,
+        "Set OLLAMA_CONTEXT_LENGTH=32768 and start Ollama again.",
+        "Choose one that does, for example `ollama pull qwen2.5vl:7b`.",
+        cuts=True,
+    ),
+}
+"""In the order in which a judge is looked for on this machine."""
+
+ASKED_SECONDS = 5.0  # For what an engine says of itself
+TEST_SECONDS = 30.0  # For the reply to a small picture: other requests may come first
+LEAST_PICTURE = 3  # Tokens of a picture: fewer are those of a mark in its place
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What a server says of a model. None for what it does not say."""
+
+    sees: bool | None = None  # It takes pictures
+    context_length: int | None = None
+
+
+def engine_of(root: str, cards: Iterable[Mapping[str, Any]]) -> str:
+    """The engine by the owners that its list names; "" for an unknown one. Ollama may name persons alone: it has a port."""
+    owners = [card.get("owned_by") for card in cards]
+    found = next((name for name, engine in ENGINES.items() if engine.owner in owners), "")
+    return found or ("ollama" if root.endswith(f":{ENGINES['ollama'].port}") else "")
+
+
+def card_facts(card: Mapping[str, Any]) -> ModelFacts:
+    """What the list of models says: vLLM and SGLang the context, OpenRouter, Hugging Face and llama.cpp what a model takes."""
+    takes = _inner(card, "architecture").get("input_modalities")
+    length = _count(card.get("max_model_len")) or _count(card.get("context_length"))
+    return ModelFacts("image" in takes if isinstance(takes, list) else None, length)
+
+
+async def engine_facts(
+    client: openai.AsyncOpenAI, root: str, engine: str, model: str
+) -> ModelFacts:
+    """What the engine at `root` says of a model at an address of its own; nothing if it has none, or fails there."""
+    match engine:
+        case "ollama":
+            said = await _get(client, f"{root}/api/show", {"model": model})
+            can = said.get("capabilities")
+            return ModelFacts("vision" in can if isinstance(can, list) else None)
+        case "lmstudio":
+            found = _named(await _get(client, f"{root}/api/v1/models"), "key", model)
+            sees = _inner(found, "capabilities").get("vision") if found else None
+            loaded = sorted(_instances(found), key=lambda each: each.get("id") != model)
+            config = _inner(loaded[0], "config") if loaded else {}
+            return ModelFacts(bool(sees) if found else None, _count(config.get("context_length")))
+        case "llamacpp":
+            said = await _get(client, f"{root}/props")
+            sees = _inner(said, "modalities").get("vision")
+            length = _count(_inner(said, "default_generation_settings").get("n_ctx"))
+            return ModelFacts(sees if isinstance(sees, bool) else None, length)
+    return ModelFacts()
+
+
+async def loaded_context(
+    client: openai.AsyncOpenAI, root: str, engine: str, model: str
+) -> int | None:
+    """The context with which a model is loaded, once it has answered: before that it may not be loaded, or be loaded anew."""
+    if engine != "ollama":
+        return (await engine_facts(client, root, engine, model)).context_length
+    running = await _get(client, f"{root}/api/ps")
+    return _count(_named(running, "name", model).get("context_length"))
+
+
+async def sees_pictures(client: openai.AsyncOpenAI, model: str) -> bool:
+    """Send some words, then a small picture with them: a server that drops pictures counts the same tokens."""
+    url = f"data:image/png;base64,{small_picture()}"
+    words = {"type": "text", "text": "Which colour is this?"}
+    try:
+        async with asyncio.timeout(TEST_SECONDS):
+            plain = await _count_prompt(client, model, [words])
+            picture = {"type": "image_url", "image_url": {"url": url}}
+            shown = await _count_prompt(client, model, [picture, words])
+    except (openai.OpenAIError, httpx.HTTPError, ValueError, AttributeError, TimeoutError):
+        return False
+    return plain is None or shown is None or shown - plain >= LEAST_PICTURE
+
+
+async def _count_prompt(client: openai.AsyncOpenAI, model: str, content: Any) -> int | None:
+    """Tokens of a prompt; None if the server does not count."""
+    reply = await client.chat.completions.create(
+        model=model, messages=[{"role": "user", "content": content}], max_tokens=1
+    )
+    return _count(getattr(reply.usage, "prompt_tokens", None))
+
+
+async def _get(client: openai.AsyncOpenAI, url: str, body: object = None) -> dict[str, Any]:
+    """The JSON object at an address, sent `body` if there is one; {} for any other answer."""
+    ask = client.get if body is None else partial(client.post, body=body)
+    try:
+        async with asyncio.timeout(ASKED_SECONDS):
+            found = (await ask(url, cast_to=httpx.Response)).json()
+    except (openai.OpenAIError, httpx.HTTPError, ValueError, RecursionError, TimeoutError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _named(answer: dict[str, Any], key: str, name: str) -> dict[str, Any]:
+    """The model of that name in an answer's `models`, or one of its loaded instances; {} for none."""
+    for model in _objects(answer.get("models")):
+        if name in (model.get(key), *(each.get("id") for each in _instances(model))):
+            return model
+    return {}
+
+
+def _instances(model: dict[str, Any]) -> list[dict[str, Any]]:
+    return _objects(model.get("loaded_instances"))
+
+
+def _objects(found: object) -> list[dict[str, Any]]:
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _inner(answer: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = answer.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
