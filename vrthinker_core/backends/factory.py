@@ -1,6 +1,7 @@
 """Opens the judge that was chosen: the built-in one, a checkpoint, a server or a script. Only a checkpoint needs torch."""
 
 import json
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
@@ -92,9 +93,13 @@ def _open_local(
 
 
 def _open_server(judge: JudgeName, name: str | None) -> Backend:
+    from vrthinker_core.backends.discover import find_local, local_key
     from vrthinker_core.backends.server_backend import ServerBackend
 
-    return ServerBackend.open(judge, name=name)
+    if judge.kind != "local":
+        return ServerBackend.open(judge, name=name)
+    found = replace(find_local(judge.what), protocol=judge.protocol)
+    return ServerBackend.open(found, name=name, secret=local_key())
 
 
 def _open_script(path: Path, name: str | None) -> ScriptedBackend:

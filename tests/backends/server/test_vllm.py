@@ -6,6 +6,7 @@ The environment variable VRT_VLLM names the folder of a virtual environment with
 from __future__ import annotations
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,7 +14,8 @@ from tests.backends.server.support import ask, next_turn, opening
 from tests.support.drawn_pairs import drawn_pairs
 from tests.support.served_models import NO_VLLM, vllm_program, vllm_serving
 from tests.support.wire_counter import counting
-from vrthinker_core import Finished, Settings, VideoPair, judge, judge_many
+from vrthinker_core import Finished, Settings, VideoPair, judge, judge_many, open_backend
+from vrthinker_core.backends.discover import LocalServer, find_local, local_servers
 from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -49,7 +51,7 @@ def test_replies_are_those_of_this_process(
 ) -> None:
     """With turns as they come, and with the answer forced in the first one."""
     served = ServerBackend.open(parse_judge(f"server:{address}"))
-    assert served.protocols == ("paired",)
+    assert served.protocols == nano.protocols
     for settings in (Settings(), Settings(max_turns=1)):
         for pair in drawn[: 3 if settings.max_turns is None else 1]:
             ours, theirs = completions(pair, nano, settings), completions(pair, served, settings)
@@ -97,6 +99,16 @@ def test_a_second_turn_carries_no_picture_of_the_first(address: str) -> None:
     assert opened > 64 * 100
     assert second < opened
     assert wire.pictures == [64, 0]
+
+
+def test_it_is_found_on_this_machine_by_a_small_picture(address: str) -> None:
+    port = urlsplit(address).port
+    assert port is not None
+    assert local_servers([port], 10) == [
+        LocalServer("vLLM", address.replace("localhost", "127.0.0.1"), ("nano",))
+    ]
+    backend = open_backend(str(find_local("nano", [port], 10)))
+    assert backend.scope == "drawn"
 
 
 def test_failures_of_a_real_server_are_named(address: str) -> None:

@@ -1,0 +1,119 @@
+"""The servers of this machine that have a model which sees pictures: 127.0.0.1 alone, one port an engine."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import openai
+
+from vrthinker_core.backends.hosted import read_key
+from vrthinker_core.backends.judge_name import JudgeName
+from vrthinker_core.backends.server.engines import (
+    ENGINES,
+    card_facts,
+    engine_facts,
+    engine_of,
+    sees_pictures,
+)
+from vrthinker_core.backends.server.failures import Secret
+from vrthinker_core.backends.server.loop_thread import LoopThread
+from vrthinker_core.backends.server.served_model import Patience, list_models, make_client
+from vrthinker_core.errors import BackendRefused
+
+PORTS = tuple(engine.port for engine in ENGINES.values())
+LOOK_SECONDS = 0.3  # For a server to list its models
+
+START_ONE = (
+    "Start one, for example `ollama run qwen2.5vl:7b` with OLLAMA_CONTEXT_LENGTH=32768, LM Studio or llama-server with a vision "
+    "model, or `vllm serve qunwang13/vrthinker`; name another address with server:URL#MODEL, or choose nano."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A server of this machine."""
+
+    engine: str  # As a person calls it; "" for an unknown one
+    url: str
+    models: tuple[str, ...]  # Those that see pictures
+
+    def named(self, model: str) -> str:
+        """The model of that name, which may lack Ollama's tag; the first one for "", "" for none."""
+        return next((each for each in self.models if model in ("", each, each.split(":")[0])), "")
+
+
+def local_key() -> Secret:
+    """The key for a server of this machine. A host's key is sent to no server that was merely found."""
+    return read_key(("VRTHINKER_API_KEY",))
+
+
+def local_servers(ports: Sequence[int] = PORTS, seconds: float = LOOK_SECONDS) -> list[LocalServer]:
+    """Find every server of this machine, with its models. All are asked at once; each has `seconds` to answer."""
+    secret, patience = local_key(), Patience(connect=seconds)
+    addresses = [JudgeName("server", f"http://127.0.0.1:{port}/v1") for port in ports]
+    clients = [make_client(address, secret, patience) for address in addresses]
+    thread = LoopThread("servers of this machine")
+
+    async def look() -> list[LocalServer | None]:
+        return await asyncio.gather(*(_look(client, seconds) for client in clients))
+
+    try:
+        return [each for each in thread.submit(look()).result() if each is not None]
+    finally:
+        thread.close(_close(clients))
+
+
+async def _close(clients: Sequence[openai.AsyncOpenAI]) -> None:
+    for client in clients:
+        await client.close()
+
+
+def find_local(
+    model: str = "", ports: Sequence[int] = PORTS, seconds: float = LOOK_SECONDS
+) -> JudgeName:
+    """Find the first model that sees pictures, or the one of that name. Raises BackendRefused that says what to start."""
+    servers = local_servers(ports, seconds)
+    for server in servers:
+        if found := server.named(model):
+            return JudgeName("server", server.url, found)
+    if not servers:
+        raise BackendRefused(f"No server was found on this machine. {START_ONE}")
+    names = " and ".join(server.engine or "A server" for server in servers)
+    wanted = f"no model {model!r}" if model else "no model"
+    seeing = ", ".join(each for server in servers for each in server.models)
+    has = f" It has {seeing}." if seeing else ""
+    raise BackendRefused(
+        f"{names} on this machine has {wanted} that sees pictures.{has} {START_ONE}"
+    )
+
+
+async def _look(client: openai.AsyncOpenAI, seconds: float) -> LocalServer | None:
+    """What serves at an address; None if nothing does."""
+    url = str(client.base_url).rstrip("/")
+    root = url.removesuffix("/v1")
+    try:
+        async with asyncio.timeout(seconds):
+            _, cards = await list_models(client)
+        engine, alone = engine_of(root, cards), len(cards) == 1
+        sees = await asyncio.gather(*(_sees(client, root, engine, card, alone) for card in cards))
+    except Exception:  # noqa: BLE001 - whatever answers there, it is no server of a judge
+        return None
+    models = tuple(str(card["id"]) for card, seen in zip(cards, sees, strict=True) if seen)
+    return LocalServer(ENGINES[engine].title if engine else "", url, models)
+
+
+async def _sees(
+    client: openai.AsyncOpenAI, root: str, engine: str, card: Mapping[str, Any], alone: bool
+) -> bool:
+    """Whether a model sees pictures: as it is said, else as a small picture shows.
+
+    Of several models none is tried, unless the engine holds them all in memory: `transformers serve` would load each.
+    """
+    name = str(card["id"])
+    said = card_facts(card).sees
+    if said is None:
+        said = (await engine_facts(client, root, engine, name)).sees
+    if said is None and (alone or engine in ("vllm", "sglang")):
+        said = await sees_pictures(client, name)
+    return bool(said)
