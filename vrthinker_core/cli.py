@@ -320,17 +320,16 @@ def scenes(
 @app.command()
 def judges() -> None:
     """List the judges that this machine can run, and what the others need."""
-    from rich.console import Console
-    from rich.table import Table
-
     from vrthinker_core.backends.offers import best_choice, offers
 
-    table = Table("--judge", "real videos", "how", "needs", "here", box=None, pad_edge=False)
+    rows = [("--judge", "real videos", "how", "needs", "here")]
     for each in offers():
-        here = each.missing or "yes"
         how = "trained" if each.trained else "told the rules"
-        table.add_row(each.judge, "yes" if each.real_videos else "no", how, each.needs, here)
-    Console(width=None if sys.stdout.isatty() else 200, highlight=False).print(table)
+        real, here = "yes" if each.real_videos else "no", each.missing or "yes"
+        rows.append((each.judge, real, how, each.needs, here))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(map(str.ljust, row, widths)).rstrip())
     print(f"\nThe default here: --judge {best_choice()}")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from PIL import Image as Picture
 from transformers import AutoConfig, AutoProcessor
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
-from transformers.utils import is_torchvision_available
+from transformers.utils.import_utils import is_torchvision_available
 
 from vrthinker_core.backends.local.checkpoint.loader import quiet_transformers
 from vrthinker_core.errors import CheckpointError
@@ -132,7 +132,8 @@ def _measured(form: ChatForm) -> ChatForm:
 def _open_processor(folder: Path) -> Any:
     """The processor. Without torchvision AutoProcessor refuses all that have a video part, which pictures never need."""
     if is_torchvision_available():
-        return AutoProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        any_family: Any = AutoProcessor
+        return any_family.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     known: Any = PROCESSOR_MAPPING[type(config)]
 

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 from urllib.parse import parse_qsl, urlsplit
 
 from vrthinker_core.backends.built_in import NANO_NAME
@@ -147,7 +147,8 @@ def _with_options(judge: JudgeName, query: str) -> JudgeName:
             raise BadInput(f"A judge of the kind {judge.kind} has no such option. {takes}.")
         if not re.fullmatch(_OPTIONS[name][1], value):
             raise BadInput(f"The option {name} has another value: write {_OPTIONS[name][2]}.")
-    return replace(judge, **dict(pairs))  # type: ignore[arg-type] - each value matches its pattern
+    chosen: dict[str, Any] = dict(pairs)  # Each value matches its pattern
+    return replace(judge, **chosen)
 
 
 def model_title(model: str) -> str:

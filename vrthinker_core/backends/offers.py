@@ -93,7 +93,7 @@ def _running(servers: list[LocalServer]) -> Iterator[Offer]:
     for server in servers:
         for model in server.models:
             trained = published_protocol([model]) is not None
-            yield Offer(f"server:{server.url}#{model}", True, trained, server.engine or "a server")
+            yield Offer(f"local:{model}", True, trained, server.engine or "a server")
     if not any(server.models for server in servers):
         yield Offer(
             "local",

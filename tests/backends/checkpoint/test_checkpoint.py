@@ -126,7 +126,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: rewrite(f, "config.json", lambda c: c.update(quantization_config={"bits": 4})),
         "judge is quantised",
     ),
-    "an adapter": (leave_an_adapter, "holds an adapter: merge it"),
+    "an adapter": (leave_an_adapter, "only LORA is read"),
     "tokenizer not JSON": (
         lambda f: truncate(f / "tokenizer.json", 900),
         "The tokenizer of judge cannot be used",
@@ -157,7 +157,7 @@ WRITTEN = {
         "x": "vrthinker.json of judge is damaged",
         '{"sha256": "x"}': "checksums are no table",
     },
-    "adapter_config.json": {"{}": "holds an adapter: merge it"},
+    "adapter_config.json": {"{}": "only LORA is read"},
 }
 
 

@@ -245,7 +245,8 @@ def _located(source: str) -> tuple[Path, int]:
 def without_values(config: PretrainedConfig) -> Any:
     """The model of a configuration, of which nothing is allocated."""
     with torch.device("meta"):
-        return AutoModelForImageTextToText.from_config(config, trust_remote_code=False)
+        any_family: Any = AutoModelForImageTextToText
+        return any_family.from_config(config, trust_remote_code=False)
 
 
 @contextmanager

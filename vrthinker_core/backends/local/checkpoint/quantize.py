@@ -60,10 +60,10 @@ def needs_of(model: Any, bits: Bits | None, dtype: torch.dtype) -> Needs:
         for weight in model.parameters()
     )
     text = model.config.get_text_config()
-    heads = getattr(text, "num_key_value_heads", None) or getattr(text, "num_attention_heads", 1)
-    size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    layers = getattr(text, "num_hidden_layers", 1)
-    return Needs(int(weights), 2 * layers * heads * size * LISTED_TOKENS * dtype.itemsize)
+    heads = int(getattr(text, "num_key_value_heads", None) or text.num_attention_heads)
+    size = int(getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads)
+    row = 2 * int(text.num_hidden_layers) * heads * size * dtype.itemsize
+    return Needs(int(weights), row * LISTED_TOKENS)
 
 
 def require_room(
@@ -93,19 +93,16 @@ def loading_options(model: Any, bits: Bits | None, dtype: torch.dtype) -> dict[s
     require_bitsandbytes()
     from transformers import BitsAndBytesConfig
 
-    kept = kept_modules(model)
-    config: Any = (
-        BitsAndBytesConfig(
-            load_in_4bit=True,
-            bnb_4bit_quant_type="nf4",
-            bnb_4bit_use_double_quant=True,
-            bnb_4bit_compute_dtype=dtype,
-            llm_int8_skip_modules=kept,
-        )
-        if bits == "4bit"
-        else BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=kept)
-    )
-    return {"quantization_config": config}
+    said: dict[str, Any] = {"load_in_8bit": True}
+    if bits == "4bit":
+        said = {
+            "load_in_4bit": True,
+            "bnb_4bit_quant_type": "nf4",
+            "bnb_4bit_use_double_quant": True,
+            "bnb_4bit_compute_dtype": dtype,
+        }
+    config: Any = BitsAndBytesConfig
+    return {"quantization_config": config(**said, llm_int8_skip_modules=kept_modules(model))}
 
 
 def require_bitsandbytes() -> None:
