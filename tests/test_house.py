@@ -33,16 +33,16 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 42_993,
-    "core tokens": 263_308,
-    "core files": 352,
-    "modules with one importer": 82,
+    "core lines": 44_720,
+    "core tokens": 274_582,
+    "core files": 359,
+    "modules with one importer": 84,
     "folders of the core": 50,
     "levels below the core": 3,
-    "test lines": 47_872,
+    "test lines": 49_207,
     "js and css lines": 6_141,
     "js and css files": 60,
-    "README bytes": 39_549,
+    "README bytes": 39_945,
     "package READMEs, bytes": 14_148,
 }
 WALKED = {"command line": 39, "page": 71}

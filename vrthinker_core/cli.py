@@ -26,10 +26,10 @@ from vrthinker_core.commands.arguments import (
     read_numbers,
     read_reply,
     stop_on_signal,
+    with_setting_options,
 )
 from vrthinker_core.commands.evaluation_commands import evaluate, report
 from vrthinker_core.commands.rank_command import rank
-from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.commands.training.teacher_command import teacher
 from vrthinker_core.commands.training.train_command import train
 from vrthinker_core.errors import (

@@ -1,4 +1,4 @@
-"""What the commands share: arguments that are read, a progress bar, and lines on standard error."""
+"""What the commands share: arguments and settings that are read, a progress bar, and lines on standard error."""
 
 import json
 import signal
@@ -18,6 +18,12 @@ from vrthinker_core.text import filled_lines, printable
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
+
+import functools
+import inspect
+from typing import Any, get_type_hints
+
+from vrthinker_core.types.settings import SETTINGS, Setting, Settings
 
 NOTHING_JUDGED, INTERRUPTED = 3, 130  # Exit status: no pair has a verdict; Ctrl+C
 CONCURRENCY = 8  # Pairs in hand at a time, where nobody chose
@@ -128,3 +134,56 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def with_setting_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each row of `SETTINGS` in the place of its parameter `settings`."""
+
+    @functools.wraps(command)
+    def with_options(**values: Any) -> None:
+        chosen = {row.name: values.pop(row.name) for row in SETTINGS}
+        command(settings=_parse(chosen), **values)
+
+    hints = get_type_hints(command, include_extras=True)
+    own = [
+        p.replace(annotation=hints[p.name])
+        for p in inspect.signature(command).parameters.values()
+        if p.name != "settings"
+    ]
+    parameters = [*own, *map(_option, SETTINGS)]
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {
+        parameter.name: parameter.annotation for parameter in parameters
+    }
+    return with_options
+
+
+def _parse(chosen: dict[str, str | bool | None]) -> Settings:
+    values: dict[str, Any] = {}
+    for row in SETTINGS:
+        try:
+            values[row.name] = row.parse(chosen[row.name])
+        except BadInput as bad:
+            raise BadInput(f"{_flag(row)}: {bad}") from None
+    return Settings(**values)
+
+
+def _option(row: Setting) -> inspect.Parameter:
+    if row.is_switch:
+        switch = Annotated[bool, typer.Option(_flag(row), help=row.help, show_default=False)]
+        return inspect.Parameter(
+            row.name, inspect.Parameter.KEYWORD_ONLY, default=row.default == "on", annotation=switch
+        )
+    default = "the protocol's own" if row.default is None else row.default
+    only = f" Only in {row.protocol}." if row.protocol else ""
+    option = typer.Option(
+        _flag(row), help=f"{row.help}{only} ({row.range}; default: {default})", show_default=False
+    )
+    kind = Annotated[str | None, option]
+    return inspect.Parameter(
+        row.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind
+    )
+
+
+def _flag(row: Setting) -> str:
+    return f"--{row.name.replace('_', '-')}"

@@ -14,9 +14,9 @@ from vrthinker_core.commands.arguments import (
     JudgeOption,
     print_error,
     stop_on_signal,
+    with_setting_options,
 )
 from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress
-from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Settings

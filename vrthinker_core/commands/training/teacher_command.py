@@ -12,8 +12,8 @@ from vrthinker_core.commands.arguments import (
     print_error,
     progress,
     stop_on_signal,
+    with_setting_options,
 )
-from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.commands.training.training_data import SCRIPTED, open_teacher
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings
