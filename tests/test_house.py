@@ -34,12 +34,12 @@ REPLIES = (
 
 REACHED = {
     "core lines": 44_720,
-    "core tokens": 274_582,
+    "core tokens": 274_595,
     "core files": 359,
     "modules with one importer": 84,
     "folders of the core": 50,
     "levels below the core": 3,
-    "test lines": 49_207,
+    "test lines": 49_208,
     "js and css lines": 6_141,
     "js and css files": 60,
     "README bytes": 39_945,

@@ -89,7 +89,7 @@ def parse_judge(text: str) -> JudgeName:
     if not colon and head in ("nano", "local"):
         return _with_options(JudgeName(cast(Kind, head)), query)
     if head != said or said not in get_args(Kind) or said == "nano" or not rest:
-        raise BadInput(f"There is no judge {text.partition('://')[0]!r:.80}. Choose {JUDGE_FORMS}.")
+        raise BadInput(f"There is no judge {text.partition('://')[0]!r}. Choose {JUDGE_FORMS}.")
     kind = cast(Kind, said)
     if kind == "scripted":
         return JudgeName(kind, rest)
@@ -102,12 +102,12 @@ def parse_judge(text: str) -> JudgeName:
 
 
 def judge_title(text: str) -> str:
-    """Display name of a judge that is not open yet; its kind if the name cannot be read."""
+    """Display name of a judge that is not open yet, also if its name cannot be read. Never a path or a password."""
     try:
         return parse_judge(text).title
     except BadInput:
         kind = text.partition(":")[0]
-        return kind if kind in get_args(Kind) else "judge"
+        return kind if kind in get_args(Kind) else re.split(r"[/@:]", text)[-1] or "judge"
 
 
 def _server(rest: str) -> JudgeName:

@@ -121,6 +121,8 @@ def test_without_a_choice_the_best_judge_and_the_built_in_one_are_offered(
     gpu: bool, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (24 * 2**30, 24 * 2**30))
     assert list(judge_openers([])) == names
 
 
@@ -128,7 +130,7 @@ def test_without_a_gpu_the_built_in_judge_notes_why_it_was_chosen() -> None:
     (open_judge,) = judge_openers([]).values()
     opened = open_judge()
     assert opened.name == "nano (built in)"
-    assert opened.notes[0].startswith("No GPU was found")
+    assert opened.notes[0].startswith("Neither a GPU with room")
 
 
 # -- load_judges -------------------------------------------------------------------------------------------------------------
