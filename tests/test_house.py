@@ -33,16 +33,16 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 44_720,
-    "core tokens": 274_595,
+    "core lines": 44_712,
+    "core tokens": 274_554,
     "core files": 359,
     "modules with one importer": 84,
     "folders of the core": 50,
     "levels below the core": 3,
-    "test lines": 49_208,
+    "test lines": 49_293,
     "js and css lines": 6_141,
     "js and css files": 60,
-    "README bytes": 39_945,
+    "README bytes": 39_948,
     "package READMEs, bytes": 14_148,
 }
 WALKED = {"command line": 39, "page": 71}

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import torch
 from PIL import Image as Picture
 
-from vrthinker_core.backends.base import describe_backend, held_back, not_cancelled, redirect_start
+from vrthinker_core.backends.base import RedirectState, describe_backend, not_cancelled
 from vrthinker_core.backends.chat_form import ChatForm, Talk, open_chat_form
 from vrthinker_core.backends.judge_name import Bits
 from vrthinker_core.backends.local.checkpoint.devices import is_out_of_memory
@@ -206,9 +206,7 @@ class _Reply:
         default_factory=queue.SimpleQueue
     )  # Lengths of the text that may be shown; None at the end
     _shares: LabelProbabilities | None = None  # Of the digits, where the next token is sampled
-    _unwanted: str = ""
-    _wanted: str = ""
-    _behind: int = 0  # Where the redirect so far ends in the text
+    _forced: RedirectState = field(init=False)
     _redirected: bool = False  # The text was redirected and `generate` must go on behind it
     _closed: bool = False
     _skip: bool = True  # `generate` streams the prompt first
@@ -218,7 +216,7 @@ class _Reply:
     def pieces(self, inputs: dict[str, Any]) -> Iterator[str]:
         """Generate in a thread; yields text of whole characters that can no longer become the start of a redirect."""
         chosen = self.sampling.redirect or ("", "")
-        self._unwanted, self._wanted = self.backend.forced_redirects.get(chosen, chosen)
+        self._forced = RedirectState(self.backend.forced_redirects.get(chosen, chosen))
         shown = 0
         prompt = inputs
         while True:
@@ -264,7 +262,7 @@ class _Reply:
         if (digit := self.backend.digits.get(token)) and self._shares and digit in added:
             self.labels.append(LabelToken(start + added.rindex(digit), self._shares))
         self._redirect()
-        self._items.put(len(self.text) - held_back(self.text, self._unwanted))
+        self._items.put(len(self.text) - self._forced.held_back(self.text))
 
     def end(self) -> None:
         """What `generate` calls when it is done; `_generate` tells the reader."""
@@ -300,13 +298,12 @@ class _Reply:
         return str(now[len(known) :])
 
     def _redirect(self) -> None:
-        start = redirect_start(self.text, self._unwanted, self._behind)
+        start = self._forced.cut(self.text)
         if start < 0:
             return
-        self.text = self.text[:start] + self._wanted
+        self.text = self.text[:start] + self._forced.wanted
         self.labels = [label for label in self.labels if label.offset < start]
-        self._unwanted = "" if self._behind else self._unwanted
-        self._behind, self._redirected = max(1, len(self.text)), True
+        self._redirected = True
 
     def _with_reply(self, prompt: dict[str, Any]) -> dict[str, Any]:
         """The prompt with the reply so far behind it: every tensor of the shape of its ids grows."""
