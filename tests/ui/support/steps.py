@@ -107,7 +107,7 @@ def serious_violations(page: Page, axe: str) -> list[str]:
     page.evaluate(axe)
     # Strings alone leave the page: what axe keeps beside them can be far too large to be sent
     return page.evaluate(
-        """axe.run().then(({ violations }) => violations
+        """axe.run({ resultTypes: ["violations"] }).then(({ violations }) => violations
             .filter(({ impact }) => impact === "serious" || impact === "critical")
             .flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`)))"""
     )
