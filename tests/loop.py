@@ -36,7 +36,7 @@ RATE = 6  # pictures a second
 COLOURS = 96  # of a GIF
 CHARACTERS = 60  # of a reply in each picture
 HOLD = {FramesShown: 5, Finished: 14}  # pictures for which a step stands still
-PAGE = """<!doctype html><meta charset="utf-8"><style>{style} body {{ margin: 0; padding: 10px 14px; }}
+PAGE = """<!doctype html><html class="vrt-saved"><meta charset="utf-8"><style>{style} body {{ margin: 0; padding: 10px 14px; }}
 .vrt-health, .vrt-notes, .vrt-foot {{ display: none; }} ::-webkit-scrollbar {{ display: none; }}</style>
 <div id="trace"></div><script>{script}; window.view = new VRThinker.Trace(document.getElementById("trace"), {{}});</script>"""
 
@@ -96,7 +96,7 @@ def pictures(
         color_scheme="dark" if scheme == "dark" else "light",
     )
     page: Page = context.new_page()
-    style = assets.joined("run/trace.css", "report/report.css")
+    style = assets.joined(*assets.VIEW_STYLES)
     page.set_content(PAGE.format(style=style, script=assets.joined(*assets.VIEW)))
     for view, count in views:
         top = "0" if view["verdict"] else "document.documentElement.scrollHeight"

@@ -200,4 +200,4 @@ class Page:
 
 
 async def _no_trimmer(_request: Request) -> FileResponse:
-    return FileResponse(assets.ASSETS / "page" / "no_cutter.js", media_type="text/javascript")
+    return FileResponse(assets.ASSETS / "no_cutter.js", media_type="text/javascript")

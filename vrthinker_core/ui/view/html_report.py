@@ -14,7 +14,7 @@ from vrthinker_core.ui.view.thumbnail_files import image_source
 from vrthinker_core.ui.view.tiles import ImageSource
 
 TEMPLATE = """<!doctype html>
-<html lang="en">
+<html lang="en" class="vrt-saved">
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -35,8 +35,8 @@ def render_report(trace: Trace) -> str:
     """The whole file. The policy allows our script and our style by their hashes, and nothing else; all the rest is data."""
     state = fold_all(trace.events())
     data = {"trace": view_json(state, inline_image), "transcript": transcript_json(state)}
-    style = assets.joined(*assets.VIEW_STYLES, "report/report.css")
-    script = assets.joined(*assets.VIEW, "report/report.js")
+    style = assets.joined(*assets.VIEW_STYLES)
+    script = assets.joined(*assets.VIEW, "saved_report.js")
     policy = f"default-src 'none'; img-src data:; style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'"
     # JSON that cannot close the script element around it
     values = (

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-COOKIE = "vote_first"  # set by the page's own switch (`vote_first.js`): the server knows it before the first word is sent
+COOKIE = "vote_first"  # set by the page's own switch (`ballot.js`): the server knows it before the first word is sent
 ON = "on"
 
 

@@ -34,8 +34,8 @@ def render_page(title: str, lead: str, sections: Sequence[tuple[str, str]]) -> s
     The policy allows our script and our style by their hashes, and nothing else.
     """
     shown = [(name, content) for name, content in sections if content]
-    style = asset("evaluation/report.css").read_text(encoding="utf-8")
-    script = asset("evaluation/sort.js").read_text(encoding="utf-8")
+    style = asset("report.css").read_text(encoding="utf-8")
+    script = asset("report.js").read_text(encoding="utf-8")
     policy = f"default-src 'none'; style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'; form-action 'none'"
     links = join(*(element("a", name, href=f"#{_anchor(name)}") for name, _ in shown))
     body = join(
