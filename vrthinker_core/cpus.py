@@ -1,4 +1,4 @@
-"""What this machine has."""
+"""The processors that this process may use."""
 
 import math
 import os
@@ -6,17 +6,23 @@ import sys
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
-"""What the control group of a container is held to, version 1 or 2."""
+"""The control group of a container, version 1 or 2."""
 
 
 def cpu_count() -> int:
-    """How many processors this process may use: fewer than there are where it is held to some of them or to a share of time."""
+    """Return how many processors this process may use.
+
+    CPU affinity or a control group's time limit can allow fewer than the machine has.
+    """
     there = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return math.ceil(min(there, _time_limit()))
 
 
 def _time_limit() -> float:
-    """Seconds of processor time a second that the control group allows; infinite without a limit."""
+    """Return the processor seconds per second that the control group allows.
+
+    Returns infinity if there is no limit.
+    """
     try:
         if (CGROUP / "cpu.max").exists():
             quota, period = (CGROUP / "cpu.max").read_text("ascii").split()
@@ -26,6 +32,6 @@ def _time_limit() -> float:
                 for name in ("quota", "period")
             )
         allowed = int(quota) / int(period)
-    except (OSError, ValueError, ZeroDivisionError):  # "max" among them
+    except (OSError, ValueError, ZeroDivisionError):  # "max" means no limit
         return math.inf
     return allowed if allowed > 0 else math.inf

@@ -1,7 +1,8 @@
-"""Append-only record of a run: written turn by turn, read back only after validation.
+"""The stored record of a run: one JSON file, written turn by turn.
 
-A trace is ONE JSON file with its thumbnails inside. Each turn the file is written anew beside itself, flushed to the disk and
-renamed, so a killed process leaves the turns that were complete, never half a file.
+The thumbnails are inside the file. Each turn the whole file is written to a temporary file beside
+it, flushed to disk and renamed. A killed process leaves the complete turns, never half a file. A
+trace is validated when it is read back.
 """
 
 from __future__ import annotations
@@ -35,31 +36,34 @@ from vrthinker_core.types.events import (
 from vrthinker_core.video.thumbnails import is_thumbnail
 
 MAX_BYTES = 64 * 2**20
-MAX_ITEMS = 1_000_000  # commas between values, and a fifth of it brackets: what a size says nothing of is what parsing takes
-MAX_CHARACTERS = 12 * 2**20  # of all texts of a trace
-MAX_FRAMES = 2048  # of all turns
+# Commas between values, and a fifth as many brackets: parsing cost grows with these, not with bytes
+MAX_ITEMS = 1_000_000
+MAX_CHARACTERS = 12 * 2**20  # All texts of a trace
+MAX_FRAMES = 2048  # All turns of a trace
 _STRING = re.compile(
     rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+"?', re.DOTALL
-)  # One that has no end goes to the end of the file
-NOT_SAVED = (
-    "The trace could not be saved"  # How the note on a run begins whose record went elsewhere
-)
+)  # An unclosed string reaches to the end of the file
+NOT_SAVED = "The trace could not be saved"  # Start of the note if the record went elsewhere
 
 
 def to_json(trace: Trace) -> bytes:
-    """The trace as UTF-8 JSON, thumbnails in base64."""
+    """Return the trace as UTF-8 JSON, thumbnails in base64."""
     return type_adapter(Trace).dump_json(trace, indent=1, exclude_none=False)
 
 
 def from_json(data: bytes) -> Trace:
-    """Read a trace that may come from a stranger. Raises TraceError with one sentence; runs nothing, opens nothing."""
+    """Read a trace that may come from a stranger.
+
+    Raises `TraceError` with one sentence. Nothing is run or opened.
+    """
     from pydantic import ValidationError
 
     if len(data) > MAX_BYTES:
         raise TraceError(
             f"This trace has more than {MAX_BYTES // 2**20} MB, which is more than is read."
         )
-    # Those in texts do not count; very many texts are very many values, too.
+    # Commas inside strings do not count. The limit on strings is safe: more strings than that are
+    # too many values, too.
     if _has_many_items(data) and _has_many_items(_STRING.sub(b"", data, count=3 * MAX_ITEMS)):
         raise TraceError(
             "This is not a VR-Thinker trace: it holds far more values than any run has."
@@ -79,7 +83,10 @@ def _has_many_items(data: bytes) -> bool:
 
 
 def _check(trace: Trace) -> None:
-    """What the types and the bounds of single fields cannot say. The bounds on frames and characters are for both runs together."""
+    """Check what the types and bounds of single fields cannot.
+
+    The limits on frames and characters are for both runs together.
+    """
     runs = trace.runs
     if (frames := sum(len(turn.frames) for run in runs for turn in run.turns)) > MAX_FRAMES:
         raise TraceError(f"This trace shows {frames} frames; at most {MAX_FRAMES} are read.")
@@ -98,7 +105,10 @@ def _check(trace: Trace) -> None:
 
 
 def _is_second_run(first: Run, second: Run) -> bool:
-    """Whether `second` compared what `first` had given a verdict on, with the same judge and the sides swapped."""
+    """Return whether `second` judged the pair of `first` with its sides swapped.
+
+    Prompt, judge and protocol must be equal, and `first` must have a verdict.
+    """
     digests = [[clip and clip.digest for clip in run.started.clips] for run in (first, second)]
     same = [(run.started.prompt, run.started.judge, run.started.dialect) for run in (first, second)]
     judged = first.finished is not None and first.finished.verdict is not None
@@ -131,7 +141,7 @@ def _check_run(run: Run) -> None:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Every text in a value of our types."""
+    """Yield every string in a value of our types."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, tuple):
@@ -143,7 +153,10 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def load(file: Path | str) -> Trace:
-    """Read a stored trace. Raises TraceError."""
+    """Read a trace file.
+
+    Raises `TraceError` if the file cannot be read or is no valid trace.
+    """
     path = Path(file)
     try:
         size = path.stat().st_size
@@ -152,7 +165,7 @@ def load(file: Path | str) -> Trace:
                 f"{path.name} has {size / 2**20:.0f} MB; at most {MAX_BYTES // 2**20} MB are read."
             )
         with path.open("rb") as opened:
-            data = opened.read(MAX_BYTES + 1)  # a device has no size and no end
+            data = opened.read(MAX_BYTES + 1)  # A device has no size and no end
     except OSError as error:
         raise TraceError(
             f"Cannot read the trace {path.name or path}: {error.strerror or error}."
@@ -161,12 +174,13 @@ def load(file: Path | str) -> Trace:
 
 
 def check_replaceable(path: Path) -> Trace | None:
-    """The trace that is there; None for nothing. Raises BadInput for anything else: no other file is ever lost. Follows no link."""
+    """Return the trace at `path`; None if nothing is there.
+
+    Raises `BadInput` for anything else, so no other file is ever lost. Links are not followed.
+    """
     try:
         is_file = stat.S_ISREG(path.lstat().st_mode)
-    except (
-        OSError
-    ):  # nothing is there, or the place cannot be reached, which shows when the trace is written
+    except OSError:  # Nothing is there, or writing will fail and say why
         return None
     except ValueError:
         raise BadInput("The name of the trace holds a NUL character: name another file.") from None
@@ -179,7 +193,11 @@ def check_replaceable(path: Path) -> Trace | None:
 
 
 def check_trace_option(path: Path) -> None:
-    """Raises BadInput as `check_replaceable` does, and for a missing folder: before a judge is opened, which can take minutes."""
+    """Check the path of a trace before a judge is opened.
+
+    Opening a judge can take minutes. Raises `BadInput` like `check_replaceable`, and if the folder
+    is missing.
+    """
     check_replaceable(path)
     if not path.absolute().parent.is_dir():
         raise BadInput(
@@ -188,7 +206,7 @@ def check_trace_option(path: Path) -> None:
 
 
 def _has_own_text(trace: Trace | None) -> bool:
-    """A judge wrote something in a turn that was not taken over."""
+    """Return whether a judge wrote text in a turn that was not taken over."""
     return trace is not None and any(
         turn.completion.text and not trace.started.is_taken_over(turn.number)
         for turn in trace.turns
@@ -196,17 +214,18 @@ def _has_own_text(trace: Trace | None) -> bool:
 
 
 class TraceWriter:
-    """Builds the trace of a run from its events, and keeps it on the disk when a path is given. Whoever makes one closes it.
+    """The writer of a run's trace, in memory or to a file.
 
-    When the path cannot be written the trace goes to the system's temporary folder instead, and the last event says so: a run never
-    ends because its record could not be kept. A path that must not be replaced is refused: then nothing is written at all. A trace
-    that is there, and in which a judge wrote something, stays until the judge has written something in this run, too.
+    The creator must call `close`. If the path cannot be written, the trace goes to the system's
+    temporary folder and the last event says so: a run never ends because its record could not be
+    kept. If the path must not be replaced, `refused` is set and nothing is written. An earlier
+    trace with text of a judge stays until the judge has written text in this run.
     """
 
     def __init__(self, path: Path | str | None = None) -> None:
         self.refused: BadInput | None = None  # Why the run must not begin
         self._path = None if path is None else Path(path)
-        self._keeps_earlier = False  # until there is something to keep of this run
+        self._keeps_earlier = False  # Until the judge has written text in this run
         try:
             if self._path is not None:
                 self._keeps_earlier = _has_own_text(check_replaceable(self._path))
@@ -217,7 +236,10 @@ class TraceWriter:
         self._started_at = time.perf_counter()
 
     def close(self) -> None:
-        """Keep a run that is left before its end as cancelled; the second one, where that has begun."""
+        """Record a run without an end as cancelled.
+
+        If the second run has begun, this is done to the second run.
+        """
         end = Finished(StopReason.CANCELLED, seconds=time.perf_counter() - self._started_at)
         if self._trace is not None and self._trace.finished is None:
             self.record(end)
@@ -229,9 +251,11 @@ class TraceWriter:
             self.record(Swapped(end))
 
     def record(self, event: JudgeEvent) -> JudgeEvent:
-        """Keep an event and give it back; the last one with what became of the record.
+        """Record an event and return it.
 
-        The file is written when the run starts (unless an earlier trace is kept), at each turn's end and when the run has ended.
+        The last event is returned with a note if the trace could not be kept as asked. The file is
+        written when the run starts (unless an earlier trace is kept), at each turn's end, and when
+        the run ends.
         """
         before = self._trace
         self._trace = add_event(before, event)
@@ -242,7 +266,7 @@ class TraceWriter:
         self._save(self._trace)
         last = event.event if isinstance(event, Swapped) else event
         if isinstance(last, Finished) and self._warning and self._warning not in last.notes:
-            # The record itself says where it had to go, too.
+            # The saved trace must hold the note, too.
             told = replace(last, notes=(*last.notes, self._warning))
             return self.record(Swapped(told) if isinstance(event, Swapped) else told)
         return event
@@ -250,7 +274,7 @@ class TraceWriter:
     def _save(self, trace: Trace) -> None:
         if self._path is None:
             return
-        wanted = encodable(str(self._path))  # the sentences below stand in the trace
+        wanted = encodable(str(self._path))  # The warnings below are stored in the trace
         self._keeps_earlier = self._keeps_earlier and not _has_own_text(trace)
         if self._keeps_earlier:
             self._warning = (
@@ -261,9 +285,7 @@ class TraceWriter:
             return
         try:
             data = to_json(trace)
-        except (
-            ValueError
-        ) as error:  # of pydantic, whatever a text or a number is that JSON cannot hold
+        except ValueError as error:  # From pydantic, for a value that JSON cannot hold
             self._warning = f"{NOT_SAVED} as {wanted} ({type(error).__name__}); it is only shown."
             self._path = None
             return
