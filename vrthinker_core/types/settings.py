@@ -1,4 +1,7 @@
-"""What a person may choose for a run, and the one table that command line, page, API and MCP take it from."""
+"""The settings of a run, in one table.
+
+Command line, page, API and MCP take the settings from this table.
+"""
 
 import math
 from collections.abc import Mapping
@@ -8,18 +11,20 @@ from typing import Any, Literal, TypeGuard
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types.bounds import MAX_NUMBER, Amount
 
-ProtocolName = Literal[
-    "concat", "paired"
-]  # The two published prompt protocols; each checkpoint was trained for one
+# The two published prompt protocols; each checkpoint was trained for one
+ProtocolName = Literal["concat", "paired"]
 
 SettingValue = str | int | float | None
 
-OWN = "own"  # What stands in a form for None: the protocol's own value
+OWN = "own"  # A form's word for None: the protocol's own value
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a person chose for a run; None is the protocol's own default. `SETTINGS` has label, help and range of each field."""
+    """The settings that a person chose for a run.
+
+    None means the protocol's own default. `SETTINGS` has label, help and range of each field.
+    """
 
     protocol: Literal["auto", "concat", "paired"] = "auto"
     window: int | Literal["all"] | None = None
@@ -37,41 +42,44 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table."""
+    """A row of the table of settings."""
 
     name: str  # The field of `Settings`
     label: str
     help: str
-    words: Mapping[str, str] = field(
-        default_factory=dict
-    )  # Words it may be, each with what a form calls it
-    number: type[int] | type[float] | None = (
-        None  # What else it may be; None where only words are allowed
-    )
+    # Allowed words, each with its label in a form
+    words: Mapping[str, str] = field(default_factory=dict)
+    # Type of allowed numbers; None if only words are allowed
+    number: type[int] | type[float] | None = None
     minimum: int = 0
     maximum: int | None = None
     even: bool = False
-    offered: tuple[
-        int | float, ...
-    ] = ()  # Numbers that a form offers; any other in the range may be typed
+    # Numbers that a form offers; others in the range may be typed
+    offered: tuple[int | float, ...] = ()
     names: Mapping[float, str] = field(default_factory=dict)
-    """What a form calls an offered number, where the number alone says too little."""
-    protocol: ProtocolName | None = None  # The only protocol in which it means something
+    """Labels of offered numbers, if the number alone says too little."""
+    protocol: ProtocolName | None = None  # The only protocol that uses the setting
 
     @property
     def default(self) -> SettingValue:
-        """What holds where nobody chose; None is the protocol's own value."""
+        """The value if nobody chose; None is the protocol's own value."""
         value: SettingValue = getattr(Settings(), self.name)
         return value
 
     @property
     def is_switch(self) -> bool:
-        """It is off or on: on the command line an option without a value, and true or false in a call."""
+        """Whether the setting is off or on.
+
+        On the command line it is an option without a value; in a call it is true or false.
+        """
         return tuple(self.words) == ("off", "on")
 
     @property
     def range(self) -> str:
-        """What it may be, in words: "all, or a whole number from 0 up", "one of card, clean"."""
+        """The allowed values, in words.
+
+        Examples: "all, or a whole number from 0 up", "one of card, clean".
+        """
         words = ", ".join(self.words)
         if self.number is None:
             return f"one of {words}"
@@ -88,7 +96,10 @@ class Setting:
         return f"{words}, or {numbers}" if words else numbers
 
     def parse(self, value: object) -> SettingValue:
-        """The value that a person gave as text or number; the default for None, "" and OWN. Raises BadInput."""
+        """Parse the value that a person gave as text or number.
+
+        None, "" and `OWN` give the default. Raises `BadInput` for a value out of the range.
+        """
         if value is None or value in ("", OWN):
             return self.default
         if isinstance(value, bool) and self.is_switch:
@@ -104,7 +115,10 @@ class Setting:
         return found  # type: ignore[return-value]
 
     def check(self, value: object, maximum: int | None = None) -> None:
-        """Raises BadInput for a value out of the range; `maximum` is a protocol's own, where it is smaller."""
+        """Raise `BadInput` if the value is out of the range.
+
+        `maximum` is a protocol's own limit, if smaller.
+        """
         if (value is None and self.default is None) or (
             isinstance(value, str) and value in self.words
         ):
@@ -129,15 +143,15 @@ def _is_number(value: object, kind: type[int] | type[float] | None) -> TypeGuard
 
 
 def _quoted(value: object) -> str:
-    """What a person gave, as a sentence shows it."""
+    """Return a person's value as an error message shows it."""
     try:
         return " ".join(str(value)[:40].split()) or "blank"
-    except ValueError:  # of Python, which writes no longer number
+    except ValueError:  # Python prints no longer number
         return "a number of more than 4,300 digits"
 
 
 def _as_number(text: str, kind: type[int] | type[float] | None) -> object:
-    """The number that a text is; the text itself where it is none."""
+    """Return the number that the text is, else the text itself."""
     if kind is None or len(text) > 100 or not text.isascii():
         return text
     try:
@@ -246,16 +260,22 @@ SETTINGS = (
         {"off": "One order", "on": "Both orders"},
     ),
 )
-"""Every field of `Settings`, in the order in which a form shows them."""
+"""Every field of `Settings`, in the order of a form."""
 
 
 def setting(name: str) -> Setting:
-    """The row of that name. Raises KeyError."""
+    """Return the row with this name.
+
+    Raises `KeyError`.
+    """
     return {row.name: row for row in SETTINGS}[name]
 
 
 def parse_settings(chosen: Mapping[str, object]) -> Settings:
-    """The settings that a person gave by name, as text or numbers; what is left out is the default. Raises BadInput."""
+    """Build the settings that a person gave by name, as text or numbers.
+
+    A missing name gets the default. Raises `BadInput` for an unknown name or a value out of range.
+    """
     unknown = chosen.keys() - {row.name for row in SETTINGS}
     if unknown:
         raise BadInput(
