@@ -300,9 +300,8 @@ class Comparison:
             "" if error is None else type(error).__name__,
             time.perf_counter() - self._started_at,
         )
-        notes = tuple(
-            note for note in self._backend.notes if note not in self._notes
-        )  # Notes that came up during the run
+        # Notes that came up during the run
+        notes = tuple(note for note in self._backend.notes if note not in self._notes)
         unreadable = tuple(map(Side, error.sides)) if isinstance(error, VideoError) else ()
         if deliberation is None:
             return Finished(

@@ -240,10 +240,11 @@ class Deliberation:
     def _answer_call(self) -> None:
         """Respond to the last call with its frames, except those still in view."""
         reply, response = self._exchanges[-1]
+        # Frames of the old response do not count as in view
         self._exchanges[-1] = (
             reply,
             NO_RESPONSE,
-        )  # Frames of the old response do not count as in view
+        )
         missing = self._missing(self._called) and self._missing(self._called, arriving=1)
         if response is NO_RESPONSE or missing != self._brought:
             self._brought, response = missing, self._tool_message(missing)

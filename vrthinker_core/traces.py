@@ -40,9 +40,8 @@ MAX_BYTES = 64 * 2**20
 MAX_ITEMS = 1_000_000
 MAX_CHARACTERS = 12 * 2**20  # All texts of a trace
 MAX_FRAMES = 2048  # All turns of a trace
-_STRING = re.compile(
-    rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+"?', re.DOTALL
-)  # An unclosed string reaches to the end of the file
+# An unclosed string reaches to the end of the file
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+"?', re.DOTALL)
 NOT_SAVED = "The trace could not be saved"  # Start of the note if the record went elsewhere
 
 
