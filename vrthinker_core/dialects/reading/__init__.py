@@ -1,1 +1,4 @@
-"""Reading a reply: one tolerant parser for both protocols, from characters to tags, segments, tool calls and labels."""
+"""The tolerant reply parser of both protocols.
+
+The parser goes from characters to tags, segments, tool calls and labels.
+"""
