@@ -88,7 +88,7 @@ def as_they_end(
 ) -> Iterator[Result]:
     """Submit items and yield their results as they finish.
 
-    Items are taken lazily: at most `many` are in flight. An item's exception is raised.
+    Items are taken lazily: at most `many` are in flight. Raises the exception of a failed item.
     """
     waiting, running = iter(items), set[Future[Result]]()
     while True:
@@ -105,7 +105,7 @@ def in_their_order(
 ) -> Iterator[Result]:
     """Submit items and yield their results in the order of the items.
 
-    Items are taken lazily: at most `many` are in flight. An item's exception is raised.
+    Items are taken lazily: at most `many` are in flight. Raises the exception of a failed item.
     """
     waiting = iter(items)
     running = deque(map(submit, islice(waiting, many)))
