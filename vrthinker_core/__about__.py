@@ -16,6 +16,7 @@ def asset(name: str) -> Path:
     """
     if not ASSETS.is_dir():
         raise BadInput(
-            f"{ASSETS} is missing, and with it {name}: use a checkout of the project, or install one with pip install -e FOLDER."
+            f"{ASSETS} is missing, and with it {name}: use a checkout of the project, or install "
+            "one with pip install -e FOLDER."
         )
     return ASSETS / name

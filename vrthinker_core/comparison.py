@@ -266,11 +266,17 @@ class Comparison:
             and deliberation.can_forget
         ):
             self._too_much = True
-            return f"Too much was in view in turn {deliberation.turn}, which was asked again without the oldest frames."
+            return (
+                f"Turn {deliberation.turn} had too much in view and was asked again without the "
+                "oldest frames."
+            )
         if self._failed_once or not is_retryable(error):
             return ""
         self._failed_once, self._abandoned = True, tuple(completion.split())
-        return f"The judge failed in turn {deliberation.turn}, which was tried once more. Cause: {describe(error)}"
+        return (
+            f"The judge failed in turn {deliberation.turn}, which was tried once more. Cause: "
+            f"{describe(error)}"
+        )
 
     def _fail(self, error: Exception) -> None:
         """End the run with this error, or as cancelled if it was cancelled."""
@@ -350,7 +356,10 @@ class Comparison:
         except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
             self._error = error
         if self._backend.protocols and protocol not in self._backend.protocols:
-            trained = f"{self._backend.name} was trained for the protocol {' and '.join(self._backend.protocols)}"
+            trained = (
+                f"{self._backend.name} was trained for the protocol "
+                f"{' and '.join(self._backend.protocols)}"
+            )
             self._error = BadInput(f"{trained}, not for {protocol}. Choose auto.")
         if first is not None and second is not None:
             self._clips = first, second

@@ -121,7 +121,8 @@ class Deliberation:
             if not self.forget_oldest():
                 advice = "Choose fewer frames per call." if self._brought else "Shorten the prompt."
                 raise ContextFull(
-                    f"The conversation has {length} tokens and the judge reads {capacity}, its reply included. {advice}"
+                    f"The conversation has {length} tokens and the judge reads {capacity}, its "
+                    f"reply included. {advice}"
                 )
 
     @property

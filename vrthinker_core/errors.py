@@ -117,7 +117,10 @@ def out_of_files(error: BaseException | None) -> str:
     """
     if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
         return ""
-    return "Too many files are open: judge fewer pairs at a time (--concurrency), or raise the limit with `ulimit -n`."
+    return (
+        "Too many files are open: judge fewer pairs at a time (--concurrency), or raise the limit "
+        "with `ulimit -n`."
+    )
 
 
 def describe(error: Exception | None) -> str:
@@ -133,4 +136,7 @@ def describe(error: Exception | None) -> str:
         )
     if sentence := out_of_files(error):
         return sentence
-    return f"The comparison stopped unexpectedly ({type(error).__name__}). What had happened before is kept; compare again."
+    return (
+        f"The comparison stopped unexpectedly ({type(error).__name__}). The turns so far are "
+        "kept; compare again."
+    )

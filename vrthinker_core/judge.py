@@ -24,7 +24,10 @@ A trace holds two runs, and each text up to three times: as written, as counted,
 reasoning in it.
 """
 
-_TOO_MUCH = f"The judge wrote more than {MAX_WRITTEN:,} characters in this run and was stopped. Choose another judge, or fewer tokens."
+_TOO_MUCH = (
+    f"The judge wrote more than {MAX_WRITTEN:,} characters in this run and was stopped. Choose "
+    "another judge, or fewer tokens."
+)
 
 
 def judge(
@@ -81,7 +84,8 @@ def check_opened(backend: Backend) -> None:
     """Raise `BadInput` if `backend` is only the name of a judge."""
     if isinstance(backend, str):
         raise BadInput(
-            f"{backend!r} is only the name of a judge: open it first, with open_backend({backend!r})."
+            f"{backend!r} is only the name of a judge: open it first, with "
+            f"open_backend({backend!r})."
         )
 
 

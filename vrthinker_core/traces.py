@@ -58,9 +58,7 @@ def from_json(data: bytes) -> Trace:
     from pydantic import ValidationError
 
     if len(data) > MAX_BYTES:
-        raise TraceError(
-            f"This trace has more than {MAX_BYTES // 2**20} MB, which is more than is read."
-        )
+        raise TraceError(f"This trace is too large: at most {MAX_BYTES // 2**20} MB are read.")
     # Commas inside strings do not count. The limit on strings is safe: more strings than that are
     # too many values, too.
     if _has_many_items(data) and _has_many_items(_STRING.sub(b"", data, count=3 * MAX_ITEMS)):
@@ -91,13 +89,15 @@ def _check(trace: Trace) -> None:
         raise TraceError(f"This trace shows {frames} frames; at most {MAX_FRAMES} are read.")
     if (characters := sum(map(len, _texts(trace)))) > MAX_CHARACTERS:
         raise TraceError(
-            f"The texts of this trace have {characters} characters; at most {MAX_CHARACTERS} are read."
+            f"The texts of this trace have {characters} characters; at most {MAX_CHARACTERS} are "
+            "read."
         )
     for run in runs:
         _check_run(run)
     if trace.swapped is not None and not _is_second_run(trace, trace.swapped):
         raise TraceError(
-            "This trace is damaged: its second run did not compare the same pair with the sides swapped."
+            "This trace is damaged: its second run did not compare the same pair with the sides "
+            "swapped."
         )
     if trace.vote is not None and not shown_slots(runs).issuperset(trace.vote.slots):
         raise TraceError("This trace is damaged: its vote names frames that were never shown.")
@@ -117,7 +117,7 @@ def _is_second_run(first: Run, second: Run) -> bool:
 def _check_run(run: Run) -> None:
     for expected, turn in enumerate(run.turns, start=1):
         if turn.number != expected:
-            raise TraceError(f"This trace is not whole: turn {expected} is missing.")
+            raise TraceError(f"This trace is incomplete: turn {expected} is missing.")
         if sum(turn.completion.pieces) != len(turn.completion.text):
             raise TraceError(
                 f"This trace is damaged: the pieces of turn {expected} do not make up its text."
@@ -126,12 +126,11 @@ def _check_run(run: Run) -> None:
             turn.completion.text
         ):
             raise TraceError(
-                f"This trace is damaged: turn {expected} has the probability of a label that it does not hold."
+                f"This trace is damaged: turn {expected} has a label probability behind the end "
+                "of its text."
             )
     if run.started.dialect not in get_args(ProtocolName):
-        raise TraceError(
-            f"This trace speaks the protocol {run.started.dialect[:40]!r}, which is not known here."
-        )
+        raise TraceError(f"This trace uses an unknown protocol, {run.started.dialect[:40]!r}.")
     for turn in run.turns:
         if not all(map(is_thumbnail, turn.frames)):
             raise TraceError(
@@ -187,7 +186,7 @@ def check_replaceable(path: Path) -> Trace | None:
         if is_file:
             return load(path)
     raise BadInput(
-        f"{encodable(str(path))} is there already and is no trace: name a new file for the trace, or an earlier trace."
+        f"{encodable(str(path))} exists and is not a trace: name a new file, or an earlier trace."
     )
 
 
@@ -200,7 +199,8 @@ def check_trace_option(path: Path) -> None:
     check_replaceable(path)
     if not path.absolute().parent.is_dir():
         raise BadInput(
-            f"There is no folder {encodable(str(path.parent))}: make it first, or name another file for the trace."
+            f"There is no folder {encodable(str(path.parent))}: make it first, or name another "
+            "file for the trace."
         )
 
 
@@ -303,7 +303,10 @@ class TraceWriter:
             self._path = None
             if folder is not None:
                 folder.rmdir()
-            self._warning = f"{NOT_SAVED} as {wanted} ({reason}) nor anywhere else ({second.strerror}); it is only shown."
+            self._warning = (
+                f"{NOT_SAVED} as {wanted} ({reason}) nor anywhere else ({second.strerror}); it is "
+                "only shown."
+            )
             return
         self._path = spare
         self._warning = (

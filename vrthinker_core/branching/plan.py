@@ -89,7 +89,7 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
     started = origin.started
     if started.dialect not in get_args(ProtocolName) or None in started.clips:
         raise BadInput(
-            "That run never opened both of its videos, so there is nothing to go on from: compare them anew."
+            "That run never opened both videos, so it cannot be continued: compare them anew."
         )
     dialect = make_dialect(started.settings, cast(ProtocolName, started.dialect))
     _check_turn(origin, turn, changes)
@@ -102,7 +102,8 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
         dialect.frame_refs(frames)
     ):
         raise BadInput(
-            f"In turn {turn} the judge sees {_listed(frames)} already: choose at least one other frame."
+            f"In turn {turn} the judge sees {_listed(frames)} already: choose at least one other "
+            "frame."
         )
     if changes.no_tool:
         settings = replace(settings, max_turns=turn)
@@ -125,20 +126,20 @@ def _check_turn(origin: Run, turn: int, changes: Changes) -> None:
     count = len(origin.turns)
     if not 1 <= turn <= count + 1:
         raise BadInput(
-            f"That run has {count} {'turn' if count == 1 else 'turns'}: a branch begins at one of the turns 1 to {count + 1}."
+            f"That run has {count} {'turn' if count == 1 else 'turns'}: begin the branch at a "
+            f"turn from 1 to {count + 1}."
         )
     for taken in origin.turns[: turn - 1]:
         if taken.completion.stop in ("cancelled", "failed"):
-            raise BadInput(
-                f"Turn {taken.number} was cut short: a branch begins there at the latest."
-            )
+            raise BadInput(f"Turn {taken.number} was cut short: begin the branch there or earlier.")
     if changes.frames and turn == 1:
         raise BadInput(
             "Turn 1 shows the protocol's first frames: choose other frames from turn 2 on."
         )
     if turn > max(count, 1) and not changes.frames:
         raise BadInput(
-            f"The run ended with turn {count}: choose the frames that turn {turn} is to show, or begin at an earlier turn."
+            f"The run ended with turn {count}: choose the frames that turn {turn} is to show, or "
+            "begin at an earlier turn."
         )
 
 
@@ -151,7 +152,8 @@ def _check_frames(frames: tuple[int, ...], dialect: Dialect) -> None:
             dialect.frame_number(FrameRef(dialect.grid.slots - 1, Side.SECOND)),
         )
         raise BadInput(
-            f"Choose 1 to {dialect.frames_per_call} frames, each once, of the numbers {first} to {last}."
+            f"Choose 1 to {dialect.frames_per_call} frames, each once, of the numbers {first} to "
+            f"{last}."
         )
 
 

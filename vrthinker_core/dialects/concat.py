@@ -60,11 +60,14 @@ class Concat:
                 "one video item of eight frames; two items of four where the videos differ in shape"
             )
         return (
-            f"Frames 1 to {half} are spread evenly over video 1 and {half + 1} to {self.total} over video 2, both ends included; "
-            "the card does not publish its rule.",
+            f"Frames 1 to {half} are spread evenly over video 1 and {half + 1} to {self.total} "
+            "over video 2, both ends included; the card does not publish its rule.",
             f"First frames: {numbers} ({chosen}).",
             f"Packing of the first frames: {packed}.",
-            f"Frames keep their aspect, with at most {OPENING_AREA:,} pixels at first and {TOOL_AREA:,} after a call.",
+            (
+                f"Frames keep their aspect, with at most {OPENING_AREA:,} pixels at first and "
+                f"{TOOL_AREA:,} after a call."
+            ),
         )
 
     @property
@@ -128,7 +131,10 @@ class Concat:
 
     def call(self, indices: Sequence[int]) -> str:
         """Return the card's form of a call, within its tags."""
-        return f'<tool_call>{{"name": "select_frames", "arguments": {{"target_frames": {list(indices)}}}}}</tool_call>'
+        return (
+            f'<tool_call>{{"name": "select_frames", '
+            f'"arguments": {{"target_frames": {list(indices)}}}}}</tool_call>'
+        )
 
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """Return the card's sentence, then the frames as images.
@@ -152,28 +158,37 @@ class Concat:
             return _tool_error_text(reason(problems, "The call names no frame."))
         total = self.total
         return _tool_error_text(
-            f"There are {total} frames numbered in range [1,{total}]. Your selection is out of range."
+            f"There are {total} frames numbered in range [1,{total}]. Your selection is out of "
+            "range."
         )
 
     def already_shown(self, indices: Sequence[int]) -> Message:
         """Return a message without frames: they are in the conversation."""
         return _tool_error_text(
-            f"The frames {list(indices)} are already shown above. Select other frames, or give your answer."
+            f"The frames {list(indices)} are already shown above. Select other frames, or give "
+            "your answer."
         )
 
     def retry_message(self, problems: Sequence[Problem]) -> Message:
         """Return the reason and all accepted forms."""
-        call = '<tool_call>{"name": "select_frames", "arguments": {"target_frames": [...]}}</tool_call>'
+        call = (
+            '<tool_call>{"name": "select_frames", '
+            '"arguments": {"target_frames": [...]}}</tool_call>'
+        )
         labels = "TA=..., VQ=..., MQ=..., OA=..."
         forms = (
-            f"either <final answer>{labels}</final answer>, or <recommend answer>{labels}, CF=...</recommend answer> "
+            f"either <final answer>{labels}</final answer>, or "
+            f"<recommend answer>{labels}, CF=...</recommend answer> "
             f"followed by {call} (1 to {self.frames_per_call} of the frames 1 to {self.total})"
         )
         return Message("user", (Text(retry_text(problems, forms)),))
 
     def force_answer(self) -> str:
         """Return the request for the answer."""
-        return "\nThis is the last turn: no more frames can be selected. Give your <final answer></final answer> now."
+        return (
+            "\nThis is the last turn: no more frames can be selected. "
+            "Give your <final answer></final answer> now."
+        )
 
 
 def _tool_error_text(text: str) -> Message:

@@ -43,8 +43,14 @@ class Paired:
     def rules(self) -> tuple[str, ...]:
         """How the card's open points were decided."""
         fits = {
-            "squash": f"Frames are squashed to {FRAME_SIDE} x {FRAME_SIDE} pixels, as the judge was trained.",
-            "letterbox": f"Frames are letterboxed to {FRAME_SIDE} x {FRAME_SIDE} pixels; the judge was trained on squashed ones.",
+            "squash": (
+                f"Frames are squashed to {FRAME_SIDE} x {FRAME_SIDE} pixels, as the judge was "
+                "trained."
+            ),
+            "letterbox": (
+                f"Frames are letterboxed to {FRAME_SIDE} x {FRAME_SIDE} pixels; the judge was "
+                "trained on squashed ones."
+            ),
         }
         return (
             f"Index i is the real frame min(int(i / {SLOTS} * total), total - 1) of both videos.",
@@ -86,7 +92,10 @@ class Paired:
 
     def call(self, indices: Sequence[int]) -> str:
         """Return the card's form of a call, within its tags."""
-        return f'<tool_call>{{"name": "select_frames", "arguments": {{"frame_indices": {list(indices)}}}}}</tool_call>'
+        return (
+            f'<tool_call>{{"name": "select_frames", '
+            f'"arguments": {{"frame_indices": {list(indices)}}}}}</tool_call>'
+        )
 
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """Return the frames as images, then the number of pairs.
@@ -97,7 +106,10 @@ class Paired:
             raise ValueError(
                 f"{len(indices)} indices are {2 * len(indices)} frames, not {len(frames)}"
             )
-        text = f"Retrieved {len(indices)} frame pairs ({list(indices)}) symmetrically from both videos."
+        text = (
+            f"Retrieved {len(indices)} frame pairs ({list(indices)}) symmetrically from both "
+            "videos."
+        )
         return Message("user", (*map(Image, frames), _tool_response(text)))
 
     def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:  # noqa: ARG002 - the problems say it all
@@ -109,12 +121,18 @@ class Paired:
 
     def already_shown(self, indices: Sequence[int]) -> Message:
         """Return a message without frames: they are in the conversation."""
-        text = f"The frame pairs ({list(indices)}) are already shown above. Select other frames, or give your answer."
+        text = (
+            f"The frame pairs ({list(indices)}) are already shown above. Select other frames, or "
+            "give your answer."
+        )
         return Message("user", (_tool_response(text),))
 
     def retry_message(self, problems: Sequence[Problem]) -> Message:
         """Return the reason and both accepted forms."""
-        call = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [...]}}</tool_call>'
+        call = (
+            '<tool_call>{"name": "select_frames", '
+            '"arguments": {"frame_indices": [...]}}</tool_call>'
+        )
         answer = "<Answer>TA=..., VQ=..., MQ=..., OA=...</Answer>"
         forms = (
             f"either a tool call, {call} ({self._accepted_calls}), or the final judgment, {answer}"
@@ -123,7 +141,10 @@ class Paired:
 
     def force_answer(self) -> str:
         """Return the request for the answer."""
-        return "\nThis is the last turn: no more frames can be selected. Give your final judgment now, within <Answer></Answer> tags."
+        return (
+            "\nThis is the last turn: no more frames can be selected. "
+            "Give your final judgment now, within <Answer></Answer> tags."
+        )
 
     @property
     def _accepted_calls(self) -> str:

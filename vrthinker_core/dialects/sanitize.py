@@ -46,7 +46,10 @@ class SanitizedPrompt(NamedTuple):
             ),
             (
                 self.removed,
-                "The prompt holds control characters or byte order marks, which cannot be seen; they were left out.",
+                (
+                    "The prompt holds control characters or byte order marks, which cannot be "
+                    "seen; they were left out."
+                ),
             ),
         )
         return tuple(sentence for holds, sentence in told if holds)

@@ -46,6 +46,6 @@ def allow_pairs(concurrency: int) -> None:
     most = max(1, (limit - OF_PROCESS) // OF_PAIR)
     if concurrency > most:
         raise BadInput(
-            f"A concurrency of {concurrency:,} needs more than the {limit:,} files that this process may have open: "
-            f"give a number up to {most:,}, or raise the limit with `ulimit -n`."
+            f"A concurrency of {concurrency:,} needs more than the {limit:,} files that this "
+            f"process may have open: give a number up to {most:,}, or raise the limit with `ulimit -n`."
         )

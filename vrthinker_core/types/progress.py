@@ -181,4 +181,7 @@ def place_in_queue(before: int) -> str:
         return ""
     if before >= len(ORDINALS):
         return f"You are number {before + 1}; {before} comparisons are before yours."
-    return f"You are {ORDINALS[before]}; {NUMBERS[before]} comparison{' is' if before == 1 else 's are'} before yours."
+    return (
+        f"You are {ORDINALS[before]}; {NUMBERS[before]} "
+        f"comparison{' is' if before == 1 else 's are'} before yours."
+    )

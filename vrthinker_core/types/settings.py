@@ -164,14 +164,17 @@ SETTINGS = (
     Setting(
         "protocol",
         "Protocol",
-        "The prompt protocol the judge was trained for. Automatic is right for every checkpoint that says so itself.",
+        (
+            "The prompt protocol that the judge was trained for. Automatic is right if the "
+            "checkpoint names its protocol."
+        ),
         {"auto": "Automatic", "paired": "paired", "concat": "concat"},
     ),
     Setting(
         "window",
         "Memory window",
-        "Rounds of requested frames that stay in the judge's view; older ones leave. The first frames always stay, and those of a "
-        "request for the turn in which they come.",
+        "Rounds of requested frames that stay in the judge's view. The first frames always stay. "
+        "Requested frames stay at least for the turn in which they come.",
         {"all": "Keep everything"},
         int,
         offered=(0, 1, 2, 3),
@@ -180,7 +183,7 @@ SETTINGS = (
     Setting(
         "max_turns",
         "Turns",
-        "Most replies in one run; on the last one the judge is asked to answer.",
+        "Maximum replies in one run. On the last turn the judge is asked to answer.",
         number=int,
         minimum=1,
         maximum=32,
@@ -189,7 +192,7 @@ SETTINGS = (
     Setting(
         "frames_per_call",
         "Frames per call",
-        "Most indices that one request may bring.",
+        "Maximum frame indices in one request.",
         number=int,
         minimum=1,
         maximum=12,
@@ -198,7 +201,7 @@ SETTINGS = (
     Setting(
         "max_new_tokens",
         "Tokens per reply",
-        "Most tokens of one reply; a longer one is cut off.",
+        "Maximum tokens of one reply. A longer reply is cut off.",
         number=int,
         minimum=1,
         maximum=32_768,
@@ -230,8 +233,8 @@ SETTINGS = (
     Setting(
         "opening",
         "First frames",
-        "How the first frames are chosen and packed: as the judge was trained, or as its model card does, with the nearest frames "
-        "of the list.",
+        "How the first frames are chosen and packed: as the judge was trained, or as its model "
+        "card does, with the nearest frames of the list.",
         {"training": "As trained", "card": "As on the card"},
         protocol="concat",
     ),
@@ -256,7 +259,10 @@ SETTINGS = (
     Setting(
         "swap",
         "Both orders",
-        "After its verdict the judge compares the pair again with the sides swapped, to see whether it says the same.",
+        (
+            "After its verdict the judge compares the pair again with the sides swapped, to see "
+            "whether it says the same."
+        ),
         {"off": "One order", "on": "Both orders"},
     ),
 )
@@ -279,7 +285,8 @@ def parse_settings(chosen: Mapping[str, object]) -> Settings:
     unknown = chosen.keys() - {row.name for row in SETTINGS}
     if unknown:
         raise BadInput(
-            f"There is no setting {min(map(str, unknown))[:40]!r}. There are {', '.join(row.name for row in SETTINGS)}."
+            f"There is no setting {min(map(str, unknown))[:40]!r}. There are "
+            f"{', '.join(row.name for row in SETTINGS)}."
         )
     values: dict[str, Any] = {row.name: row.parse(chosen.get(row.name)) for row in SETTINGS}
     return Settings(**values)

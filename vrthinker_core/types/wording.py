@@ -24,7 +24,10 @@ LABEL_NAMES = {
 TAKEN_OVER = "taken over"  # A branch's turn that comes from its origin
 BRANCH = "A branch of another run: {}."
 
-SIDES_SWAPPED = "The same pair with its sides swapped: what the judge calls video 1 here is your video 2, and the other way round."
+SIDES_SWAPPED = (
+    "The same pair with its sides swapped: what the judge calls video 1 here is your video 2, and "
+    "the other way round."
+)
 
 OUTSIDE_SCOPE = "No verdict: this judge cannot judge real videos."
 OUTSIDE_ADVICE = (

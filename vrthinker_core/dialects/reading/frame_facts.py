@@ -54,13 +54,18 @@ _PLAIN_MOTIONS = {
 _PLACE = r"at \d{1,3}%,\d{1,3}%(?: and at \d{1,3}%,\d{1,3}%)?|with nothing to follow"
 _BESIDE = rf"(?: \((?:#\d{{1,3}} (?:{_PLACE})(?:, )?){{1,2}}\))?"
 _PLAIN_FACT = re.compile(
-    rf"(#\d{{1,3}}|video 2) (?:{_PLACE}){_BESIDE} ({_PICTURE})(?:, ({'|'.join(filter(None, _PLAIN_MOTIONS))}))?; "
+    rf"(#\d{{1,3}}|video 2) (?:{_PLACE}){_BESIDE} ({_PICTURE})"
+    rf"(?:, ({'|'.join(filter(None, _PLAIN_MOTIONS))}))?; "
 )
 _PLAIN_HEAD = re.compile(
-    r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: |^Video 1, from #(\d{1,3}) on video 2: "
+    r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: "
+    r"|^Video 1, from #(\d{1,3}) on video 2: "
 )
 _COLOUR, _SHAPE = "|".join(COLOURS), "|".join(SHAPES)
-_THING = rf"(?:an? (?:{_COLOUR}) (?:{_SHAPE})|(?:{'|'.join(COUNT_WORDS[1:])}) (?:{_COLOUR}) (?:{_SHAPE})s)"
+_THING = (
+    rf"(?:an? (?:{_COLOUR}) (?:{_SHAPE})"
+    rf"|(?:{'|'.join(COUNT_WORDS[1:])}) (?:{_COLOUR}) (?:{_SHAPE})s)"
+)
 _SCENE = re.compile(rf"{_THING}(?: and {_THING})? moving (?:{'|'.join(DIRECTIONS)})")
 _ASKED = re.compile(rf"The prompt asks for {_SCENE.pattern} on (?:a )?(?:{'|'.join(GROUNDS)})\.")
 _OF_A_VIDEO = re.compile(r"\s*Video [12]\b")

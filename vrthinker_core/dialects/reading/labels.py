@@ -10,7 +10,10 @@ from vrthinker_core.types import Dimension, Preference, Problem, ProblemKind, Ve
 
 MAX_MENTIONS: Final = 1000  # Mentions of names that are read in one answer
 
-_NAME: Final = r"""(?<![A-Za-z\u00c0-\u024f0-9_])_{0,3}(TA|MQ|VQ|OA|CF)[\s"'*_`)\]]*(?:\([^()\n=:]{1,40}\)[\s"'*_`]*)?[=:]+"""
+_NAME: Final = (
+    r"""(?<![A-Za-z\u00c0-\u024f0-9_])_{0,3}(TA|MQ|VQ|OA|CF)"""
+    r"""[\s"'*_`)\]]*(?:\([^()\n=:]{1,40}\)[\s"'*_`]*)?[=:]+"""
+)
 """A name that is no part of a Latin word.
 
 A character of a script without spaces may stand right before it.
@@ -37,7 +40,10 @@ _SECOND: Final = "|".join(
         rf",(?!{_NEXT_ENTRY})\d",
         r"[ \t]{0,8}(?:[/|\\⁄∕~=&+→⇒…−‐‑‒–—―-]|[-=]>)[ \t]{0,8}\d",
         rf"{_MARKS}[ \t]{{0,8}}[/|\\⁄∕][ \t]{{0,8}}{_MARKS}(?!{_NEXT_ENTRY})\d",
-        rf"{_MARKS}[ \t]{{0,8}}[,;/]?[ \t]{{0,8}}\b(?:and/or|or|to|vs\.?|versus)[ \t]{{1,8}}{_MARKS}\d",
+        (
+            rf"{_MARKS}[ \t]{{0,8}}[,;/]?[ \t]{{0,8}}"
+            rf"\b(?:and/or|or|to|vs\.?|versus)[ \t]{{1,8}}{_MARKS}\d"
+        ),
         rf"(?<=[12]){_MARKS}[ \t]{{0,8}}(?:/[ \t]{{0,8}}|\bor[ \t]{{1,8}}){_MARKS}{_TIE}",
         r"[ \t]{1,8}(?:或者?|还是|到|至)[ \t]{0,8}\d",
         rf"[ \t]{{0,8}}(?:/[ \t]{{0,8}}|\b)and[ \t]{{1,8}}(?!{_NUMBERED_ENTRY})\d",

@@ -38,4 +38,7 @@ def retry_text(problems: Sequence[Problem], forms: str) -> str:
     `forms` are the accepted ends of a reply.
     """
     why = reason(problems, "A recommended answer does not end the comparison.")
-    return f"Your last reply could not be used. {why} Reply again and end with {forms}, where each label is 0, 1 or 2."
+    return (
+        f"Your last reply could not be used. {why} Reply again and end with {forms}, where each "
+        "label is 0, 1 or 2."
+    )

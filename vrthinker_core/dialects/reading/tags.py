@@ -22,18 +22,21 @@ _REASONING = (
 )
 _CHANNEL = r"channel\|?>\s{0,8}(?:%s)\b(?:[^<\n]{0,80}<\|message\|>)?"
 _BEGINS = (
-    rf"<\|(?:{_CHANNEL % 'analysis|thought'}|(?:start_thinking|begin_of_thought|inner_prefix|think)\|>|open\|>\s?think\s?<\|sep\|>)"
+    rf"<\|(?:{_CHANNEL % 'analysis|thought'}"
+    r"|(?:start_thinking|begin_of_thought|inner_prefix|think)\|>|open\|>\s?think\s?<\|sep\|>)"
     r"|\[think\]|◁think▷|(?-i:Here(?:'s| is) my thought process:)"
 )
 _ENDS = (
-    rf"<\|(?:{_CHANNEL % 'final|commentary'}|(?:end_thinking|end_of_thought|inner_suffix|/think)\|>|close\|>\s?think\s?<\|sep\|>)"
+    rf"<\|(?:{_CHANNEL % 'final|commentary'}"
+    r"|(?:end_thinking|end_of_thought|inner_suffix|/think)\|>|close\|>\s?think\s?<\|sep\|>)"
     r"|<channel\|>|\[/think\]|◁/think▷|(?-i:Here(?:'s| is) my response:|assistantfinal)"
 )
 """Control tokens and words around the reasoning in other chat templates."""
 
 TAG: Final = re.compile(
-    f"{_OPENING}(?:(?P<think>{_REASONING})|(?P<snapshot>snap{_GAP}shot|synthesis)|(?P<recommend>recommend(?:ed)?{_GAP}answer)"
-    f"|(?P<final>(?:final{_GAP})?answer)|(?P<call>tool{_GAP}call)){_REST}|(?P<begins>{_BEGINS})|(?P<ends>{_ENDS})",
+    f"{_OPENING}(?:(?P<think>{_REASONING})|(?P<snapshot>snap{_GAP}shot|synthesis)"
+    f"|(?P<recommend>recommend(?:ed)?{_GAP}answer)|(?P<final>(?:final{_GAP})?answer)"
+    f"|(?P<call>tool{_GAP}call)){_REST}|(?P<begins>{_BEGINS})|(?P<ends>{_ENDS})",
     re.IGNORECASE,
 )
 
@@ -41,7 +44,8 @@ ENVIRONMENT: Final = re.compile(
     r"<\|(?:im_start|im_end|endoftext|vision_start|vision_end|vision_pad|image_pad|video_pad)\|>"
     r"|<\|start\|>(?!assistant)|<\|turn>|<turn\|>|<\|tool_response>"
     rf"|<\s{{0,8}}tool{_GAP}response\b"
-    rf"|(?P<call><\s{{0,8}}(?:[/\\]\s{{0,8}}tool{_GAP}call{_REST}|tool{_GAP}call{_REST}[^<]*?[}}\]`])\s*+)"
+    rf"|(?P<call><\s{{0,8}}(?:[/\\]\s{{0,8}}tool{_GAP}call{_REST}"
+    rf"|tool{_GAP}call{_REST}[^<]*?[}}\]`])\s*+)"
     r"(?=After selecting frames:)",
     re.IGNORECASE,
 )
@@ -52,7 +56,8 @@ call. The call may have been left open.
 """
 
 PROTOCOL: Final = re.compile(
-    rf"{_OPENING}(?:{_REASONING}|snap{_GAP}shot|synthesis|(?:(?:final|recommend(?:ed)?){_GAP})?answer"
+    rf"{_OPENING}(?:{_REASONING}|snap{_GAP}shot|synthesis"
+    rf"|(?:(?:final|recommend(?:ed)?){_GAP})?answer"
     rf"|tool{_GAP}(?:call|response)|tools){_REST}|<\w{{1,20}}\|>",
     re.IGNORECASE,
 )

@@ -23,7 +23,10 @@ MAX_ENTRIES: Final = 1000  # Entries that are read in one request
 
 _TOO_MUCH: Final = Problem(
     ProblemKind.TRUNCATED,
-    f"The reply asks for too much: its first {MAX_ENTRIES:,} frame numbers and {MAX_CALLS} calls were read.",
+    (
+        f"The reply asks for too much: its first {MAX_ENTRIES:,} frame numbers and {MAX_CALLS} "
+        "calls were read."
+    ),
 )
 _TOOL: Final = "selectframes"
 _NAMES: Final = ("name", "function", "tool", "toolname")
@@ -74,7 +77,10 @@ def read_calls(
     detail = "The call names no frame."
     if selection.asked:
         read = "frames asked for" if all_read else "first frames asked for"
-        detail = f"None of the {read} exists: they are numbered {rules.numbers[0]} to {rules.numbers[-1]}."
+        detail = (
+            f"None of the {read} exists: they are numbered {rules.numbers[0]} to "
+            f"{rules.numbers[-1]}."
+        )
     return selection, [Problem(ProblemKind.NO_VALID_FRAMES, detail), *problems]
 
 
