@@ -178,7 +178,7 @@ def _run_turn(
 def _items(
     stream: Iterator[tuple[int, StreamItem]], left: dict[int, _Row]
 ) -> Iterator[tuple[int, StreamItem]]:
-    """Yield the items of rows that still wait; pass an exception to all of them."""
+    """Yield the items of waiting rows; pass an exception to all of them."""
     try:
         for position, item in stream:
             if position in left:
@@ -251,7 +251,7 @@ class _Row:
             self._writer.close()
 
     def _go_on(self, step: Callable[[], RunEvent | None]) -> list[JudgeEvent]:
-        """Take a step and fetch the next request; return the events of both."""
+        """Take a step and fetch the next request; return both events."""
         event = step()
         done = [] if event is None else [self._record(event)]
         self._pending = self.comparison.next_request()

@@ -279,7 +279,7 @@ class Comparison:
         )
 
     def _fail(self, error: Exception) -> None:
-        """End the run with this error, or as cancelled if it was cancelled."""
+        """End the run with this error, or as cancelled."""
         if not self._cancelled():
             self._error = error
         elif self._deliberation is not None:
@@ -346,7 +346,7 @@ class Comparison:
         return chosen_protocol(self._settings, self._backend.protocols)
 
     def _open(self) -> tuple[Dialect, tuple[ClipInfo | None, ClipInfo | None]]:
-        """Return the protocol and the clips known so far; keep errors for `finish`."""
+        """Return the protocol and the known clips; keep errors for `finish`."""
         protocol = self._protocol
         first: Clip | None = None
         second: Clip | None = None

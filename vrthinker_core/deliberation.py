@@ -203,7 +203,7 @@ class Deliberation:
     def _add_exchange(
         self, reply: Reply, completion: Completion, indices: tuple[int, ...] = ()
     ) -> None:
-        """Add a reply and its response; `indices` replace the frames it calls for."""
+        """Add a reply and its response; `indices` replace the called frames."""
         self._last_was_unusable = is_unusable(reply)
         self._called = indices or (
             reply.wants.indices if reply.kind == "tool" and reply.wants is not None else ()
@@ -233,13 +233,13 @@ class Deliberation:
         return StopReason.TURN_LIMIT if last else None
 
     def _refusal(self, reply: Reply) -> Message:
-        """Return the message after a reply that neither ends the run nor calls frames."""
+        """Return the message after a reply that neither answers nor calls frames."""
         if _is_refused(reply):
             return self.dialect.tool_error(reply.wants, reply.problems)
         return self.dialect.retry_message(reply.problems)
 
     def _answer_call(self) -> None:
-        """Respond to the last call with its frames, except those still in view."""
+        """Respond to the last call with all frames that are out of view."""
         reply, response = self._exchanges[-1]
         # Frames of the old response do not count as in view
         self._exchanges[-1] = (

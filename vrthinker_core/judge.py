@@ -68,11 +68,11 @@ def judge_branch(
     trace: Path | str | None = None,
     decoder_pool: DecoderPool | None = None,
 ) -> Iterator[JudgeEvent]:
-    """Run a branch: yield the events of turns taken over, then its own.
+    """Run a branch: first yield the events of turns taken over.
 
-    Everything else is as in `judge`. Replies of turns taken over are not generated again: they are
-    history, prefilled with the first request. Without changes, the branch repeats the origin's
-    turns.
+    The branch's own events follow. Everything else is as in `judge`. Replies of turns taken over
+    are not generated again: they are history, prefilled with the first request. Without changes,
+    the branch repeats the origin's turns.
     """
     check_opened(backend)
     yield from _record_run(
@@ -203,7 +203,7 @@ def _written(completion: Completion) -> int:
 
 
 def _keepable(completion: Completion) -> Completion:
-    """Return the completion as a trace can hold it, whatever the backend sent."""
+    """Return the completion as a trace can hold it, from any backend."""
     text = encodable(completion.text)
     whole = sum(completion.pieces) == len(text)
     return replace(

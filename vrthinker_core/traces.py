@@ -1,4 +1,4 @@
-"""The stored record of a run: one JSON file, written turn by turn.
+"""The stored record of a run: a JSON file, written each turn.
 
 The thumbnails are inside the file. Each turn the whole file is written to a temporary file beside
 it, flushed to disk and renamed. A killed process leaves the complete turns, never half a file. A
@@ -205,7 +205,10 @@ def check_trace_option(path: Path) -> None:
 
 
 def _has_own_text(trace: Trace | None) -> bool:
-    """Return whether a judge wrote text in a turn that was not taken over."""
+    """Return whether a judge wrote text in a turn of its own.
+
+    A turn that was taken over does not count.
+    """
     return trace is not None and any(
         turn.completion.text and not trace.started.is_taken_over(turn.number)
         for turn in trace.turns

@@ -44,7 +44,7 @@ def redirects(
 
 
 def frame_layout(dialect: Dialect) -> FrameLayout:
-    """Return the frames that the protocol asks of two videos, and their sizes."""
+    """Return the frames that the protocol needs, and their sizes."""
     return FrameLayout(
         dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs
     )

@@ -1,6 +1,6 @@
-"""The `paired` protocol: an index, 0 to 127, means a frame of BOTH videos.
+"""The `paired` protocol: one index means a frame of BOTH videos.
 
-Checkpoint: qunwang13/vrthinker.
+Indices are 0 to 127. Checkpoint: qunwang13/vrthinker.
 """
 
 from collections.abc import Sequence

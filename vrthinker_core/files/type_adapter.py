@@ -1,4 +1,7 @@
-"""The pydantic adapters that read and write types as JSON, one per type."""
+"""Pydantic adapters that read and write types as JSON.
+
+Each type has one adapter, made once.
+"""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ JudgeEvent = RunEvent | Swapped  # Every event that judging a pair yields
 
 @dataclass(frozen=True, slots=True)
 class Voted:
-    """A person's vote on the pair, in the sides of the first run.
+    """A person's vote on the pair, in the first run's sides.
 
     The last of several votes counts.
     """
@@ -292,7 +292,7 @@ class Trace(Run):
         return (self,) if self.swapped is None else (self, self.swapped)
 
     def with_event(self, event: Event) -> "Trace":
-        """Return the trace with one more event of either run, or a vote."""
+        """Return the trace with one more event of either run, or vote."""
         if isinstance(event, Voted):
             return replace(self, vote=event.vote)
         if not isinstance(event, Swapped):

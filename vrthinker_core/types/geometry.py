@@ -26,7 +26,10 @@ class Grid:
     rule: Literal["floor", "even"]
 
     def index(self, slot: int, total: int) -> int:
-        """Return the frame, 0-based, of `slot` in a clip of `total` >= 1 frames."""
+        """Return the frame, 0-based, that `slot` means.
+
+        `total` >= 1 is the number of frames of the clip.
+        """
         if self.rule == "floor" or self.slots == 1:
             return min(int(slot / self.slots * total), total - 1)
         return round(slot * (total - 1) / (self.slots - 1))

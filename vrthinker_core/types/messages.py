@@ -93,7 +93,7 @@ They are shares among all tokens, so their sum is at most 1.
 
 @dataclass(frozen=True, slots=True)
 class LabelToken:
-    """A token that is a label's digit, with the probability of each label.
+    """A token that is a label's digit, with all label probabilities.
 
     The probabilities are the softmax of the logits from which the token was sampled, without the
     temperature. A local judge's repetition penalty is included, as in sampling. Raises `ValueError`

@@ -69,7 +69,7 @@ class Pace:
         return self
 
     def tokens_a_second(self, seconds: float) -> float | None:
-        """Return the writing speed in this turn; None if too little text has come.
+        """Return the writing speed in this turn; None if too early.
 
         A piece of text counts as one token. A character that takes several tokens comes in one
         piece.
@@ -97,7 +97,10 @@ def count(number: int, noun: str) -> str:
 
 
 def duration(seconds: float, *, whole: bool = False) -> str:
-    """Return `0.4 s`, `12 s` or `2 min 5 s`; with `whole`, `4 s`."""
+    """Return a duration as `0.4 s`, `12 s` or `2 min 5 s`.
+
+    With `whole` there are no tenths: `4 s`.
+    """
     if seconds < 10 and not whole:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -110,7 +113,7 @@ def speed(tokens_a_second: float) -> str:
 
 
 def reading(shares: tuple[float, float]) -> str:
-    """Return how much of each video has been read: `Reading video 1 · 43 %`.
+    """Return the reading progress of both videos: `Reading video 1 · 43 %`.
 
     Videos that have been read whole are left out.
     """
@@ -176,7 +179,10 @@ def totals(turns: Iterable[Turn]) -> str:
 
 
 def place_in_queue(before: int) -> str:
-    """Return `You are third; two comparisons are before yours.`, or "" if first."""
+    """Return a place in the queue in words; "" for the first.
+
+    Example: `You are third; two comparisons are before yours.`
+    """
     if before <= 0:
         return ""
     if before >= len(ORDINALS):

@@ -278,7 +278,7 @@ def setting(name: str) -> Setting:
 
 
 def parse_settings(chosen: Mapping[str, object]) -> Settings:
-    """Build the settings that a person gave by name, as text or numbers.
+    """Build settings from a person's values by name, as text or numbers.
 
     A missing name gets the default. Raises `BadInput` for an unknown name or a value out of range.
     """

@@ -87,10 +87,10 @@ def frame_time(seconds: float) -> str:
 
 
 def branch_name(started: Started) -> str:
-    """Return the name of a branch; "" if the run is no branch.
+    """Return the name of a branch; "" for any other run.
 
-    The name says where the branch leaves its origin and what differs, as in "from turn 2, with
-    frames 4, 9".
+    The name says at which turn the branch leaves its origin, and the differences, as in "from turn
+    2, with frames 4, 9".
     """
     branch = started.branch
     if branch is None:

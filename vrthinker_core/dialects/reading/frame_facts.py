@@ -129,7 +129,7 @@ def reads_as_drawn(snapshot: str, frames: Mapping[Side, Sequence[str]]) -> bool:
 
 
 def _video(side: Side, text: str, shown: Sequence[str]) -> VideoFacts | None:
-    """Return the facts of one line; None if the line holds anything else."""
+    """Return the facts of one line; None if there is anything else."""
     subject = _SHOWS.match(text)
     rest = text[subject.end() :] if subject else text
     found = list(_FACT.finditer(rest))
@@ -144,7 +144,7 @@ def _video(side: Side, text: str, shown: Sequence[str]) -> VideoFacts | None:
 
 
 def _read_plain(snapshot: str) -> tuple[VideoFacts, ...]:
-    """Return the facts of a snapshot in plain English; () for any other."""
+    """Return the facts of a plain-English snapshot; () for any other."""
     shows = dict.fromkeys(Side, "")
     found: dict[Side, list[FrameFact]] = {side: [] for side in Side}
     for line in snapshot.splitlines():

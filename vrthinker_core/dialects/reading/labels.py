@@ -123,7 +123,7 @@ def _label_places(body: str) -> Iterator[int]:
 
 
 def _mentions(body: str) -> Iterator[Mention]:
-    """Yield every mention of a name with a value; empty mentions do not count."""
+    """Yield every mention of a name with a value; skip empty ones."""
     body = _ESCAPED.sub(lambda match: match[0][-1].translate(_MEANING).rjust(len(match[0])), body)
     for mention in islice(_LABEL.finditer(body), MAX_MENTIONS):
         name, place = mention[1].upper(), mention.end()

@@ -112,7 +112,7 @@ def without_strings(text: str) -> str:
 
 
 def _decode(text: str, start: int) -> tuple[object, int]:
-    """Return (value, its end); the end is `start` if there is no value."""
+    """Return (value, its end); without a value the end is `start`."""
     try:
         return _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
@@ -141,7 +141,7 @@ def _parse_int(digits: str) -> int | str:
 
 
 def _parse_float(digits: str) -> float | str:
-    """Return the number, or the text if a float cannot hold the number."""
+    """Return the number, or the text if a float cannot hold it."""
     value = float(digits)
     return value if math.isfinite(value) else digits
 

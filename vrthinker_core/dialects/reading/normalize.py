@@ -30,7 +30,7 @@ def strip_invisible(text: str) -> str:
 
 
 def to_narrow(text: str) -> str:
-    """Replace full-width forms by ASCII, and every kind of space by a space.
+    """Replace full-width forms by ASCII, and every space by " ".
 
     The length stays the same.
     """

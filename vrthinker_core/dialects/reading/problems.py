@@ -33,9 +33,9 @@ def reason(problems: Sequence[Problem], otherwise: str) -> str:
 
 
 def retry_text(problems: Sequence[Problem], forms: str) -> str:
-    """Return the text for a judge after a reply without answer or call.
+    """Return the message after a reply without answer or call.
 
-    `forms` are the accepted ends of a reply.
+    The judge reads this text. `forms` are the accepted ends of a reply.
     """
     why = reason(problems, "A recommended answer does not end the comparison.")
     return (

@@ -66,9 +66,10 @@ def label_places(text: str, *, cut: bool = False) -> dict[Dimension, int]:
 
 
 def _own_part(text: str) -> tuple[str, str, int | None]:
-    """Return (visible characters, the same made narrow, end) of the judge's own part.
+    """Return (visible text, narrow text, end) of the judge's own part.
 
-    `end` is the place at which the judge began to invent its environment, else None.
+    The narrow text is the visible text made narrow. `end` is the offset at which the judge began to
+    invent its environment, else None.
     """
     visible = strip_invisible(text)
     narrow = to_narrow(visible)
@@ -129,7 +130,7 @@ def _answer_rank(action: Action, labels: Labels) -> tuple[bool, bool, bool]:
 
 
 def _with_cut(action: Action, labels: Labels, *, cut: bool) -> list[Problem]:
-    """Return an answer's problems, with the cut first if it took labels away."""
+    """Return an answer's problems; a cut that cost labels comes first."""
     lost = (
         cut
         and not action.closed
@@ -139,7 +140,7 @@ def _with_cut(action: Action, labels: Labels, *, cut: bool) -> list[Problem]:
 
 
 def to_expected(reply: Reply) -> dict[str, object]:
-    """Return a reading as JSON values, under the names of the conformance cases.
+    """Return a reading as JSON values, named as in the conformance cases.
 
     Values that do not apply are left out.
     """

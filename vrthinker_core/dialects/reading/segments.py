@@ -308,7 +308,7 @@ class ReplySplitter:
         return end
 
     def _inner_closing(self, i: int) -> int | None:
-        """Return the tag that closes the reasoning or call opened by tag `i`.
+        """Return the tag that closes the reasoning or call of tag `i`.
 
         A call counts only if no tag stands in it.
         """
@@ -333,7 +333,7 @@ class ReplySplitter:
         return "".join((*parts, self._text(self._narrow, j, end)))
 
     def _call(self, i: int) -> tuple[int, str]:
-        """Return (tag that ends the call opened by tag `i`, body of the call).
+        """Return (closing tag, body) of the call opened by tag `i`.
 
         A tag in a string of the call's JSON does not end it.
         """
@@ -352,9 +352,9 @@ class ReplySplitter:
         return end, self._text(self._narrow, i, end)
 
     def _behind_value(self, i: int) -> int:
-        """Return the first tag behind the whole JSON value that follows tag `i`.
+        """Return the first tag behind the JSON value that follows tag `i`.
 
-        Without such a value, return the next tag.
+        Without a whole value, return the next tag.
         """
         if not self._unclosed or '"' not in self._text(self._narrow, i, i + 1):
             return i + 1
@@ -366,7 +366,7 @@ class ReplySplitter:
         )
 
     def _call_closings(self, i: int) -> list[int]:
-        """Return the first two tags that close a call, before the next one opens."""
+        """Return the first two closing tags of a call before the next opening tag."""
         found: list[int] = []
         for j in range(i + 1, len(self._tags)):
             if self._tags[j].kind == "call":
@@ -376,7 +376,7 @@ class ReplySplitter:
         return found
 
     def _is_call(self, body: str) -> bool:
-        """Return whether `body` is the JSON of a call, perhaps with small slips.
+        """Return whether `body` is a call's JSON, perhaps with small slips.
 
         Any tags in the body must stand in its strings.
         """

@@ -106,7 +106,7 @@ def lost_its_opening(text: str) -> bool:
 
 
 def _opened_actions(text: str, tags: Sequence[Tag]) -> Iterator[Tag]:
-    """Yield the tags that open a final answer or a call behind the reasoning.
+    """Yield tags that open a final answer or call behind the reasoning.
 
     An answer directly inside a recommended one is not final.
     """

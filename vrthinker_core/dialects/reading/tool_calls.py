@@ -59,7 +59,7 @@ class CallRules(NamedTuple):
 def read_calls(
     calls: Sequence[Action], rules: CallRules, *, cut: bool
 ) -> tuple[FrameSelection | None, list[Problem]]:
-    """Return what the calls select together, and the problems.
+    """Return the frames that all calls select together, and the problems.
 
     The selection is None if no call can be read. `cut` means that the token limit ended the reply.
     Then a call without its closing tag counts only as whole, strict JSON.
@@ -193,7 +193,7 @@ def _unknown_tool(name: object) -> Problem:
 
 
 def _call_objects(values: Iterable[object]) -> Iterator[dict[str, object]]:
-    """Yield the call objects in `values`; a bare list of frames counts as one."""
+    """Yield the call objects in `values`; a bare list of frames is one."""
     for value in values:
         if isinstance(value, dict):
             yield value
@@ -230,7 +230,7 @@ def _selection(entries: list[object], rules: CallRules, *, all_read: bool) -> Fr
 
 
 def _index(entry: object) -> int | None:
-    """Return the whole number that an entry is, else None; a bool is no number."""
+    """Return the whole number of an entry, else None; bools do not count."""
     if isinstance(entry, float):
         return int(entry) if entry.is_integer() else None
     if isinstance(entry, str):
@@ -240,7 +240,7 @@ def _index(entry: object) -> int | None:
 
 
 def _as_written(entry: object) -> Entry:
-    """Return an entry as a trace can keep it: a number, else short text."""
+    """Return an entry as a trace keeps it: a number or short text."""
     if isinstance(entry, bool):
         return str(entry).lower()
     if entry is None or isinstance(entry, int | float):
