@@ -125,10 +125,8 @@ _MODULES = (
     ),
     "evaluation.reward",
 )
-"""The modules of the public names.
-
-Each module imports those before it anyway, so a search in this order loads nothing more.
-"""
+"""The modules of the public names. Each module imports those before it anyway, so a search in this
+order loads nothing more."""
 
 _OWN_NAMES = {"load_trace": "load"}  # Public name: name in its module
 

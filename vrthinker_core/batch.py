@@ -1,7 +1,4 @@
-"""Many comparisons side by side.
-
-If the backend supports batches, one batch generates a turn of each comparison.
-"""
+"""Many comparisons side by side, batched if the backend supports it."""
 
 from __future__ import annotations
 
@@ -75,10 +72,7 @@ def judge_many(
 
 
 def check_pairs_in_hand(name: str, many: object) -> None:
-    """Raise `BadInput` unless `many` is a whole number from 1 up.
-
-    `name` is the parameter that the message names.
-    """
+    """Raise `BadInput` unless the parameter `name` is a number of pairs."""
     if not isinstance(many, SupportsIndex) or operator.index(many) < 1:
         raise BadInput(f"{name}={many} is no number of pairs: give a whole number from 1 up.")
 
@@ -178,7 +172,7 @@ def _run_turn(
 def _items(
     stream: Iterator[tuple[int, StreamItem]], left: dict[int, _Row]
 ) -> Iterator[tuple[int, StreamItem]]:
-    """Yield the items of waiting rows; pass an exception to all of them."""
+    """Yield items of waiting rows, or one exception for all of them."""
     try:
         for position, item in stream:
             if position in left:

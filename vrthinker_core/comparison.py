@@ -149,10 +149,7 @@ class Comparison:
             self._error = error
 
     def next_opening(self) -> Opening | None:
-        """Wait for progress in reading the videos; None when done.
-
-        Done means: both videos are open or refused, or the run is cancelled.
-        """
+        """Wait for reading progress; None when both are open, refused or cancelled."""
         if not self._begun:
             executor = ThreadPoolExecutor(2)
             self.open_ahead(executor)
@@ -210,10 +207,7 @@ class Comparison:
             self._fail(error)
 
     def next_request(self) -> PendingTurn | None:
-        """Fetch the next turn's frames and return its request.
-
-        Returns None when the run is over.
-        """
+        """Fetch the next turn's frames; return its request, None at the end."""
         if self._error is not None:
             return None
         try:

@@ -10,19 +10,13 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def cpu_count() -> int:
-    """Return how many processors this process may use.
-
-    CPU affinity or a control group's time limit can allow fewer than the machine has.
-    """
+    """Return the processors for this process, within affinity and control group."""
     there = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return math.ceil(min(there, _time_limit()))
 
 
 def _time_limit() -> float:
-    """Return the processor seconds per second that the control group allows.
-
-    Returns infinity if there is no limit.
-    """
+    """Return processor seconds per second in the control group; inf if unlimited."""
     try:
         if (CGROUP / "cpu.max").exists():
             quota, period = (CGROUP / "cpu.max").read_text("ascii").split()

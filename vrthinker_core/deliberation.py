@@ -19,10 +19,8 @@ from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, GeneratedText, Message, Sampling, Text
 
 MAX_IMAGES = 128
-"""Maximum pictures in view: the worst case of the `paired` card (8 + 5 calls of 24).
-
-Beyond it the oldest tool frames leave.
-"""
+"""Maximum pictures in view: the worst case of the `paired` card (8 + 5 calls of 24). Beyond it the
+oldest tool frames leave."""
 
 NO_RESPONSE = Message("user", ())  # Placeholder until the response is made
 
@@ -72,10 +70,7 @@ class Deliberation:
         return self.turn >= (self.settings.max_turns or self.dialect.max_turns)
 
     def ask(self) -> tuple[Message, ...]:
-        """Return the whole conversation as the judge must see it now.
-
-        Its last message is the new one of this turn.
-        """
+        """Return the conversation as the judge must see it, newest message last."""
         gone = self._out_of_view()
         messages = list(self._opening)
         for k, (reply, response) in enumerate(self._exchanges):
@@ -92,10 +87,7 @@ class Deliberation:
         return tuple(messages)
 
     def sampling(self) -> Sampling:
-        """Return the sampling options of the current reply.
-
-        On the last turn the redirect turns a call into an answer.
-        """
+        """Return the sampling options; the last turn redirects calls to answers."""
         settings = self.settings
         redirect = self.dialect.redirect if self.last_turn else None
         return Sampling(
@@ -239,7 +231,7 @@ class Deliberation:
         return self.dialect.retry_message(reply.problems)
 
     def _answer_call(self) -> None:
-        """Respond to the last call with all frames that are out of view."""
+        """Respond to the last call with all frames out of view."""
         reply, response = self._exchanges[-1]
         # Frames of the old response do not count as in view
         self._exchanges[-1] = (
@@ -289,10 +281,7 @@ class Deliberation:
 
     @property
     def read_as_drawn(self) -> bool:
-        """Whether the judge's first notes parse fully as a drawn scene.
-
-        The notes must cover the first frames of both videos.
-        """
+        """Whether the first notes describe all first frames as a drawn scene."""
         notes = next((reply.snapshot for reply in self.replies if reply.snapshot), "")
         refs = self.dialect.opening_refs
         return reads_as_drawn(
@@ -305,10 +294,7 @@ class Deliberation:
 
 
 def _is_refused(reply: Reply) -> bool:
-    """Return whether a readable call names no valid frame or another tool.
-
-    The protocol has its own message for this case.
-    """
+    """Return whether a readable call names no valid frame or another tool."""
     return any(
         problem.kind in (ProblemKind.NO_VALID_FRAMES, ProblemKind.UNKNOWN_TOOL)
         for problem in reply.problems

@@ -30,24 +30,15 @@ class VideoError(BadInput):
 
 
 class DecoderDied(VideoError):
-    """A decoding process that hung, crashed or exceeded a limit.
-
-    Memory, processor time and wall time are limited.
-    """
+    """A decoding process that hung, crashed, or exceeded memory or time limits."""
 
 
 class VideoUnavailable(VideoError):
-    """A file that cannot be read now, but perhaps later.
-
-    The machine or its disk is short of a resource, or fails.
-    """
+    """A file that this machine cannot read now, but perhaps later."""
 
 
 class NoCopy(BadInput):
-    """A video without a copy that the browser plays.
-
-    A judge may well be able to read the video.
-    """
+    """A video, perhaps readable for a judge, without a copy for browsers."""
 
 
 class JudgeError(VrThinkerError):
@@ -78,10 +69,7 @@ class TooManyPictures(BackendRefused):
 
 
 class ServerUnavailable(BackendRefused):
-    """A judge's server that is unreachable, silent or overloaded.
-
-    Raised after all retries have failed.
-    """
+    """A judge's server that is unreachable, silent or overloaded after all retries."""
 
 
 class TraceError(VrThinkerError):
@@ -111,10 +99,7 @@ def is_retryable(error: Exception) -> bool:
 
 
 def out_of_files(error: BaseException | None) -> str:
-    """Return a sentence if too many files are open, else "".
-
-    The limit can be this process's or the whole machine's.
-    """
+    """Return a sentence about too many open files, "" for other errors."""
     if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
         return ""
     return (
@@ -124,10 +109,7 @@ def out_of_files(error: BaseException | None) -> str:
 
 
 def describe(error: Exception | None) -> str:
-    """Describe any error in one sentence for a person; "" for None.
-
-    The sentence never holds a detail of the program.
-    """
+    """Describe any error for a person, without program details; "" for None."""
     if error is None or isinstance(error, VrThinkerError):
         return encodable(str(error or ""))
     if isinstance(error, MemoryError):

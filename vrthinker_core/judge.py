@@ -18,11 +18,8 @@ from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion
 from vrthinker_core.video import DecoderPool
 
 MAX_WRITTEN = 3 * 2**19
-"""Maximum characters that a judge may write in one run, reasoning included.
-
-A trace holds two runs, and each text up to three times: as written, as counted, and as the
-reasoning in it.
-"""
+"""Maximum characters that a judge may write in one run, reasoning included. A trace holds two runs,
+and each text up to three times: as written, as counted, and as the reasoning in it."""
 
 _TOO_MUCH = (
     f"The judge wrote more than {MAX_WRITTEN:,} characters in this run and was stopped. Choose "
@@ -187,10 +184,7 @@ class ReplyCollector:
 
     @property
     def error(self) -> Exception | None:
-        """The error that cut the reply short; None after a completion.
-
-        If the stream stopped without a completion, the error is `BackendFailed`.
-        """
+        """The error that cut the reply short; `BackendFailed` if no completion came."""
         return (
             None
             if self._completion
@@ -224,8 +218,5 @@ def _joined(pieces: Sequence[int]) -> tuple[int, ...]:
 
 
 def _possible_count(count: int | None) -> int | None:
-    """Return the count, or None if a trace cannot hold it.
-
-    A server can report any number.
-    """
+    """Return a server's count, or None if a trace cannot hold it."""
     return count if count is not None and 0 <= count <= MAX_NUMBER else None

@@ -25,10 +25,7 @@ def filled_lines(text: str) -> dict[int, str]:
 
 
 def printable(text: str) -> str:
-    """Make control characters visible, except line feeds and tabs.
-
-    Otherwise a terminal would obey them.
-    """
+    """Make all control characters visible that a terminal would obey."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", encodable(text))
 
 

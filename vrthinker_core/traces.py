@@ -205,10 +205,7 @@ def check_trace_option(path: Path) -> None:
 
 
 def _has_own_text(trace: Trace | None) -> bool:
-    """Return whether a judge wrote text in a turn of its own.
-
-    A turn that was taken over does not count.
-    """
+    """Return whether a judge wrote text in a turn not taken over."""
     return trace is not None and any(
         turn.completion.text and not trace.started.is_taken_over(turn.number)
         for turn in trace.turns

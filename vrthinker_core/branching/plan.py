@@ -1,7 +1,4 @@
-"""Plans of branches, checked before any model runs.
-
-A plan says which turns of a run a branch takes over, and what the branch changes from there on.
-"""
+"""Plans of branches: turns taken over, and changes, checked before a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,10 +43,7 @@ class BranchPlan:
     prompt: str
 
     def settings_for(self, protocols: Sequence[ProtocolName]) -> Settings:
-        """Return the settings for a judge trained for these protocols.
-
-        If the protocol changes, the old protocol's own values become the new protocol's own values.
-        """
+        """Return the settings for a judge, with its protocol's own values."""
         if not protocols or self.started.dialect in protocols:
             return self.settings
         old = dict.fromkeys(("window", "max_turns", "frames_per_call"))
@@ -67,10 +61,7 @@ class BranchPlan:
     def refusal(
         self, prompt: str, protocol: str, clips: tuple[ClipInfo | None, ClipInfo | None]
     ) -> BadInput | None:
-        """Return why the origin's turns cannot be continued, or None.
-
-        The reason is another prompt, a judge of another protocol, or other videos.
-        """
+        """Return why prompt, protocol or videos cannot continue the origin, or None."""
         if self.branch.turn > 1 and prompt.strip() != self.started.prompt.strip():
             return BadInput(PROMPT_FROM_1)
         if self.branch.turn > 1 and protocol != self.started.dialect:

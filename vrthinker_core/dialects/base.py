@@ -1,7 +1,4 @@
-"""The interface of a prompt protocol, shared by `concat` and `paired`.
-
-The engine knows nothing else about them.
-"""
+"""The interface of a prompt protocol; the engine uses nothing else."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol
@@ -23,10 +20,8 @@ class Dialect(Protocol):
     # Rounds of tool frames that stay in the conversation, from the card; None keeps all
     window: ClassVar[int | None]
     redirect: ClassVar[tuple[str, str]]
-    """(text that begins a call, text that begins an answer).
-
-    A forced answer has the second text instead of the first.
-    """
+    """(text that begins a call, text that begins an answer). A forced answer has the second text
+    instead of the first."""
 
     @property
     def preset(self) -> Literal["card", "clean"]:
@@ -42,10 +37,7 @@ class Dialect(Protocol):
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """How the card's open points were decided, one sentence each.
-
-        The trace stores these sentences.
-        """
+        """How the card's open points were decided, in sentences for the trace."""
 
     @property
     def opening_refs(self) -> tuple[FrameRef, ...]:
@@ -90,22 +82,13 @@ class Dialect(Protocol):
         """
 
     def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:
-        """Return the message after a call that brought no frames.
-
-        The message has the protocol's form.
-        """
+        """Return the protocol's message after a call that brought no frames."""
 
     def already_shown(self, indices: Sequence[int]) -> Message:
         """Return the message after a call for frames already in the conversation."""
 
     def retry_message(self, problems: Sequence[Problem]) -> Message:
-        """Return the message after a reply that is neither answer nor call.
-
-        The message holds the reason and the accepted forms.
-        """
+        """Return the reason and accepted forms after neither answer nor call."""
 
     def force_answer(self) -> str:
-        """Return the text that asks for the answer on the last turn.
-
-        The text is added to the last message.
-        """
+        """Return the request for the answer, added to the last turn's message."""

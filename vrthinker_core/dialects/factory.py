@@ -12,10 +12,7 @@ from vrthinker_core.types.settings import SETTINGS
 
 
 def make_dialect(settings: Settings, protocol: ProtocolName) -> Dialect:
-    """Return the protocol as `settings` configure it.
-
-    Raises `BadInput` if a setting is out of its range.
-    """
+    """Return the protocol for `settings`; raise `BadInput` outside a range."""
     most = paired.MAX_PER_CALL if protocol == "paired" else concat.MAX_PER_CALL
     for row in SETTINGS:
         row.check(getattr(settings, row.name), most if row.name == "frames_per_call" else None)
@@ -26,20 +23,14 @@ def make_dialect(settings: Settings, protocol: ProtocolName) -> Dialect:
 
 
 def chosen_protocol(settings: Settings, trained: Sequence[ProtocolName]) -> ProtocolName:
-    """Return the chosen protocol, else the judge's first, else `paired`.
-
-    `trained` lists the protocols that the judge was trained for.
-    """
+    """Return the chosen protocol, else the first in `trained`, else `paired`."""
     return next(iter(trained), "paired") if settings.protocol == "auto" else settings.protocol
 
 
 def redirects(
     forced: Mapping[ProtocolName, tuple[str, str]],
 ) -> dict[tuple[str, str], tuple[str, str]]:
-    """Map each protocol's own redirect to the one a checkpoint needs instead.
-
-    `forced` gives the needed redirects by protocol.
-    """
+    """Map each protocol's own redirect to the one in `forced`."""
     return {make_dialect(Settings(), protocol).redirect: own for protocol, own in forced.items()}
 
 

@@ -30,10 +30,7 @@ def label_probabilities(
 def verdict_probabilities(
     turns: Sequence[Turn], verdict: Verdict | None
 ) -> dict[Dimension, LabelProbabilities]:
-    """Return the probabilities of each label in a run's verdict.
-
-    They come from the last turn that gave the verdict.
-    """
+    """Return label probabilities from the last turn that gave the verdict."""
     giving = next(
         (turn for turn in reversed(turns) if verdict is not None and turn.reply.verdict == verdict),
         None,

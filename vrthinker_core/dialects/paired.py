@@ -69,10 +69,7 @@ class Paired:
         return Sizing("letterbox" if self.fit == "letterbox" else "square", side=FRAME_SIDE)
 
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
-        """Return the system prompt, then the first frames and the question.
-
-        Every frame is an image.
-        """
+        """Return the system prompt, then the first frames as images, the question."""
         question = Text(prompt_text("paired_user", prompt=prompt))
         return Message("system", (Text(self.system),)), Message(
             "user", (*map(Image, frames), question)

@@ -1,7 +1,4 @@
-"""The sanitising of typed prompts, against prompt injection.
-
-Nothing in a prompt may become a control token or a tag of a protocol.
-"""
+"""The sanitising of prompts against injected control tokens and protocol tags."""
 
 import re
 from typing import Final, NamedTuple
@@ -18,10 +15,8 @@ _TOKEN_START: Final = re.compile(f"[<＜](?={INVISIBLE.pattern}*[|｜])")
 _TOKEN_END: Final = re.compile(f"([|｜]{INVISIBLE.pattern}*)[>＞]")
 
 MAX_PROMPT: Final = 10_000
-"""Maximum characters of a prompt.
-
-The limit is far beyond any video prompt, and short enough for every judge's context.
-"""
+"""Maximum characters of a prompt. The limit is far beyond any video prompt, and short enough for
+every judge's context."""
 
 
 class SanitizedPrompt(NamedTuple):

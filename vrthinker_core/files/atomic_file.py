@@ -87,10 +87,7 @@ def hold_folder(out: Path) -> Iterator[None]:
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove half-written files of killed processes from `folder`.
-
-    Files that are still being written stay.
-    """
+    """Remove half-written files of killed processes, but no unfinished file in use."""
     remove_abandoned(folder, f"{PREFIX}*{SUFFIX}")
 
 

@@ -19,10 +19,7 @@ class LineFile(AbstractContextManager["LineFile"]):
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or create it.
-
-        Raises `OSError`.
-        """
+        """Open or create the file, or raise `OSError`."""
         self._file = path.open("ab+", buffering=0)
         self._file.truncate(self._end_of_lines())
 
@@ -47,18 +44,12 @@ class LineFile(AbstractContextManager["LineFile"]):
             raise
 
     def keep(self, count: int) -> None:
-        """Keep the first `count` lines and cut off all others.
-
-        Raises `OSError`.
-        """
+        """Cut off all lines after the first `count`, or raise `OSError`."""
         self._file.seek(0)
         self._file.truncate(sum(len(line) + 1 for line in self._file.read().split(b"\n")[:count]))
 
     def sync(self) -> None:
-        """Flush all lines to disk.
-
-        Raises `OSError`.
-        """
+        """Flush all lines to disk, or raise `OSError`."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:

@@ -17,10 +17,7 @@ OF_PROCESS = 50  # Files of the process itself
 
 
 def allow_open_files() -> int:
-    """Raise the limit as far as the process may; return the limit.
-
-    The limit is often 1,024 at first.
-    """
+    """Raise the limit (often 1,024) as far as allowed; return the limit."""
     if sys.platform == "win32":
         return WANTED  # Windows has no such limit
     limit, most = (
@@ -47,5 +44,6 @@ def allow_pairs(concurrency: int) -> None:
     if concurrency > most:
         raise BadInput(
             f"A concurrency of {concurrency:,} needs more than the {limit:,} files that this "
-            f"process may have open: give a number up to {most:,}, or raise the limit with `ulimit -n`."
+            f"process may have open: give a number up to {most:,}, or raise the limit with "
+            "`ulimit -n`."
         )

@@ -1,7 +1,4 @@
-"""Pydantic adapters that read and write types as JSON.
-
-Each type has one adapter, made once.
-"""
+"""Pydantic adapters that read and write types as JSON, made once each."""
 
 from __future__ import annotations
 

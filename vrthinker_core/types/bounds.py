@@ -1,7 +1,4 @@
-"""Bounds of the fields of a trace, checked by pydantic.
-
-A trace may come from a stranger.
-"""
+"""Bounds that pydantic checks, because a trace may come from a stranger."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar

@@ -1,7 +1,4 @@
-"""The videos that are compared, and the labels for them.
-
-A label comes from a judge or from a person.
-"""
+"""The videos that are compared, and labels from judges and persons."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -78,10 +75,7 @@ class Verdict:
 
     @property
     def labels(self) -> dict[str, int]:
-        """The labels that were given, in the card's order.
-
-        Example: `{"TA": 1, "MQ": 0}`.
-        """
+        """The given labels in the card's order: `{"TA": 1, "MQ": 0}`."""
         return {dimension.value: int(label) for dimension, label in self if label is not None}
 
     @property
@@ -127,10 +121,7 @@ class Vote:
         )
 
     def compare(self, verdict: Verdict | None) -> dict[Dimension, bool]:
-        """Return whether person and verdict agree, by dimension.
-
-        Dimensions without a label on either side are left out.
-        """
+        """Return whether person and verdict agree, by dimension that both label."""
         others = dict(verdict or ())
         both = [(dimension, label, others.get(dimension)) for dimension, label in self.labels]
         return {

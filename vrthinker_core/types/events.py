@@ -1,7 +1,4 @@
-"""The typed events of a run, for live page and stored trace.
-
-A replay yields the same events as the live run, except `Opening`.
-"""
+"""The typed events of a run; a replay yields all but `Opening`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,10 +16,7 @@ from vrthinker_core.types.settings import Settings
 
 
 class StopReason(StrEnum):
-    """The reason why a run ended.
-
-    Every trace ends with exactly one.
-    """
+    """The reason why a run ended; every trace ends with exactly one."""
 
     ANSWERED = "answered"
     NO_ANSWER = "no answer"
@@ -103,10 +97,8 @@ class Branch:
 
     origin: Origin
     turn: Annotated[int, Interval(ge=1, le=MAX_TURNS + 1)]
-    """The first turn that was generated anew, 1-based.
-
-    The turns before are the origin's, unchanged.
-    """
+    """The first turn that was generated anew, 1-based. The turns before are the origin's,
+    unchanged."""
     frames: PerFrame[Natural] = ()  # Shown in that turn instead of the requested frames
     no_tool: bool = False  # The answer is asked for in that turn
 
@@ -184,10 +176,7 @@ RunEvent = Opening | Started | FramesShown | TextArrived | TurnEnded | Finished
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
-    """An event of the second run, with the sides swapped.
-
-    Comes after the first run has finished.
-    """
+    """An event of the second run, in which the sides are swapped."""
 
     event: RunEvent  # In the judge's sides: its video 1 is the pair's second video
 
@@ -197,10 +186,7 @@ JudgeEvent = RunEvent | Swapped  # Every event that judging a pair yields
 
 @dataclass(frozen=True, slots=True)
 class Voted:
-    """A person's vote on the pair, in the first run's sides.
-
-    The last of several votes counts.
-    """
+    """A person's vote in the first run's sides; the last vote counts."""
 
     vote: Vote
 
@@ -232,27 +218,18 @@ class Run:
 
     @property
     def final_verdict(self) -> Verdict | None:
-        """The verdict of the final answer, whole or partial, or None.
-
-        A recommended verdict is not final.
-        """
+        """The final answer's verdict, whole or partial; never a recommended one."""
         return self.finished.verdict if self.finished and not self.finished.provisional else None
 
     @property
     def last_labels(self) -> Verdict | None:
-        """The labels of the last reply that has any.
-
-        The labels need not make a verdict.
-        """
+        """The labels of the last reply with any, even without a verdict."""
         given = (turn.reply.verdict for turn in reversed(self.turns))
         return next((verdict for verdict in given if verdict is not None), None)
 
     @property
     def whole_answer(self) -> Verdict | None:
-        """The verdict of a complete final answer that ended the run.
-
-        None if the run ended otherwise or if a label is missing.
-        """
+        """The verdict of a complete final answer that ended the run."""
         answered = self.finished is not None and self.finished.stop is StopReason.ANSWERED
         return (
             self.final_verdict
@@ -261,10 +238,7 @@ class Run:
         )
 
     def with_event(self, event: RunEvent) -> Self:
-        """Return the run with one more event.
-
-        An event that is not stored by itself returns the same object.
-        """
+        """Return the run with one more event; itself if nothing is stored."""
         if isinstance(event, TurnEnded):
             return replace(self, turns=(*self.turns, event.turn))
         return replace(self, finished=event) if isinstance(event, Finished) else self
@@ -303,10 +277,7 @@ class Trace(Run):
         return self if swapped is self.swapped else replace(self, swapped=swapped)
 
     def events(self) -> Iterator[Event]:
-        """Yield the events of the run as they came live.
-
-        The events of the second run follow, then the vote.
-        """
+        """Yield the live events of both runs, then the vote."""
         yield from self.run_events()
         if self.swapped is not None:
             yield from map(Swapped, self.swapped.run_events())

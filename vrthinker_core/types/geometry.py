@@ -1,7 +1,4 @@
-"""Frame positions of slots, and frame sizes for the judge.
-
-Pure arithmetic, shared by protocols and video.
-"""
+"""Pure arithmetic for frame positions and sizes, shared by protocols and video."""
 
 import math
 from dataclasses import dataclass
@@ -26,10 +23,7 @@ class Grid:
     rule: Literal["floor", "even"]
 
     def index(self, slot: int, total: int) -> int:
-        """Return the frame, 0-based, that `slot` means.
-
-        `total` >= 1 is the number of frames of the clip.
-        """
+        """Return the 0-based frame of `slot` out of `total` >= 1 frames."""
         if self.rule == "floor" or self.slots == 1:
             return min(int(slot / self.slots * total), total - 1)
         return round(slot * (total - 1) / (self.slots - 1))
@@ -71,10 +65,7 @@ def _area(width: int, height: int, area: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class FrameLayout:
-    """The frames that a protocol asks of two videos, and their sizes.
-
-    Opening the videos needs nothing else.
-    """
+    """The frames that a protocol asks of two videos, and their sizes."""
 
     grid: Grid
     opening: Sizing  # Of the frames of the first user message

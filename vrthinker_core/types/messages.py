@@ -75,20 +75,16 @@ class Sampling:
     temperature: float = 0.0  # 0 is greedy, as in the paper's evaluation
     seed: int = 0
     redirect: tuple[str, str] | None = None
-    """(a, b): the first `a` that the reply would write becomes `b`.
-
-    The judge goes on from there. A forced answer is made this way: on the last turn the opening of
-    a call becomes the opening of an answer.
-    """
+    """(a, b): the first `a` that the reply would write becomes `b`. The judge goes on from there. A
+    forced answer is made this way: on the last turn the opening of a call becomes the opening of an
+    answer."""
 
 
 MAX_SUM = 1.001  # Maximum sum of a label's three probabilities, each rounded
 
 LabelProbabilities = tuple[float, float, float]
-"""The probabilities of 0, 1 and 2 at the place of a label's digit.
-
-They are shares among all tokens, so their sum is at most 1.
-"""
+"""The probabilities of 0, 1 and 2 at the place of a label's digit. They are shares among all
+tokens, so their sum is at most 1."""
 
 
 @dataclass(frozen=True, slots=True)

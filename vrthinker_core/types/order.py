@@ -31,10 +31,7 @@ class OrderEffect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OrderCheck:
-    """The verdicts of both orders, in the sides of the first.
-
-    In both verdicts 1 is the person's video 1.
-    """
+    """The verdicts of both orders, with 1 as the person's video 1."""
 
     first: Verdict
     second: Verdict
@@ -50,18 +47,12 @@ class OrderCheck:
 
     @property
     def flips(self) -> tuple[Dimension, ...]:
-        """The dimensions in which each order prefers another video.
-
-        They have no reliable winner.
-        """
+        """The dimensions without a reliable winner: each order prefers another video."""
         return tuple(dimension for dimension in Dimension if self[dimension] is OrderEffect.FLIPS)
 
     @property
     def effects(self) -> dict[str, str]:
-        """The effect on each dimension, in the card's order.
-
-        Example: `{"TA": "stable", "MQ": "flips"}`.
-        """
+        """The effects in the card's order: `{"TA": "stable", "MQ": "flips"}`."""
         return {dimension.value: self[dimension].value for dimension in Dimension}
 
 
@@ -91,10 +82,7 @@ class _Ended(Protocol):
 
 
 def order_of(runs: Sequence[_Ended]) -> OrderCheck | None:
-    """Compare the runs of a trace or of a state.
-
-    Returns None unless there are two runs with a verdict.
-    """
+    """Compare both runs of a trace or state; None without two verdicts."""
     return check_order(runs[0].finished, runs[1].finished) if len(runs) > 1 else None
 
 
@@ -118,10 +106,7 @@ def swap_turn(turn: Turn) -> Turn:
 
 
 def swap_frames(frames: tuple[Thumbnail, ...]) -> tuple[Thumbnail, ...]:
-    """Return the frames with their sides exchanged.
-
-    Each frame keeps the number that the judge was told.
-    """
+    """Return the frames with their sides exchanged; the judge's numbers stay."""
     return tuple(replace(frame, ref=_swap_ref(frame.ref)) for frame in frames)
 
 
@@ -137,10 +122,7 @@ def _swap_ref(ref: FrameRef) -> FrameRef:
 
 
 def _swap_probabilities(completion: Completion) -> Completion:
-    """Exchange the label probabilities along with the labels.
-
-    The text of the completion stays as it came.
-    """
+    """Exchange the label probabilities; the completion's text stays as it came."""
     if not completion.label_tokens:
         return completion
     told = [(token, token.probabilities) for token in completion.label_tokens]

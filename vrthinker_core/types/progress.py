@@ -1,7 +1,4 @@
-"""Progress, speed and totals of a run, and their wording.
-
-Page and terminal share the wording.
-"""
+"""Progress, speed and totals of a run, worded for page and terminal."""
 
 import math
 from collections.abc import Iterable
@@ -52,10 +49,7 @@ class Pace:
     taken: int = 0  # Turns taken over by a branch: too fast to predict later ones
 
     def after(self, event: Event, seconds: float) -> "Pace":
-        """Return the pace after an event that came at `seconds`.
-
-        A second run has a pace of its own.
-        """
+        """Return the pace after an event; a second run has its own."""
         if isinstance(event, Swapped):
             return self.after(event.event, seconds)
         if isinstance(event, Started):
@@ -97,10 +91,7 @@ def count(number: int, noun: str) -> str:
 
 
 def duration(seconds: float, *, whole: bool = False) -> str:
-    """Return a duration as `0.4 s`, `12 s` or `2 min 5 s`.
-
-    With `whole` there are no tenths: `4 s`.
-    """
+    """Return `0.4 s` (with `whole`: `0 s`) or `2 min 5 s`."""
     if seconds < 10 and not whole:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -113,10 +104,7 @@ def speed(tokens_a_second: float) -> str:
 
 
 def reading(shares: tuple[float, float]) -> str:
-    """Return the reading progress of both videos: `Reading video 1 · 43 %`.
-
-    Videos that have been read whole are left out.
-    """
+    """Return the progress of unfinished videos: `Reading video 1 · 43 %`."""
     left = [
         f"video {number} · {int(share * 100)} %"
         for number, share in enumerate(shares, start=1)
@@ -157,10 +145,7 @@ def dollars(amount: float) -> str:
 
 
 def totals(turns: Iterable[Turn]) -> str:
-    """Return the totals of all turns; unknown figures are left out.
-
-    The totals are frames shown, tokens that the judge read and wrote, and dollars.
-    """
+    """Return frames, tokens and dollars of all turns, as far as known."""
     turns = tuple(turns)
     done = [turn.completion for turn in turns]
     read = sum((each.prompt_tokens or 0) - (each.reused_tokens or 0) for each in done)
@@ -179,10 +164,7 @@ def totals(turns: Iterable[Turn]) -> str:
 
 
 def place_in_queue(before: int) -> str:
-    """Return a place in the queue in words; "" for the first.
-
-    Example: `You are third; two comparisons are before yours.`
-    """
+    """Return `You are third; two comparisons are before yours.`; "" for first."""
     if before <= 0:
         return ""
     if before >= len(ORDINALS):

@@ -72,10 +72,7 @@ class FrameSelection:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The best reading of one completion, with the problems met.
-
-    A reading is never just a yes or no.
-    """
+    """The best reading of one completion, with the problems met."""
 
     text: str  # As kept in the history: cut at the point of an invented environment
     snapshot: str = ""

@@ -1,7 +1,4 @@
-"""The settings of a run, in one table.
-
-Command line, page, API and MCP take the settings from this table.
-"""
+"""The one table of settings for command line, page, API and MCP."""
 
 import math
 from collections.abc import Mapping
@@ -76,10 +73,7 @@ class Setting:
 
     @property
     def range(self) -> str:
-        """The allowed values, in words.
-
-        Examples: "all, or a whole number from 0 up", "one of card, clean".
-        """
+        """The allowed values: "all, or a whole number from 0 up"."""
         words = ", ".join(self.words)
         if self.number is None:
             return f"one of {words}"
@@ -115,10 +109,7 @@ class Setting:
         return found  # type: ignore[return-value]
 
     def check(self, value: object, maximum: int | None = None) -> None:
-        """Raise `BadInput` if the value is out of the range.
-
-        `maximum` is a protocol's own limit, if smaller.
-        """
+        """Raise `BadInput` outside the range, or above a protocol's smaller `maximum`."""
         if (value is None and self.default is None) or (
             isinstance(value, str) and value in self.words
         ):
@@ -270,10 +261,7 @@ SETTINGS = (
 
 
 def setting(name: str) -> Setting:
-    """Return the row with this name.
-
-    Raises `KeyError`.
-    """
+    """Return the row with this name, or raise `KeyError`."""
     return {row.name: row for row in SETTINGS}[name]
 
 

@@ -1,7 +1,4 @@
-"""Wording that page and terminal share.
-
-Names of dimensions, labels, timestamps and branches, and why the order could not be checked.
-"""
+"""Names and sentences about a run that page and terminal share."""
 
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -49,10 +46,7 @@ _NO_SECOND_VERDICT = {
 
 
 def order_unchecked(second: Finished | None) -> str:
-    """Explain why the first verdict stands alone.
-
-    `second` is the end of the second run; None if it never ended.
-    """
+    """Explain why the first verdict stands alone; `second` is None if unfinished."""
     if second is None:
         return "Order not checked: the second run was cut off."
     if second.outside_scope:
@@ -62,10 +56,8 @@ def order_unchecked(second: Finished | None) -> str:
 
 
 TELLING = 0.9
-"""A label's probability is shown only below this value.
-
-A higher probability looks like a certainty that no judge has earned.
-"""
+"""A label's probability is shown only below this value. A higher probability looks like a certainty
+that no judge has earned."""
 
 
 def percent(share: float) -> str:

@@ -1,4 +1,1 @@
-"""The tolerant reply parser of both protocols.
-
-The parser goes from characters to tags, segments, tool calls and labels.
-"""
+"""The reply parser of both protocols: characters, tags, segments, calls, labels."""

@@ -14,24 +14,18 @@ _NAME: Final = (
     r"""(?<![A-Za-z\u00c0-\u024f0-9_])_{0,3}(TA|MQ|VQ|OA|CF)"""
     r"""[\s"'*_`)\]]*(?:\([^()\n=:]{1,40}\)[\s"'*_`]*)?[=:]+"""
 )
-"""A name that is no part of a Latin word.
-
-A character of a script without spaces may stand right before it.
-"""
+"""A name that is no part of a Latin word. A character of a script without spaces may stand right
+before it."""
 _LABEL: Final = re.compile(_NAME + r"""[\s"'*_`]*""", re.IGNORECASE)
 _MARKS: Final = r"""["'*_`]{0,8}"""
 _NO_VALUE: Final = re.compile(rf"[,;}}]|[{{<](?!\s{{0,8}}{_MARKS}\d)|\Z|{_NAME}", re.IGNORECASE)
-"""The text after an empty place.
-
-A template that was copied, as `{0|1|2}` or `<1>`, is a value, and a wrong one.
-"""
+"""The text after an empty place. A template that was copied, as `{0|1|2}` or `<1>`, is a value, and
+a wrong one."""
 _NEXT_ENTRY: Final = rf"""\d{{1,2}}[ \t]?[.):-]?[^\d,;\n]{{0,60}}?{_NAME}"""
 """The number of the next entry of a list, not a value: `2. MQ=`, `2) motion quality (MQ):`."""
 _NUMBERED_ENTRY: Final = rf"""[2-9][ \t]?[.):-][^\d,;\n]{{0,60}}?{_NAME}"""
-"""Like `_NEXT_ENTRY`, but only a mark tells the number from a value.
-
-Needed behind "and": `0 and 1 MQ=` holds two values.
-"""
+"""Like `_NEXT_ENTRY`, but only a mark tells the number from a value. Needed behind "and": `0 and 1
+MQ=` holds two values."""
 _ALONE: Final = rf"""\.?[ \t]{{0,8}}(?:\Z|[,;\n)]|(?:or|to|and)\b|{_NAME})"""
 _TIE: Final = r"(?:a[ \t]{1,8})?(?:tie|draw)\b"
 _SECOND: Final = "|".join(
@@ -53,16 +47,12 @@ _SECOND: Final = "|".join(
         rf"[ \t]{{0,8}}[,;][ \t]{{0,8}}(?!{_NEXT_ENTRY})[0-2]{_ALONE}",
     )
 )
-"""Text that must not follow a digit.
-
-The rest of 12, 1.5 or 1st, or a second value, as in 1/2, 1 -> 2, or "1, 2" and "0, 1 or 2".
-"""
+"""Text that must not follow a digit. The rest of 12, 1.5 or 1st, or a second value, as in 1/2, 1 ->
+2, or "1, 2" and "0, 1 or 2"."""
 _DIGIT: Final = re.compile(rf"([0-5])(?!{_SECOND})", re.IGNORECASE)
 _ESCAPED: Final = re.compile(r"\\{1,4}(?:[nr\"]|t(?![aA]))")
-r"""`\n` as two characters, in an answer that was written as a string.
-
-`\ta` is more likely a name behind a backslash.
-"""
+r"""`\n` as two characters, in an answer that was written as a string. `\ta` is more likely a name
+behind a backslash."""
 _MEANING: Final = str.maketrans("nrt", "\n\n\t")
 
 
@@ -85,10 +75,7 @@ class Mention(NamedTuple):
 
 
 def read_labels(body: str) -> Labels:
-    """Return the labels of an answer, with the worst problem first.
-
-    `body` has passed `to_narrow`.
-    """
+    """Return the labels in `body` (after `to_narrow`), worst problem first."""
     mentions = list(_mentions(body))
     values = _values(mentions)
     labels = {name: _single_value(values[name]) for name in Dimension}
@@ -103,18 +90,12 @@ def read_labels(body: str) -> Labels:
 
 
 def mentioned_digits(text: str) -> frozenset[int]:
-    """Return the offsets in `text` of all digits that say a label.
-
-    Digits outside an answer count, too.
-    """
+    """Return offsets of all digits that say a label, also outside answers."""
     return frozenset(original_offsets(text, list(_label_places(to_narrow(strip_invisible(text))))))
 
 
 def says_a_label(body: str) -> bool:
-    """Return whether a digit in `body` says a label.
-
-    `body` has passed `to_narrow`.
-    """
+    """Return whether a digit in `body` (after `to_narrow`) says a label."""
     return any(True for _ in _label_places(body))
 
 

@@ -25,11 +25,8 @@ from vrthinker_core.types.replies import MAX_DIGITS
 
 MAX_VALUES: Final = 200  # Values in a row that are read in one call
 MAX_REPAIR_CHARS: Final = 20_000
-"""Characters of broken JSON that are repaired in one reply.
-
-A reply of 2,048 tokens is shorter. Repairing 2 MB takes longer than the second that reading a reply
-may take.
-"""
+"""Characters of broken JSON that are repaired in one reply. A reply of 2,048 tokens is shorter.
+Repairing 2 MB takes longer than the second that reading a reply may take."""
 
 SEPARATORS: Final = ",;、､﹐﹑﹔"
 """Separators of list entries. Full-width ones were made narrow before."""
@@ -50,10 +47,7 @@ _CLOSING: Final = {"{": "}", "[": "]"}
 
 
 def parse_strict(text: str) -> list[object]:
-    """Return [value] if `text` is one JSON value, else [].
-
-    The value may stand in a code fence.
-    """
+    """Return [value] if `text`, fenced or not, is JSON, else []."""
     text = _without_fence(text)
     value, end = _decode(text, 0)
     return [value] if end == len(text) > 0 else []
@@ -171,10 +165,7 @@ def _scalar(kind: str, token: str) -> object:
 
 @dataclass(slots=True)
 class _StrictWriter:
-    """A writer of tokens as strict JSON.
-
-    The writer need not catch every error: the JSON reader refuses bad output afterwards.
-    """
+    """A writer of strict JSON; the JSON reader refuses any bad output."""
 
     written: list[str] = field(default_factory=list)
     # Closing brackets still to come, the innermost last
@@ -243,10 +234,7 @@ class _StrictWriter:
             self.written.append(json.dumps(text))
 
     def _open(self, mark: str) -> None:
-        """Open a container; skip a doubled brace.
-
-        A brace is doubled if it stands at the place of a key.
-        """
+        """Open a container; skip a doubled brace at a key's place."""
         if mark == "{" and self._expects_key:
             return
         self._separate()

@@ -8,10 +8,8 @@ INVISIBLE: Final = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c"
     "\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
 )
-"""Control, zero-width and direction characters, and variation selectors.
-
-Between two letters they would hide a tag or a label.
-"""
+"""Control, zero-width and direction characters, and variation selectors. Between two letters they
+would hide a tag or a label."""
 
 _SPACES = (
     "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008"
@@ -30,18 +28,12 @@ def strip_invisible(text: str) -> str:
 
 
 def to_narrow(text: str) -> str:
-    """Replace full-width forms by ASCII, and every space by " ".
-
-    The length stays the same.
-    """
+    """Replace full-width forms and spaces by ASCII, character for character."""
     return text if text.isascii() else text.translate(_NARROW)
 
 
 def original_offsets(text: str, places: Sequence[int]) -> list[int]:
-    """Map offsets in `strip_invisible(text)` to offsets in `text`.
-
-    `places` are in ascending order.
-    """
+    """Map ascending offsets in `strip_invisible(text)` to offsets in `text`."""
     found: list[int] = []
     removed = INVISIBLE.finditer(text)
     following, shift = next(removed, None), 0
@@ -53,10 +45,7 @@ def original_offsets(text: str, places: Sequence[int]) -> list[int]:
 
 
 def original_end(text: str, at: int) -> int:
-    """Return how much of `text` makes `strip_invisible(text)[:at]`.
-
-    Invisible characters behind it are left out.
-    """
+    """Return how much of `text` makes `strip_invisible(text)[:at]`, nothing invisible behind."""
     for removed in INVISIBLE.finditer(text):
         if removed.start() >= at:
             break

@@ -23,10 +23,7 @@ def by_severity(problems: Sequence[Problem]) -> tuple[Problem, ...]:
 
 
 def reason(problems: Sequence[Problem], otherwise: str) -> str:
-    """Return why a reply could not be used.
-
-    The reason is the detail of the first problem that is not minor, else `otherwise`.
-    """
+    """Return the detail of the first non-minor problem, else `otherwise`."""
     return next(
         (problem.detail for problem in problems if problem.kind not in MINOR_PROBLEMS), otherwise
     )

@@ -1,7 +1,4 @@
-"""A tolerant parser for the replies of both protocols.
-
-The parser never raises. It returns the best reading and the problems met.
-"""
+"""A tolerant parser for both protocols that never raises on a reply."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -140,10 +137,7 @@ def _with_cut(action: Action, labels: Labels, *, cut: bool) -> list[Problem]:
 
 
 def to_expected(reply: Reply) -> dict[str, object]:
-    """Return a reading as JSON values, named as in the conformance cases.
-
-    Values that do not apply are left out.
-    """
+    """Return the values of a reading, named as in the conformance cases."""
     found: dict[str, object] = {"kind": reply.kind}
     labels = reply.verdict.labels if reply.verdict is not None else {}
     if reply.kind in ("answer", "recommend"):

@@ -15,10 +15,8 @@ from vrthinker_core.dialects.reading.tags import Tag, TagKind, find_tags, opens_
 
 _ANSWERS: Final[tuple[TagKind, ...]] = ("final", "recommend")
 _MAX_UNCLOSED: Final = 100
-"""Calls without a closing tag whose JSON is read.
-
-A JSON error names its line, so each such call reads all text before it again.
-"""
+"""Calls without a closing tag whose JSON is read. A JSON error names its line, so each such call
+reads all text before it again."""
 
 
 class Action(NamedTuple):
@@ -49,10 +47,7 @@ def before_action(text: str) -> str:
 
 
 class ReplySplitter:
-    """A splitter of replies, in one pass over the tags.
-
-    Every step goes forward, so the time is linear in the length of the reply.
-    """
+    """A splitter of replies over their tags, in linear time."""
 
     def __init__(self, visible: str, narrow: str, *, cut: bool) -> None:
         """Set up the splitter.
@@ -109,10 +104,7 @@ class ReplySplitter:
         return self._tags[i - 1].end if i else 0
 
     def _is_adjacent(self, i: int) -> bool:
-        """Return whether only white space precedes tag `i`.
-
-        The space reaches up to the tag before, or to the beginning of the reply.
-        """
+        """Return whether only white space stands between tag `i` and its predecessor."""
         return not self._narrow[self._gap_start(i) : self._tags[i].start].strip()
 
     def _doubled(self, i: int) -> bool:
@@ -137,10 +129,7 @@ class ReplySplitter:
         return i
 
     def _pair_reasoning(self) -> dict[int, int]:
-        """Map each tag that opens reasoning to its closing tag.
-
-        Nested tags are paired from the inside out.
-        """
+        """Map opening to closing tags of reasoning, from the inside out."""
         found: dict[int, int] = {}
         open_tags: dict[str, list[int]] = {"think": [], "snapshot": []}
         for i, tag in enumerate(self._tags):
@@ -298,20 +287,14 @@ class ReplySplitter:
         )
 
     def _behind_inner(self, i: int, *, calls: bool) -> int:
-        """Return the tag behind all closed reasoning that follows tag `i`.
-
-        With `calls`, closed calls are skipped, too.
-        """
+        """Return the tag behind closed reasoning, and with `calls` behind closed calls."""
         end = i + 1
         while (closing := self._inner_closing(end)) and (calls or not self._tags[end].acts):
             end = closing + 1
         return end
 
     def _inner_closing(self, i: int) -> int | None:
-        """Return the tag that closes the reasoning or call of tag `i`.
-
-        A call counts only if no tag stands in it.
-        """
+        """Return the closing tag of reasoning, or of a call without tags."""
         called = (
             i < len(self._tags)
             and self._tags[i].kind == "call"
@@ -321,10 +304,7 @@ class ReplySplitter:
         return i + 1 if called else self._closings.get(i)
 
     def _without_inner(self, i: int, end: int) -> str:
-        """Return the text between two tags, with reasoning and calls blanked.
-
-        The blanks keep every offset valid.
-        """
+        """Return the text between two tags, inner parts blanked to keep offsets."""
         parts, j = [], i
         while j + 1 < end and (closing := self._inner_closing(j + 1)):
             parts.append(self._text(self._narrow, j, j + 1))
@@ -366,7 +346,7 @@ class ReplySplitter:
         )
 
     def _call_closings(self, i: int) -> list[int]:
-        """Return the first two closing tags of a call before the next opening tag."""
+        """Return the first two closing tags before the next call opens."""
         found: list[int] = []
         for j in range(i + 1, len(self._tags)):
             if self._tags[j].kind == "call":

@@ -49,11 +49,9 @@ ENVIRONMENT: Final = re.compile(
     r"(?=After selecting frames:)",
     re.IGNORECASE,
 )
-"""The place at which a model begins to invent its environment.
-
-A control token, a tool response, or, right behind a call, the words that begin the message after a
-call. The call may have been left open.
-"""
+"""The place at which a model begins to invent its environment. A control token, a tool response,
+or, right behind a call, the words that begin the message after a call. The call may have been left
+open."""
 
 PROTOCOL: Final = re.compile(
     rf"{_OPENING}(?:{_REASONING}|snap{_GAP}shot|synthesis"
@@ -61,10 +59,8 @@ PROTOCOL: Final = re.compile(
     rf"|tool{_GAP}(?:call|response)|tools){_REST}|<\w{{1,20}}\|>",
     re.IGNORECASE,
 )
-"""Every tag of either protocol, and control tokens such as `<turn|>`.
-
-Tags that only the environment writes are included.
-"""
+"""Every tag of either protocol, and control tokens such as `<turn|>`. Tags that only the
+environment writes are included."""
 
 
 def invention_start(text: str) -> int | None:
@@ -126,10 +122,7 @@ def _reasoning_end(tags: Sequence[Tag]) -> int:
 
 
 def opens_directly_inside(text: str, outer: Tag, tag: Tag) -> bool:
-    """Return whether `tag` opens right behind the opening tag `outer`.
-
-    Only white space may stand between them. `outer` is the tag before `tag`.
-    """
+    """Return whether `tag` opens right behind `outer`, the opening tag before."""
     return outer.opens and tag.opens and not text[outer.end : tag.start].strip()
 
 

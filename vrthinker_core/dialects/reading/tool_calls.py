@@ -32,19 +32,15 @@ _TOOL: Final = "selectframes"
 _NAMES: Final = ("name", "function", "tool", "toolname")
 _ARGUMENTS: Final = ("arguments", "parameters", "args")
 _FRAMES: Final = ("frameindices", "targetframes")
-"""The argument's name in either protocol.
-
-Both names are read in both protocols, always with the numbers of the protocol in use.
-"""
+"""The argument's name in either protocol. Both names are read in both protocols, always with the
+numbers of the protocol in use."""
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
 _NUMBERS: Final = re.compile(
     rf"[\s{SEPARATORS}]*{_NUMBER.pattern}(?:[\s{SEPARATORS}]+{_NUMBER.pattern})*[\s{SEPARATORS}]*"
 )
-"""The only text that is split into numbers.
-
-Any other text is one entry, so that no frame is taken out of a sentence.
-"""
+"""The only text that is split into numbers. Any other text is one entry, so that no frame is taken
+out of a sentence."""
 
 Entry = int | float | str | None
 
@@ -193,7 +189,7 @@ def _unknown_tool(name: object) -> Problem:
 
 
 def _call_objects(values: Iterable[object]) -> Iterator[dict[str, object]]:
-    """Yield the call objects in `values`; a bare list of frames is one."""
+    """Yield the call objects in `values`; a bare frame list is one."""
     for value in values:
         if isinstance(value, dict):
             yield value
@@ -230,7 +226,7 @@ def _selection(entries: list[object], rules: CallRules, *, all_read: bool) -> Fr
 
 
 def _index(entry: object) -> int | None:
-    """Return the whole number of an entry, else None; bools do not count."""
+    """Return the whole number of an entry, else None, also for bools."""
     if isinstance(entry, float):
         return int(entry) if entry.is_integer() else None
     if isinstance(entry, str):
@@ -240,7 +236,7 @@ def _index(entry: object) -> int | None:
 
 
 def _as_written(entry: object) -> Entry:
-    """Return an entry as a trace keeps it: a number or short text."""
+    """Return an entry as a trace keeps it: number or short text."""
     if isinstance(entry, bool):
         return str(entry).lower()
     if entry is None or isinstance(entry, int | float):
