@@ -34,7 +34,10 @@ class DecoderDied(VideoError):
 
 
 class VideoUnavailable(VideoError):
-    """A file that this machine cannot read now, but perhaps later."""
+    """A file that cannot be read now, but perhaps later.
+
+    The machine or its disk is short of something, or fails.
+    """
 
 
 class NoCopy(BadInput):
@@ -109,7 +112,7 @@ def out_of_files(error: BaseException | None) -> str:
 
 
 def describe(error: Exception | None) -> str:
-    """Describe any error for a person, without program details; "" for None."""
+    """Describe any error in a sentence without program details; "" for None."""
     if error is None or isinstance(error, VrThinkerError):
         return encodable(str(error or ""))
     if isinstance(error, MemoryError):
