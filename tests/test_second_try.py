@@ -128,8 +128,7 @@ def test_where_the_judge_says_too_late_that_its_context_is_full_the_oldest_frame
     trace = engine.trace
     assert list(trace.events()) == events
     assert [len(turn.in_view) for turn in trace.turns] == [8, 12, 12]
-    note = "Too much was in view in turn 3, which was asked again without the oldest frames."
-    assert trace.turns[2].note == note
+    assert "without the oldest frames" in trace.turns[2].note
 
 
 def waited(times: list[float]) -> bool:
@@ -166,7 +165,7 @@ def test_a_turn_that_fails_and_then_is_too_long_says_both(engine: Engine) -> Non
     for tries in ((failed, full), (full, failed)):
         assert end_of(engine.run(calling(), *tries, answering)).stop is StopReason.ANSWERED
         turn = engine.trace.turns[2]
-        assert "Too much was in view in turn 3" in turn.note
+        assert "Turn 3 had too much in view" in turn.note
         assert "The judge failed in turn 3" in turn.note
         assert turn.abandoned == ("half ",)
 

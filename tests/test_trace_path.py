@@ -116,8 +116,7 @@ def test_the_command_refuses_before_it_opens_a_judge(
     clips = (folder / "one.mp4", folder / "two.mp4")
     done = compare(clips, "scripted:no-such-script", "--trace", path)
     assert (done.returncode, done.stdout) == (2, "")
-    said = f"{path} is there already and is no trace: name a new file for the trace, or an earlier trace.\n"
-    assert done.stderr == said
+    assert done.stderr.startswith(f"{path} exists and is not a trace")
     assert listing(folder) == before
 
 

@@ -1,4 +1,4 @@
-"""The package itself: its version, and the files that a checkout has beside it."""
+"""The version of the package, and the assets of a checkout."""
 
 from pathlib import Path
 
@@ -10,9 +10,13 @@ ASSETS = Path(__file__).resolve().parents[1] / "assets"
 
 
 def asset(name: str) -> Path:
-    """A file or folder of `assets/`. Raises BadInput where that is not there, as after an installation from a wheel."""
+    """Return the path of a file or folder in `assets/`.
+
+    Raises `BadInput` if `assets/` is missing, as after an installation from a wheel.
+    """
     if not ASSETS.is_dir():
         raise BadInput(
-            f"{ASSETS} is missing, and with it {name}: use a checkout of the project, or install one with pip install -e FOLDER."
+            f"{ASSETS} is missing, and with it {name}: use a checkout of the project, or install "
+            "one with pip install -e FOLDER."
         )
     return ASSETS / name

@@ -1,6 +1,7 @@
-"""VR-Thinker: compare two generated videos, and see why. The public names.
+"""VR-Thinker: compare two generated videos, and see why.
 
-Each is imported when it is first asked for (PEP 562): a process that only decodes a clip loads neither judge nor page nor models.
+A public name is imported when it is first used (PEP 562). A process that only decodes a clip loads
+neither judge nor page nor models.
 """
 
 import sys
@@ -124,15 +125,17 @@ _MODULES = (
     ),
     "evaluation.reward",
 )
-"""Where the names stand. Each module imports those before it anyway, so looking for a name in this order loads nothing more."""
+"""The modules of the public names. Each module imports those before it anyway, so a search in this
+order loads nothing more."""
 
-_OWN_NAMES = {
-    "load_trace": "load"
-}  # What a name is called in its module, where that alone says less
+_OWN_NAMES = {"load_trace": "load"}  # Public name: name in its module
 
 
 class _Package(ModuleType):
-    """Keeps `judge` the function: the import system would replace it by the module of that name as soon as that is loaded."""
+    """A module class that keeps `judge` bound to the function.
+
+    The import system would rebind the name when the module `judge` is loaded.
+    """
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name == "judge" and isinstance(value, ModuleType)):
@@ -141,7 +144,7 @@ class _Package(ModuleType):
 
 sys.modules[__name__].__class__ = _Package
 
-if not TYPE_CHECKING:  # else a type checker would believe that every name exists
+if not TYPE_CHECKING:  # Else a type checker believes that every name exists
 
     def __getattr__(name: str) -> object:
         for module in _MODULES if name in __all__ else ():

@@ -1,4 +1,4 @@
-"""`python -m vrthinker_core`: see `cli.py`."""
+"""The entry point of `python -m vrthinker_core`; see `cli.py`."""
 
 from vrthinker_core.cli import main
 

@@ -1,4 +1,4 @@
-"""Many comparisons side by side: one batch of the model generates a turn of each, where the backend can."""
+"""Many comparisons side by side, batched if the backend supports it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from vrthinker_core.types.events import JudgeEvent, RunEvent, Swapped
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video import DecoderPool
 
-OPEN_AHEAD = 4  # Pairs whose videos are opened before their first turn, and videos that are opened at the same time
+# Pairs that are opened ahead of their first turn; also the number of threads that open videos
+OPEN_AHEAD = 4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -45,12 +46,15 @@ def judge_many(
     cancelled: Cancelled = not_cancelled,
     trace_of: Callable[[int], Path | str | None] = lambda _: None,
 ) -> Iterator[tuple[int, JudgeEvent]]:
-    """Compare many pairs, `live` at a time and turn by turn; each event comes with its pair's position.
+    """Compare many pairs, `live` at a time; yield (position, event).
 
-    Each pair's own events are those of `judge`, and closing the generator ends every run that is not over as `cancelled`. Pairs are
-    taken from the iterable only as they are needed: besides those that are being judged, the videos of a few more are being opened.
-    `trace_of(position)` names the file that a pair's trace is kept in, None for none. Raises BadInput for a `live`
-    that is no whole number from 1 up, and for a `backend` that is only the name of one.
+    The comparisons advance together, turn by turn. The events of each pair are those of `judge`.
+    Closing the generator ends every unfinished run as `cancelled`. Pairs are taken from the
+    iterable lazily: besides the live ones, the videos of a few more are being opened.
+    `trace_of(position)` names the trace file of a pair; None keeps no trace.
+
+    Raises `BadInput` if `live` is not a whole number from 1 up, or if `backend` is only the name of
+    a judge.
     """
     check_opened(backend)
     check_pairs_in_hand("live", live)
@@ -68,7 +72,7 @@ def judge_many(
 
 
 def check_pairs_in_hand(name: str, many: object) -> None:
-    """Raises BadInput where the parameter of that name is no number of pairs."""
+    """Raise `BadInput` unless the parameter `name` is a number of pairs."""
     if not isinstance(many, SupportsIndex) or operator.index(many) < 1:
         raise BadInput(f"{name}={many} is no number of pairs: give a whole number from 1 up.")
 
@@ -76,9 +80,9 @@ def check_pairs_in_hand(name: str, many: object) -> None:
 def as_they_end(
     submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int
 ) -> Iterator[Result]:
-    """What becomes of each item that is handed to `submit`, in the order in which they end; raises what one of them raises.
+    """Submit items and yield their results as they finish.
 
-    Items are taken as they are needed: `many` are in hand at a time.
+    Items are taken lazily: at most `many` are in flight. Raises the exception of a failed item.
     """
     waiting, running = iter(items), set[Future[Result]]()
     while True:
@@ -93,7 +97,10 @@ def as_they_end(
 def in_their_order(
     submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int
 ) -> Iterator[Result]:
-    """What becomes of each item that is handed to `submit`, in the order of the items; `many` are in hand at a time."""
+    """Submit items and yield their results in the order of the items.
+
+    Items are taken lazily: at most `many` are in flight. Raises the exception of a failed item.
+    """
     waiting = iter(items)
     running = deque(map(submit, islice(waiting, many)))
     while running:
@@ -102,7 +109,7 @@ def in_their_order(
 
 
 def stream_one_by_one(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
-    """What `BatchBackend.stream_batch` gives, from conversations that generate one after another."""
+    """Stream replies one after another, shaped like `BatchBackend.stream_batch`."""
     for position, request in enumerate(requests):
         for item in stream_items(request):
             yield position, item
@@ -111,7 +118,11 @@ def stream_one_by_one(requests: Sequence[GenerationRequest]) -> Iterator[tuple[i
 def _run_rows(
     waiting: Iterator[_Row], stream_batch: StreamBatch, live: int
 ) -> Iterator[tuple[int, JudgeEvent]]:
-    """A turn of all at once. Meanwhile the videos of the next rows are opened, and a row whose reply has ended gets new frames."""
+    """Run all rows, one turn of `live` rows at a time.
+
+    Meanwhile the videos of the next rows are opened, and a row whose reply has ended fetches its
+    next frames.
+    """
     rows: list[_Row] = []
     with (
         ThreadPoolExecutor(OPEN_AHEAD, "opening") as opening,
@@ -129,7 +140,8 @@ def _run_rows(
                     row.start(stepping)
                 for row in running:
                     yield from row.events()
-                if not any(row.over for row in running):  # else others take their places first
+                # Fill the places of finished rows before the next batch
+                if not any(row.over for row in running):
                     yield from _run_turn(running, stream_batch, stepping)
                 rows = [row for row in rows if not row.over]
         finally:
@@ -140,7 +152,10 @@ def _run_rows(
 def _run_turn(
     rows: Sequence[_Row], stream_batch: StreamBatch, executor: Executor
 ) -> Iterator[tuple[int, JudgeEvent]]:
-    """One reply of every row. Whatever a backend does, each reply has an end, and its row goes on to the next turn."""
+    """Generate one reply for every row.
+
+    A row whose reply has no end when the stream stops goes on, too: its reply counts as failed.
+    """
     left = dict(enumerate(rows))
     for position, item in _items(stream_batch([row.request for row in rows]), left):
         yield from left[position].add(item)
@@ -157,7 +172,7 @@ def _run_turn(
 def _items(
     stream: Iterator[tuple[int, StreamItem]], left: dict[int, _Row]
 ) -> Iterator[tuple[int, StreamItem]]:
-    """The stream, as far as its rows still wait for it; what it raises goes to every row that does."""
+    """Yield items of waiting rows, or one exception for all of them."""
     try:
         for position, item in stream:
             if position in left:
@@ -168,7 +183,10 @@ def _items(
 
 
 class _Row:
-    """One pair among others. Between two replies it goes on in a thread: its frames are fetched there."""
+    """One pair of the batch.
+
+    Between two replies the row takes a step in a thread, which fetches the next frames.
+    """
 
     def __init__(self, position: int, comparison: Comparison, writer: TraceWriter) -> None:
         self._position = position
@@ -177,22 +195,22 @@ class _Row:
         self._events: Future[list[JudgeEvent]] | None = None
         self._pending: PendingTurn | None = None
         self._started = False
-        self._second = False  # Its sides are swapped now
+        self._second = False  # The second run is going on
         self.reply = ReplyCollector(0)  # The reply that is being generated
 
     @property
     def over(self) -> bool:
-        """Everything has happened, and was given out as events."""
+        """Whether the run has ended and all its events were given out."""
         return self._started and self._events is None and self._pending is None
 
     @property
     def request(self) -> GenerationRequest:
-        """What it waits for; only between two steps."""
+        """The request that waits for a reply; only valid between two steps."""
         assert self._pending is not None
         return self._pending.request
 
     def start(self, executor: Executor) -> None:
-        """Begin to go on to the first request, unless it has begun before."""
+        """Begin the first step, unless it has begun before."""
         if not self._started:
             self._started = True
             self._events = executor.submit(
@@ -200,31 +218,34 @@ class _Row:
             )
 
     def step(self, executor: Executor) -> None:
-        """Begin to read the reply and to go on to the next request."""
+        """Begin the next step: read the reply and fetch the next request."""
         ended = partial(self.comparison.finish_turn, self.reply.completion, self.reply.error)
         self._events = executor.submit(self._go_on, ended)
 
     def add(self, item: StreamItem) -> Iterator[tuple[int, JudgeEvent]]:
-        """Take an item of the reply."""
+        """Take a stream item of the reply; yield its events."""
         for event in self.reply.add(item):
             yield self._position, self._marked(event)
 
     def events(self, *, wait: bool = True) -> Iterator[tuple[int, JudgeEvent]]:
-        """What has happened up to the next request, once, as soon as it is there; without `wait` nothing while the step goes on."""
+        """Yield the events of the last step, once.
+
+        Waits for the step to end. With `wait=False`, yields nothing while the step runs.
+        """
         if self._events is not None and (wait or self._events.done()):
             events, self._events = self._events.result(), None
             for event in events:
                 yield self._position, event
 
     def close(self) -> None:
-        """End the run where it stands."""
+        """Close the run, after the step that is running."""
         if self._events is not None and not self._events.cancel():
             wait([self._events])
         with closing(self.comparison):
             self._writer.close()
 
     def _go_on(self, step: Callable[[], RunEvent | None]) -> list[JudgeEvent]:
-        """Take a step of the comparison and fetch the next request; gives the events of both."""
+        """Take a step and fetch the next request; return both events."""
         event = step()
         done = [] if event is None else [self._record(event)]
         self._pending = self.comparison.next_request()
@@ -234,7 +255,7 @@ class _Row:
         return [*done, self._record(self._pending.shown)]
 
     def _go_on_swapped(self) -> list[JudgeEvent]:
-        """Begin the second run, where one is wanted."""
+        """Begin the second run, if the settings ask for one."""
         swapped = self.comparison.swapped()
         if swapped is None:
             return []

@@ -1,7 +1,9 @@
-"""One comparison as a state machine: `start`, then `next_request` and `finish_turn` in turn, then `finish`.
+"""One comparison as a state machine.
 
-`judge` drives one of them, `judge_many` several side by side, for page, command line and evaluation. Training plays the same
-`Deliberation` without a comparison around it. Text pieces never pass through it: whoever drives it collects them.
+Call `start`, then `next_request` and `finish_turn` in turn, then `finish`. `judge` drives one
+comparison and `judge_many` several side by side, for page, command line and evaluation. Training
+drives the same `Deliberation` without a comparison. Pieces of text never pass through this class:
+the driver collects them.
 """
 
 import time
@@ -61,13 +63,13 @@ class PendingTurn:
 
     shown: FramesShown
     request: GenerationRequest
-    in_view: tuple[FrameRef, ...]  # Every frame that the messages of the request hold
+    in_view: tuple[FrameRef, ...]  # Every frame in the messages of the request
 
 
 class Comparison:
-    """One comparison. No step raises: whatever goes wrong ends the run, and `finish` says how. Whoever makes one closes it.
+    """One comparison; errors end the run and are reported by `finish`.
 
-    Its steps may be taken in any thread, one at a time.
+    No step raises. The creator must call `close`. Steps may run in any thread, one at a time.
     """
 
     def __init__(
@@ -79,8 +81,8 @@ class Comparison:
         decoder_pool: DecoderPool | None = None,
         plan: BranchPlan | None = None,
     ) -> None:
-        """`plan`: it is a branch, with the settings of the plan."""
-        # A missing cell of a table is no text, and its pair fails as one without a prompt.
+        """Set up a comparison; with `plan`, a branch with the plan's settings."""
+        # A missing table cell is not a string. Its pair then fails for an empty prompt.
         self._pair = replace(
             pair, prompt=encodable(pair.prompt) if isinstance(pair.prompt, str) else ""
         )
@@ -92,25 +94,19 @@ class Comparison:
         self._started_at = time.perf_counter()
         self._resources = ExitStack()  # The clips
         self._conversation_end = ExitStack()
-        self._swaps = (
-            False  # It has a verdict, and the same pair is to be judged with its sides swapped
-        )
-        self._begun = False  # to open both videos
+        self._swaps = False  # Whether a run with swapped sides follows
+        self._begun = False  # Whether opening both videos has begun
         self._opening: PairOpening | None = None
         self._clips: tuple[Clip, Clip] | None = None
         self._dialect: Dialect | None = None
         self._conversation: Conversation | None = None
         self._deliberation: Deliberation | None = None
         self._last: PendingTurn | None = None
-        self._again: tuple[
-            str, ...
-        ] = ()  # Why the next request asks for the same turn as the last one
-        self._too_much = (
-            False  # was in view for the judge: the oldest frames leave before the next request
-        )
-        self._failed_once = False  # in the turn that is asked for now
-        self._abandoned: tuple[str, ...] = ()  # What the judge had written then
-        self._notes: tuple[str, ...] = ()  # Of the judge, as they were told at the start
+        self._again: tuple[str, ...] = ()  # Why the last turn is asked again
+        self._too_much = False  # Context overflow: drop the oldest frames first
+        self._failed_once = False  # Whether the judge failed in this turn
+        self._abandoned: tuple[str, ...] = ()  # Its text before that failure
+        self._notes: tuple[str, ...] = ()  # The judge's notes at the start
         self._error: Exception | None = None
 
     def close(self) -> None:
@@ -119,9 +115,11 @@ class Comparison:
             self._conversation_end.close()
 
     def swapped(self) -> "Comparison | None":
-        """The same comparison with the sides swapped, once this one has finished; None where it is not wanted or has no verdict.
+        """Return the comparison with its sides swapped, or None.
 
-        It takes the opened videos over: nothing is opened twice, and what their processes keep is not decoded again.
+        Call it after `finish`. Returns None if the settings do not ask for it, or if there is no
+        verdict. The new comparison takes over the opened videos: no video is opened twice, and
+        frames that the decoding processes keep are not decoded again.
         """
         if not self._swaps:
             return None
@@ -138,7 +136,7 @@ class Comparison:
         return other
 
     def open_ahead(self, executor: Executor) -> None:
-        """Begin to open both videos before `start`; what is wrong with them is said there."""
+        """Begin to open both videos before `start`, which reports any error."""
         if self._begun:
             return
         self._begun = True
@@ -151,16 +149,19 @@ class Comparison:
             self._error = error
 
     def next_opening(self) -> Opening | None:
-        """Wait until more of the videos has been read; None when both are open or refused, or the run has been cancelled."""
+        """Wait for reading progress; None when both are open, refused or cancelled."""
         if not self._begun:
             executor = ThreadPoolExecutor(2)
             self.open_ahead(executor)
-            executor.shutdown(wait=False)  # its threads end with what they do
+            executor.shutdown(wait=False)  # The threads end when the videos are open
         shares = self._opening.next_shares(self._cancelled) if self._opening else None
         return shares and Opening(shares)
 
     def start(self, refused: BadInput | None = None) -> Started:
-        """Open both videos. `refused`: why the run must end here, whatever they are."""
+        """Open both videos and return the `Started` event.
+
+        `refused` ends the run with this error, whatever the videos are.
+        """
         while self.next_opening() is not None:
             pass
         dialect, infos = self._open()
@@ -183,9 +184,10 @@ class Comparison:
         )
 
     def take_over(self) -> Iterator[Turn]:
-        """Go through the turns of the origin that a branch begins with, as they were; none for a run that is no branch.
+        """Yield the origin's turns that a branch takes over, unchanged.
 
-        Their replies become history. The branch's settings count from the response to the last of them on.
+        Yields nothing if the run is no branch. The replies become history. The branch's settings
+        apply from the response to the last of these turns on.
         """
         plan = self._plan
         if plan is None or not plan.turns or self._error is not None or self._clips is None:
@@ -205,7 +207,7 @@ class Comparison:
             self._fail(error)
 
     def next_request(self) -> PendingTurn | None:
-        """Fetch what the next turn shows, and say what is to be generated; None when the run is over."""
+        """Fetch the next turn's frames; return its request, None at the end."""
         if self._error is not None:
             return None
         try:
@@ -219,10 +221,13 @@ class Comparison:
     def finish_turn(
         self, completion: Completion, error: Exception | None = None
     ) -> TurnEnded | None:
-        """Read the reply to the last request, and fetch the frames it asks for. `error` is what cut the reply short.
+        """Read the last reply and fetch the frames it asks for.
 
-        None when the turn is asked again: the same request where the judge failed for the first time in it, one without the oldest
-        frames where it says only now that its context is full. The deliberation has not seen that reply, so nothing is taken back.
+        `error` is the error that cut the reply short.
+
+        Returns None if the turn is asked again: with the same request after the judge's first
+        failure in this turn, or without the oldest frames if the judge reports only now that its
+        context is full. The deliberation has not seen such a reply, so nothing must be undone.
         """
         deliberation, pending = self._deliberation, self._last
         assert deliberation is not None
@@ -246,7 +251,7 @@ class Comparison:
     def _why_again(
         self, error: Exception, completion: Completion, deliberation: Deliberation
     ) -> str:
-        """Why the turn is to be asked once more after this error; "" where it is not."""
+        """Return why the turn is asked again after this error, or ""."""
         if self._cancelled():
             return ""
         if (
@@ -255,21 +260,30 @@ class Comparison:
             and deliberation.can_forget
         ):
             self._too_much = True
-            return f"Too much was in view in turn {deliberation.turn}, which was asked again without the oldest frames."
+            return (
+                f"Turn {deliberation.turn} had too much in view and was asked again without the "
+                "oldest frames."
+            )
         if self._failed_once or not is_retryable(error):
             return ""
         self._failed_once, self._abandoned = True, tuple(completion.split())
-        return f"The judge failed in turn {deliberation.turn}, which was tried once more. Cause: {describe(error)}"
+        return (
+            f"The judge failed in turn {deliberation.turn}, which was tried once more. Cause: "
+            f"{describe(error)}"
+        )
 
     def _fail(self, error: Exception) -> None:
-        """The run ends with this error, or as cancelled where it was."""
+        """End the run with this error, or as cancelled."""
         if not self._cancelled():
             self._error = error
         elif self._deliberation is not None:
             self._deliberation.stop_reason = StopReason.CANCELLED
 
     def finish(self) -> Finished:
-        """How the run ended. The conversation is closed, and so are the clips unless `swapped` is to take them over."""
+        """Return how the run ended, and close the conversation.
+
+        The clips are closed, too, unless `swapped` will take them over.
+        """
         finished = self._finished()
         self._swaps = second_run_follows(self._settings, finished)
         self._conversation_end.close()
@@ -286,9 +300,8 @@ class Comparison:
             "" if error is None else type(error).__name__,
             time.perf_counter() - self._started_at,
         )
-        notes = tuple(
-            note for note in self._backend.notes if note not in self._notes
-        )  # what the run itself has shown
+        # Notes that came up during the run
+        notes = tuple(note for note in self._backend.notes if note not in self._notes)
         unreadable = tuple(map(Side, error.sides)) if isinstance(error, VideoError) else ()
         if deliberation is None:
             return Finished(
@@ -327,7 +340,7 @@ class Comparison:
         return chosen_protocol(self._settings, self._backend.protocols)
 
     def _open(self) -> tuple[Dialect, tuple[ClipInfo | None, ClipInfo | None]]:
-        """The dialect, and both clips as far as they are known; what is wrong is kept for `finish`."""
+        """Return the protocol and the known clips; keep errors for `finish`."""
         protocol = self._protocol
         first: Clip | None = None
         second: Clip | None = None
@@ -337,7 +350,10 @@ class Comparison:
         except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
             self._error = error
         if self._backend.protocols and protocol not in self._backend.protocols:
-            trained = f"{self._backend.name} was trained for the protocol {' and '.join(self._backend.protocols)}"
+            trained = (
+                f"{self._backend.name} was trained for the protocol "
+                f"{' and '.join(self._backend.protocols)}"
+            )
             self._error = BadInput(f"{trained}, not for {protocol}. Choose auto.")
         if first is not None and second is not None:
             self._clips = first, second
@@ -351,12 +367,12 @@ class Comparison:
         return opening
 
     def _ask(self) -> PendingTurn | None:
-        if self._clips is None:  # the run was cancelled while they were being opened
+        if self._clips is None:  # Cancelled while the clips were being opened
             return None
         deliberation, conversation = self._begin(self._clips)
         if (
             deliberation.stop_reason is None and not self._again and self._cancelled()
-        ):  # a turn that is asked again keeps its text
+        ):  # A turn asked again keeps its earlier text
             deliberation.stop_reason = StopReason.CANCELLED
         if deliberation.stop_reason is not None:
             return None
@@ -382,7 +398,7 @@ class Comparison:
         )
 
     def _begin(self, clips: tuple[Clip, Clip]) -> tuple[Deliberation, Conversation]:
-        """The deliberation and the conversation, made at the first turn."""
+        """Return the deliberation and the conversation, made at the first turn."""
         if self._deliberation is None or self._conversation is None:
             assert self._dialect is not None
             self._conversation = self._backend.open_conversation()
@@ -404,9 +420,10 @@ class Comparison:
 def outside_scope(
     judge: JudgeDescription, deliberation: Deliberation, clips: Sequence[ClipInfo | None]
 ) -> bool:
-    """Whether a run came to its own end over clips that its judge cannot judge.
+    """Return whether the run ended by itself but outside the judge's scope.
 
-    One for drawn scenes must be shown clips that this project drew, and must also have read them as such.
+    A judge for drawn scenes must be shown clips that this project drew, and must have read them as
+    drawn scenes.
     """
     if judge.scope == "any" or deliberation.stop_reason in (
         None,

@@ -1,4 +1,4 @@
-"""What this machine has."""
+"""The processors that this process may use."""
 
 import math
 import os
@@ -6,17 +6,17 @@ import sys
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
-"""What the control group of a container is held to, version 1 or 2."""
+"""The control group of a container, version 1 or 2."""
 
 
 def cpu_count() -> int:
-    """How many processors this process may use: fewer than there are where it is held to some of them or to a share of time."""
+    """Return the processors for this process, within affinity and control group."""
     there = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return math.ceil(min(there, _time_limit()))
 
 
 def _time_limit() -> float:
-    """Seconds of processor time a second that the control group allows; infinite without a limit."""
+    """Return processor seconds per second in the control group; inf if unlimited."""
     try:
         if (CGROUP / "cpu.max").exists():
             quota, period = (CGROUP / "cpu.max").read_text("ascii").split()
@@ -26,6 +26,6 @@ def _time_limit() -> float:
                 for name in ("quota", "period")
             )
         allowed = int(quota) / int(period)
-    except (OSError, ValueError, ZeroDivisionError):  # "max" among them
+    except (OSError, ValueError, ZeroDivisionError):  # "max" means no limit
         return math.inf
     return allowed if allowed > 0 else math.inf

@@ -1,6 +1,7 @@
-"""One comparison as a state machine without model I/O: `ask()` gives the messages, `take()` reads the reply.
+"""One comparison as a state machine without model I/O.
 
-The messages are a VIEW of what has happened: what left the memory window is simply not rendered.
+`ask()` returns the messages and `take()` reads the reply. The messages are a VIEW of the history:
+frames that left the memory window are not rendered.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,17 +19,20 @@ from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, GeneratedText, Message, Sampling, Text
 
 MAX_IMAGES = 128
-"""Pictures in view at once: the worst case of the `paired` card (8 + 5 calls of 24). Past it the oldest tool frames leave."""
+"""Maximum pictures in view: the worst case of the `paired` card (8 + 5 calls of 24). Beyond it the
+oldest tool frames leave."""
 
-NO_RESPONSE = Message("user", ())  # In the place of one that is still to be made
+NO_RESPONSE = Message("user", ())  # Placeholder until the response is made
 
 
 class Deliberation:
     """The state of one comparison.
 
-    `settings` must be complete (`dialects.with_defaults`). `stop_reason` is None while the judge may go on; setting it ends the run
-    from outside (context full, cancelled between turns). A judge that follows no instructions outside its protocol is given none:
-    on its last turn `sampling().redirect` alone forces the answer.
+    `settings` must be complete (`dialects.with_defaults`). `stop_reason` is None while the judge
+    may go on. Set it to end the run from outside (context full, cancelled between turns).
+
+    With `follows_instructions=False` the judge gets no instruction outside its protocol: on its
+    last turn only `sampling().redirect` forces the answer.
     """
 
     def __init__(
@@ -47,9 +51,9 @@ class Deliberation:
         self._opening = dialect.opening_messages(
             sanitize_prompt(prompt).text, source(dialect.opening_refs)
         )
-        self._exchanges: list[tuple[Message, Message]] = []  # Each a reply, and the response to it
-        self._called: tuple[int, ...] = ()  # The frames that the last reply calls for
-        self._brought: tuple[int, ...] = ()  # Those of them that the response to it holds
+        self._exchanges: list[tuple[Message, Message]] = []  # (reply, response to it)
+        self._called: tuple[int, ...] = ()  # Frames that the last reply calls for
+        self._brought: tuple[int, ...] = ()  # Frames of that call in the response
         self.replies: list[Reply] = []
         self._last_was_unusable = False
         self._rounds_forgotten = 0
@@ -57,16 +61,16 @@ class Deliberation:
 
     @property
     def turn(self) -> int:
-        """Number of the reply that is asked for now, or was the last, 1-based."""
+        """Number of the current or last reply, 1-based."""
         return len(self.replies) + (self.stop_reason is None)
 
     @property
     def last_turn(self) -> bool:
-        """The reply asked for now is the last one allowed."""
+        """Whether the current reply is the last one allowed."""
         return self.turn >= (self.settings.max_turns or self.dialect.max_turns)
 
     def ask(self) -> tuple[Message, ...]:
-        """The whole conversation as the judge is to see it now; its last message is what is new in this turn."""
+        """Return the conversation as the judge must see it, newest message last."""
         gone = self._out_of_view()
         messages = list(self._opening)
         for k, (reply, response) in enumerate(self._exchanges):
@@ -83,7 +87,7 @@ class Deliberation:
         return tuple(messages)
 
     def sampling(self) -> Sampling:
-        """How the reply asked for now is to be written; on the last turn a call becomes an answer."""
+        """Return the sampling options; the last turn redirects calls to answers."""
         settings = self.settings
         redirect = self.dialect.redirect if self.last_turn else None
         return Sampling(
@@ -92,11 +96,16 @@ class Deliberation:
 
     @property
     def in_view(self) -> tuple[FrameRef, ...]:
-        """Every frame that the messages of `ask()` hold, in order."""
+        """Every frame in the messages of `ask()`, in order."""
         return self._view()
 
     def fit(self, count_tokens: Callable[[Sequence[Message]], int], capacity: int | None) -> None:
-        """Let the oldest tool frames leave until the conversation fits, but not those that have just come. Raises ContextFull."""
+        """Drop the oldest tool frames until the conversation fits.
+
+        `capacity` is the judge's context in tokens; None means no limit. Room for the reply is
+        reserved. The newest frames stay. Raises `ContextFull` if the conversation still does not
+        fit.
+        """
         if capacity is None:
             return
         reserved = min(self.settings.max_new_tokens, capacity // 8)
@@ -104,20 +113,22 @@ class Deliberation:
             if not self.forget_oldest():
                 advice = "Choose fewer frames per call." if self._brought else "Shorten the prompt."
                 raise ContextFull(
-                    f"The conversation has {length} tokens and the judge reads {capacity}, its reply included. {advice}"
+                    f"The conversation has {length} tokens and the judge reads {capacity}, its "
+                    f"reply included. {advice}"
                 )
 
     @property
     def can_forget(self) -> bool:
-        """Tool frames are in view besides those that have just come."""
+        """Whether tool frames besides the newest ones are in view."""
         return len(self._out_of_view()) < len(
             [k for k in self._rounds if not self._has_just_come(k)]
         )
 
     def forget_oldest(self) -> bool:
-        """Drop the oldest tool frames in view (the text stays); False when none are left but those that have just come.
+        """Drop the oldest tool frames in view; their text stays.
 
-        Where the last reply calls for frames that leave, the response to it brings them again, or VideoError is raised.
+        Returns False if only the newest frames are left. If the last reply calls for frames that
+        leave, the response brings them again. Raises `VideoError` if they cannot be fetched.
         """
         if not self.can_forget:
             return False
@@ -128,13 +139,13 @@ class Deliberation:
 
     @property
     def _rounds(self) -> list[int]:
-        """The exchanges that brought frames."""
+        """Indices of the exchanges that brought frames."""
         return [k for k, (_, response) in enumerate(self._exchanges) if response.frames]
 
     def _out_of_view(self, arriving: int = 0) -> list[int]:
-        """The exchanges whose frames are out of view once `arriving` more rounds of frames have come.
+        """Return exchanges whose frames are out of view after `arriving` more rounds.
 
-        Those of the last response never are: its text tells of them.
+        The newest response is never among them: its text mentions its frames.
         """
         rounds, window = self._rounds, self.settings.window
         outside = len(rounds) + arriving - window if isinstance(window, int) else 0
@@ -148,15 +159,16 @@ class Deliberation:
         return k == len(self._exchanges) - 1
 
     def _view(self, arriving: int = 0) -> tuple[FrameRef, ...]:
-        """The old frames that are in view once `arriving` more rounds of frames have come."""
+        """Return the old frames in view after `arriving` more rounds."""
         gone = self._out_of_view(arriving)
         kept = [response for k, (_, response) in enumerate(self._exchanges) if k not in gone]
         return tuple(frame.ref for message in (*self._opening, *kept) for frame in message.frames)
 
     def take(self, completion: Completion) -> Reply:
-        """Read a reply, and either end the run (`stop_reason`) or prepare the next turn.
+        """Read a reply; end the run (`stop_reason`) or prepare the next turn.
 
-        Raises VideoError when the frames it asks for cannot be had; the reply counts as taken.
+        Raises `VideoError` if the requested frames cannot be fetched. The reply still counts as
+        taken.
         """
         last = self.last_turn
         reply = self.dialect.parse(completion.text, cut=completion.stop != "end")
@@ -167,9 +179,10 @@ class Deliberation:
         return reply
 
     def take_over(self, completion: Completion, indices: tuple[int, ...] = ()) -> None:
-        """Take a reply of another run as this one's, with the response to it; whatever it says, it ends nothing.
+        """Take over a reply of another run, with the response to it.
 
-        With `indices` it is given to the judge as one that calls for these frames. Raises VideoError when frames cannot be had.
+        The reply never ends this run. With `indices`, the judge sees a call for these frames.
+        Raises `VideoError` if frames cannot be fetched.
         """
         reply = self.dialect.parse(completion.text, cut=completion.stop != "end")
         if indices and (
@@ -182,7 +195,7 @@ class Deliberation:
     def _add_exchange(
         self, reply: Reply, completion: Completion, indices: tuple[int, ...] = ()
     ) -> None:
-        """Add a reply and the response to it, which brings the frames of `indices` where some are given."""
+        """Add a reply and its response; `indices` replace the called frames."""
         self._last_was_unusable = is_unusable(reply)
         self._called = indices or (
             reply.wants.indices if reply.kind == "tool" and reply.wants is not None else ()
@@ -212,18 +225,19 @@ class Deliberation:
         return StopReason.TURN_LIMIT if last else None
 
     def _refusal(self, reply: Reply) -> Message:
-        """The message after a reply that neither ends the run nor calls for frames."""
+        """Return the message after a reply that neither answers nor calls frames."""
         if _is_refused(reply):
             return self.dialect.tool_error(reply.wants, reply.problems)
         return self.dialect.retry_message(reply.problems)
 
     def _answer_call(self) -> None:
-        """Respond to the last reply with the frames it calls for, but those that are in view by then."""
+        """Respond to the last call with all frames out of view."""
         reply, response = self._exchanges[-1]
+        # Frames of the old response do not count as in view
         self._exchanges[-1] = (
             reply,
             NO_RESPONSE,
-        )  # The frames that it brought are not in view of themselves
+        )
         missing = self._missing(self._called) and self._missing(self._called, arriving=1)
         if response is NO_RESPONSE or missing != self._brought:
             self._brought, response = missing, self._tool_message(missing)
@@ -242,9 +256,11 @@ class Deliberation:
 
     @property
     def verdict(self) -> tuple[Verdict | None, bool]:
-        """(verdict, provisional): the final answer, else the last whole recommended one, else the last partial one.
+        """The verdict, and whether it is provisional, as (verdict, provisional).
 
-        A partial final answer goes before a partial recommended one. A cancelled or failed run has none: nothing is invented.
+        Chosen in this order: the final answer, the last whole recommended answer, the last partial
+        final answer, the last partial recommended answer. A cancelled or failed run has no verdict:
+        nothing is invented.
         """
         if self.stop_reason in (None, StopReason.CANCELLED, StopReason.FAILED):
             return None, False
@@ -265,7 +281,7 @@ class Deliberation:
 
     @property
     def read_as_drawn(self) -> bool:
-        """Whether the judge's first notes read whole as a drawn scene, of the first frames of both videos."""
+        """Whether the first notes describe all first frames as a drawn scene."""
         notes = next((reply.snapshot for reply in self.replies if reply.snapshot), "")
         refs = self.dialect.opening_refs
         return reads_as_drawn(
@@ -278,7 +294,7 @@ class Deliberation:
 
 
 def _is_refused(reply: Reply) -> bool:
-    """A readable call in which nothing is valid, or one of another tool: the protocol has its own form for that."""
+    """Return whether a readable call names no valid frame or another tool."""
     return any(
         problem.kind in (ProblemKind.NO_VALID_FRAMES, ProblemKind.UNKNOWN_TOOL)
         for problem in reply.problems
@@ -286,5 +302,8 @@ def _is_refused(reply: Reply) -> bool:
 
 
 def is_unusable(reply: Reply) -> bool:
-    """Neither an answer nor a call: the judge is asked once more, and two such replies in a row end the run."""
+    """Return whether a reply is neither an answer nor a call.
+
+    The judge is asked once more. Two such replies in a row end the run.
+    """
     return reply.kind == "invalid" and not _is_refused(reply)

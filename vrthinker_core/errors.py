@@ -1,6 +1,7 @@
-"""Everything that can go wrong, named by the border it crossed.
+"""The error classes of this package, named by the part that failed.
 
-Each message is one sentence of cause and, where there is one, one of what to do. It never holds a traceback.
+Each message is one sentence of cause and, if possible, one of what to do. It never holds a
+traceback.
 """
 
 import errno
@@ -9,63 +10,73 @@ from vrthinker_core.text import encodable
 
 
 class VrThinkerError(Exception):
-    """Base of every error this package raises on purpose; `str(error)` is fit to be shown to a person."""
+    """The base of every error this package raises on purpose.
+
+    `str(error)` can be shown to a person.
+    """
 
 
 class BadInput(VrThinkerError):
-    """Something a person gave (a prompt, a path, a number, a setting) cannot be used: the message says what and why."""
+    """A prompt, path, number or setting that cannot be used.
+
+    The message says what is wrong and why.
+    """
 
 
 class VideoError(BadInput):
-    """A file from which no frame can be taken."""
+    """A file from which no frame can be decoded."""
 
-    sides: tuple[
-        int, ...
-    ] = ()  # Which videos of the pair cannot be read: 1, 2 or both; () if nobody said
+    sides: tuple[int, ...] = ()  # Unreadable videos of the pair: 1, 2 or both; () if unknown
 
 
 class DecoderDied(VideoError):
-    """The decoding process hung, crashed, or passed its limits on memory, processor or wall time."""
+    """A decoding process that hung, crashed, or exceeded memory or time limits."""
 
 
 class VideoUnavailable(VideoError):
-    """A file that cannot be opened or read now, and may be later: the machine or its disk is short of something, or fails."""
+    """A file that cannot be read now, but perhaps later.
+
+    The machine or its disk is short of something, or fails.
+    """
 
 
 class NoCopy(BadInput):
-    """A video that a judge may well be able to read, but of which the browser gets no copy that it plays."""
+    """A video, perhaps readable for a judge, without a copy for browsers."""
 
 
 class JudgeError(VrThinkerError):
-    """The judge's side failed."""
+    """A failure on the judge's side."""
 
 
 class CheckpointError(JudgeError):
-    """A checkpoint cannot be opened, is missing or damaged, or does not fit into memory: it is never used."""
+    """A checkpoint that cannot be loaded, and is never used.
+
+    The checkpoint is missing, damaged, cannot be opened, or does not fit into memory.
+    """
 
 
 class ContextFull(JudgeError):
-    """The conversation is longer than the judge's context, even after old frames left."""
+    """A conversation longer than the judge's context, even without old frames."""
 
 
 class BackendFailed(JudgeError):
-    """The judge stopped while it was generating."""
+    """A judge that stopped while it was generating."""
 
 
 class BackendRefused(BackendFailed):
-    """The judge cannot answer this request, and could not if it were asked again."""
+    """A request that the judge cannot answer; a retry does not help."""
 
 
 class TooManyPictures(BackendRefused):
-    """The server of a judge takes fewer pictures in one prompt than the conversation shows."""
+    """A conversation with more pictures than the judge's server takes per prompt."""
 
 
 class ServerUnavailable(BackendRefused):
-    """The server of a judge cannot be reached, stays silent or is overloaded, although it was asked for as long as is worth it."""
+    """A judge's server that is unreachable, silent or overloaded after all retries."""
 
 
 class TraceError(VrThinkerError):
-    """A trace cannot be read back or written."""
+    """A trace that cannot be read back or written."""
 
 
 _LASTING = (
@@ -80,25 +91,28 @@ _LASTING = (
     MemoryError,
 )
 LASTING_FAULTS = frozenset(error.__name__ for error in _LASTING)
-"""Names of the errors with which the same pair would fail again, however much later it is judged."""
+"""Names of the errors after which the same pair would fail again, at any later time."""
 
 
 def is_retryable(error: Exception) -> bool:
-    """The same request may succeed when a judge that failed with this error is asked again at once."""
+    """Return whether the same request may succeed if retried at once."""
     if isinstance(error, VrThinkerError):
         return isinstance(error, BackendFailed) and not isinstance(error, BackendRefused)
     return not isinstance(error, MemoryError)
 
 
 def out_of_files(error: BaseException | None) -> str:
-    """One sentence where an error says that this process, or the whole machine, has too many files open; "" for any other."""
+    """Return a sentence about too many open files, "" for other errors."""
     if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
         return ""
-    return "Too many files are open: judge fewer pairs at a time (--concurrency), or raise the limit with `ulimit -n`."
+    return (
+        "Too many files are open: judge fewer pairs at a time (--concurrency), or raise the limit "
+        "with `ulimit -n`."
+    )
 
 
 def describe(error: Exception | None) -> str:
-    """One sentence for a person about any error, whoever raised it; "" for none. It never holds a detail of the program."""
+    """Describe any error in a sentence without program details; "" for None."""
     if error is None or isinstance(error, VrThinkerError):
         return encodable(str(error or ""))
     if isinstance(error, MemoryError):
@@ -107,4 +121,7 @@ def describe(error: Exception | None) -> str:
         )
     if sentence := out_of_files(error):
         return sentence
-    return f"The comparison stopped unexpectedly ({type(error).__name__}). What had happened before is kept; compare again."
+    return (
+        f"The comparison stopped unexpectedly ({type(error).__name__}). The turns so far are "
+        "kept; compare again."
+    )

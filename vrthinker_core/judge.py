@@ -1,4 +1,4 @@
-"""The loop, in one screen: one comparison as a generator of events."""
+"""The judge loop: one comparison as a generator of events."""
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -18,10 +18,13 @@ from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion
 from vrthinker_core.video import DecoderPool
 
 MAX_WRITTEN = 3 * 2**19
-"""Characters that a judge may write in one run. A trace holds two runs, and each text up to three times: as it was written, as it
-counts, and as the reasoning in it."""
+"""Maximum characters that a judge may write in one run, reasoning included. A trace holds two runs,
+and each text up to three times: as written, as counted, and as the reasoning in it."""
 
-_TOO_MUCH = f"The judge wrote more than {MAX_WRITTEN:,} characters in this run and was stopped. Choose another judge, or fewer tokens."
+_TOO_MUCH = (
+    f"The judge wrote more than {MAX_WRITTEN:,} characters in this run and was stopped. Choose "
+    "another judge, or fewer tokens."
+)
 
 
 def judge(
@@ -33,15 +36,21 @@ def judge(
     trace: Path | str | None = None,
     decoder_pool: DecoderPool | None = None,
 ) -> Iterator[JudgeEvent]:
-    """Compare two videos; an event at each step: `Opening` where that takes long, `Started`, and exactly one `Finished` last.
+    """Compare two videos and yield an event at each step.
 
-    Never raises for bad input, bad files or a failing judge: these end the run as `failed` with a sentence. Closing the generator
-    ends the run as `cancelled`. A turn in which the judge failed is tried once more: its `FramesShown` comes again, with a note.
-    `trace` names a file that is written turn by turn: a new one, or an earlier trace, for no other file is replaced. `decoder_pool`
-    gives the decoding processes; whoever judges more than once keeps one, and the videos open faster.
+    Yields `Opening` events while slow videos load, then `Started`, and exactly one `Finished` last.
+    Bad input, bad files and a failing judge do not raise: they end the run as `failed` with a
+    sentence. Closing the generator ends the run as `cancelled`. If the judge fails in a turn, the
+    turn is retried once: its `FramesShown` comes again, with a note.
 
-    With `settings.swap` a run that has a verdict is followed by a second one over the same opened videos, with the sides swapped:
-    its events, `Started` to `Finished`, come as `Swapped`. Raises BadInput where `backend` is only the name of a judge.
+    `trace` names a file that is written turn by turn. The file must be new or an earlier trace: no
+    other file is replaced. `decoder_pool` supplies the decoding processes. Keep one pool for
+    several comparisons: their videos open faster.
+
+    With `settings.swap` a run with a verdict is followed by a second run over the same opened
+    videos with the sides swapped. Its events, `Started` to `Finished`, come as `Swapped`.
+
+    Raises `BadInput` if `backend` is only the name of a judge.
     """
     check_opened(backend)
     yield from _record_run(Comparison(pair, backend, settings, cancelled, decoder_pool), trace)
@@ -56,10 +65,11 @@ def judge_branch(
     trace: Path | str | None = None,
     decoder_pool: DecoderPool | None = None,
 ) -> Iterator[JudgeEvent]:
-    """A branch of a run: the events of the turns it takes over, then those of its own; all else as in `judge`.
+    """Run a branch: first yield the events of turns taken over.
 
-    No token of a turn that is taken over is generated again: its reply is history, prefilled with the first request. With nothing
-    changed, the turns that follow are those of the origin.
+    The branch's own events follow. Everything else is as in `judge`. Replies of turns taken over
+    are not generated again: they are history, prefilled with the first request. Without changes,
+    the branch repeats the origin's turns.
     """
     check_opened(backend)
     yield from _record_run(
@@ -68,10 +78,11 @@ def judge_branch(
 
 
 def check_opened(backend: Backend) -> None:
-    """Raises BadInput for the name of a judge in the place of one."""
+    """Raise `BadInput` if `backend` is only the name of a judge."""
     if isinstance(backend, str):
         raise BadInput(
-            f"{backend!r} is only the name of a judge: open it first, with open_backend({backend!r})."
+            f"{backend!r} is only the name of a judge: open it first, with "
+            f"open_backend({backend!r})."
         )
 
 
@@ -90,7 +101,6 @@ def _record_run(first: Comparison, trace: Path | str | None) -> Iterator[JudgeEv
 
 
 def _run_events(run: Comparison, refused: BadInput | None = None) -> Iterator[RunEvent]:
-    """One run from its first event to its last."""
     yield run.start(refused)
     room = MAX_WRITTEN
     for turn in run.take_over():
@@ -111,7 +121,10 @@ def _run_events(run: Comparison, refused: BadInput | None = None) -> Iterator[Ru
 
 
 def stream_items(request: GenerationRequest) -> Generator[StreamItem, None, None]:
-    """The stream of one reply; what it raises is its last item. It is closed with this generator."""
+    """Stream one reply; yield an exception as the last item.
+
+    Closing this generator closes the stream.
+    """
     with ExitStack() as resources:
         try:
             stream = request.conversation.stream(
@@ -124,17 +137,20 @@ def stream_items(request: GenerationRequest) -> Generator[StreamItem, None, None
 
 
 class ReplyCollector:
-    """Collects the stream of one reply. However the stream ends, there is a completion, and an error where it was cut short."""
+    """The stream of one reply, collected.
+
+    `completion` exists however the stream ends. `error` is set if the reply was cut short.
+    """
 
     def __init__(self, turn: int, room: int = MAX_WRITTEN) -> None:
         self._turn = turn
-        self.room = room  # Characters that the run may still keep
+        self.room = room  # Characters that the run may still write
         self._pieces: list[str] = []
         self._completion: Completion | None = None
         self._error: Exception | None = None
 
     def add(self, item: StreamItem) -> Iterator[TextArrived]:
-        """Take the next item of the stream; gives the event of a piece of text, nothing for its end."""
+        """Take the next stream item; yield an event if it is text."""
         if isinstance(item, Exception):
             self._error = item
             return
@@ -151,24 +167,24 @@ class ReplyCollector:
 
     @property
     def failed(self) -> bool:
-        """An error cut the reply short: whatever else comes is not taken."""
+        """Whether an error cut the reply short; no further item is taken."""
         return self._error is not None
 
     @property
     def ended(self) -> bool:
-        """The stream has said how it ended."""
+        """Whether the stream has ended, with a completion or an error."""
         return self._completion is not None or self._error is not None
 
     @property
     def completion(self) -> Completion:
-        """The whole reply, or what there was of it when it was cut short."""
+        """The whole reply, or the part that arrived before an error."""
         return self._completion or _keepable(
             Completion("".join(self._pieces), "failed", pieces=tuple(map(len, self._pieces)))
         )
 
     @property
     def error(self) -> Exception | None:
-        """What cut the reply short: the stream's own error, or that it stopped without a completion."""
+        """The error that cut the reply short; `BackendFailed` if no completion came."""
         return (
             None
             if self._completion
@@ -181,7 +197,7 @@ def _written(completion: Completion) -> int:
 
 
 def _keepable(completion: Completion) -> Completion:
-    """A completion as a trace may hold it, whatever backend it comes from."""
+    """Return the completion as a trace can hold it, from any backend."""
     text = encodable(completion.text)
     whole = sum(completion.pieces) == len(text)
     return replace(
@@ -196,11 +212,11 @@ def _keepable(completion: Completion) -> Completion:
 
 
 def _joined(pieces: Sequence[int]) -> tuple[int, ...]:
-    """The lengths of at most `MAX_PIECES` pieces."""
+    """Merge neighbouring pieces until at most `MAX_PIECES` lengths remain."""
     many = max(1, -(-len(pieces) // MAX_PIECES))
     return tuple(sum(pieces[start : start + many]) for start in range(0, len(pieces), many))
 
 
 def _possible_count(count: int | None) -> int | None:
-    """A count as a trace may hold it; None for one that cannot be, since a server says what it likes."""
+    """Return a server's count, or None if a trace cannot hold it."""
     return count if count is not None and 0 <= count <= MAX_NUMBER else None

@@ -1,7 +1,8 @@
-"""Append-only record of a run: written turn by turn, read back only after validation.
+"""The stored record of a run: a JSON file, written each turn.
 
-A trace is ONE JSON file with its thumbnails inside. Each turn the file is written anew beside itself, flushed to the disk and
-renamed, so a killed process leaves the turns that were complete, never half a file.
+The thumbnails are inside the file. Each turn the whole file is written to a temporary file beside
+it, flushed to disk and renamed. A killed process leaves the complete turns, never half a file. A
+trace is validated when it is read back.
 """
 
 from __future__ import annotations
@@ -35,31 +36,31 @@ from vrthinker_core.types.events import (
 from vrthinker_core.video.thumbnails import is_thumbnail
 
 MAX_BYTES = 64 * 2**20
-MAX_ITEMS = 1_000_000  # commas between values, and a fifth of it brackets: what a size says nothing of is what parsing takes
-MAX_CHARACTERS = 12 * 2**20  # of all texts of a trace
-MAX_FRAMES = 2048  # of all turns
-_STRING = re.compile(
-    rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+"?', re.DOTALL
-)  # One that has no end goes to the end of the file
-NOT_SAVED = (
-    "The trace could not be saved"  # How the note on a run begins whose record went elsewhere
-)
+# Commas between values, and a fifth as many brackets: parsing cost grows with these, not with bytes
+MAX_ITEMS = 1_000_000
+MAX_CHARACTERS = 12 * 2**20  # All texts of a trace
+MAX_FRAMES = 2048  # All turns of a trace
+# An unclosed string reaches to the end of the file
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+"?', re.DOTALL)
+NOT_SAVED = "The trace could not be saved"  # Start of the note if the record went elsewhere
 
 
 def to_json(trace: Trace) -> bytes:
-    """The trace as UTF-8 JSON, thumbnails in base64."""
+    """Return the trace as UTF-8 JSON, thumbnails in base64."""
     return type_adapter(Trace).dump_json(trace, indent=1, exclude_none=False)
 
 
 def from_json(data: bytes) -> Trace:
-    """Read a trace that may come from a stranger. Raises TraceError with one sentence; runs nothing, opens nothing."""
+    """Read a trace that may come from a stranger.
+
+    Raises `TraceError` with one sentence. Nothing is run or opened.
+    """
     from pydantic import ValidationError
 
     if len(data) > MAX_BYTES:
-        raise TraceError(
-            f"This trace has more than {MAX_BYTES // 2**20} MB, which is more than is read."
-        )
-    # Those in texts do not count; very many texts are very many values, too.
+        raise TraceError(f"This trace is too large: at most {MAX_BYTES // 2**20} MB are read.")
+    # Commas inside strings do not count. The limit on strings is safe: more strings than that are
+    # too many values, too.
     if _has_many_items(data) and _has_many_items(_STRING.sub(b"", data, count=3 * MAX_ITEMS)):
         raise TraceError(
             "This is not a VR-Thinker trace: it holds far more values than any run has."
@@ -79,26 +80,34 @@ def _has_many_items(data: bytes) -> bool:
 
 
 def _check(trace: Trace) -> None:
-    """What the types and the bounds of single fields cannot say. The bounds on frames and characters are for both runs together."""
+    """Check what the types and bounds of single fields cannot.
+
+    The limits on frames and characters are for both runs together.
+    """
     runs = trace.runs
     if (frames := sum(len(turn.frames) for run in runs for turn in run.turns)) > MAX_FRAMES:
         raise TraceError(f"This trace shows {frames} frames; at most {MAX_FRAMES} are read.")
     if (characters := sum(map(len, _texts(trace)))) > MAX_CHARACTERS:
         raise TraceError(
-            f"The texts of this trace have {characters} characters; at most {MAX_CHARACTERS} are read."
+            f"The texts of this trace have {characters} characters; at most {MAX_CHARACTERS} are "
+            "read."
         )
     for run in runs:
         _check_run(run)
     if trace.swapped is not None and not _is_second_run(trace, trace.swapped):
         raise TraceError(
-            "This trace is damaged: its second run did not compare the same pair with the sides swapped."
+            "This trace is damaged: its second run did not compare the same pair with the sides "
+            "swapped."
         )
     if trace.vote is not None and not shown_slots(runs).issuperset(trace.vote.slots):
         raise TraceError("This trace is damaged: its vote names frames that were never shown.")
 
 
 def _is_second_run(first: Run, second: Run) -> bool:
-    """Whether `second` compared what `first` had given a verdict on, with the same judge and the sides swapped."""
+    """Return whether `second` judged the pair of `first` with its sides swapped.
+
+    Prompt, judge and protocol must be equal, and `first` must have a verdict.
+    """
     digests = [[clip and clip.digest for clip in run.started.clips] for run in (first, second)]
     same = [(run.started.prompt, run.started.judge, run.started.dialect) for run in (first, second)]
     judged = first.finished is not None and first.finished.verdict is not None
@@ -108,7 +117,7 @@ def _is_second_run(first: Run, second: Run) -> bool:
 def _check_run(run: Run) -> None:
     for expected, turn in enumerate(run.turns, start=1):
         if turn.number != expected:
-            raise TraceError(f"This trace is not whole: turn {expected} is missing.")
+            raise TraceError(f"This trace is incomplete: turn {expected} is missing.")
         if sum(turn.completion.pieces) != len(turn.completion.text):
             raise TraceError(
                 f"This trace is damaged: the pieces of turn {expected} do not make up its text."
@@ -117,12 +126,11 @@ def _check_run(run: Run) -> None:
             turn.completion.text
         ):
             raise TraceError(
-                f"This trace is damaged: turn {expected} has the probability of a label that it does not hold."
+                f"This trace is damaged: turn {expected} has a label probability behind the end "
+                "of its text."
             )
     if run.started.dialect not in get_args(ProtocolName):
-        raise TraceError(
-            f"This trace speaks the protocol {run.started.dialect[:40]!r}, which is not known here."
-        )
+        raise TraceError(f"This trace uses an unknown protocol, {run.started.dialect[:40]!r}.")
     for turn in run.turns:
         if not all(map(is_thumbnail, turn.frames)):
             raise TraceError(
@@ -131,7 +139,7 @@ def _check_run(run: Run) -> None:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Every text in a value of our types."""
+    """Yield every string in a value of our types."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, tuple):
@@ -143,7 +151,10 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def load(file: Path | str) -> Trace:
-    """Read a stored trace. Raises TraceError."""
+    """Read a trace file.
+
+    Raises `TraceError` if the file cannot be read or is no valid trace.
+    """
     path = Path(file)
     try:
         size = path.stat().st_size
@@ -152,7 +163,7 @@ def load(file: Path | str) -> Trace:
                 f"{path.name} has {size / 2**20:.0f} MB; at most {MAX_BYTES // 2**20} MB are read."
             )
         with path.open("rb") as opened:
-            data = opened.read(MAX_BYTES + 1)  # a device has no size and no end
+            data = opened.read(MAX_BYTES + 1)  # A device has no size and no end
     except OSError as error:
         raise TraceError(
             f"Cannot read the trace {path.name or path}: {error.strerror or error}."
@@ -161,12 +172,13 @@ def load(file: Path | str) -> Trace:
 
 
 def check_replaceable(path: Path) -> Trace | None:
-    """The trace that is there; None for nothing. Raises BadInput for anything else: no other file is ever lost. Follows no link."""
+    """Return the trace at `path`; None if nothing is there.
+
+    Raises `BadInput` for anything else, so no other file is ever lost. Links are not followed.
+    """
     try:
         is_file = stat.S_ISREG(path.lstat().st_mode)
-    except (
-        OSError
-    ):  # nothing is there, or the place cannot be reached, which shows when the trace is written
+    except OSError:  # Nothing is there, or writing will fail and say why
         return None
     except ValueError:
         raise BadInput("The name of the trace holds a NUL character: name another file.") from None
@@ -174,21 +186,26 @@ def check_replaceable(path: Path) -> Trace | None:
         if is_file:
             return load(path)
     raise BadInput(
-        f"{encodable(str(path))} is there already and is no trace: name a new file for the trace, or an earlier trace."
+        f"{encodable(str(path))} exists and is not a trace: name a new file, or an earlier trace."
     )
 
 
 def check_trace_option(path: Path) -> None:
-    """Raises BadInput as `check_replaceable` does, and for a missing folder: before a judge is opened, which can take minutes."""
+    """Check the path of a trace before a judge is opened.
+
+    Opening a judge can take minutes. Raises `BadInput` like `check_replaceable`, and if the folder
+    is missing.
+    """
     check_replaceable(path)
     if not path.absolute().parent.is_dir():
         raise BadInput(
-            f"There is no folder {encodable(str(path.parent))}: make it first, or name another file for the trace."
+            f"There is no folder {encodable(str(path.parent))}: make it first, or name another "
+            "file for the trace."
         )
 
 
 def _has_own_text(trace: Trace | None) -> bool:
-    """A judge wrote something in a turn that was not taken over."""
+    """Return whether a judge wrote text in a turn not taken over."""
     return trace is not None and any(
         turn.completion.text and not trace.started.is_taken_over(turn.number)
         for turn in trace.turns
@@ -196,17 +213,18 @@ def _has_own_text(trace: Trace | None) -> bool:
 
 
 class TraceWriter:
-    """Builds the trace of a run from its events, and keeps it on the disk when a path is given. Whoever makes one closes it.
+    """The writer of a run's trace, in memory or to a file.
 
-    When the path cannot be written the trace goes to the system's temporary folder instead, and the last event says so: a run never
-    ends because its record could not be kept. A path that must not be replaced is refused: then nothing is written at all. A trace
-    that is there, and in which a judge wrote something, stays until the judge has written something in this run, too.
+    The creator must call `close`. If the path cannot be written, the trace goes to the system's
+    temporary folder and the last event says so: a run never ends because its record could not be
+    kept. If the path must not be replaced, `refused` is set and nothing is written. An earlier
+    trace with text of a judge stays until the judge has written text in this run.
     """
 
     def __init__(self, path: Path | str | None = None) -> None:
         self.refused: BadInput | None = None  # Why the run must not begin
         self._path = None if path is None else Path(path)
-        self._keeps_earlier = False  # until there is something to keep of this run
+        self._keeps_earlier = False  # Until the judge has written text in this run
         try:
             if self._path is not None:
                 self._keeps_earlier = _has_own_text(check_replaceable(self._path))
@@ -217,7 +235,10 @@ class TraceWriter:
         self._started_at = time.perf_counter()
 
     def close(self) -> None:
-        """Keep a run that is left before its end as cancelled; the second one, where that has begun."""
+        """Record a run without an end as cancelled.
+
+        If the second run has begun, this is done to the second run.
+        """
         end = Finished(StopReason.CANCELLED, seconds=time.perf_counter() - self._started_at)
         if self._trace is not None and self._trace.finished is None:
             self.record(end)
@@ -229,9 +250,11 @@ class TraceWriter:
             self.record(Swapped(end))
 
     def record(self, event: JudgeEvent) -> JudgeEvent:
-        """Keep an event and give it back; the last one with what became of the record.
+        """Record an event and return it.
 
-        The file is written when the run starts (unless an earlier trace is kept), at each turn's end and when the run has ended.
+        The last event is returned with a note if the trace could not be kept as asked. The file is
+        written when the run starts (unless an earlier trace is kept), at each turn's end, and when
+        the run ends.
         """
         before = self._trace
         self._trace = add_event(before, event)
@@ -242,7 +265,7 @@ class TraceWriter:
         self._save(self._trace)
         last = event.event if isinstance(event, Swapped) else event
         if isinstance(last, Finished) and self._warning and self._warning not in last.notes:
-            # The record itself says where it had to go, too.
+            # The saved trace must hold the note, too.
             told = replace(last, notes=(*last.notes, self._warning))
             return self.record(Swapped(told) if isinstance(event, Swapped) else told)
         return event
@@ -250,7 +273,7 @@ class TraceWriter:
     def _save(self, trace: Trace) -> None:
         if self._path is None:
             return
-        wanted = encodable(str(self._path))  # the sentences below stand in the trace
+        wanted = encodable(str(self._path))  # The warnings below are stored in the trace
         self._keeps_earlier = self._keeps_earlier and not _has_own_text(trace)
         if self._keeps_earlier:
             self._warning = (
@@ -261,9 +284,7 @@ class TraceWriter:
             return
         try:
             data = to_json(trace)
-        except (
-            ValueError
-        ) as error:  # of pydantic, whatever a text or a number is that JSON cannot hold
+        except ValueError as error:  # From pydantic, for a value that JSON cannot hold
             self._warning = f"{NOT_SAVED} as {wanted} ({type(error).__name__}); it is only shown."
             self._path = None
             return
@@ -282,7 +303,10 @@ class TraceWriter:
             self._path = None
             if folder is not None:
                 folder.rmdir()
-            self._warning = f"{NOT_SAVED} as {wanted} ({reason}) nor anywhere else ({second.strerror}); it is only shown."
+            self._warning = (
+                f"{NOT_SAVED} as {wanted} ({reason}) nor anywhere else ({second.strerror}); it is "
+                "only shown."
+            )
             return
         self._path = spare
         self._warning = (

@@ -1,4 +1,4 @@
-"""Branches: which turns of a run another one takes over, and what it changes from there on, checked before any model runs."""
+"""Plans of branches: turns taken over, and changes, checked before a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Run, Settings
 from vrthinker_core.types.events import Branch, Origin, Started
 from vrthinker_core.types.wording import branch_name
 
-MAX_FRAMES = 64  # numbers that are looked at; no protocol takes more in one call
+MAX_FRAMES = 64  # Frame numbers that are checked; no protocol takes more in one call
 
 PROMPT_FROM_1 = "Another prompt can only begin at turn 1: the turns before were about the old one."
 JUDGE_FROM_1 = (
@@ -23,26 +23,27 @@ OTHER_VIDEOS = (
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a branch is to change, besides its judge; as it stands, nothing."""
+    """The changes of a branch, besides its judge; by default none."""
 
-    frames: tuple[int, ...] = ()  # Shown in its first turn, as the protocol counts
-    no_tool: bool = False  # The answer is asked for in its first turn
-    window: int | Literal["all"] | None = None  # Memory window from there on; None is the origin's
-    prompt: str | None = None  # None is the origin's
+    frames: tuple[int, ...] = ()  # Shown in the branch's first turn, in the protocol's numbers
+    no_tool: bool = False  # Ask for the answer in the branch's first turn
+    # Memory window of the branch; None keeps the origin's
+    window: int | Literal["all"] | None = None
+    prompt: str | None = None  # None keeps the origin's
 
 
 @dataclass(frozen=True, slots=True)
 class BranchPlan:
-    """What `judge_branch` is to do; made by `plan_branch`."""
+    """The plan that `judge_branch` follows, made by `plan_branch`."""
 
     branch: Branch
-    started: Started  # The origin's
-    turns: tuple[Turn, ...]  # Those that are taken over
+    started: Started  # `Started` of the origin
+    turns: tuple[Turn, ...]  # Turns that are taken over
     settings: Settings  # From the branch's first turn on
     prompt: str
 
     def settings_for(self, protocols: Sequence[ProtocolName]) -> Settings:
-        """The settings for a judge of those protocols: what was the old protocol's own value becomes the new one's."""
+        """Return the settings for a judge, with its protocol's own values."""
         if not protocols or self.started.dialect in protocols:
             return self.settings
         old = dict.fromkeys(("window", "max_turns", "frames_per_call"))
@@ -60,7 +61,7 @@ class BranchPlan:
     def refusal(
         self, prompt: str, protocol: str, clips: tuple[ClipInfo | None, ClipInfo | None]
     ) -> BadInput | None:
-        """Why this prompt, this judge's protocol or these videos cannot go on from the origin's turns; None where they can."""
+        """Return why prompt, protocol or videos cannot continue the origin, or None."""
         if self.branch.turn > 1 and prompt.strip() != self.started.prompt.strip():
             return BadInput(PROMPT_FROM_1)
         if self.branch.turn > 1 and protocol != self.started.dialect:
@@ -71,11 +72,15 @@ class BranchPlan:
 
 
 def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchPlan:
-    """A branch of `origin` whose first own turn is `turn`, 1-based: those before it are taken over. Raises BadInput."""
+    """Plan a branch of `origin` whose first own turn is `turn`, 1-based.
+
+    The turns before are taken over. Raises `BadInput` if the turn or the changes do not fit the
+    run.
+    """
     started = origin.started
     if started.dialect not in get_args(ProtocolName) or None in started.clips:
         raise BadInput(
-            "That run never opened both of its videos, so there is nothing to go on from: compare them anew."
+            "That run never opened both videos, so it cannot be continued: compare them anew."
         )
     dialect = make_dialect(started.settings, cast(ProtocolName, started.dialect))
     _check_turn(origin, turn, changes)
@@ -88,11 +93,12 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
         dialect.frame_refs(frames)
     ):
         raise BadInput(
-            f"In turn {turn} the judge sees {_listed(frames)} already: choose at least one other frame."
+            f"In turn {turn} the judge sees {_listed(frames)} already: choose at least one other "
+            "frame."
         )
     if changes.no_tool:
         settings = replace(settings, max_turns=turn)
-    make_dialect(settings, dialect.name)  # it checks every range
+    make_dialect(settings, dialect.name)  # Checks the range of every setting
     facts = Origin(started.prompt, started.judge, started.settings, branch_name(started))
     prompt = started.prompt if changes.prompt is None else changes.prompt
     plan = BranchPlan(
@@ -111,25 +117,25 @@ def _check_turn(origin: Run, turn: int, changes: Changes) -> None:
     count = len(origin.turns)
     if not 1 <= turn <= count + 1:
         raise BadInput(
-            f"That run has {count} {'turn' if count == 1 else 'turns'}: a branch begins at one of the turns 1 to {count + 1}."
+            f"That run has {count} {'turn' if count == 1 else 'turns'}: begin the branch at a "
+            f"turn from 1 to {count + 1}."
         )
     for taken in origin.turns[: turn - 1]:
         if taken.completion.stop in ("cancelled", "failed"):
-            raise BadInput(
-                f"Turn {taken.number} was cut short: a branch begins there at the latest."
-            )
+            raise BadInput(f"Turn {taken.number} was cut short: begin the branch there or earlier.")
     if changes.frames and turn == 1:
         raise BadInput(
             "Turn 1 shows the protocol's first frames: choose other frames from turn 2 on."
         )
     if turn > max(count, 1) and not changes.frames:
         raise BadInput(
-            f"The run ended with turn {count}: choose the frames that turn {turn} is to show, or begin at an earlier turn."
+            f"The run ended with turn {count}: choose the frames that turn {turn} is to show, or "
+            "begin at an earlier turn."
         )
 
 
 def _check_frames(frames: tuple[int, ...], dialect: Dialect) -> None:
-    """A call for these frames must be one that the dialect reads as it stands."""
+    """Raise `BadInput` unless the protocol reads a call for these frames unchanged."""
     wanted = dialect.parse(dialect.call(frames)).wants if len(frames) <= MAX_FRAMES else None
     if wanted is None or wanted.truncated or wanted.dropped or wanted.indices != frames:
         first, last = (
@@ -137,12 +143,16 @@ def _check_frames(frames: tuple[int, ...], dialect: Dialect) -> None:
             dialect.frame_number(FrameRef(dialect.grid.slots - 1, Side.SECOND)),
         )
         raise BadInput(
-            f"Choose 1 to {dialect.frames_per_call} frames, each once, of the numbers {first} to {last}."
+            f"Choose 1 to {dialect.frames_per_call} frames, each once, of the numbers {first} to "
+            f"{last}."
         )
 
 
 def _in_view(taken: Sequence[Turn], settings: Settings) -> set[FrameRef]:
-    """What the judge sees after these turns, before another frame comes: what had left stays away, and more may leave."""
+    """Return the frames that the judge sees after these turns.
+
+    Frames that had left stay away, and more may leave under the new settings.
+    """
     rounds = [turn.frames for turn in taken[1:] if turn.frames]
     kept = (
         rounds[max(0, len(rounds) - settings.window) :]

@@ -1,4 +1,4 @@
-"""The two published prompt protocols: the messages a judge is sent, and how its replies are read."""
+"""The two published prompt protocols: messages to a judge, and reply parsing."""
 
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.dialects.concat import Concat

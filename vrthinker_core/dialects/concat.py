@@ -1,4 +1,7 @@
-"""The `concat` protocol (checkpoint qunwang13/vr-thinker): one list of frames over both videos, numbered from 1."""
+"""The `concat` protocol: one list of frames over both videos, from 1.
+
+Checkpoint: qunwang13/vr-thinker.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,15 +18,16 @@ from vrthinker_core.types.messages import Image, Message, Text, Video
 
 MAX_PER_CALL: Final = 8
 OPENING_COUNT: Final = 8
-OPENING_AREA: Final = (
-    512 * IMAGE_FACTOR * IMAGE_FACTOR
-)  # Pixels at most of a frame of the first user message
-TOOL_AREA: Final = 400 * IMAGE_FACTOR * IMAGE_FACTOR  # Pixels at most of a frame that a call brings
+OPENING_AREA: Final = 512 * IMAGE_FACTOR * IMAGE_FACTOR  # Maximum pixels of a first frame
+TOOL_AREA: Final = 400 * IMAGE_FACTOR * IMAGE_FACTOR  # Maximum pixels of a frame that a call brings
 
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    """The dialect of `concat`. `total` is N, even: 1 to N / 2 are frames of video 1, the others of video 2."""
+    """The `concat` protocol.
+
+    `total` is N, an even number: frames 1 to N / 2 are of video 1, the others of video 2.
+    """
 
     name: ClassVar[ProtocolName] = "concat"
     max_turns: ClassVar[int] = 4  # Three calls, then the answer
@@ -33,18 +37,17 @@ class Concat:
     preset: Literal["card", "clean"] = "card"
     frames_per_call: int = MAX_PER_CALL
     total: int = 96
-    opening_rule: Literal["training", "card"] = (
-        "training"  # How the first frames are chosen and packed
-    )
+    # How the first frames are chosen and packed
+    opening_rule: Literal["training", "card"] = "training"
 
     @property
     def grid(self) -> Grid:
-        """Half of the list for each video."""
+        """The slots of each video: half of the list."""
         return Grid(self.total // 2, "even")
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """What the card leaves open and how it was decided."""
+        """How the card's open points were decided."""
         half = self.total // 2
         numbers = ", ".join(self.frame_number(ref) for ref in self.opening_refs)
         chosen, packed = (
@@ -57,11 +60,14 @@ class Concat:
                 "one video item of eight frames; two items of four where the videos differ in shape"
             )
         return (
-            f"Frames 1 to {half} are spread evenly over video 1 and {half + 1} to {self.total} over video 2, both ends included; "
-            "the card does not publish its rule.",
+            f"Frames 1 to {half} are spread evenly over video 1 and {half + 1} to {self.total} "
+            "over video 2, both ends included; the card does not publish its rule.",
             f"First frames: {numbers} ({chosen}).",
             f"Packing of the first frames: {packed}.",
-            f"Frames keep their aspect, with at most {OPENING_AREA:,} pixels at first and {TOOL_AREA:,} after a call.",
+            (
+                f"Frames keep their aspect, with at most {OPENING_AREA:,} pixels at first and "
+                f"{TOOL_AREA:,} after a call."
+            ),
         )
 
     @property
@@ -80,13 +86,14 @@ class Concat:
         return prompt_text("concat_system")
 
     def sizing(self, opening: bool) -> Sizing:
-        """The aspect is kept and the area is bounded."""
+        """Keep the aspect and limit the area."""
         return Sizing("area", area=OPENING_AREA if opening else TOOL_AREA)
 
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
-        """The system prompt; then the first frames as video items, and the question.
+        """Return the system prompt, then the first frames and the question.
 
-        A video item holds frames of one size: where the two videos differ in shape, each gets an item of its own.
+        A video item holds frames of one size. If the two videos differ in shape, each gets an item
+        of its own.
         """
         half = f"{self.total / 2}" if self.preset == "card" else f"{self.total // 2}"
         question = prompt_text(
@@ -107,11 +114,11 @@ class Concat:
         )
 
     def frame_number(self, ref: FrameRef) -> str:
-        """The position in the one list, from 1."""
+        """Return the position in the list of both videos, from 1."""
         return str(ref.slot + 1 + (self.total // 2 if ref.side is Side.SECOND else 0))
 
     def frame_refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
-        """The frames in the order of the indices."""
+        """Return the frames in the order of the indices."""
         half = self.total // 2
         return tuple(
             FrameRef((index - 1) % half, Side.FIRST if index <= half else Side.SECOND)
@@ -119,15 +126,21 @@ class Concat:
         )
 
     def parse(self, text: str, *, cut: bool = False) -> Reply:
-        """The best reading of a reply, with the problems met."""
+        """Return the best reading of a reply, with the problems met."""
         return read_reply(text, CallRules(range(1, self.total + 1), self.frames_per_call), cut=cut)
 
     def call(self, indices: Sequence[int]) -> str:
-        """The card's form, within its tags."""
-        return f'<tool_call>{{"name": "select_frames", "arguments": {{"target_frames": {list(indices)}}}}}</tool_call>'
+        """Return the card's form of a call, within its tags."""
+        return (
+            f'<tool_call>{{"name": "select_frames", '
+            f'"arguments": {{"target_frames": {list(indices)}}}}}</tool_call>'
+        )
 
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
-        """The card's one sentence, then the frames as images. Raises ValueError where they are not one frame per index."""
+        """Return the card's sentence, then the frames as images.
+
+        Raises `ValueError` unless there is one frame per index.
+        """
         if len(frames) != len(indices):
             raise ValueError(f"{len(indices)} indices are {len(indices)} frames, not {len(frames)}")
         return Message(
@@ -136,36 +149,46 @@ class Concat:
         )
 
     def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:
-        """The card's refusal of frames that do not exist; the bare reason where no call could be read.
+        """Return the card's refusal of frames that do not exist.
 
-        The card's other refusal, of too many frames, is not used: a call past the limit brings its first frames.
+        If no call could be read, the message is only the reason. The card's refusal of too many
+        frames is not used: a call past the limit brings its first frames.
         """
         if request is None:
             return _tool_error_text(reason(problems, "The call names no frame."))
         total = self.total
         return _tool_error_text(
-            f"There are {total} frames numbered in range [1,{total}]. Your selection is out of range."
+            f"There are {total} frames numbered in range [1,{total}]. Your selection is out of "
+            "range."
         )
 
     def already_shown(self, indices: Sequence[int]) -> Message:
-        """Text only: the frames are in the conversation."""
+        """Return a message without frames: they are in the conversation."""
         return _tool_error_text(
-            f"The frames {list(indices)} are already shown above. Select other frames, or give your answer."
+            f"The frames {list(indices)} are already shown above. Select other frames, or give "
+            "your answer."
         )
 
     def retry_message(self, problems: Sequence[Problem]) -> Message:
-        """The reason and all accepted forms."""
-        call = '<tool_call>{"name": "select_frames", "arguments": {"target_frames": [...]}}</tool_call>'
+        """Return the reason and all accepted forms."""
+        call = (
+            '<tool_call>{"name": "select_frames", '
+            '"arguments": {"target_frames": [...]}}</tool_call>'
+        )
         labels = "TA=..., VQ=..., MQ=..., OA=..."
         forms = (
-            f"either <final answer>{labels}</final answer>, or <recommend answer>{labels}, CF=...</recommend answer> "
+            f"either <final answer>{labels}</final answer>, or "
+            f"<recommend answer>{labels}, CF=...</recommend answer> "
             f"followed by {call} (1 to {self.frames_per_call} of the frames 1 to {self.total})"
         )
         return Message("user", (Text(retry_text(problems, forms)),))
 
     def force_answer(self) -> str:
-        """Asks for the answer now."""
-        return "\nThis is the last turn: no more frames can be selected. Give your <final answer></final answer> now."
+        """Return the request for the answer."""
+        return (
+            "\nThis is the last turn: no more frames can be selected. "
+            "Give your <final answer></final answer> now."
+        )
 
 
 def _tool_error_text(text: str) -> Message:

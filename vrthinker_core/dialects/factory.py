@@ -1,4 +1,4 @@
-"""From what a person chose to a dialect, and to settings with every default filled in."""
+"""Protocols and complete settings, made from a person's choices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from vrthinker_core.types.settings import SETTINGS
 
 
 def make_dialect(settings: Settings, protocol: ProtocolName) -> Dialect:
-    """The dialect of `protocol` as `settings` wants it. Raises BadInput for a setting out of its range."""
+    """Return the protocol for `settings`; raise `BadInput` outside a range."""
     most = paired.MAX_PER_CALL if protocol == "paired" else concat.MAX_PER_CALL
     for row in SETTINGS:
         row.check(getattr(settings, row.name), most if row.name == "frames_per_call" else None)
@@ -23,19 +23,19 @@ def make_dialect(settings: Settings, protocol: ProtocolName) -> Dialect:
 
 
 def chosen_protocol(settings: Settings, trained: Sequence[ProtocolName]) -> ProtocolName:
-    """The protocol that was chosen, else the first of those the judge was trained for, else `paired`."""
+    """Return the chosen protocol, else the first in `trained`, else `paired`."""
     return next(iter(trained), "paired") if settings.protocol == "auto" else settings.protocol
 
 
 def redirects(
     forced: Mapping[ProtocolName, tuple[str, str]],
 ) -> dict[tuple[str, str], tuple[str, str]]:
-    """By each dialect's own redirect, the one that a checkpoint needs instead, which is given by protocol."""
+    """Map each protocol's own redirect to the one in `forced`."""
     return {make_dialect(Settings(), protocol).redirect: own for protocol, own in forced.items()}
 
 
 def frame_layout(dialect: Dialect) -> FrameLayout:
-    """Which frames the dialect asks of two videos, and at what size."""
+    """Return the frames that the protocol needs, and their sizes."""
     return FrameLayout(
         dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs
     )
@@ -44,12 +44,12 @@ def frame_layout(dialect: Dialect) -> FrameLayout:
 def frame_layouts(
     settings: Settings, protocols: Sequence[ProtocolName]
 ) -> dict[ProtocolName, FrameLayout]:
-    """Those of the protocols, in their order."""
+    """Return the frame layouts of the protocols, in their order."""
     return {protocol: frame_layout(make_dialect(settings, protocol)) for protocol in protocols}
 
 
 def with_defaults(settings: Settings, dialect: Dialect) -> Settings:
-    """`settings` with the dialect's own value wherever nothing was chosen."""
+    """Return `settings` with the protocol's own value for everything not chosen."""
     own_window: int | Literal["all"] = "all" if dialect.window is None else dialect.window
     return replace(
         settings,

@@ -1,4 +1,4 @@
-"""Label probabilities: how likely the judge was to write each label of a verdict, from the tokens of the reply that gave it."""
+"""Label probabilities of a verdict, from the tokens of its reply."""
 
 from collections.abc import Sequence
 
@@ -6,15 +6,18 @@ from vrthinker_core.dialects.reading.reply import label_places
 from vrthinker_core.types import Dimension, Turn, Verdict
 from vrthinker_core.types.messages import Completion, LabelProbabilities
 
-MAX_CHARACTERS = 100_000  # Of a reply that is looked through: a judge writes far less, and a page reads it at each update
+# Of a reply that is read: a judge writes far less, and a page reads the reply at each update
+MAX_CHARACTERS = 100_000
 
 
 def label_probabilities(
     completion: Completion, verdict: Verdict | None
 ) -> dict[Dimension, LabelProbabilities]:
-    """Of each label in `verdict`, which was read from this completion, as far as its backend tells them. Never raises.
+    """Return the probabilities of each label in `verdict`.
 
-    Where an answer says a label twice, the first digit counts: the second one only repeats it.
+    `verdict` was read from this completion. A label is left out if the backend does not tell its
+    probabilities. If an answer says a label twice, the first digit counts: the second only repeats
+    it. Never raises.
     """
     if verdict is None or not completion.label_tokens or len(completion.text) > MAX_CHARACTERS:
         return {}
@@ -27,7 +30,7 @@ def label_probabilities(
 def verdict_probabilities(
     turns: Sequence[Turn], verdict: Verdict | None
 ) -> dict[Dimension, LabelProbabilities]:
-    """Of each label in the verdict of a run, from the last of its turns that gave it."""
+    """Return label probabilities from the last turn that gave the verdict."""
     giving = next(
         (turn for turn in reversed(turns) if verdict is not None and turn.reply.verdict == verdict),
         None,

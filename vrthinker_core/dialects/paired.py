@@ -1,4 +1,7 @@
-"""The `paired` protocol (checkpoint qunwang13/vrthinker): one index, 0 to 127, means that frame of BOTH videos."""
+"""The `paired` protocol: one index means a frame of BOTH videos.
+
+Indices are 0 to 127. Checkpoint: qunwang13/vrthinker.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,29 +23,34 @@ OPENING_SLOTS: Final = (16, 48, 80, 112)  # The middles of four equal bins
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """The dialect of `paired`."""
+    """The `paired` protocol."""
 
     name: ClassVar[ProtocolName] = "paired"
     grid: ClassVar[Grid] = Grid(SLOTS, "floor")
     max_turns: ClassVar[int] = 6
-    window: ClassVar[int | None] = None  # None is published
+    window: ClassVar[int | None] = None  # The card publishes none
     redirect: ClassVar[tuple[str, str]] = ("<tool_call>", "<Answer>")
     opening_refs: ClassVar[tuple[FrameRef, ...]] = tuple(
         FrameRef(slot, side) for side in Side for slot in OPENING_SLOTS
     )
 
-    preset: Literal["card", "clean"] = (
-        "card"  # Both are the same here: the card's wording has no faults
-    )
+    # Both are the same here: the card's wording has no faults
+    preset: Literal["card", "clean"] = "card"
     frames_per_call: int = MAX_PER_CALL
     fit: Literal["squash", "letterbox"] = "squash"
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """What the card leaves open and how it was decided."""
+        """How the card's open points were decided."""
         fits = {
-            "squash": f"Frames are squashed to {FRAME_SIDE} x {FRAME_SIDE} pixels, as the judge was trained.",
-            "letterbox": f"Frames are letterboxed to {FRAME_SIDE} x {FRAME_SIDE} pixels; the judge was trained on squashed ones.",
+            "squash": (
+                f"Frames are squashed to {FRAME_SIDE} x {FRAME_SIDE} pixels, as the judge was "
+                "trained."
+            ),
+            "letterbox": (
+                f"Frames are letterboxed to {FRAME_SIDE} x {FRAME_SIDE} pixels; the judge was "
+                "trained on squashed ones."
+            ),
         }
         return (
             f"Index i is the real frame min(int(i / {SLOTS} * total), total - 1) of both videos.",
@@ -57,56 +65,71 @@ class Paired:
         return prompt_text("paired_system")
 
     def sizing(self, opening: bool) -> Sizing:  # noqa: ARG002 - the same for all frames of this protocol
-        """448 x 448 for every frame."""
+        """Return 448 x 448 pixels for every frame."""
         return Sizing("letterbox" if self.fit == "letterbox" else "square", side=FRAME_SIDE)
 
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
-        """The system prompt; then the first frames as images, and the question."""
+        """Return the system prompt, then the first frames as images, the question."""
         question = Text(prompt_text("paired_user", prompt=prompt))
         return Message("system", (Text(self.system),)), Message(
             "user", (*map(Image, frames), question)
         )
 
     def frame_number(self, ref: FrameRef) -> str:
-        """The index, the same for both videos."""
+        """Return the index, the same for both videos."""
         return str(ref.slot)
 
     def frame_refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
-        """v1[i], v2[i], v1[j], v2[j], …"""
+        """Return `v1[i], v2[i], v1[j], v2[j], ...`."""
         return tuple(FrameRef(index, side) for index in indices for side in Side)
 
     def parse(self, text: str, *, cut: bool = False) -> Reply:
-        """The best reading of a reply, with the problems met."""
+        """Return the best reading of a reply, with the problems met."""
         return read_reply(text, CallRules(range(SLOTS), self.frames_per_call), cut=cut)
 
     def call(self, indices: Sequence[int]) -> str:
-        """The card's form, within its tags."""
-        return f'<tool_call>{{"name": "select_frames", "arguments": {{"frame_indices": {list(indices)}}}}}</tool_call>'
+        """Return the card's form of a call, within its tags."""
+        return (
+            f'<tool_call>{{"name": "select_frames", '
+            f'"arguments": {{"frame_indices": {list(indices)}}}}}</tool_call>'
+        )
 
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
-        """The frames as images, then how many pairs they are. Raises ValueError where they are not two frames per index."""
+        """Return the frames as images, then the number of pairs.
+
+        Raises `ValueError` unless there are two frames per index.
+        """
         if len(frames) != 2 * len(indices):
             raise ValueError(
                 f"{len(indices)} indices are {2 * len(indices)} frames, not {len(frames)}"
             )
-        text = f"Retrieved {len(indices)} frame pairs ({list(indices)}) symmetrically from both videos."
+        text = (
+            f"Retrieved {len(indices)} frame pairs ({list(indices)}) symmetrically from both "
+            "videos."
+        )
         return Message("user", (*map(Image, frames), _tool_response(text)))
 
     def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:  # noqa: ARG002 - the problems say it all
-        """The reason, in the tags of a tool response."""
+        """Return the reason, in the tags of a tool response."""
         why = reason(problems, "The call names no frame.")
         return Message(
             "user", (_tool_response(f"{why} No frames were retrieved: {self._accepted_calls}."),)
         )
 
     def already_shown(self, indices: Sequence[int]) -> Message:
-        """Text only: the frames are in the conversation."""
-        text = f"The frame pairs ({list(indices)}) are already shown above. Select other frames, or give your answer."
+        """Return a message without frames: they are in the conversation."""
+        text = (
+            f"The frame pairs ({list(indices)}) are already shown above. Select other frames, or "
+            "give your answer."
+        )
         return Message("user", (_tool_response(text),))
 
     def retry_message(self, problems: Sequence[Problem]) -> Message:
-        """The reason and both accepted forms."""
-        call = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [...]}}</tool_call>'
+        """Return the reason and both accepted forms."""
+        call = (
+            '<tool_call>{"name": "select_frames", '
+            '"arguments": {"frame_indices": [...]}}</tool_call>'
+        )
         answer = "<Answer>TA=..., VQ=..., MQ=..., OA=...</Answer>"
         forms = (
             f"either a tool call, {call} ({self._accepted_calls}), or the final judgment, {answer}"
@@ -114,8 +137,11 @@ class Paired:
         return Message("user", (Text(retry_text(problems, forms)),))
 
     def force_answer(self) -> str:
-        """Asks for the answer now."""
-        return "\nThis is the last turn: no more frames can be selected. Give your final judgment now, within <Answer></Answer> tags."
+        """Return the request for the answer."""
+        return (
+            "\nThis is the last turn: no more frames can be selected. "
+            "Give your final judgment now, within <Answer></Answer> tags."
+        )
 
     @property
     def _accepted_calls(self) -> str:

@@ -1,4 +1,4 @@
-"""Makes a typed prompt harmless: nothing in it may become a control token or a tag of a protocol."""
+"""The sanitising of prompts against injected control tokens and protocol tags."""
 
 import re
 from typing import Final, NamedTuple
@@ -15,24 +15,25 @@ _TOKEN_START: Final = re.compile(f"[<＜](?={INVISIBLE.pattern}*[|｜])")
 _TOKEN_END: Final = re.compile(f"([|｜]{INVISIBLE.pattern}*)[>＞]")
 
 MAX_PROMPT: Final = 10_000
-"""Characters of a prompt that are read: far beyond any video prompt, and short enough for every judge's context."""
+"""Maximum characters of a prompt. The limit is far beyond any video prompt, and short enough for
+every judge's context."""
 
 
 class SanitizedPrompt(NamedTuple):
     """A prompt as it is sent."""
 
     text: str
-    quoted: bool  # Control tokens or tags stand in guillemets
-    removed: bool  # Control characters, byte order marks or half characters are gone
+    quoted: bool  # Control tokens or tags were put in guillemets
+    removed: bool  # Control characters, byte order marks or lone surrogates are gone
 
     @property
     def empty(self) -> bool:
-        """It holds nothing that can be seen."""
+        """Whether the prompt holds nothing visible."""
         return not strip_invisible(self.text).strip()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What became of it, one sentence each."""
+        """The changes to the prompt, one sentence each."""
         told = (
             (
                 self.quoted,
@@ -40,17 +41,21 @@ class SanitizedPrompt(NamedTuple):
             ),
             (
                 self.removed,
-                "The prompt holds control characters or byte order marks, which cannot be seen; they were left out.",
+                (
+                    "The prompt holds control characters or byte order marks, which cannot be "
+                    "seen; they were left out."
+                ),
             ),
         )
         return tuple(sentence for holds, sentence in told if holds)
 
 
 def sanitize_prompt(text: str) -> SanitizedPrompt:
-    """The prompt without anything that a judge could take for a command.
+    """Return the prompt without anything that a judge could obey.
 
-    Tags and control tokens keep their words but stand in ‹single guillemets›; control characters and byte order marks are removed;
-    half a surrogate pair becomes U+FFFD. Other text stays as it is. Line ends become newlines, of which nobody is told.
+    Tags and control tokens keep their words but stand in ‹single guillemets›. Control characters
+    and byte order marks are removed. A lone surrogate becomes U+FFFD. Line ends become newlines,
+    without a note. Other text stays as it is.
     """
     lines = _LINE_END.sub("\n", text)
     kept = _LONE_SURROGATE.sub("\ufffd", _CONTROL.sub("", lines))
@@ -61,14 +66,14 @@ def sanitize_prompt(text: str) -> SanitizedPrompt:
 
 
 def check_prompt(text: str) -> None:
-    """Raises BadInput for a prompt that says nothing, or too much."""
+    """Raise `BadInput` if the prompt is empty or too long."""
     if sanitize_prompt(text).empty:
         raise BadInput("The prompt is empty. Write the text that both videos were made from.")
     check_length(text)
 
 
 def check_length(text: str) -> None:
-    """Raises BadInput for a prompt of more than MAX_PROMPT characters."""
+    """Raise `BadInput` if the prompt has more than `MAX_PROMPT` characters."""
     if len(text) > MAX_PROMPT:
         raise BadInput(
             f"The prompt has {len(text):,} characters; at most {MAX_PROMPT:,} are read. Shorten it."

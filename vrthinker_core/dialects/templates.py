@@ -1,6 +1,7 @@
-"""The prompts of the published cards, byte for byte, as the text files in `prompts/`.
+"""The prompts of the published cards, byte for byte.
 
-A `{{name}}` in a file is a placeholder. All are replaced in one pass, so a placeholder in a value is never replaced.
+They are the text files in `prompts/`. A `{{name}}` in a file is a placeholder. All placeholders are
+replaced in one pass, so a placeholder in a value is never replaced.
 """
 
 import functools
@@ -9,11 +10,15 @@ from importlib.resources import files
 
 
 def prompt_text(name: str, **values: str) -> str:
-    """The text of prompts/`name`.txt with each placeholder replaced from `values`. Raises KeyError for one without a value."""
+    """Return the text of prompts/`name`.txt, with `values` for its placeholders.
+
+    Raises `KeyError` for a placeholder without a value.
+    """
     return re.sub(r"\{\{(\w+)\}\}", lambda placeholder: values[placeholder[1]], _template(name))
 
 
-@functools.cache  # read once: a run that begins while no file can be opened has its prompts all the same
+# Cached, so that a run can begin even when no more files can be opened
+@functools.cache
 def _template(name: str) -> str:
     return (
         files("vrthinker_core.dialects")

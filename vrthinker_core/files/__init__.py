@@ -1,1 +1,1 @@
-"""Files that a crash leaves readable, written whole or line by line; what reads a type from JSON; and how many may be open."""
+"""Crash-safe files, JSON adapters of types, and the open-file limit."""

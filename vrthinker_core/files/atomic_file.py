@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all, also after a crash; a folder that one process writes; what killed processes leave."""
+"""Atomic files, locked folders, and the cleanup after killed processes."""
 
 import os
 import shutil
@@ -13,15 +13,15 @@ from vrthinker_core.errors import BadInput
 if sys.platform != "win32":
     import fcntl
 
-PREFIX, SUFFIX = ".vr-thinker.", ".part"  # around the names of files that are still being written
+PREFIX, SUFFIX = ".vr-thinker.", ".part"  # Around names of unfinished files
 
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to; it takes the place of `path` when the block ends without an exception.
+    """Yield a temporary file that replaces `path` if the block succeeds.
 
-    Its content is on the disk before it is renamed, so at every moment either the old or the new content is there. Raises OSError,
-    and leaves no half file.
+    The content is flushed to disk before the rename, so `path` always holds either the old or the
+    new content. Raises `OSError`, and leaves no half-written file.
     """
     part, lock = _owned(lambda: _new_file(path))
     try:
@@ -37,14 +37,20 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file whole. Raises OSError, and leaves no half file."""
+    """Write a file whole or not at all.
+
+    Raises `OSError`, and leaves no half-written file.
+    """
     with atomic_path(path) as part:
         part.write_bytes(data)
 
 
 @contextmanager
 def owned_folder(prefix: str) -> Iterator[Path]:
-    """A new temporary folder, removed at the end; first, those of that prefix whose process was killed. Raises OSError."""
+    """Yield a new temporary folder; remove it at the end.
+
+    First removes the folders with this prefix whose process was killed. Raises `OSError`.
+    """
     remove_abandoned(Path(tempfile.gettempdir()), f"{prefix}*")
     folder, lock = _owned(lambda: Path(tempfile.mkdtemp(prefix=prefix)))
     try:
@@ -56,9 +62,10 @@ def owned_folder(prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def hold_folder(out: Path) -> Iterator[None]:
-    """The lock of a folder, until the block ends or the process dies. A file system without locks holds nobody off.
+    """Lock a folder until the block ends or the process dies.
 
-    Raises BadInput where another process holds it.
+    A file system without locks keeps nobody out. Raises `BadInput` if another process holds the
+    lock.
     """
     handle = (
         os.open(out, os.O_RDONLY) if sys.platform != "win32" else os.open(os.devnull, os.O_RDONLY)
@@ -80,12 +87,15 @@ def hold_folder(out: Path) -> Iterator[None]:
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove what killed processes left half written in `folder`, and nothing that is being written."""
+    """Remove half-written files of killed processes, but no unfinished file in use."""
     remove_abandoned(folder, f"{PREFIX}*{SUFFIX}")
 
 
 def remove_abandoned(folder: Path, pattern: str) -> None:
-    """Remove our own files and folders of that pattern that no living process owns, as far as the folder can be listed."""
+    """Remove our own files and folders that no living process owns.
+
+    `pattern` is a glob. A folder that cannot be listed is skipped.
+    """
     found: list[Path] = []
     with suppress(OSError):
         found = list(folder.glob(pattern)) if sys.platform != "win32" else []
@@ -102,17 +112,17 @@ def remove_abandoned(folder: Path, pattern: str) -> None:
 
 
 def _owned(make: Callable[[], Path]) -> tuple[Path, int]:
-    """What `make` makes, and a handle that owns it until it is closed or the process dies, however that comes about.
+    """Return what `make` made, and a handle that owns it.
 
-    Whoever removes what is abandoned may have been quicker than the lock; then there is another try.
+    The ownership ends when the handle is closed or the process dies, in whatever way.
+    `remove_abandoned` may delete the new path before the lock is taken: then `make` is called
+    again.
     """
     while sys.platform != "win32":
         path = make()
         with suppress(FileNotFoundError):
             lock = os.open(path, os.O_RDONLY)
-            with suppress(
-                OSError
-            ):  # where a file system has no locks, nothing on it is ever taken for abandoned
+            with suppress(OSError):  # Without locks nothing ever counts as abandoned
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if path.exists():
                 return path, lock
@@ -121,8 +131,11 @@ def _owned(make: Callable[[], Path]) -> tuple[Path, int]:
 
 
 def _new_file(path: Path) -> Path:
-    """An empty file beside `path`, with the permissions of any new file: those of `mkstemp` let nobody else read."""
-    start = os.fsencode(path.name)[:60].decode(errors="ignore")  # a name may have 255 bytes
+    """Make an empty file beside `path`, with the default permissions.
+
+    `mkstemp` would let nobody else read the file.
+    """
+    start = os.fsencode(path.name)[:60].decode(errors="ignore")  # A file name has at most 255 bytes
     part = path.parent / f"{PREFIX}{start}.{os.urandom(8).hex()}{SUFFIX}"
     part.touch(exist_ok=False)
     return part

@@ -1,30 +1,38 @@
-"""A file that grows by whole lines. A killed process leaves at most one line that is not whole, and nobody reads that one."""
+"""A file that grows by whole lines.
+
+A killed process leaves at most one partial line, which no reader takes.
+"""
 
 import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-BLOCK = 2**16  # Bytes that are read at a time, to find the end of the last whole line
+BLOCK = 2**16  # Bytes per read in the search for the end of the last whole line
 
 
 class LineFile(AbstractContextManager["LineFile"]):
-    """Appends lines. What a killed process left of a line is cut off first.
+    """An append-only file of lines.
 
-    Each line is handed to the system at once, so it outlives this process; what was flushed to the disk outlives the machine.
+    Opening the file cuts off the partial line of a killed process. Each line is handed to the
+    system at once, so the line outlives this process. Lines that were flushed to disk outlive the
+    machine.
     """
 
     def __init__(self, path: Path) -> None:
-        """The file is made where there is none. Raises OSError."""
+        """Open or create the file, or raise `OSError`."""
         self._file = path.open("ab+", buffering=0)
         self._file.truncate(self._end_of_lines())
 
     @property
     def empty(self) -> bool:
-        """There is no line yet."""
+        """Whether the file has no line yet."""
         return self._file.seek(0, os.SEEK_END) == 0
 
     def append(self, line: bytes, *, sync: bool = False) -> None:
-        """Write a line, and its end; with `sync`, flush all lines to the disk. Raises OSError, and then leaves none of it."""
+        """Write a line and its line feed; with `sync`, flush all lines.
+
+        Raises `OSError`, and then leaves nothing of the line.
+        """
         end, rest = self._file.seek(0, os.SEEK_END), line + b"\n"
         try:
             while rest:
@@ -36,12 +44,12 @@ class LineFile(AbstractContextManager["LineFile"]):
             raise
 
     def keep(self, count: int) -> None:
-        """Cut off all lines but the first ones. Raises OSError."""
+        """Cut off all lines after the first `count`, or raise `OSError`."""
         self._file.seek(0)
         self._file.truncate(sum(len(line) + 1 for line in self._file.read().split(b"\n")[:count]))
 
     def sync(self) -> None:
-        """Flush all lines to the disk. Raises OSError."""
+        """Flush all lines to disk, or raise `OSError`."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
@@ -52,7 +60,7 @@ class LineFile(AbstractContextManager["LineFile"]):
         self.close()
 
     def _end_of_lines(self) -> int:
-        """How many bytes of the file are whole lines."""
+        """Return how many bytes of the file are whole lines."""
         end = self._file.seek(0, os.SEEK_END)
         while end:
             start = max(0, end - BLOCK)
@@ -64,5 +72,8 @@ class LineFile(AbstractContextManager["LineFile"]):
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """The lines of a file without their ends; a last one that is not whole is left out. Raises OSError."""
+    """Return the lines of a file, without line feeds.
+
+    A partial last line is left out. Raises `OSError`.
+    """
     return path.read_bytes().split(b"\n")[:-1]

@@ -1,4 +1,7 @@
-"""How many files this process may have open: decoding processes and connections to a server count as well as files."""
+"""The limit on open files of this process.
+
+Decoding processes and connections to a server count as files, too.
+"""
 
 import sys
 from contextlib import suppress
@@ -8,15 +11,15 @@ from vrthinker_core.errors import BadInput
 if sys.platform != "win32":
     import resource
 
-WANTED = 2**16  # What the limit is raised to, where the system allows as much
-OF_PAIR = 10  # that a pair in hand takes at most: both of its decoding processes, and a conversation with a server
-OF_PROCESS = 50  # of the process itself
+WANTED = 2**16  # The limit is raised to this, if the system allows it
+OF_PAIR = 10  # Most files of one pair: two decoding processes and a server connection
+OF_PROCESS = 50  # Files of the process itself
 
 
 def allow_open_files() -> int:
-    """Raise the limit of this process, which is often 1,024, as far as it may do so itself; gives the limit."""
+    """Raise the limit (often 1,024) as far as allowed; return the limit."""
     if sys.platform == "win32":
-        return WANTED  # there is no such limit
+        return WANTED  # Windows has no such limit
     limit, most = (
         WANTED if found == resource.RLIM_INFINITY else found
         for found in resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -32,11 +35,15 @@ def allow_open_files() -> int:
 
 
 def allow_pairs(concurrency: int) -> None:
-    """Let this process have the files open that so many pairs in hand take. Raises BadInput where it may not."""
+    """Raise the limit so that `concurrency` pairs can be judged at once.
+
+    Raises `BadInput` if the process may not have so many files open.
+    """
     limit = allow_open_files()
     most = max(1, (limit - OF_PROCESS) // OF_PAIR)
     if concurrency > most:
         raise BadInput(
-            f"A concurrency of {concurrency:,} needs more than the {limit:,} files that this process may have open: "
-            f"give a number up to {most:,}, or raise the limit with `ulimit -n`."
+            f"A concurrency of {concurrency:,} needs more than the {limit:,} files that this "
+            f"process may have open: give a number up to {most:,}, or raise the limit with "
+            "`ulimit -n`."
         )

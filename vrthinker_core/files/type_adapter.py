@@ -1,4 +1,4 @@
-"""What reads and writes the values of a type as JSON, made once for each type."""
+"""Pydantic adapters that read and write types as JSON, made once each."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ T = TypeVar("T")
 
 
 def type_adapter(kind: type[T]) -> TypeAdapter[T]:
-    """Pydantic's adapter of that type. It is loaded here and not before: it takes a while, and many commands need none."""
-    return _adapter(cast(Hashable, kind))  # mypy looks for the hash of a value of that type
+    """Return pydantic's adapter of a type.
+
+    Pydantic is imported on the first call: the import is slow, and many commands need no adapter.
+    """
+    return _adapter(cast(Hashable, kind))  # mypy checks the hash of an instance, not of the type
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""The nouns. Start reading here: everything else in the package is written in these words."""
+"""The nouns of the package: start reading here."""
 
 from vrthinker_core.types.comparison import Dimension, Preference, Side, Verdict, VideoPair, Vote
 from vrthinker_core.types.events import Run, StopReason, Trace, Turn

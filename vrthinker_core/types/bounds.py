@@ -1,4 +1,4 @@
-"""Bounds of what a trace may hold, which may come from a stranger: they stand on the fields, and pydantic checks them."""
+"""Bounds that pydantic checks, because a trace may come from a stranger."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
@@ -7,16 +7,19 @@ from annotated_types import Interval
 
 T = TypeVar("T")
 
-MAX_NUMBER = 2**53 - 1  # Page and trace hold it exactly
+MAX_NUMBER = 2**53 - 1  # JavaScript and JSON hold it exactly
 MAX_TURNS = 64
 
-Natural = Annotated[int, Interval(ge=0, le=MAX_NUMBER)]  # An index, too
+Natural = Annotated[int, Interval(ge=0, le=MAX_NUMBER)]  # For counts and indices
 Amount = Annotated[float, Interval(ge=0, le=MAX_NUMBER)]  # Neither NaN nor infinite
 
 
 @dataclass(frozen=True)
 class AtMost:
-    """Refuses a longer list, and leaves a list at its first wrong item: a sentence about each item costs a kilobyte."""
+    """A limit on the length of a list.
+
+    Validation stops at the first wrong item: a sentence about each item costs a kilobyte.
+    """
 
     items: int
 

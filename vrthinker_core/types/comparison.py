@@ -1,4 +1,4 @@
-"""What is compared, and what comes out: two videos of one prompt, and a label per dimension, from a judge or from a person."""
+"""The videos that are compared, and labels from judges and persons."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from vrthinker_core.types.bounds import Few
 
-MAX_NOTE = 2000  # Characters of the note of a vote
-MAX_DECIDING = 16  # Pairs that a vote marks
+MAX_NOTE = 2000  # Characters in the note of a vote
+MAX_DECIDING = 16  # Pairs of frames that a vote may mark
 
 
 class Side(IntEnum):
-    """Which of the two videos."""
+    """The two sides of a pair: the first and the second video."""
 
     FIRST = 1
     SECOND = 2
@@ -25,7 +25,7 @@ class Side(IntEnum):
 
 
 class Preference(IntEnum):
-    """One label of a verdict, in the published numbers."""
+    """A label of a verdict, in the published numbers."""
 
     TIE = 0
     FIRST = 1
@@ -33,7 +33,7 @@ class Preference(IntEnum):
 
 
 class Dimension(StrEnum):
-    """What is compared, in the order of the model card."""
+    """The dimensions of a comparison, in the order of the model card."""
 
     TA = "TA"  # Text alignment: how faithfully a video shows the prompt
     MQ = "MQ"  # Motion quality: smoothness, jitter, unnatural motion, consistency over time
@@ -42,25 +42,28 @@ class Dimension(StrEnum):
 
 
 SUB_SCORES = (Dimension.TA, Dimension.VQ, Dimension.MQ)
-ANSWER_ORDER = (*SUB_SCORES, Dimension.OA)  # As the published cards write an answer
+ANSWER_ORDER = (*SUB_SCORES, Dimension.OA)  # The order in the answers of the published cards
 
 
 @dataclass(frozen=True, slots=True)
 class VideoPair:
-    """Two videos made from one prompt: what a comparison is about."""
+    """Two videos made from one prompt."""
 
     prompt: str
     first: Path | str
     second: Path | str
 
     def swapped(self) -> "VideoPair":
-        """The same pair with its sides swapped."""
+        """Return the pair with its sides swapped."""
         return VideoPair(self.prompt, self.second, self.first)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One label per dimension. None means the judge did not say: a missing label is not a tie."""
+    """One label per dimension.
+
+    None means that the judge gave no label: a missing label is not a tie.
+    """
 
     TA: Preference | None = None
     MQ: Preference | None = None
@@ -72,25 +75,28 @@ class Verdict:
 
     @property
     def labels(self) -> dict[str, int]:
-        """The readable labels, in the card's order: {"TA": 1, "MQ": 0, …}."""
+        """The given labels in the card's order: `{"TA": 1, "MQ": 0}`."""
         return {dimension.value: int(label) for dimension, label in self if label is not None}
 
     @property
     def whole(self) -> bool:
-        """All four dimensions are there."""
+        """Whether all four dimensions have a label."""
         return len(self.labels) == len(Dimension)
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """A person's own labels for a pair, and what they say of the judge's verdict. Raises ValueError for what cannot be a vote."""
+    """A person's labels for a pair, and opinion of the judge's verdict.
 
-    at: datetime  # When it was given, with its time zone
+    Raises `ValueError` if the time, the slots or the note cannot belong to a vote.
+    """
+
+    at: datetime  # When the person voted, with time zone
     labels: Verdict = Verdict()
-    agrees: bool | None = None  # With the judge's verdict; None means the person did not say
-    slots: Few[int] = ()  # Of the pairs that decided it, 0-based
+    agrees: bool | None = None  # With the judge's verdict; None if the person did not say
+    slots: Few[int] = ()  # Pairs of frames that decided the vote, 0-based
     note: str = ""
-    blind: bool = False  # The labels were given before anything that the judge said was shown
+    blind: bool = False  # The labels came before any output of the judge was shown
 
     def __post_init__(self) -> None:
         if self.at.tzinfo is None or not 2000 <= self.at.year < 3000:
@@ -106,7 +112,7 @@ class Vote:
 
     @property
     def empty(self) -> bool:
-        """The person has said nothing."""
+        """Whether the person has said nothing."""
         return (
             not self.labels.labels
             and self.agrees is None
@@ -115,7 +121,7 @@ class Vote:
         )
 
     def compare(self, verdict: Verdict | None) -> dict[Dimension, bool]:
-        """Whether the person's label is that of the verdict, for each dimension in which both have one."""
+        """Return whether person and verdict agree, by dimension that both label."""
         others = dict(verdict or ())
         both = [(dimension, label, others.get(dimension)) for dimension, label in self.labels]
         return {
@@ -125,7 +131,11 @@ class Vote:
         }
 
     def agrees_with(self, verdict: Verdict | None) -> bool | None:
-        """Whether the person agrees with the verdict, in words and in every label; None where neither says so."""
+        """Return whether the person agrees with the verdict.
+
+        False if the person disagrees in words or in any label. None if neither words nor labels say
+        so.
+        """
         equal = self.compare(verdict).values()
         if self.agrees is False or not all(equal):
             return False

@@ -1,4 +1,4 @@
-"""What happens in a run, as typed records. Live page and stored trace share all but `Opening`: a replay yields the same events."""
+"""The typed events of a run; a replay yields all but `Opening`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from vrthinker_core.types.settings import Settings
 
 
 class StopReason(StrEnum):
-    """Why a run ended: exactly one ends every trace."""
+    """The reason why a run ended; every trace ends with exactly one."""
 
     ANSWERED = "answered"
     NO_ANSWER = "no answer"
@@ -29,30 +29,34 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One reply of the judge, with what it was shown before."""
+    """A reply of the judge, with the frames shown before it."""
 
     number: int  # 1-based
-    told: str  # The text that was sent before this reply, without the system prompt
-    frames: PerFrame[Thumbnail]  # The frames that were sent with it, in order
+    told: str  # Text sent before this reply, without the system prompt
+    frames: PerFrame[Thumbnail]  # Frames sent with this text, in order
     completion: Completion
     reply: Reply
-    forced: bool = False  # The engine had asked for the answer now
-    in_view: Few[FrameRef] = ()  # Every frame the judge could see while it wrote this reply
-    note: str = ""  # Why the judge was asked for this reply twice
-    abandoned: PerToken[
-        str
-    ] = ()  # The pieces of text that came the first time; they count for nothing
+    forced: bool = False  # The engine had asked for the answer
+    in_view: Few[FrameRef] = ()  # Every frame the judge could see for this reply
+    note: str = ""  # Why the judge was asked twice
+    abandoned: PerToken[str] = ()  # Pieces of the first attempt's text; they count for nothing
 
     @property
     def cut_short(self) -> Literal["", "stopped", "broken off"]:
-        """How a reply ended that was not the judge's to end, and that gives nothing to act on; "" for every other one."""
+        """How an unusable reply was cut short; "" for every other reply.
+
+        "stopped" means cancelled; "broken off" means that the judge failed.
+        """
         if self.reply.kind != "invalid" or not self._was_cut:
             return ""
         return "stopped" if self.completion.stop == "cancelled" else "broken off"
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems of the reply. One that was stopped, or broken off, is not blamed for being half a reply."""
+        """The problems of the reply.
+
+        A cancelled or failed reply is not blamed for being incomplete.
+        """
         return tuple(
             problem
             for problem in self.reply.problems
@@ -66,37 +70,42 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The videos are still being opened. Comes now and then before `Started`, where that takes long, and is kept in no trace."""
+    """The progress while the videos are being opened.
 
-    shares: tuple[float, float]  # How much of each video has been read, 0 to 1
+    Comes now and then before `Started` if opening takes long. No trace keeps the event.
+    """
+
+    shares: tuple[float, float]  # Share of each video that has been read, 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a branch must say of the run that it comes from, to say what differs."""
+    """The facts of a branch's origin that show what differs."""
 
     prompt: str
     judge: str
     settings: Settings  # With every default filled in
-    name: str = ""  # Where that run is a branch itself, its name
+    name: str = ""  # The origin's name, if it is itself a branch
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Where a run leaves its origin, and with what; prompt, judge and settings of its own stand in its `Started`."""
+    """The turn and the changes with which a run leaves its origin.
+
+    The branch's prompt, judge and settings are in its `Started`.
+    """
 
     origin: Origin
     turn: Annotated[int, Interval(ge=1, le=MAX_TURNS + 1)]
-    """The first that was generated anew, 1-based; those before it are the origin's, taken over as they were."""
-    frames: PerFrame[
-        Natural
-    ] = ()  # Shown in that turn instead of those that the turn before asked for, as the protocol counts
+    """The first turn that was generated anew, 1-based. The turns before are the origin's,
+    unchanged."""
+    frames: PerFrame[Natural] = ()  # Shown in that turn instead of the requested frames
     no_tool: bool = False  # The answer is asked for in that turn
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """First event that is kept: what is compared, by whom, under which rules."""
+    """The first stored event: the pair, the judge and the rules."""
 
     prompt: str
     judge: str
@@ -104,26 +113,25 @@ class Started:
     settings: Settings  # With every default filled in
     clips: tuple[ClipInfo | None, ClipInfo | None]
     system: str = ""  # The system prompt as sent
-    rules: Few[
-        str
-    ] = ()  # Which of the card's open points was decided how: grid rule, first frames, packing
+    # How the card's open points were decided: grid rule, first frames, packing
+    rules: Few[str] = ()
     notes: Few[str] = ()
-    branch: Branch | None = None  # Where this run leaves its origin; None for one that has none
+    branch: Branch | None = None  # None if the run is no branch
 
     def is_taken_over(self, turn: int) -> bool:
-        """Whether the turn of that number is the origin's."""
+        """Return whether the turn of this number is the origin's."""
         return self.branch is not None and turn < self.branch.turn
 
 
 @dataclass(frozen=True, slots=True)
 class FramesShown:
-    """Frames are on their way to the judge; they come before any text about them."""
+    """Frames on their way to the judge, before any text about them."""
 
     turn: int
     told: str
     frames: tuple[Thumbnail, ...]
     forced: bool = False
-    note: str = ""  # Why this turn begins anew: the text that came of it so far counts for nothing
+    note: str = ""  # Why this turn begins anew; its text so far counts for nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,31 +144,30 @@ class TextArrived:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """The reply is complete and read."""
+    """The end of a turn: the reply is complete and read."""
 
     turn: Turn
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Last event: why the run ended, and the verdict if there is one."""
+    """The last event: why the run ended, and the verdict if any."""
 
     stop: StopReason
     verdict: Verdict | None = None  # Whole for `answered`; may be partial otherwise
-    provisional: bool = False  # No final answer came: this is the last recommended one
-    forced: bool = False  # The answer came because the engine asked for it now
-    outside_scope: bool = False  # The judge cannot judge such videos: its labels stay in the turns and make no verdict
-    error: str = ""  # What went wrong and what to do, for `failed` and `context full`
-    fault: str = ""  # Name of the error in `errors.py`, "" when nothing failed
+    provisional: bool = False  # The verdict is the last recommended one: no final answer came
+    forced: bool = False  # The engine had asked for the answer
+    # The judge cannot judge such videos: the labels in its turns make no verdict
+    outside_scope: bool = False
+    error: str = ""  # Cause and what to do, for `failed` and `context full`
+    fault: str = ""  # Name of the error class in `errors.py`; "" if nothing failed
     notes: Few[str] = ()
     seconds: Amount = 0.0
-    unreadable: Few[
-        Side
-    ] = ()  # Videos that are missing or cannot be decoded, if that ended the run
+    unreadable: Few[Side] = ()  # Videos whose missing or unreadable file ended the run
 
 
 def second_run_follows(settings: Settings, finished: Finished) -> bool:
-    """Whether the pair is judged again with its sides swapped after this end of its first run."""
+    """Return whether a run with swapped sides follows this end."""
     return settings.swap == "on" and finished.verdict is not None
 
 
@@ -169,17 +176,17 @@ RunEvent = Opening | Started | FramesShown | TextArrived | TurnEnded | Finished
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
-    """An event of the second run, in which the pair is judged with its sides swapped; it comes after the first has finished."""
+    """An event of the second run, in which the sides are swapped."""
 
-    event: RunEvent  # As the judge had it: its video 1 is the pair's second video
+    event: RunEvent  # In the judge's sides: its video 1 is the pair's second video
 
 
-JudgeEvent = RunEvent | Swapped  # All that judging a pair yields
+JudgeEvent = RunEvent | Swapped  # Every event that judging a pair yields
 
 
 @dataclass(frozen=True, slots=True)
 class Voted:
-    """A person has voted on the pair, in the sides of the first run; of several votes the last one counts."""
+    """A person's vote in the first run's sides; the last vote counts."""
 
     vote: Vote
 
@@ -188,7 +195,10 @@ Event = JudgeEvent | Voted
 
 
 def turn_events(turn: Turn) -> Iterator[RunEvent]:
-    """The very events of a turn, in order; where it was asked more than twice, `FramesShown` comes for its first and last time."""
+    """Yield the events of a turn, as they came live.
+
+    If the turn was asked more than twice, `FramesShown` comes only for the first and the last time.
+    """
     shown = FramesShown(turn.number, turn.told, turn.frames, turn.forced)
     yield shown
     if turn.note:
@@ -200,28 +210,26 @@ def turn_events(turn: Turn) -> Iterator[RunEvent]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run from its first event to its last."""
+    """A run from its first event to its last."""
 
     started: Started
     turns: Annotated[tuple[Turn, ...], AtMost(MAX_TURNS)] = ()
-    finished: Finished | None = (
-        None  # None when the run was killed before it could say how it ended
-    )
+    finished: Finished | None = None  # None if the run was killed
 
     @property
     def final_verdict(self) -> Verdict | None:
-        """The verdict of its final answer, whole or not; None where there is none, or only a recommended one."""
+        """The final answer's verdict, whole or partial; never a recommended one."""
         return self.finished.verdict if self.finished and not self.finished.provisional else None
 
     @property
     def last_labels(self) -> Verdict | None:
-        """The labels of the last reply that gives any, also if they make no verdict."""
+        """The labels of the last reply with any, even without a verdict."""
         given = (turn.reply.verdict for turn in reversed(self.turns))
         return next((verdict for verdict in given if verdict is not None), None)
 
     @property
     def whole_answer(self) -> Verdict | None:
-        """The verdict of its final answer where that ended it and no label is missing."""
+        """The verdict of a complete final answer that ended the run."""
         answered = self.finished is not None and self.finished.stop is StopReason.ANSWERED
         return (
             self.final_verdict
@@ -230,13 +238,13 @@ class Run:
         )
 
     def with_event(self, event: RunEvent) -> Self:
-        """The run after one more event; the very same after one that is not kept by itself."""
+        """Return the run with one more event; itself if nothing is stored."""
         if isinstance(event, TurnEnded):
             return replace(self, turns=(*self.turns, event.turn))
         return replace(self, finished=event) if isinstance(event, Finished) else self
 
     def run_events(self) -> Iterator[RunEvent]:
-        """The very events of the live run, in order."""
+        """Yield the events of the run, as they came live."""
         yield self.started
         for turn in self.turns:
             yield from turn_events(turn)
@@ -246,19 +254,19 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Trace(Run):
-    """A run as it is kept: the truth of which page, replay, table and report are views."""
+    """A stored run; page, replay, table and report are views of it."""
 
     format: Literal["vr-thinker-trace/1"] = "vr-thinker-trace/1"
-    swapped: Run | None = None  # The second run, where the order was checked
-    vote: Vote | None = None  # A person's, where one was given
+    swapped: Run | None = None  # The second run, if the order was checked
+    vote: Vote | None = None  # A person's vote, if given
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The run, and the second one where the order was checked."""
+        """The run and, if the order was checked, the second run."""
         return (self,) if self.swapped is None else (self, self.swapped)
 
     def with_event(self, event: Event) -> "Trace":
-        """The same for both runs and the vote."""
+        """Return the trace with one more event of either run, or vote."""
         if isinstance(event, Voted):
             return replace(self, vote=event.vote)
         if not isinstance(event, Swapped):
@@ -269,7 +277,7 @@ class Trace(Run):
         return self if swapped is self.swapped else replace(self, swapped=swapped)
 
     def events(self) -> Iterator[Event]:
-        """The very events of the live run, in order; after them those of the second run, then the vote."""
+        """Yield the live events of both runs, then the vote."""
         yield from self.run_events()
         if self.swapped is not None:
             yield from map(Swapped, self.swapped.run_events())
@@ -288,10 +296,13 @@ class _ShownRun(Protocol):
 
 
 def shown_slots(runs: Iterable[_ShownRun]) -> set[int]:
-    """The slots of all frames that the turns of these runs show, ended or not: what a vote on them may mark."""
+    """Return the slots of all frames shown in these runs.
+
+    A vote on the runs may mark these slots. A run need not have ended.
+    """
     return {frame.ref.slot for run in runs for turn in run.turns for frame in turn.frames}
 
 
 def add_event(trace: Trace | None, event: Event) -> Trace | None:
-    """The trace after one more event of a run; None before the run has started."""
+    """Return the trace after one more event; None before `Started`."""
     return Trace(event) if isinstance(event, Started) else trace and trace.with_event(event)

@@ -1,4 +1,4 @@
-"""Which real frame a slot means, and at what size it is sent. Pure arithmetic, shared by dialects and video."""
+"""Pure arithmetic for frame positions and sizes, shared by protocols and video."""
 
 import math
 from dataclasses import dataclass
@@ -6,22 +6,24 @@ from typing import Literal
 
 from vrthinker_core.types.frames import FrameRef
 
-IMAGE_FACTOR = 28  # Pixels a Qwen2.5-VL token covers per side (14-pixel patches, merged 2 x 2): sizes are whole multiples of it
+# Pixels per side of a Qwen2.5-VL token (14-pixel patches, merged 2 x 2): sizes are multiples of it
+IMAGE_FACTOR = 28
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The slots of one video: `slots` places that a judge can ask for.
+    """The `slots` places of one video that a judge can ask for.
 
-    rule "floor" is the `paired` card's `min(int(slot / slots * total), total - 1)`; rule "even" spreads the slots over the whole
-    clip, both ends included (the `concat` card does not publish its rule).
+    Rule "floor" is the `paired` card's `min(int(slot / slots * total), total - 1)`. Rule "even"
+    spreads the slots over the whole clip, both ends included (the `concat` card does not publish
+    its rule).
     """
 
     slots: int
     rule: Literal["floor", "even"]
 
     def index(self, slot: int, total: int) -> int:
-        """The real frame, 0-based, that `slot` means in a clip of `total` >= 1 frames."""
+        """Return the 0-based frame of `slot` out of `total` >= 1 frames."""
         if self.rule == "floor" or self.slots == 1:
             return min(int(slot / self.slots * total), total - 1)
         return round(slot * (total - 1) / (self.slots - 1))
@@ -29,10 +31,11 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """How a frame is resized before it is sent.
+    """The way a frame is resized before it is sent.
 
-    "native" leaves it; "square" squashes it to `side` x `side` (as the `paired` judge was trained); "letterbox" keeps the aspect
-    inside that square, with black bars; "area" keeps the aspect with at most `area` pixels, both sides multiples of 28.
+    "native" keeps the size. "square" squashes the frame to `side` x `side` (as the `paired` judge
+    was trained). "letterbox" keeps the aspect inside that square, with black bars. "area" keeps the
+    aspect with at most `area` pixels, both sides multiples of 28.
     """
 
     mode: Literal["native", "square", "letterbox", "area"]
@@ -40,7 +43,10 @@ class Sizing:
     area: int = 0
 
     def size(self, width: int, height: int) -> tuple[int, int]:
-        """(width, height) in pixels of the picture that is sent, for a shown picture of `width` x `height` pixels."""
+        """Return (width, height) in pixels of the picture that is sent.
+
+        `width` and `height` are the displayed size in pixels.
+        """
         if self.mode == "native":
             return width, height
         if self.mode in ("square", "letterbox"):
@@ -59,9 +65,9 @@ def _area(width: int, height: int, area: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class FrameLayout:
-    """Which frames a protocol asks of two videos, and at what size: all that must be known to open them."""
+    """The frames that a protocol asks of two videos, and their sizes."""
 
     grid: Grid
-    opening: Sizing  # Of the frames that are sent before the judge says anything
+    opening: Sizing  # Of the frames of the first user message
     later: Sizing  # Of the frames that a call brings
     opening_refs: tuple[FrameRef, ...]  # The first frames, in sending order

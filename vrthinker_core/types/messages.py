@@ -1,4 +1,4 @@
-"""What goes to a judge and what comes back: neutral messages, how to write a reply, and the reply as text."""
+"""The messages to a judge, its sampling options, and its replies."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,28 +11,31 @@ from vrthinker_core.types.frames import Frame
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text of a message."""
+    """A text of a message."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One frame sent as a picture."""
+    """A frame sent as a picture."""
 
     frame: Frame
 
 
 @dataclass(frozen=True, slots=True)
 class Video:
-    """Frames sent as one video item: an even number of frames of one size."""
+    """Frames sent as one video: an even number, of one size."""
 
     frames: tuple[Frame, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedText:
-    """What the judge itself wrote, with the token ids it wrote, so that they are never tokenised again (() when unknown)."""
+    """Text that the judge wrote, with its token ids.
+
+    With the ids the text is never tokenised again; () if unknown.
+    """
 
     text: str
     tokens: tuple[int, ...] = ()
@@ -43,19 +46,19 @@ Part = Text | Image | Video | GeneratedText
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of the conversation, neutral: no template, no control tokens."""
+    """A message of the conversation, without template or control tokens."""
 
     role: Literal["system", "user", "assistant"]
     parts: tuple[Part, ...]
 
     @property
     def text(self) -> str:
-        """Its text alone."""
+        """The text parts, joined."""
         return "".join(part.text for part in self.parts if isinstance(part, Text | GeneratedText))
 
     @property
     def frames(self) -> tuple[Frame, ...]:
-        """Its frames in the order they are sent."""
+        """The frames, in sending order."""
         shown = (part for part in self.parts if isinstance(part, Image | Video))
         return tuple(
             chain.from_iterable(
@@ -66,31 +69,34 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a judge is to write one reply."""
+    """The sampling options for one reply."""
 
     max_new_tokens: int = 2048
     temperature: float = 0.0  # 0 is greedy, as in the paper's evaluation
     seed: int = 0
     redirect: tuple[str, str] | None = None
-    """(a, b): where the reply would write `a` for the first time, `b` stands instead and the judge goes on from there. How a forced
-    answer is made: on the last turn the opening of a call becomes the opening of an answer."""
+    """(a, b): the first `a` that the reply would write becomes `b`. The judge goes on from there. A
+    forced answer is made this way: on the last turn the opening of a call becomes the opening of an
+    answer."""
 
 
-MAX_SUM = 1.001  # Of the probabilities of a label, each of which was rounded
+MAX_SUM = 1.001  # Maximum sum of a label's three probabilities, each rounded
 
 LabelProbabilities = tuple[float, float, float]
-"""Of 0, 1 and 2 in the place of a label's digit, among all tokens, so they add up to at most 1."""
+"""The probabilities of 0, 1 and 2 at the place of a label's digit. They are shares among all
+tokens, so their sum is at most 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelToken:
-    """A token of a reply that is a label's digit, and how likely the judge was to write each of the three in its place.
+    """A token that is a label's digit, with all label probabilities.
 
-    They are the softmax of the logits from which the token was sampled, without the temperature; a local judge's own repetition
-    penalty is in them, as it is in what is sampled. Raises ValueError for what cannot be one.
+    The probabilities are the softmax of the logits from which the token was sampled, without the
+    temperature. A local judge's repetition penalty is included, as in sampling. Raises `ValueError`
+    if the offset or the probabilities are out of range.
     """
 
-    offset: int  # Of the digit in the text of the completion
+    offset: int  # Of the digit, in the text of the completion
     probabilities: LabelProbabilities
 
     def __post_init__(self) -> None:
@@ -104,40 +110,34 @@ class LabelToken:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a backend wrote for one call."""
+    """The output of a backend for one request."""
 
     text: str
     stop: Literal["end", "length", "cancelled", "failed"] = "end"
-    tokens: PerToken[
-        Natural
-    ] = ()  # The reply's own token ids, without the end-of-turn token; () where a server does not tell
-    pieces: PerToken[
-        Natural
-    ] = ()  # Lengths of the text pieces as they arrived; they add up to len(text)
+    # Token ids without the end-of-turn token; () if a server does not tell them
+    tokens: PerToken[Natural] = ()
+    # Lengths of the text pieces as they arrived; their sum is len(text)
+    pieces: PerToken[Natural] = ()
     prompt_tokens: Natural | None = None
-    reused_tokens: Natural | None = None  # Prompt tokens that were not computed again
+    reused_tokens: Natural | None = None  # Prompt tokens that were not prefilled again
     new_tokens: Natural | None = None
     seconds: Amount = 0.0
-    cost: Amount | None = None  # US dollars, if the judge's host says so or lists prices
-    reasoning: str = (
-        ""  # What a hosted model thought aside, before its reply; it is never sent back
-    )
-    redirected: tuple[int, int] | None = (
-        None  # From where to where in `tokens` redirects stand, which the judge did not write
-    )
-    label_tokens: PerToken[
-        LabelToken
-    ] = ()  # Every digit 0, 1 or 2 that may be a label, where the backend tells probabilities
+    cost: Amount | None = None  # US dollars, if the host reports a cost or lists prices
+    reasoning: str = ""  # A hosted model's reasoning before the reply; never sent back
+    # (start, end) of redirects in `tokens`: not written by the judge
+    redirected: tuple[int, int] | None = None
+    # Digits 0, 1 and 2 that may be labels, if the backend tells their probabilities
+    label_tokens: PerToken[LabelToken] = ()
 
     def split(self) -> Iterator[str]:
-        """The text in the pieces in which it arrived."""
+        """Yield the text in the pieces in which it arrived."""
         start = 0
         for length in self.pieces:
             yield self.text[start : start + length]
             start += length
 
 
-MAX_PIECES = 2048  # Of one reply, as a run keeps it: neighbours are joined where more arrived
+MAX_PIECES = 2048  # Of one stored reply; if more arrived, neighbours are joined
 
 
-Cancelled = Callable[[], bool]  # Asked often while a judge works; True means stop now
+Cancelled = Callable[[], bool]  # Polled while a judge works; True means stop now

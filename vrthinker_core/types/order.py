@@ -1,4 +1,4 @@
-"""Both orders: a pair judged a second time with its sides swapped, and what that says about each label of the verdict."""
+"""The order check: a pair judged again with its sides swapped."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,37 +11,38 @@ from vrthinker_core.types.frames import FrameRef, Thumbnail
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.replies import Reply
 
+# A tie and None stay
 _OTHER_LABEL = {
     Preference.FIRST: Preference.SECOND,
     Preference.SECOND: Preference.FIRST,
-}  # A tie and None stay
+}
 
 
 class OrderEffect(StrEnum):
-    """What the order of the videos does to one label."""
+    """The effect of the order of the videos on one label."""
 
     STABLE = "stable"  # The same label both times
     FLIPS = "flips"  # Each order prefers another video
     BECOMES_TIE = "turns into a tie"
     FROM_TIE = "no longer a tie"  # The first verdict was a tie, the second prefers a video
-    SAID_ONCE = "said in one order only"  # One of the labels is missing: nothing can be told
+    SAID_ONCE = "said in one order only"  # One label is missing: nothing can be concluded
     NEVER_SAID = "not said"  # Both are missing
 
 
 @dataclass(frozen=True, slots=True)
 class OrderCheck:
-    """The verdicts of both orders, both with the labels of the first: 1 is the person's video 1 in either."""
+    """The verdicts of both orders, with 1 as the person's video 1."""
 
     first: Verdict
     second: Verdict
 
     def __getitem__(self, dimension: Dimension) -> OrderEffect:
-        """What the order does to the label of a dimension."""
+        """Return the effect of the order on the label of a dimension."""
         return _effect(dict(self.first)[dimension], dict(self.second)[dimension])
 
     @property
     def overall(self) -> OrderEffect:
-        """What the order does to the overall label."""
+        """The effect of the order on the overall label."""
         return self[Dimension.OA]
 
     @property
@@ -51,7 +52,7 @@ class OrderCheck:
 
     @property
     def effects(self) -> dict[str, str]:
-        """The word of each dimension, in the card's order: {"TA": "stable", "MQ": "flips", …}."""
+        """The effects in the card's order: `{"TA": "stable", "MQ": "flips"}`."""
         return {dimension.value: self[dimension].value for dimension in Dimension}
 
 
@@ -66,7 +67,10 @@ def _effect(first: Preference | None, second: Preference | None) -> OrderEffect:
 
 
 def check_order(first: Finished | None, second: Finished | None) -> OrderCheck | None:
-    """Compare the ends of two runs, `second` with the sides swapped; None unless both have a verdict."""
+    """Compare the ends of two runs; the second has its sides swapped.
+
+    Returns None unless both have a verdict.
+    """
     if first is None or second is None or first.verdict is None or second.verdict is None:
         return None
     return OrderCheck(first.verdict, swap_verdict(second.verdict))
@@ -78,12 +82,12 @@ class _Ended(Protocol):
 
 
 def order_of(runs: Sequence[_Ended]) -> OrderCheck | None:
-    """Compare the runs of a trace, or of a state; None unless there are two with a verdict."""
+    """Compare both runs of a trace or state; None without two verdicts."""
     return check_order(runs[0].finished, runs[1].finished) if len(runs) > 1 else None
 
 
 def swap_verdict(verdict: Verdict) -> Verdict:
-    """The verdict with 1 and 2 exchanged; a tie stays one, and what was not said stays so."""
+    """Return the verdict with 1 and 2 exchanged; ties and None stay."""
     return Verdict(
         **{
             dimension.value: _OTHER_LABEL.get(label, label) if label else label
@@ -93,7 +97,7 @@ def swap_verdict(verdict: Verdict) -> Verdict:
 
 
 def swap_turn(turn: Turn) -> Turn:
-    """A turn in the other order's sides."""
+    """Return the turn with its sides exchanged."""
     in_view = tuple(map(_swap_ref, turn.in_view))
     completion, reply = _swap_probabilities(turn.completion), _swap_reply(turn.reply)
     return replace(
@@ -102,12 +106,12 @@ def swap_turn(turn: Turn) -> Turn:
 
 
 def swap_frames(frames: tuple[Thumbnail, ...]) -> tuple[Thumbnail, ...]:
-    """Frames in the other order's sides; each keeps the number that the judge was told."""
+    """Return the frames with their sides exchanged; the judge's numbers stay."""
     return tuple(replace(frame, ref=_swap_ref(frame.ref)) for frame in frames)
 
 
 def swap_end(finished: Finished | None) -> Finished | None:
-    """The end of a run in the other order's sides."""
+    """Return the end of a run with its sides exchanged."""
     if finished is None or finished.verdict is None:
         return finished
     return replace(finished, verdict=swap_verdict(finished.verdict))
@@ -118,7 +122,7 @@ def _swap_ref(ref: FrameRef) -> FrameRef:
 
 
 def _swap_probabilities(completion: Completion) -> Completion:
-    """The words stay as they came, as do those of the reply; what is known of their labels goes with the labels."""
+    """Exchange the label probabilities; the completion's text stays as it came."""
     if not completion.label_tokens:
         return completion
     told = [(token, token.probabilities) for token in completion.label_tokens]

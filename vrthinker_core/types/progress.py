@@ -1,4 +1,4 @@
-"""How far a run is and how fast it goes, what it took in all, and the words for these that page and terminal share."""
+"""Progress, speed and totals of a run, worded for page and terminal."""
 
 import math
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from vrthinker_core.types.events import Event, FramesShown, Started, Swapped, TextArrived, Turn
 
-LEAST_SECONDS = 1.0  # of writing, before a speed is told
+LEAST_SECONDS = 1.0  # Of writing, before a speed is shown
 
 ORDINALS = (
     "first",
@@ -41,19 +41,15 @@ NUMBERS = (
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When what happened in a live run. Seconds count from the beginning of the run."""
+    """The times of a live run, in seconds since its beginning."""
 
-    turns: tuple[float, ...] = ()  # when each turn began
-    writing_since: float = math.nan  # when the first text of the turn that goes on arrived
-    pieces: int = (
-        0  # of that text: a judge sends one for each token, except where a character takes several
-    )
-    taken: int = (
-        0  # turns that a branch takes over: they pass at once, and tell nothing of those to come
-    )
+    turns: tuple[float, ...] = ()  # Start of each turn
+    writing_since: float = math.nan  # Arrival of the first text in the current turn
+    pieces: int = 0  # Pieces of that text; about one for each token
+    taken: int = 0  # Turns taken over by a branch: too fast to predict later ones
 
     def after(self, event: Event, seconds: float) -> "Pace":
-        """The pace after one more event, which came at `seconds`; a second run has a pace of its own."""
+        """Return the pace after an event; a second run has its own."""
         if isinstance(event, Swapped):
             return self.after(event.event, seconds)
         if isinstance(event, Started):
@@ -67,12 +63,20 @@ class Pace:
         return self
 
     def tokens_a_second(self, seconds: float) -> float | None:
-        """How fast the judge writes in this turn; None as long as too little has come to tell."""
+        """Return the writing speed in this turn; None if too early.
+
+        A piece of text counts as one token. A character that takes several tokens comes in one
+        piece.
+        """
         writing = seconds - self.writing_since
         return (self.pieces - 1) / writing if writing >= LEAST_SECONDS and self.pieces > 1 else None
 
     def seconds_left(self, seconds: float, turns: int | None) -> float | None:
-        """How long the run goes on if it takes all its `turns`, each as long as those that have ended; None in the first turn."""
+        """Estimate the seconds left if the run takes all its `turns`.
+
+        Each turn is taken to last as long as the average of the turns that have ended. Returns None
+        in the first turn, and if `turns` is None.
+        """
         ended = len(self.turns) - 1 - self.taken
         if ended < 1 or turns is None:
             return None
@@ -82,12 +86,12 @@ class Pace:
 
 
 def count(number: int, noun: str) -> str:
-    """`1 frame`, `2 frames`."""
+    """Return `1 frame` or `2 frames`."""
     return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
 def duration(seconds: float, *, whole: bool = False) -> str:
-    """`0.4 s`, `12 s`, `2 min 5 s`; `whole` leaves no tenths: `4 s`."""
+    """Return `0.4 s` (with `whole`: `0 s`) or `2 min 5 s`."""
     if seconds < 10 and not whole:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -95,12 +99,12 @@ def duration(seconds: float, *, whole: bool = False) -> str:
 
 
 def speed(tokens_a_second: float) -> str:
-    """`46 tokens a second`, `0.4 tokens a second`."""
+    """Return `46 tokens a second` or `0.4 tokens a second`."""
     return f"{tokens_a_second:.{0 if tokens_a_second >= 10 else 1}f} tokens a second"
 
 
 def reading(shares: tuple[float, float]) -> str:
-    """Which videos are still being read, and how much of each has been: `Reading video 1 · 43 %`."""
+    """Return the progress of unfinished videos: `Reading video 1 · 43 %`."""
     left = [
         f"video {number} · {int(share * 100)} %"
         for number, share in enumerate(shares, start=1)
@@ -110,14 +114,14 @@ def reading(shares: tuple[float, float]) -> str:
 
 
 def ended_after(turns: int, seconds: float) -> str:
-    """`after 3 turns in 12 s`."""
+    """Return `after 3 turns in 12 s`."""
     return (
         f"after {count(turns, 'turn')} in {duration(seconds)}" if turns else "before the first turn"
     )
 
 
 def turn_figures(turn: Turn) -> str:
-    """Tokens and time of a turn; what is not known is left out."""
+    """Return tokens and time of a turn; unknown figures are left out."""
     completion = turn.completion
     parts = []
     if completion.prompt_tokens is not None:
@@ -133,7 +137,7 @@ def turn_figures(turn: Turn) -> str:
 
 
 def dollars(amount: float) -> str:
-    """`$0.012`, `$1.20`: two digits, and no more than cents from a dollar on."""
+    """Return `$0.012` or `$1.20`: two digits, and whole cents from $1 up."""
     if 0 < amount < 0.0001:
         return "less than $0.0001"
     digits = 2 if amount >= 1 or amount == 0 else 1 - math.floor(math.log10(amount))
@@ -141,7 +145,7 @@ def dollars(amount: float) -> str:
 
 
 def totals(turns: Iterable[Turn]) -> str:
-    """Frames that were shown in all turns, tokens that the judge read and wrote, and dollars: what is not known is left out."""
+    """Return frames, tokens and dollars of all turns, as far as known."""
     turns = tuple(turns)
     done = [turn.completion for turn in turns]
     read = sum((each.prompt_tokens or 0) - (each.reused_tokens or 0) for each in done)
@@ -160,9 +164,12 @@ def totals(turns: Iterable[Turn]) -> str:
 
 
 def place_in_queue(before: int) -> str:
-    """`You are third; two comparisons are before yours.`; "" for who is first."""
+    """Return `You are third; two comparisons are before yours.`; "" for first."""
     if before <= 0:
         return ""
     if before >= len(ORDINALS):
         return f"You are number {before + 1}; {before} comparisons are before yours."
-    return f"You are {ORDINALS[before]}; {NUMBERS[before]} comparison{' is' if before == 1 else 's are'} before yours."
+    return (
+        f"You are {ORDINALS[before]}; {NUMBERS[before]} "
+        f"comparison{' is' if before == 1 else 's are'} before yours."
+    )

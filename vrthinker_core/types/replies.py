@@ -1,4 +1,4 @@
-"""One reply of a judge as it was read: what it says, what it asks for, and the problems met on the way."""
+"""The parsed reply of a judge, with the problems of reading it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,9 +24,10 @@ class ProblemKind(StrEnum):
     MISSING_DIMS = "missing_dims"
     EMPTY_ANSWER = "empty_answer"
     CONFLICT = "conflict"
-    INVENTED = "invented"  # Text after a control token: the judge was inventing its environment, and it was cut
-    IGNORED_CALL = "ignored_call"  # A call beside a complete answer: the answer ended the run
-    REPAIRED = "repaired"  # Broken JSON that could be read all the same
+    # Text after a control token: the judge invented its environment, and was cut
+    INVENTED = "invented"
+    IGNORED_CALL = "ignored_call"  # A call beside a complete answer; the answer ended the run
+    REPAIRED = "repaired"  # Broken JSON that was repaired
     BAD_CONFIDENCE = "bad_confidence"
 
 
@@ -39,18 +40,19 @@ CUT_PROBLEMS = frozenset(
         ProblemKind.MISSING_DIMS,
     }
 )
-"""What every reply has that ends in the middle, whatever ended it."""
+"""The problems of every reply that ends in the middle, whatever ended it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A named problem and one sentence about it."""
+    """A named problem, and one sentence about it."""
 
     kind: ProblemKind
     detail: str
 
 
-MAX_DIGITS = 40  # An integer with more digits is kept as text: it is no index, and no number is too long to be read
+# An integer with more digits stays text: it is no index, and reading it as text cannot fail
+MAX_DIGITS = 40
 Written = (
     Annotated[int, Interval(gt=-(10**MAX_DIGITS), lt=10**MAX_DIGITS)]
     | Annotated[float, Interval(gt=-inf, lt=inf)]
@@ -59,31 +61,32 @@ Written = (
 
 @dataclass(frozen=True, slots=True)
 class FrameSelection:
-    """What a reply's calls ask for, in the protocol's own numbers."""
+    """The frames that a reply's calls ask for, in the protocol's numbers."""
 
     indices: Few[Natural]  # Valid, without duplicates, cut to the protocol's limit
-    dropped: Few[Written | str | None] = ()  # What was no index of this protocol, as written
-    truncated: bool = False  # More was asked for than the protocol allows, or than is read at all
-    asked: Natural = 0  # How many entries the calls held
+    # Entries that are no index of this protocol, as written
+    dropped: Few[Written | str | None] = ()
+    truncated: bool = False  # More was asked for than is allowed, or than is read at all
+    asked: Natural = 0  # Number of entries in the calls
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The best reading of one completion. Never a yes or no: a reading, and the problems met on the way."""
+    """The best reading of one completion, with the problems met."""
 
-    text: str  # The reply as it is kept in the history (cut where the judge began to invent its environment)
+    text: str  # As kept in the history: cut at the point of an invented environment
     snapshot: str = ""
     think: str = ""
     wants: FrameSelection | None = None
     verdict: Verdict | None = None
-    """The labels of the final answer, else of the recommended one; partial labels are kept, never filled in."""
+    """Labels of the final answer, else of the recommended one; missing labels stay missing."""
     confidence: Annotated[int, Interval(ge=1, le=5)] | None = None
-    final: bool = False  # The verdict stood in a final answer
+    final: bool = False  # The verdict comes from a final answer
     problems: Few[Problem] = ()
 
     @property
     def kind(self) -> Literal["answer", "tool", "recommend", "invalid"]:
-        """What the engine acts on."""
+        """The kind of reply that the engine acts on."""
         if self.final and self.verdict is not None and self.verdict.whole:
             return "answer"
         if self.wants is not None and self.wants.indices:

@@ -1,4 +1,4 @@
-"""What a person may choose for a run, and the one table that command line, page, API and MCP take it from."""
+"""The one table of settings for command line, page, API and MCP."""
 
 import math
 from collections.abc import Mapping
@@ -8,18 +8,20 @@ from typing import Any, Literal, TypeGuard
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types.bounds import MAX_NUMBER, Amount
 
-ProtocolName = Literal[
-    "concat", "paired"
-]  # The two published prompt protocols; each checkpoint was trained for one
+# The two published prompt protocols; each checkpoint was trained for one
+ProtocolName = Literal["concat", "paired"]
 
 SettingValue = str | int | float | None
 
-OWN = "own"  # What stands in a form for None: the protocol's own value
+OWN = "own"  # A form's word for None: the protocol's own value
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a person chose for a run; None is the protocol's own default. `SETTINGS` has label, help and range of each field."""
+    """The settings that a person chose for a run.
+
+    None means the protocol's own default. `SETTINGS` has label, help and range of each field.
+    """
 
     protocol: Literal["auto", "concat", "paired"] = "auto"
     window: int | Literal["all"] | None = None
@@ -37,41 +39,41 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table."""
+    """A row of the table of settings."""
 
     name: str  # The field of `Settings`
     label: str
     help: str
-    words: Mapping[str, str] = field(
-        default_factory=dict
-    )  # Words it may be, each with what a form calls it
-    number: type[int] | type[float] | None = (
-        None  # What else it may be; None where only words are allowed
-    )
+    # Allowed words, each with its label in a form
+    words: Mapping[str, str] = field(default_factory=dict)
+    # Type of allowed numbers; None if only words are allowed
+    number: type[int] | type[float] | None = None
     minimum: int = 0
     maximum: int | None = None
     even: bool = False
-    offered: tuple[
-        int | float, ...
-    ] = ()  # Numbers that a form offers; any other in the range may be typed
+    # Numbers that a form offers; others in the range may be typed
+    offered: tuple[int | float, ...] = ()
     names: Mapping[float, str] = field(default_factory=dict)
-    """What a form calls an offered number, where the number alone says too little."""
-    protocol: ProtocolName | None = None  # The only protocol in which it means something
+    """Labels of offered numbers, if the number alone says too little."""
+    protocol: ProtocolName | None = None  # The only protocol that uses the setting
 
     @property
     def default(self) -> SettingValue:
-        """What holds where nobody chose; None is the protocol's own value."""
+        """The value if nobody chose; None is the protocol's own value."""
         value: SettingValue = getattr(Settings(), self.name)
         return value
 
     @property
     def is_switch(self) -> bool:
-        """It is off or on: on the command line an option without a value, and true or false in a call."""
+        """Whether the setting is off or on.
+
+        On the command line it is an option without a value; in a call it is true or false.
+        """
         return tuple(self.words) == ("off", "on")
 
     @property
     def range(self) -> str:
-        """What it may be, in words: "all, or a whole number from 0 up", "one of card, clean"."""
+        """The allowed values: "all, or a whole number from 0 up"."""
         words = ", ".join(self.words)
         if self.number is None:
             return f"one of {words}"
@@ -88,7 +90,10 @@ class Setting:
         return f"{words}, or {numbers}" if words else numbers
 
     def parse(self, value: object) -> SettingValue:
-        """The value that a person gave as text or number; the default for None, "" and OWN. Raises BadInput."""
+        """Parse the value that a person gave as text or number.
+
+        None, "" and `OWN` give the default. Raises `BadInput` for a value out of the range.
+        """
         if value is None or value in ("", OWN):
             return self.default
         if isinstance(value, bool) and self.is_switch:
@@ -104,7 +109,7 @@ class Setting:
         return found  # type: ignore[return-value]
 
     def check(self, value: object, maximum: int | None = None) -> None:
-        """Raises BadInput for a value out of the range; `maximum` is a protocol's own, where it is smaller."""
+        """Raise `BadInput` outside the range, or above a protocol's smaller `maximum`."""
         if (value is None and self.default is None) or (
             isinstance(value, str) and value in self.words
         ):
@@ -129,15 +134,15 @@ def _is_number(value: object, kind: type[int] | type[float] | None) -> TypeGuard
 
 
 def _quoted(value: object) -> str:
-    """What a person gave, as a sentence shows it."""
+    """Return a person's value as an error message shows it."""
     try:
         return " ".join(str(value)[:40].split()) or "blank"
-    except ValueError:  # of Python, which writes no longer number
+    except ValueError:  # Python prints no longer number
         return "a number of more than 4,300 digits"
 
 
 def _as_number(text: str, kind: type[int] | type[float] | None) -> object:
-    """The number that a text is; the text itself where it is none."""
+    """Return the number that the text is, else the text itself."""
     if kind is None or len(text) > 100 or not text.isascii():
         return text
     try:
@@ -150,14 +155,17 @@ SETTINGS = (
     Setting(
         "protocol",
         "Protocol",
-        "The prompt protocol the judge was trained for. Automatic is right for every checkpoint that says so itself.",
+        (
+            "The prompt protocol that the judge was trained for. Automatic is right if the "
+            "checkpoint names its protocol."
+        ),
         {"auto": "Automatic", "paired": "paired", "concat": "concat"},
     ),
     Setting(
         "window",
         "Memory window",
-        "Rounds of requested frames that stay in the judge's view; older ones leave. The first frames always stay, and those of a "
-        "request for the turn in which they come.",
+        "Rounds of requested frames that stay in the judge's view. The first frames always stay. "
+        "Requested frames stay at least for the turn in which they come.",
         {"all": "Keep everything"},
         int,
         offered=(0, 1, 2, 3),
@@ -166,7 +174,7 @@ SETTINGS = (
     Setting(
         "max_turns",
         "Turns",
-        "Most replies in one run; on the last one the judge is asked to answer.",
+        "Maximum replies in one run. On the last turn the judge is asked to answer.",
         number=int,
         minimum=1,
         maximum=32,
@@ -175,7 +183,7 @@ SETTINGS = (
     Setting(
         "frames_per_call",
         "Frames per call",
-        "Most indices that one request may bring.",
+        "Maximum frame indices in one request.",
         number=int,
         minimum=1,
         maximum=12,
@@ -184,7 +192,7 @@ SETTINGS = (
     Setting(
         "max_new_tokens",
         "Tokens per reply",
-        "Most tokens of one reply; a longer one is cut off.",
+        "Maximum tokens of one reply. A longer reply is cut off.",
         number=int,
         minimum=1,
         maximum=32_768,
@@ -216,8 +224,8 @@ SETTINGS = (
     Setting(
         "opening",
         "First frames",
-        "How the first frames are chosen and packed: as the judge was trained, or as its model card does, with the nearest frames "
-        "of the list.",
+        "How the first frames are chosen and packed: as the judge was trained, or as its model "
+        "card does, with the nearest frames of the list.",
         {"training": "As trained", "card": "As on the card"},
         protocol="concat",
     ),
@@ -242,24 +250,31 @@ SETTINGS = (
     Setting(
         "swap",
         "Both orders",
-        "After its verdict the judge compares the pair again with the sides swapped, to see whether it says the same.",
+        (
+            "After its verdict the judge compares the pair again with the sides swapped, to see "
+            "whether it says the same."
+        ),
         {"off": "One order", "on": "Both orders"},
     ),
 )
-"""Every field of `Settings`, in the order in which a form shows them."""
+"""Every field of `Settings`, in the order of a form."""
 
 
 def setting(name: str) -> Setting:
-    """The row of that name. Raises KeyError."""
+    """Return the row with this name, or raise `KeyError`."""
     return {row.name: row for row in SETTINGS}[name]
 
 
 def parse_settings(chosen: Mapping[str, object]) -> Settings:
-    """The settings that a person gave by name, as text or numbers; what is left out is the default. Raises BadInput."""
+    """Build settings from a person's values by name, as text or numbers.
+
+    A missing name gets the default. Raises `BadInput` for an unknown name or a value out of range.
+    """
     unknown = chosen.keys() - {row.name for row in SETTINGS}
     if unknown:
         raise BadInput(
-            f"There is no setting {min(map(str, unknown))[:40]!r}. There are {', '.join(row.name for row in SETTINGS)}."
+            f"There is no setting {min(map(str, unknown))[:40]!r}. There are "
+            f"{', '.join(row.name for row in SETTINGS)}."
         )
     values: dict[str, Any] = {row.name: row.parse(chosen.get(row.name)) for row in SETTINGS}
     return Settings(**values)

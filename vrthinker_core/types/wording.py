@@ -1,4 +1,4 @@
-"""What page and terminal call dimensions, labels, times of frames and branches, and why the order could not be checked."""
+"""Names and sentences about a run that page and terminal share."""
 
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -16,12 +16,15 @@ LABEL_NAMES = {
     Preference.SECOND: "video 2",
     None: "not said",
 }
-"""As they stand within a sentence; None is a label that the judge did not give."""
+"""Labels as words within a sentence. None is a label that the judge did not give."""
 
-TAKEN_OVER = "taken over"  # A turn of a branch that is its origin's
+TAKEN_OVER = "taken over"  # A branch's turn that comes from its origin
 BRANCH = "A branch of another run: {}."
 
-SIDES_SWAPPED = "The same pair with its sides swapped: what the judge calls video 1 here is your video 2, and the other way round."
+SIDES_SWAPPED = (
+    "The same pair with its sides swapped: what the judge calls video 1 here is your video 2, and "
+    "the other way round."
+)
 
 OUTSIDE_SCOPE = "No verdict: this judge cannot judge real videos."
 OUTSIDE_ADVICE = (
@@ -29,7 +32,7 @@ OUTSIDE_ADVICE = (
     "hf:qunwang13/vrthinker on a GPU, or server:URL#MODEL."
 )
 DEMO_RUN = "Demo run, no verdict"
-"""The same in a list."""
+"""The short form of `OUTSIDE_SCOPE`, for a list."""
 NO_RELIABLE_WINNER = "No reliable winner: swapping the sides changed it."
 NOT_SWAP_TESTED = "not swap-tested"
 
@@ -43,7 +46,7 @@ _NO_SECOND_VERDICT = {
 
 
 def order_unchecked(second: Finished | None) -> str:
-    """Why the first verdict stands alone, from the end of the second run; None for one that never ended."""
+    """Explain why the first verdict stands alone; `second` is None if unfinished."""
     if second is None:
         return "Order not checked: the second run was cut off."
     if second.outside_scope:
@@ -53,23 +56,34 @@ def order_unchecked(second: Finished | None) -> str:
 
 
 TELLING = 0.9
-"""A label's probability is shown below this one: a higher one looks like a certainty that no judge has earned."""
+"""A label's probability is shown only below this value. A higher probability looks like a certainty
+that no judge has earned."""
 
 
 def percent(share: float) -> str:
-    """A probability, as in `93 %`; `<1 %` and `>99 %` where it would be rounded to never or always, which none is."""
+    """Format a probability as `93 %`.
+
+    `<1 %` and `>99 %` avoid rounding to never or always: no probability is 0 or 1.
+    """
     if share < 0.005:
         return "<1 %"
     return ">99 %" if share >= 0.995 else f"{100 * share:.0f} %"
 
 
 def frame_time(seconds: float) -> str:
-    """When a frame appears, as in `0.13 s`. Exactly half a hundredth is rounded up, as the page's scripts do: 3 / 24 s is one."""
+    """Format the timestamp of a frame as `0.13 s`.
+
+    Exactly half a hundredth is rounded up, as in the page's scripts. Example: 3 / 24 s.
+    """
     return f"{Decimal(seconds).quantize(Decimal('0.01'), ROUND_HALF_UP)} s"
 
 
 def branch_name(started: Started) -> str:
-    """What a branch is called: where it leaves its origin and what differs, as in "from turn 2, with frames 4, 9"; "" for none."""
+    """Return the name of a branch; "" for any other run.
+
+    The name says at which turn the branch leaves its origin, and the differences, as in "from turn
+    2, with frames 4, 9".
+    """
     branch = started.branch
     if branch is None:
         return ""

@@ -1,1 +1,1 @@
-"""Reading a reply: one tolerant parser for both protocols, from characters to tags, segments, tool calls and labels."""
+"""The reply parser of both protocols: characters, tags, segments, calls, labels."""

@@ -1,13 +1,26 @@
-"""Frame facts: what the built-in judge notes of each frame in its fixed words, read into rows that can be shown as a table.
+"""Frame facts: the built-in judge's notes on each frame, as table rows.
 
-A line of its snapshot is `Video 1: 21 20 7 clear first: clear smooth 32 18 7 blurry leap: blurry leap`: the frame, where the solid
-stands (two numbers), the picture and the motion of that frame, and, behind the colon, picture and motion of the video so far. In
-the first turn, where every pair has the same frames, the line leaves out their numbers and says what the video shows.
+A line of its snapshot:
 
-In plain English the same is `Video 1 shows a red ball moving right: #16 at 36%,28% clear; #48 at 52%,28% blocky, jumps; so far …`.
-Later frames stand in one line for both videos, as pairs (`#32 at … clear, moves; video 2 at … clear, moves; so far …`), or in one
-list of which it says from which number on they are of video 2. Behind the place of each may stand, in brackets, where the thing was
-in the frames beside (`#32 at 52%,28% (#16 at 36%,28%, #48 at 68%,28%) clear, moves; `).
+    Video 1: 21 20 7 clear first: clear smooth 32 18 7 blurry leap: blurry leap
+
+The line holds the frame, the place of the solid (two numbers), and the picture and motion of that
+frame. Behind the colon stand picture and motion of the video so far. In the first turn every pair
+has the same frames: the line leaves out their numbers and says what the video shows.
+
+The same in plain English:
+
+    Video 1 shows a red ball moving right: #16 at 36%,28% clear; #48 at 52%,28% blocky, jumps; so
+    far ...
+
+Later frames stand in one line for both videos. They are either pairs, or one list that says from
+which number on the frames are of video 2:
+
+    #32 at ... clear, moves; video 2 at ... clear, moves; so far ...
+
+Brackets behind a place hold the thing's place in the frames beside:
+
+    #32 at 52%,28% (#16 at 36%,28%, #48 at 68%,28%) clear, moves;
 """
 
 import re
@@ -41,42 +54,51 @@ _PLAIN_MOTIONS = {
 _PLACE = r"at \d{1,3}%,\d{1,3}%(?: and at \d{1,3}%,\d{1,3}%)?|with nothing to follow"
 _BESIDE = rf"(?: \((?:#\d{{1,3}} (?:{_PLACE})(?:, )?){{1,2}}\))?"
 _PLAIN_FACT = re.compile(
-    rf"(#\d{{1,3}}|video 2) (?:{_PLACE}){_BESIDE} ({_PICTURE})(?:, ({'|'.join(filter(None, _PLAIN_MOTIONS))}))?; "
+    rf"(#\d{{1,3}}|video 2) (?:{_PLACE}){_BESIDE} ({_PICTURE})"
+    rf"(?:, ({'|'.join(filter(None, _PLAIN_MOTIONS))}))?; "
 )
 _PLAIN_HEAD = re.compile(
-    r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: |^Video 1, from #(\d{1,3}) on video 2: "
+    r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: "
+    r"|^Video 1, from #(\d{1,3}) on video 2: "
 )
 _COLOUR, _SHAPE = "|".join(COLOURS), "|".join(SHAPES)
-_THING = rf"(?:an? (?:{_COLOUR}) (?:{_SHAPE})|(?:{'|'.join(COUNT_WORDS[1:])}) (?:{_COLOUR}) (?:{_SHAPE})s)"
+_THING = (
+    rf"(?:an? (?:{_COLOUR}) (?:{_SHAPE})"
+    rf"|(?:{'|'.join(COUNT_WORDS[1:])}) (?:{_COLOUR}) (?:{_SHAPE})s)"
+)
 _SCENE = re.compile(rf"{_THING}(?: and {_THING})? moving (?:{'|'.join(DIRECTIONS)})")
 _ASKED = re.compile(rf"The prompt asks for {_SCENE.pattern} on (?:a )?(?:{'|'.join(GROUNDS)})\.")
 _OF_A_VIDEO = re.compile(r"\s*Video [12]\b")
 _PLAIN_SO_FAR = re.compile(r"so far[^\n]{0,200}$")
 _MAX_TEXT = 20_000
-_MAX_FACTS = 64  # of one video
+_MAX_FACTS = 64  # Of one video
 
 
 @dataclass(frozen=True, slots=True)
 class FrameFact:
-    """What was noted of one frame of one video."""
+    """The judge's note on one frame of one video."""
 
     side: Side
-    frame: str  # the number that the judge gave; "" where it gave none
-    picture: str  # one of PICTURES
-    motion: str  # one of MOTIONS: how the frame follows the one before
+    frame: str  # The number that the judge gave; "" if none
+    picture: str  # One of PICTURES
+    motion: str  # One of MOTIONS: how the frame follows the frame before
 
 
 @dataclass(frozen=True, slots=True)
 class VideoFacts:
-    """What a snapshot says of one video."""
+    """The notes of a snapshot on one video."""
 
     side: Side
-    shows: str  # "red cube left"; "" where it does not say
+    shows: str  # "red cube left"; "" if not said
     frames: tuple[FrameFact, ...]
 
 
 def read_frame_facts(snapshot: str, shown: Sequence[str] = ()) -> tuple[VideoFacts, ...]:
-    """The facts of each video; () for a snapshot that holds anything else. `shown`: the numbers of the frames of each video."""
+    """Return the facts of each video in a snapshot.
+
+    Returns () if the snapshot holds anything else. `shown` holds the numbers of each video's
+    frames, for lines without numbers.
+    """
     if plain := _read_plain(snapshot[:_MAX_TEXT]):
         return plain
     lines = [(Side(int(match[1])), match[2]) for match in _LINE.finditer(snapshot[:_MAX_TEXT])]
@@ -90,7 +112,10 @@ def read_frame_facts(snapshot: str, shown: Sequence[str] = ()) -> tuple[VideoFac
 
 
 def reads_as_drawn(snapshot: str, frames: Mapping[Side, Sequence[str]]) -> bool:
-    """Whether first notes read whole as a drawn scene: the prompt, both videos, and each of these first `frames` in order."""
+    """Return whether first notes parse fully as a drawn scene.
+
+    The notes must hold the prompt, both videos, and each of the first `frames` in order.
+    """
     asked, _, rest = snapshot.strip().partition("\n")
     facts = (
         _read_plain(rest) if _ASKED.fullmatch(asked) and len(rest.splitlines()) == len(Side) else ()
@@ -104,7 +129,7 @@ def reads_as_drawn(snapshot: str, frames: Mapping[Side, Sequence[str]]) -> bool:
 
 
 def _video(side: Side, text: str, shown: Sequence[str]) -> VideoFacts | None:
-    """None where the text holds anything besides facts."""
+    """Return the facts of one line; None if there is anything else."""
     subject = _SHOWS.match(text)
     rest = text[subject.end() :] if subject else text
     found = list(_FACT.finditer(rest))
@@ -119,7 +144,7 @@ def _video(side: Side, text: str, shown: Sequence[str]) -> VideoFacts | None:
 
 
 def _read_plain(snapshot: str) -> tuple[VideoFacts, ...]:
-    """The facts of a snapshot in plain English; () for any other."""
+    """Return the facts of a plain-English snapshot; () for any other."""
     shows = dict.fromkeys(Side, "")
     found: dict[Side, list[FrameFact]] = {side: [] for side in Side}
     for line in snapshot.splitlines():

@@ -8,18 +8,24 @@ from typing import Final, NamedTuple
 from vrthinker_core.dialects.reading.normalize import original_offsets, strip_invisible, to_narrow
 from vrthinker_core.types import Dimension, Preference, Problem, ProblemKind, Verdict
 
-MAX_MENTIONS: Final = 1000  # Mentions of a name that are looked at in one answer
+MAX_MENTIONS: Final = 1000  # Mentions of names that are read in one answer
 
-_NAME: Final = r"""(?<![A-Za-z\u00c0-\u024f0-9_])_{0,3}(TA|MQ|VQ|OA|CF)[\s"'*_`)\]]*(?:\([^()\n=:]{1,40}\)[\s"'*_`]*)?[=:]+"""
-"""A name, not within a Latin word; a sign of a script without spaces may stand right before it."""
+_NAME: Final = (
+    r"""(?<![A-Za-z\u00c0-\u024f0-9_])_{0,3}(TA|MQ|VQ|OA|CF)"""
+    r"""[\s"'*_`)\]]*(?:\([^()\n=:]{1,40}\)[\s"'*_`]*)?[=:]+"""
+)
+"""A name that is no part of a Latin word. A character of a script without spaces may stand right
+before it."""
 _LABEL: Final = re.compile(_NAME + r"""[\s"'*_`]*""", re.IGNORECASE)
 _MARKS: Final = r"""["'*_`]{0,8}"""
 _NO_VALUE: Final = re.compile(rf"[,;}}]|[{{<](?!\s{{0,8}}{_MARKS}\d)|\Z|{_NAME}", re.IGNORECASE)
-"""What an empty place is followed by; a template that was copied, as `{0|1|2}` or `<1>`, is a value and a wrong one."""
+"""The text after an empty place. A template that was copied, as `{0|1|2}` or `<1>`, is a value, and
+a wrong one."""
 _NEXT_ENTRY: Final = rf"""\d{{1,2}}[ \t]?[.):-]?[^\d,;\n]{{0,60}}?{_NAME}"""
-"""`2. MQ=`, `2) motion quality (MQ):`: the number of the next entry of a list, and no value."""
+"""The number of the next entry of a list, not a value: `2. MQ=`, `2) motion quality (MQ):`."""
 _NUMBERED_ENTRY: Final = rf"""[2-9][ \t]?[.):-][^\d,;\n]{{0,60}}?{_NAME}"""
-"""The same where only a mark tells the number from a value, as behind "and": `0 and 1 MQ=` holds two values."""
+"""Like `_NEXT_ENTRY`, but only a mark tells the number from a value. Needed behind "and": `0 and 1
+MQ=` holds two values."""
 _ALONE: Final = rf"""\.?[ \t]{{0,8}}(?:\Z|[,;\n)]|(?:or|to|and)\b|{_NAME})"""
 _TIE: Final = r"(?:a[ \t]{1,8})?(?:tie|draw)\b"
 _SECOND: Final = "|".join(
@@ -28,7 +34,10 @@ _SECOND: Final = "|".join(
         rf",(?!{_NEXT_ENTRY})\d",
         r"[ \t]{0,8}(?:[/|\\⁄∕~=&+→⇒…−‐‑‒–—―-]|[-=]>)[ \t]{0,8}\d",
         rf"{_MARKS}[ \t]{{0,8}}[/|\\⁄∕][ \t]{{0,8}}{_MARKS}(?!{_NEXT_ENTRY})\d",
-        rf"{_MARKS}[ \t]{{0,8}}[,;/]?[ \t]{{0,8}}\b(?:and/or|or|to|vs\.?|versus)[ \t]{{1,8}}{_MARKS}\d",
+        (
+            rf"{_MARKS}[ \t]{{0,8}}[,;/]?[ \t]{{0,8}}"
+            rf"\b(?:and/or|or|to|vs\.?|versus)[ \t]{{1,8}}{_MARKS}\d"
+        ),
         rf"(?<=[12]){_MARKS}[ \t]{{0,8}}(?:/[ \t]{{0,8}}|\bor[ \t]{{1,8}}){_MARKS}{_TIE}",
         r"[ \t]{1,8}(?:或者?|还是|到|至)[ \t]{0,8}\d",
         rf"[ \t]{{0,8}}(?:/[ \t]{{0,8}}|\b)and[ \t]{{1,8}}(?!{_NUMBERED_ENTRY})\d",
@@ -38,34 +47,35 @@ _SECOND: Final = "|".join(
         rf"[ \t]{{0,8}}[,;][ \t]{{0,8}}(?!{_NEXT_ENTRY})[0-2]{_ALONE}",
     )
 )
-"""What may not follow a digit: the rest of 12, 1.5 or 1st, or a second value, as of 1/2, 1 -> 2, 1, 2 or 0, 1 or 2."""
+"""Text that must not follow a digit. The rest of 12, 1.5 or 1st, or a second value, as in 1/2, 1 ->
+2, or "1, 2" and "0, 1 or 2"."""
 _DIGIT: Final = re.compile(rf"([0-5])(?!{_SECOND})", re.IGNORECASE)
 _ESCAPED: Final = re.compile(r"\\{1,4}(?:[nr\"]|t(?![aA]))")
-"""`\\n` as two characters, of an answer that was written as a string; `\\ta` is rather a name behind a backslash."""
+r"""`\n` as two characters, in an answer that was written as a string. `\ta` is more likely a name
+behind a backslash."""
 _MEANING: Final = str.maketrans("nrt", "\n\n\t")
 
 
 class Labels(NamedTuple):
-    """The labels of one answer, its confidence, the problems met, and where the labels stand."""
+    """The labels of one answer, with confidence, problems and places."""
 
     verdict: Verdict
     confidence: int | None
     problems: tuple[Problem, ...]
-    places: dict[
-        Dimension, int
-    ]  # Of each label that could be read, the offset in the body of the digit that said it first
+    # Offset in the body of the digit that first gave each readable label
+    places: dict[Dimension, int]
 
 
 class Mention(NamedTuple):
-    """One mention of a name with what follows it."""
+    """A mention of a name, with the value behind it."""
 
-    name: str  # A dimension's or "CF"
-    value: int | None  # The digit behind it; None for anything else
+    name: str  # A dimension's name or "CF"
+    value: int | None  # Digit behind the name; None for anything else
     place: int  # Offset of the digit
 
 
 def read_labels(body: str) -> Labels:
-    """The labels of an answer, with the worst problem first. `body` has passed `to_narrow`."""
+    """Return the labels in `body` (after `to_narrow`), worst problem first."""
     mentions = list(_mentions(body))
     values = _values(mentions)
     labels = {name: _single_value(values[name]) for name in Dimension}
@@ -80,12 +90,12 @@ def read_labels(body: str) -> Labels:
 
 
 def mentioned_digits(text: str) -> frozenset[int]:
-    """The offsets in `text` of all digits that say a label, in an answer or anywhere else."""
+    """Return offsets of all digits that say a label, also outside answers."""
     return frozenset(original_offsets(text, list(_label_places(to_narrow(strip_invisible(text))))))
 
 
 def says_a_label(body: str) -> bool:
-    """Whether a digit in `body` says a label. `body` has passed `to_narrow`."""
+    """Return whether a digit in `body` (after `to_narrow`) says a label."""
     return any(True for _ in _label_places(body))
 
 
@@ -94,7 +104,7 @@ def _label_places(body: str) -> Iterator[int]:
 
 
 def _mentions(body: str) -> Iterator[Mention]:
-    """Every mention of a name with a value. Empty ones do not count."""
+    """Yield every mention of a name with a value; skip empty ones."""
     body = _ESCAPED.sub(lambda match: match[0][-1].translate(_MEANING).rjust(len(match[0])), body)
     for mention in islice(_LABEL.finditer(body), MAX_MENTIONS):
         name, place = mention[1].upper(), mention.end()
@@ -107,7 +117,6 @@ def _mentions(body: str) -> Iterator[Mention]:
 
 
 def _values(mentions: Iterable[Mention]) -> dict[str, list[int | None]]:
-    """For each name, the values of every mention of it."""
     found: dict[str, list[int | None]] = {name: [] for name in (*Dimension, "CF")}
     for mention in mentions:
         found[mention.name].append(mention.value)
@@ -115,7 +124,7 @@ def _values(mentions: Iterable[Mention]) -> dict[str, list[int | None]]:
 
 
 def _single_value(values: list[int | None]) -> int | None:
-    """The value that all mentions give; None where they differ or there is none."""
+    """Return the value that all mentions give, else None."""
     return values[0] if len(set(values)) == 1 else None
 
 

@@ -1,15 +1,17 @@
-"""JSON as models write it: strict JSON first, then JSON with small slips, as long as no number can change.
+"""JSON as models write it: strict parsing first, then small repairs.
 
-`parse_repaired` rewrites the text token by token as strict JSON, and the standard library builds the values. The library
-json_repair (0.64.5) was measured for this and is not used: it guesses where the rules R7, R8 and R18 of the conformance cases want
-a refusal or a report.
+No repair may change a number. `parse_repaired` rewrites the text token by token as strict JSON, and
+the standard library builds the values. The library json_repair (0.64.5) was measured and is not
+used: it guesses in cases in which the conformance rules R7, R8 and R18 want a refusal or a report.
 
-- It reads frames that the judge never wrote: `[−1, 10]` as 1 and 10, `[1_2, 10]` as 12 and 10, `[5%, 10]` as 5 and 10.
-- It loses frames without a word: `{"frame_indices": 1, 2, 3}` becomes 1, and of `{"frame_indices": [1]} {"frame_indices": [2]}`
-  only the second object is left.
-- It closes every list that was never closed, so `[1, 12` is read although the judge may have been about to write 120.
-- It takes 12 s for 18 kB of `["{"x":"y"z"{"x":"y"z"…` (R18 allows 1 s). Cleaning the text beforehand is no way out: `{{}` with
-  2,000 plain short strings behind it takes 3 s.
+- It reads frames that the judge never wrote: `[−1, 10]` as 1 and 10, `[1_2, 10]` as 12 and 10,
+  `[5%, 10]` as 5 and 10.
+- It loses frames without a word: `{"frame_indices": 1, 2, 3}` becomes 1, and of `{"frame_indices":
+  [1]} {"frame_indices": [2]}` only the second object is left.
+- It closes every unclosed list, so `[1, 12` is read although the judge may have been about to write
+  120.
+- It takes 12 s for 18 kB of `["{"x":"y"z"{"x":"y"z"...` (R18 allows 1 s). Cleaning the text first
+  does not help: `{{}` with 2,000 plain short strings behind it takes 3 s.
 """
 
 import json
@@ -23,11 +25,11 @@ from vrthinker_core.types.replies import MAX_DIGITS
 
 MAX_VALUES: Final = 200  # Values in a row that are read in one call
 MAX_REPAIR_CHARS: Final = 20_000
-"""Characters of broken JSON that are repaired in one reply. A judge may write 2,048 tokens, which are fewer; repairing 2 MB takes
-longer than the second that reading a reply may take."""
+"""Characters of broken JSON that are repaired in one reply. A reply of 2,048 tokens is shorter.
+Repairing 2 MB takes longer than the second that reading a reply may take."""
 
 SEPARATORS: Final = ",;、､﹐﹑﹔"
-"""Signs that part the entries of a list; full-width ones are narrow by then."""
+"""Separators of list entries. Full-width ones were made narrow before."""
 _BETWEEN: Final = re.compile(r"[\s,]*")
 _BEFORE_VALUE: Final = re.compile(r"\s*+(?:```\w*\s*)?")
 _FENCE: Final = re.compile(r"\A```\w*|```\Z")
@@ -45,14 +47,14 @@ _CLOSING: Final = {"{": "}", "[": "]"}
 
 
 def parse_strict(text: str) -> list[object]:
-    """[value] where `text` is one JSON value, perhaps in a code fence; [] where it is not."""
+    """Return [value] if `text`, fenced or not, is JSON, else []."""
     text = _without_fence(text)
     value, end = _decode(text, 0)
     return [value] if end == len(text) > 0 else []
 
 
 def parse_complete(text: str) -> list[object]:
-    """The JSON values that `text` begins with, as far as they are complete."""
+    """Return the complete JSON values that `text` begins with."""
     values: list[object] = []
     text, start = _without_fence(text), 0
     while len(values) < MAX_VALUES:
@@ -65,10 +67,11 @@ def parse_complete(text: str) -> list[object]:
 
 
 def parse_repaired(text: str) -> list[object]:
-    """The objects and lists in `text` after small repairs; [] where it is no JSON at all.
+    """Return the objects and lists in `text` after small repairs.
 
-    Read all the same: single quotes, bare keys, comments, commas too many or missing, Python's True and None, several values
-    in a row, words around them, other separators, doubled braces, one bracket too many or too few. Takes about 2 s for a million
+    Returns [] if `text` is no JSON at all. Repaired are single quotes, bare keys, comments, commas
+    too many or missing, Python's True and None, several values in a row, words around them, other
+    separators, doubled braces, and one bracket too many or too few. Takes about 2 s for a million
     characters.
     """
     text = _without_fence(text)
@@ -78,7 +81,7 @@ def parse_repaired(text: str) -> list[object]:
     writer = _StrictWriter()
     while start < len(text):
         match = _TOKEN.match(text, start)
-        # Nothing fits where a quote or a comment has no end.
+        # No token matches an unclosed quote or comment.
         if match is None or (match.lastgroup and not writer.add(match.lastgroup, match[0])):
             break
         start = match.end()
@@ -88,19 +91,22 @@ def parse_repaired(text: str) -> list[object]:
 
 
 def value_end(text: str, start: int) -> int:
-    """Where the whole JSON value ends that stands at `start`, perhaps in a code fence; `start` where there is none."""
+    """Return the end of the whole JSON value at `start`.
+
+    The value may stand in a code fence. Returns `start` if there is none.
+    """
     begin = _BEFORE_VALUE.match(text, start).end()  # type: ignore[union-attr]
     end = _decode(text, begin)[1]
     return end if end > begin else start
 
 
 def without_strings(text: str) -> str:
-    """What stands in `text` outside quotation marks of any kind."""
+    """Return `text` without its quoted strings, whatever the quotation marks."""
     return _STRING.sub("", text)
 
 
 def _decode(text: str, start: int) -> tuple[object, int]:
-    """(value, where it ends); it ends at `start` where there is none."""
+    """Return (value, its end); without a value the end is `start`."""
     try:
         return _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
@@ -108,7 +114,10 @@ def _decode(text: str, start: int) -> tuple[object, int]:
 
 
 def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """The object of these members. Lists and numbers under the same key follow one another; of anything else the last counts."""
+    """Return the object of these members.
+
+    Lists and numbers under the same key are joined. Of other values the last one counts.
+    """
     found: dict[str, object] = {}
     for key, value in pairs:
         before = found.get(key)
@@ -126,7 +135,7 @@ def _parse_int(digits: str) -> int | str:
 
 
 def _parse_float(digits: str) -> float | str:
-    """A number with a point or an exponent; as text where it is too large for a float."""
+    """Return the number, or the text if a float cannot hold it."""
     value = float(digits)
     return value if math.isfinite(value) else digits
 
@@ -141,7 +150,10 @@ def _without_fence(text: str) -> str:
 
 
 def _scalar(kind: str, token: str) -> object:
-    """The value of a quoted or a bare word; a bare word that JSON does not know is text, whatever digits it holds."""
+    """Return the value of a quoted or a bare word.
+
+    A bare word that JSON does not know is text, whatever digits it holds.
+    """
     if kind == "quoted":
         found = parse_strict(token) if token.startswith('"') else []
         return str(found[0]) if found else re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL)
@@ -153,19 +165,17 @@ def _scalar(kind: str, token: str) -> object:
 
 @dataclass(slots=True)
 class _StrictWriter:
-    """Writes tokens as strict JSON. What it lets stand where it must not, the JSON reader refuses afterwards."""
+    """A writer of strict JSON; the JSON reader refuses any bad output."""
 
     written: list[str] = field(default_factory=list)
-    open: list[str] = field(
-        default_factory=list
-    )  # The closing brackets that are still to come, the innermost last
-    words: list[str] = field(
-        default_factory=list
-    )  # Bare words beside each other that are still to be written
+    # Closing brackets still to come, the innermost last
+    open: list[str] = field(default_factory=list)
+    # Adjacent bare words that are still to be written
+    words: list[str] = field(default_factory=list)
     repaired: bool = False  # The one bracket too many or too few has been met
 
     def add(self, kind: str, token: str) -> bool:
-        """Write one token; False where reading must end."""
+        """Write one token; return False if reading must end."""
         if kind == "word":
             self.words.append(token)
             return True
@@ -184,7 +194,10 @@ class _StrictWriter:
         return True
 
     def close_last_object(self) -> None:
-        """Supply the one closing brace that is missing at the end. Never a bracket: its list may have been about to go on."""
+        """Write the one closing brace that is missing at the end.
+
+        A closing bracket is never written: the list may have been about to go on.
+        """
         self._write_words()
         if self.open == ["}"] and not self.repaired:
             self._close("}")
@@ -194,12 +207,15 @@ class _StrictWriter:
         return self.open[-1:] == ["}"] and self.written[-1] != ":"
 
     def _separate(self) -> None:
-        """One comma, where a value or a key ended right before."""
+        """Write a comma, if a value or a key ended right before."""
         if self.written and self.written[-1] not in ("{", "[", ":", ","):
             self.written.append(",")
 
     def _write_words(self) -> None:
-        """The bare words before this token: in a list one text, as `- 5` or `5 / 2`, unless each of them is a number."""
+        """Write the bare words before this token.
+
+        In a list they are one text, as `- 5` or `5 / 2`, unless each of them is a number.
+        """
         values = [_scalar("word", word) for word in self.words]
         if (
             self.open[-1:] == ["]"]
@@ -218,7 +234,7 @@ class _StrictWriter:
             self.written.append(json.dumps(text))
 
     def _open(self, mark: str) -> None:
-        """Open a container; a brace where a key must stand is a doubled one and is left out."""
+        """Open a container; skip a doubled brace at a key's place."""
         if mark == "{" and self._expects_key:
             return
         self._separate()

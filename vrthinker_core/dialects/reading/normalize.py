@@ -1,15 +1,20 @@
-"""The characters of a reply as they are read: invisible ones removed, full-width ones made narrow."""
+"""Normalised characters of a reply: none invisible, full-width ones narrow."""
 
 import re
 from collections.abc import Sequence
 from typing import Final
 
 INVISIBLE: Final = re.compile(
-    "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+    "[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c"
+    "\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
 )
-"""Control, zero-width and direction characters, variation selectors: between two letters they would hide a tag or a label."""
+"""Control, zero-width and direction characters, and variation selectors. Between two letters they
+would hide a tag or a label."""
 
-_SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_SPACES = (
+    "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008"
+    "\u2009\u200a\u202f\u205f\u3000"
+)
 _NARROW: Final = (
     {0xFF01 + k: 0x21 + k for k in range(94)}
     | {ord(space): " " for space in _SPACES}
@@ -18,17 +23,17 @@ _NARROW: Final = (
 
 
 def strip_invisible(text: str) -> str:
-    """`text` without its invisible characters."""
+    """Return `text` without its invisible characters."""
     return INVISIBLE.sub("", text)
 
 
 def to_narrow(text: str) -> str:
-    """`text`, character for character, with full-width forms as ASCII and every kind of space as a space."""
+    """Replace full-width forms and spaces by ASCII, character for character."""
     return text if text.isascii() else text.translate(_NARROW)
 
 
 def original_offsets(text: str, places: Sequence[int]) -> list[int]:
-    """The offset in `text` of each character that stands at one of `places`, in ascending order, of `strip_invisible(text)`."""
+    """Map ascending offsets in `strip_invisible(text)` to offsets in `text`."""
     found: list[int] = []
     removed = INVISIBLE.finditer(text)
     following, shift = next(removed, None), 0
@@ -40,7 +45,7 @@ def original_offsets(text: str, places: Sequence[int]) -> list[int]:
 
 
 def original_end(text: str, at: int) -> int:
-    """How much of `text` makes the first `at` characters of `strip_invisible(text)`; no invisible one behind them."""
+    """Return how much of `text` makes `strip_invisible(text)[:at]`, nothing invisible behind."""
     for removed in INVISIBLE.finditer(text):
         if removed.start() >= at:
             break

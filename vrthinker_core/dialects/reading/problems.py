@@ -11,11 +11,11 @@ MINOR_PROBLEMS: Final = (
     ProblemKind.REPAIRED,
     ProblemKind.BAD_CONFIDENCE,
 )
-"""Problems that do not make a reply unusable."""
+"""Problems that leave a reply usable."""
 
 
 def by_severity(problems: Sequence[Problem]) -> tuple[Problem, ...]:
-    """The first problem of each kind, with the minor ones at the end."""
+    """Return the first problem of each kind, the minor ones last."""
     found: dict[ProblemKind, Problem] = {}
     for problem in sorted(problems, key=lambda problem: problem.kind in MINOR_PROBLEMS):
         found.setdefault(problem.kind, problem)
@@ -23,13 +23,19 @@ def by_severity(problems: Sequence[Problem]) -> tuple[Problem, ...]:
 
 
 def reason(problems: Sequence[Problem], otherwise: str) -> str:
-    """Why a reply could not be used: the detail of the first problem that is not minor, else `otherwise`."""
+    """Return the detail of the first non-minor problem, else `otherwise`."""
     return next(
         (problem.detail for problem in problems if problem.kind not in MINOR_PROBLEMS), otherwise
     )
 
 
 def retry_text(problems: Sequence[Problem], forms: str) -> str:
-    """What a judge is told after a reply that is neither answer nor call; `forms` are the accepted ends of a reply."""
+    """Return the message after a reply without answer or call.
+
+    The judge reads this text. `forms` are the accepted ends of a reply.
+    """
     why = reason(problems, "A recommended answer does not end the comparison.")
-    return f"Your last reply could not be used. {why} Reply again and end with {forms}, where each label is 0, 1 or 2."
+    return (
+        f"Your last reply could not be used. {why} Reply again and end with {forms}, where each "
+        "label is 0, 1 or 2."
+    )

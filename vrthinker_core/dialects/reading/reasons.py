@@ -1,13 +1,12 @@
-"""What a judge wrote about one dimension: its own sentence, and the frames that this names."""
+"""A judge's sentence about one dimension, and the frames it names."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator
 
 from vrthinker_core.types import Dimension
 
-_SENTENCE = re.compile(
-    r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?"
-)  # a point inside a number ends none
+# A point inside a number ends no sentence
+_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
 _NAMES = {
     Dimension.TA: (r"\bTA\b", r"text[- ]alignment|\balign|\bprompt", r"\bdescri(?:be|ption)"),
     Dimension.VQ: (
@@ -26,7 +25,7 @@ _NAMES = {
         r"\b(?:every|each|all(?: four)?) dimensions?\b",
     ),
 }
-"""What says that a sentence is about a dimension, the surest first."""
+"""Words that show that a sentence is about a dimension, the surest first."""
 _SURENESS = {
     dimension: [re.compile(each, re.IGNORECASE) for each in words]
     for dimension, words in _NAMES.items()
@@ -40,15 +39,16 @@ _BARE = re.compile(
     r"(?![\w%=/:]|[.,]\d|\s(?:%|px|s|ms|fps|pixels?|seconds?|percent|frames?|times?)(?!\w))",
     re.IGNORECASE,
 )
-"""A number that stands alone: no digit of a label, a time, a share or a video's name."""
-_MAX_TEXT = 20_000  # characters of a reply that are looked through, from its end
+"""A number that stands alone: no part of a label, a time, a share or a video's name."""
+_MAX_TEXT = 20_000  # Characters that are read, from the end of a reply
 _MAX_SENTENCE = 400
 
 
 def find_sentence(dimension: Dimension, texts: Iterable[str]) -> str:
-    """The last sentence about the dimension in the first text that has one; "" where none has.
+    """Return the last sentence about the dimension, or "".
 
-    A sentence with the dimension's abbreviation ("VQ: …") comes before one with its name, and that before one with a word about it.
+    The first text with such a sentence counts. A sentence with the dimension's abbreviation ("VQ:
+    ...") comes first, then one with its name, then one with a word about it.
     """
     return next(
         (sentence for text in texts for sentence in _sentences_about(dimension, text[-_MAX_TEXT:])),
@@ -57,7 +57,10 @@ def find_sentence(dimension: Dimension, texts: Iterable[str]) -> str:
 
 
 def frame_numbers(sentence: str, shown: Collection[str]) -> list[int]:
-    """The frames among those `shown` that a sentence names: "frames 10, 60 and 90", "#16", and "between 14 and 18" alike."""
+    """Return the frames among those `shown` that a sentence names.
+
+    Examples: "frames 10, 60 and 90", "#16", "between 14 and 18".
+    """
     called = [
         (match.start(1) + digits.start(), digits[0])
         for match in _FRAMES.finditer(sentence)

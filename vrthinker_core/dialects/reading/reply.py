@@ -1,4 +1,4 @@
-"""One tolerant reader for the replies of both protocols: it never raises, and gives the best reading and the problems met."""
+"""A tolerant parser for both protocols that never raises on a reply."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -17,7 +17,8 @@ from vrthinker_core.dialects.reading.tool_calls import CallRules, read_calls
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension, Problem, ProblemKind, Reply
 
-MAX_ANSWERS: Final = 200  # Answers that are read in one reply, the last ones: a judge at 2,048 tokens cannot write more
+# The last answers of a reply are read; a judge at 2,048 tokens cannot write more
+MAX_ANSWERS: Final = 200
 
 _CUT_OFF: Final = Problem(ProblemKind.TRUNCATED, "The reply was cut off by the token limit.")
 _CUT_ANSWER: Final = Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its answer.")
@@ -33,7 +34,10 @@ _INVENTED: Final = Problem(
 
 
 def read_reply(text: str, rules: CallRules, *, cut: bool = False) -> Reply:
-    """The best reading of `text` under the rules of a protocol. `cut`: the token limit ended it, not the judge."""
+    """Return the best reading of `text` under a protocol's rules.
+
+    `cut` means that the token limit ended the reply, not the judge.
+    """
     visible, narrow, end = _own_part(text)
     if end is not None:
         text, cut = text[: original_end(text, end)], False
@@ -44,7 +48,10 @@ def read_reply(text: str, rules: CallRules, *, cut: bool = False) -> Reply:
 
 
 def label_places(text: str, *, cut: bool = False) -> dict[Dimension, int]:
-    """Where in `text` the digits stand that gave the labels of `read_reply`: of each label, the one that said it first."""
+    """Return the offsets in `text` of the digits that gave the labels.
+
+    The labels are those of `read_reply`. If digits repeat a label, the first one counts.
+    """
     visible, narrow, end = _own_part(text)
     read = _read_answers(ReplySplitter(visible, narrow, cut=cut and end is None).split().actions)
     if not read:
@@ -56,7 +63,11 @@ def label_places(text: str, *, cut: bool = False) -> dict[Dimension, int]:
 
 
 def _own_part(text: str) -> tuple[str, str, int | None]:
-    """(the visible characters that the judge wrote as itself, the same made narrow, where it then began to invent or None)."""
+    """Return (visible text, narrow text, end) of the judge's own part.
+
+    The narrow text is the visible text made narrow. `end` is the offset at which the judge began to
+    invent its environment, else None.
+    """
     visible = strip_invisible(text)
     narrow = to_narrow(visible)
     end = invention_start(narrow)
@@ -83,7 +94,7 @@ def _read(
 
 
 def _answer(actions: Sequence[Action], *, cut: bool) -> tuple[Labels | None, bool, list[Problem]]:
-    """(labels, they are final, problems) of the answer that counts."""
+    """Return (labels, whether they are final, problems) of the answer that counts."""
     read = _read_answers(actions)
     if not read:
         return None, False, []
@@ -96,15 +107,16 @@ def _answer(actions: Sequence[Action], *, cut: bool) -> tuple[Labels | None, boo
 
 
 def _read_answers(actions: Sequence[Action]) -> list[tuple[Action, Labels]]:
-    """The answers with their labels, the last one first."""
+    """Return the answers with their labels, the last one first."""
     answers = [action for action in actions if action.kind != "call"][-MAX_ANSWERS:]
     return [(action, read_labels(action.body)) for action in reversed(answers)]
 
 
 def _best_answer(read: Sequence[tuple[Action, Labels]]) -> tuple[Action, Labels]:
-    """The answer that counts.
+    """Return the answer that counts.
 
-    The last complete final one, else the last complete recommended one, else the last final one that has any label, else the last.
+    A complete answer comes before an incomplete one, then any label before none, then a final
+    answer before a recommended one, then the last answer.
     """
     return max(read, key=lambda pair: _answer_rank(*pair))
 
@@ -115,7 +127,7 @@ def _answer_rank(action: Action, labels: Labels) -> tuple[bool, bool, bool]:
 
 
 def _with_cut(action: Action, labels: Labels, *, cut: bool) -> list[Problem]:
-    """The problems of an answer, with the cut first where it took labels away."""
+    """Return an answer's problems; a cut that cost labels comes first."""
     lost = (
         cut
         and not action.closed
@@ -125,7 +137,7 @@ def _with_cut(action: Action, labels: Labels, *, cut: bool) -> list[Problem]:
 
 
 def to_expected(reply: Reply) -> dict[str, object]:
-    """A reading as JSON values, under the names of the conformance cases. What does not apply is left out."""
+    """Return the values of a reading, named as in the conformance cases."""
     found: dict[str, object] = {"kind": reply.kind}
     labels = reply.verdict.labels if reply.verdict is not None else {}
     if reply.kind in ("answer", "recommend"):

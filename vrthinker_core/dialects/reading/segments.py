@@ -1,4 +1,4 @@
-"""The parts of a reply: its reasoning, and the answers and calls outside it."""
+"""The parts of a reply: its reasoning, answers and calls."""
 
 from typing import Final, Literal, NamedTuple
 
@@ -15,7 +15,8 @@ from vrthinker_core.dialects.reading.tags import Tag, TagKind, find_tags, opens_
 
 _ANSWERS: Final[tuple[TagKind, ...]] = ("final", "recommend")
 _MAX_UNCLOSED: Final = 100
-"""Calls without a closing tag whose JSON is looked at: what is wrong in one is told by its line, so all before it is read again."""
+"""Calls without a closing tag whose JSON is read. A JSON error names its line, so each such call
+reads all text before it again."""
 
 
 class Action(NamedTuple):
@@ -23,13 +24,13 @@ class Action(NamedTuple):
 
     kind: Literal["final", "recommend", "call"]
     body: str
-    closed: bool  # Its closing tag is there
-    start: int  # Of its body, in the reply that was split
-    tag: int  # Of its opening tag there, or of the first where that is doubled
+    closed: bool  # Whether the closing tag is there
+    start: int  # Offset of the body, in the reply that was split
+    tag: int  # Offset of the opening tag; of the first one if it is doubled
 
 
 class ReplySegments(NamedTuple):
-    """A reply in its parts."""
+    """The parts of a reply."""
 
     snapshot: str
     think: str
@@ -38,7 +39,7 @@ class ReplySegments(NamedTuple):
 
 
 def before_action(text: str) -> str:
-    """A reply without its final answer and its calls: up to the first of them that counts."""
+    """Return a reply up to its first final answer or call."""
     visible = strip_invisible(text)
     actions = ReplySplitter(visible, to_narrow(visible), cut=False).split().actions
     start = next((action.tag for action in actions if action.kind != "recommend"), None)
@@ -46,13 +47,17 @@ def before_action(text: str) -> str:
 
 
 class ReplySplitter:
-    """One pass over the tags; every step goes forward, so the whole is linear in the length of the reply."""
+    """A splitter of replies over their tags, in linear time."""
 
     def __init__(self, visible: str, narrow: str, *, cut: bool) -> None:
-        """Reasoning comes from `visible`, all else from `narrow` (`to_narrow(visible)`). `cut`: the token limit ended it."""
+        """Set up the splitter.
+
+        Reasoning comes from `visible`, all else from `narrow` (`to_narrow(visible)`). `cut` means
+        that the token limit ended the reply.
+        """
         self._visible, self._narrow, self._cut = visible, narrow, cut
         self._repairable = MAX_REPAIR_CHARS  # Characters that may still be repaired
-        self._unclosed = _MAX_UNCLOSED  # Calls of that kind that may still be looked at
+        self._unclosed = _MAX_UNCLOSED  # Unclosed calls whose JSON may still be read
         self._tags = list(find_tags(narrow))
         self._closings = self._pair_reasoning()
         self._last_close = {tag.kind: i for i, tag in enumerate(self._tags) if not tag.opens}
@@ -63,7 +68,7 @@ class ReplySplitter:
         self._unopened = self._unopened_reasoning()
 
     def split(self) -> ReplySegments:
-        """The parts of the reply."""
+        """Return the parts of the reply."""
         segments: dict[str, list[str]] = {"think": [], "snapshot": []}
         actions: list[Action] = []
         unfinished = False
@@ -89,34 +94,34 @@ class ReplySplitter:
         return ReplySegments(joined["snapshot"], joined["think"], tuple(actions), unfinished)
 
     def _text(self, source: str, i: int, end: int) -> str:
-        """From behind tag `i` to tag `end`."""
+        """Return the text between tag `i` and tag `end`."""
         return source[
             self._tags[i].end : self._tags[end].start if end < len(self._tags) else len(source)
         ]
 
     def _gap_start(self, i: int) -> int:
-        """Where the tag before tag `i` ends."""
+        """Return where the tag before tag `i` ends."""
         return self._tags[i - 1].end if i else 0
 
     def _is_adjacent(self, i: int) -> bool:
-        """Only white space stands before tag `i`, up to the tag before it or the beginning."""
+        """Return whether only white space stands between tag `i` and its predecessor."""
         return not self._narrow[self._gap_start(i) : self._tags[i].start].strip()
 
     def _doubled(self, i: int) -> bool:
-        """Tag `i` opens what the tag right before it has opened already."""
+        """Return whether tag `i` repeats the opening tag right before it."""
         if not 0 < i < len(self._tags):
             return False
         before, tag = self._tags[i - 1], self._tags[i]
         return before.kind == tag.kind and opens_directly_inside(self._narrow, before, tag)
 
     def _outermost(self, i: int) -> int:
-        """The first of the equal tags that open one directly inside the other, up to tag `i`."""
+        """Return the outermost of equal tags nested directly, up to tag `i`."""
         while self._doubled(i):
             i -= 1
         return i
 
     def _innermost(self, i: int) -> int:
-        """The last of the answer tags that open one directly inside the other, from tag `i` on."""
+        """Return the innermost of answer tags nested directly, from tag `i` on."""
         while i + 1 < len(self._tags) and self._tags[i + 1].kind == "final":
             if not opens_directly_inside(self._narrow, self._tags[i], self._tags[i + 1]):
                 break
@@ -124,7 +129,7 @@ class ReplySplitter:
         return i
 
     def _pair_reasoning(self) -> dict[int, int]:
-        """For each tag that opens reasoning, the tag that closes it; nested ones from the inside out."""
+        """Map opening to closing tags of reasoning, from the inside out."""
         found: dict[int, int] = {}
         open_tags: dict[str, list[int]] = {"think": [], "snapshot": []}
         for i, tag in enumerate(self._tags):
@@ -137,19 +142,22 @@ class ReplySplitter:
         return found
 
     def _leading_reasoning(self) -> int:
-        """The first tag behind the closed reasoning that the reply begins with."""
+        """Return the first tag behind the closed reasoning that begins the reply."""
         i = 0
         while i in self._closings and self._is_adjacent(i):
             i = self._closings[i] + 1
         return i
 
     def _unopened_reasoning(self) -> int:
-        """The tag that closes reasoning without an opening tag, as where the chat template wrote that one; -1 where none does.
+        """Return the tag that closes reasoning without an opening tag, or -1.
 
-        All before it is reasoning, quoted answers and calls too, but for closed reasoning at the very beginning. Of several such
-        tags the last one counts that an action follows. Where no action follows any, the last one ends reasoning that says nothing
-        more. But the tags are slips where the reply begins with an action instead of words, or where the first stands right behind
-        an action; there the token limit may have cut off what was to follow.
+        The chat template may have written the opening tag. Everything before the closing tag is
+        reasoning, quoted answers and calls, too, except closed reasoning at the very beginning.
+
+        Of several such tags, the last one before an action counts. If no action follows any of
+        them, the last one counts: nothing follows the reasoning. In two cases these tags are slips
+        (-1). The reply begins with an action instead of words, or the first tag stands right behind
+        an action and the token limit has not cut off the rest.
         """
         unopened = self._unopened_closings()
         if acting := [i for i in unopened if i < self._last_action]:
@@ -163,15 +171,16 @@ class ReplySplitter:
         return unopened[-1]
 
     def _unopened_closings(self) -> list[int]:
-        """The tags that close thinking which was not opened, but for those inside a segment, a call or a closed answer.
+        """Return the tags that close thinking that was not opened.
 
-        A reply that begins with words may be reasoning that quotes an opening tag. So there the first thinking between two actions
-        counts, too.
+        Tags inside a segment, a call or a closed answer do not count. A reply that begins with
+        words may be reasoning that quotes an opening tag: then the first thinking between two
+        actions counts, too.
         """
         found: list[int] = []
         i, quoting, acted = 0, bool(self._tags) and not self._is_adjacent(0), False
         if not quoting and 2 * len(self._closings) == sum(not tag.acts for tag in self._tags):
-            return found  # each tag of reasoning has its other one
+            return found  # All tags of reasoning are paired
         while i < len(self._tags):
             tag, closing = self._tags[i], self._closings.get(i)
             if closing is not None:
@@ -203,20 +212,22 @@ class ReplySplitter:
         )
 
     def _closed_twice(self, i: int) -> bool:
-        """Tag `i` closes what the tag right before it has closed already."""
+        """Return whether tag `i` repeats the closing tag right before it."""
         return self._closes(i - 1, ("think",)) and self._is_adjacent(i)
 
     def _follows_action(self, i: int) -> bool:
-        """Tag `i` stands right behind an action, closed or not."""
+        """Return whether tag `i` stands right behind an action, closed or not."""
         before = self._tags[i - 1] if i else None
         return before is not None and before.acts and (before.opens or self._is_adjacent(i))
 
     def _segment_end(self, i: int) -> int:
-        """The tag that ends the reasoning opened by tag `i`; the number of tags where none does.
+        """Return the tag that ends the reasoning opened by tag `i`.
 
-        Without a closing tag of its own, the last closing tag of its kind ends it, provided that an action follows that one: all
-        between may be quotation. Else the next opening tag ends it. A reply that the token limit cut may have been about to close
-        it, so there no opening tag ends it, except that a snapshot ends where the thinking begins.
+        Reasoning without a closing tag of its own ends at the last closing tag of its kind, if an
+        action follows or the token limit cut the reply: everything between may be quotation. Else
+        the reasoning ends at the next opening tag. A cut reply may have been about to close the
+        reasoning, so no opening tag ends it, except that a snapshot ends where thinking begins.
+        Returns the number of tags if no tag ends the reasoning.
         """
         kind = self._tags[i].kind
         if i in self._closings:
@@ -235,9 +246,10 @@ class ReplySplitter:
     def _action(
         self, i: int, kind: Literal["final", "recommend", "call"]
     ) -> tuple[int, Action | None]:
-        """(tag to go on from, the action that tag `i` opens); no action for the first of two equal opening tags.
+        """Return (tag to go on from, action that tag `i` opens).
 
-        A recommended answer is never final, whatever answer tag opens directly inside it.
+        The first of two equal opening tags gives no action. A recommended answer is never final,
+        whatever answer tag opens directly inside it.
         """
         if self._doubled(i + 1):
             return i + 1, None
@@ -259,9 +271,11 @@ class ReplySplitter:
         return 0 <= i < len(self._tags) and not self._tags[i].opens and self._tags[i].kind in kinds
 
     def _answer_end(self, i: int) -> int:
-        """The tag that ends the answer opened by tag `i`: the next one, but what is closed inside a closed answer ends nothing.
+        """Return the tag that ends the answer opened by tag `i`.
 
-        Where the answer is not closed, a call ends it, and so does reasoning behind its labels: what follows may be another one.
+        The next tag ends the answer, but tags closed inside a closed answer are skipped. An
+        unclosed answer ends at a call, and at reasoning behind its labels: another answer may
+        follow.
         """
         end = self._behind_inner(i, calls=True)
         if self._closes(end, _ANSWERS):
@@ -273,14 +287,14 @@ class ReplySplitter:
         )
 
     def _behind_inner(self, i: int, *, calls: bool) -> int:
-        """The tag behind all reasoning, and with `calls` behind all calls, that opens after tag `i` and is closed."""
+        """Return the tag behind closed reasoning, and with `calls` behind closed calls."""
         end = i + 1
         while (closing := self._inner_closing(end)) and (calls or not self._tags[end].acts):
             end = closing + 1
         return end
 
     def _inner_closing(self, i: int) -> int | None:
-        """The tag that closes the reasoning opened by tag `i`, or the call where no tag stands in it."""
+        """Return the closing tag of reasoning, or of a call without tags."""
         called = (
             i < len(self._tags)
             and self._tags[i].kind == "call"
@@ -290,7 +304,7 @@ class ReplySplitter:
         return i + 1 if called else self._closings.get(i)
 
     def _without_inner(self, i: int, end: int) -> str:
-        """From behind tag `i` to tag `end`, with blanks for reasoning and calls between, so that every offset holds."""
+        """Return the text between two tags, inner parts blanked to keep offsets."""
         parts, j = [], i
         while j + 1 < end and (closing := self._inner_closing(j + 1)):
             parts.append(self._text(self._narrow, j, j + 1))
@@ -299,7 +313,10 @@ class ReplySplitter:
         return "".join((*parts, self._text(self._narrow, j, end)))
 
     def _call(self, i: int) -> tuple[int, str]:
-        """(the tag that ends the call opened by tag `i`, its body): the next one that does not stand in a string of its JSON."""
+        """Return (closing tag, body) of the call opened by tag `i`.
+
+        A tag in a string of the call's JSON does not end it.
+        """
         closings = self._call_closings(i)
         end = next(
             (
@@ -315,7 +332,10 @@ class ReplySplitter:
         return end, self._text(self._narrow, i, end)
 
     def _behind_value(self, i: int) -> int:
-        """The first tag behind the whole JSON value that stands behind tag `i`, or else behind that tag."""
+        """Return the first tag behind the JSON value that follows tag `i`.
+
+        Without a whole value, return the next tag.
+        """
         if not self._unclosed or '"' not in self._text(self._narrow, i, i + 1):
             return i + 1
         self._unclosed -= 1
@@ -326,7 +346,7 @@ class ReplySplitter:
         )
 
     def _call_closings(self, i: int) -> list[int]:
-        """The first two tags that close a call, before the next one opens."""
+        """Return the first two closing tags before the next call opens."""
         found: list[int] = []
         for j in range(i + 1, len(self._tags)):
             if self._tags[j].kind == "call":
@@ -336,7 +356,10 @@ class ReplySplitter:
         return found
 
     def _is_call(self, body: str) -> bool:
-        """It is the JSON of a call, perhaps with small slips, and whatever tags it holds stand in its strings."""
+        """Return whether `body` is a call's JSON, perhaps with small slips.
+
+        Any tags in the body must stand in its strings.
+        """
         if parse_strict(body):
             return True
         if len(body) > self._repairable:

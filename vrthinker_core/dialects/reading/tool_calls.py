@@ -17,43 +17,48 @@ from vrthinker_core.dialects.reading.segments import Action
 from vrthinker_core.text import encodable
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind
 
-MAX_CALLS: Final = (
-    200  # Calls that are read in one reply; a judge at 2,048 tokens cannot write more
-)
-MAX_ENTRIES: Final = 1000  # Entries that are looked at in one request
+# Calls that are read in one reply; a judge at 2,048 tokens cannot write more
+MAX_CALLS: Final = 200
+MAX_ENTRIES: Final = 1000  # Entries that are read in one request
 
 _TOO_MUCH: Final = Problem(
     ProblemKind.TRUNCATED,
-    f"The reply asks for too much: its first {MAX_ENTRIES:,} frame numbers and {MAX_CALLS} calls were read.",
+    (
+        f"The reply asks for too much: its first {MAX_ENTRIES:,} frame numbers and {MAX_CALLS} "
+        "calls were read."
+    ),
 )
 _TOOL: Final = "selectframes"
 _NAMES: Final = ("name", "function", "tool", "toolname")
 _ARGUMENTS: Final = ("arguments", "parameters", "args")
 _FRAMES: Final = ("frameindices", "targetframes")
-"""The argument's name in either protocol: both are read in both, always with the numbers of the protocol in use."""
+"""The argument's name in either protocol. Both names are read in both protocols, always with the
+numbers of the protocol in use."""
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
 _NUMBERS: Final = re.compile(
     rf"[\s{SEPARATORS}]*{_NUMBER.pattern}(?:[\s{SEPARATORS}]+{_NUMBER.pattern})*[\s{SEPARATORS}]*"
 )
-"""The only text that is split into numbers: any other is one entry, so that no frame is taken out of a sentence."""
+"""The only text that is split into numbers. Any other text is one entry, so that no frame is taken
+out of a sentence."""
 
 Entry = int | float | str | None
 
 
 class CallRules(NamedTuple):
-    """What a protocol allows in a call."""
+    """The limits of a protocol on a call."""
 
-    numbers: range  # The numbers that are frames
-    limit: int  # Most numbers one reply may bring
+    numbers: range  # Valid frame numbers
+    limit: int  # Maximum numbers in one reply
 
 
 def read_calls(
     calls: Sequence[Action], rules: CallRules, *, cut: bool
 ) -> tuple[FrameSelection | None, list[Problem]]:
-    """(what the calls select together, None where none of them can be read; what was wrong).
+    """Return the frames that all calls select together, and the problems.
 
-    `cut`: the token limit ended the reply. Then a call without its closing tag counts only as whole, strict JSON.
+    The selection is None if no call can be read. `cut` means that the token limit ended the reply.
+    Then a call without its closing tag counts only as whole, strict JSON.
     """
     reader = _CallReader(all_read=len(calls) <= MAX_CALLS)
     for call in calls[:MAX_CALLS]:
@@ -68,22 +73,25 @@ def read_calls(
     detail = "The call names no frame."
     if selection.asked:
         read = "frames asked for" if all_read else "first frames asked for"
-        detail = f"None of the {read} exists: they are numbered {rules.numbers[0]} to {rules.numbers[-1]}."
+        detail = (
+            f"None of the {read} exists: they are numbered {rules.numbers[0]} to "
+            f"{rules.numbers[-1]}."
+        )
     return selection, [Problem(ProblemKind.NO_VALID_FRAMES, detail), *problems]
 
 
 @dataclass(slots=True)
 class _CallReader:
-    """Collects what the calls of one reply hold."""
+    """The contents of the calls of one reply."""
 
     entries: list[object] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    readable: bool = False  # One call at least was for our tool
-    all_read: bool = True  # Nothing was left out because there was too much of it
+    readable: bool = False  # At least one call was for our tool
+    all_read: bool = True  # Nothing was left out for being too much
     repairable: int = MAX_REPAIR_CHARS  # Characters that may still be repaired
 
     def read(self, call: Action, *, whole_only: bool) -> None:
-        """Collect one call."""
+        """Read one call and add its entries and problems."""
         values = parse_complete(call.body) if whole_only else parse_strict(call.body)
         if not values and whole_only:
             self.problems.append(
@@ -142,7 +150,7 @@ class _CallReader:
         self.entries += self._frame_entries(fields)
 
     def _argument_entries(self, arguments: object) -> list[object]:
-        """The entries in a call's arguments, whatever shape they have."""
+        """Return the entries in a call's arguments, whatever their shape."""
         if isinstance(arguments, str):
             values = parse_strict(arguments) or self._repair(arguments) or [arguments]
             arguments = values[0]
@@ -156,7 +164,6 @@ class _CallReader:
         return [entry for key, value in fields if key in _FRAMES for entry in self._entries(value)]
 
     def _entries(self, value: object) -> list[object]:
-        """The entries of one argument."""
         if isinstance(value, list):
             return value
         if isinstance(value, str):
@@ -182,7 +189,7 @@ def _unknown_tool(name: object) -> Problem:
 
 
 def _call_objects(values: Iterable[object]) -> Iterator[dict[str, object]]:
-    """The call objects in `values`; a bare list of frames counts as one."""
+    """Yield the call objects in `values`; a bare frame list is one."""
     for value in values:
         if isinstance(value, dict):
             yield value
@@ -193,7 +200,7 @@ def _call_objects(values: Iterable[object]) -> Iterator[dict[str, object]]:
 
 
 def _plain_fields(fields: dict[str, object]) -> list[tuple[str, object]]:
-    """The fields with their plain names, of which several may be equal."""
+    """Return the fields with their plain names, which may repeat."""
     return [(_plain_name(key), value) for key, value in fields.items()]
 
 
@@ -219,7 +226,7 @@ def _selection(entries: list[object], rules: CallRules, *, all_read: bool) -> Fr
 
 
 def _index(entry: object) -> int | None:
-    """The whole number that an entry is, None where it is none. A bool is none."""
+    """Return the whole number of an entry, else None, also for bools."""
     if isinstance(entry, float):
         return int(entry) if entry.is_integer() else None
     if isinstance(entry, str):
@@ -229,7 +236,7 @@ def _index(entry: object) -> int | None:
 
 
 def _as_written(entry: object) -> Entry:
-    """An entry as a trace can keep it: numbers as numbers, everything else as short text."""
+    """Return an entry as a trace keeps it: number or short text."""
     if isinstance(entry, bool):
         return str(entry).lower()
     if entry is None or isinstance(entry, int | float):
