@@ -16,7 +16,7 @@ NANO_LIMITS = (
 
 BETTER_JUDGE = (
     "For the published 7B start the page as python app.py --judge hf:qunwang13/vrthinker "
-    "where there is a GPU, "
+    "on a machine with a GPU, "
     "or as python app.py --judge server:URL#MODEL with a server that runs it."
 )
 """Shown beside such a note if a person can choose a judge."""

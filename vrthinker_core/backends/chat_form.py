@@ -108,7 +108,7 @@ def open_chat_form(folder: Path, title: str) -> ChatForm:
 def _measured(form: ChatForm) -> ChatForm:
     """Return the form with the results of the test conversation.
 
-    Raises ValueError if a text is lost or moved, or if a picture is lost.
+    Raises `ValueError` if a text is lost or moved, or if a picture is lost.
     """
     picture = {
         "type": "image",

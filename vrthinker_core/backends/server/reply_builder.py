@@ -286,7 +286,7 @@ def ends_reply(chunk: Any) -> bool:
 
 
 def holds_token(chunk: Any) -> bool:
-    """Return whether a chunk holds a part of the reply or its end.
+    """Return whether a chunk adds to the reply or ends it.
 
     From this chunk on, a failure is no longer a failure of the request.
     """

@@ -67,7 +67,7 @@ class LoadedModel:
     def render(self, messages: Sequence[Message]) -> list[PromptItem]:
         """Return the prompt of the next reply.
 
-        Raises ValueError if no patch grid fits the frames.
+        Raises `ValueError` if no patch grid fits the frames.
         """
         messages = messages if self.video_items else videos_as_images(messages)
         return render_prompt(messages, self.tokenizer, self.vision.vision_item)

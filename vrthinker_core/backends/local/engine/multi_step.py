@@ -85,9 +85,8 @@ class MultiStepDecoder:
         ):
             self.clear()  # Free the old step's memory before the next step is allocated
         step, replay = self._captured = self._captured or self._capture(storage, reply)
-        self._load_inputs(
-            step, reply
-        )  # Again after a capture: its warm-up steps changed the inputs
+        # Again after a capture: its warm-up steps changed the inputs
+        self._load_inputs(step, reply)
         sampled = torch.empty(self._steps, dtype=torch.long, device=self._seen.device)
         scores = torch.empty(self._steps, len(self._seen), device=self._seen.device)
         for n in range(self._steps):

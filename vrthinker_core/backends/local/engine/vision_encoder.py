@@ -53,8 +53,8 @@ class VisionEncoder:
         The item has the patch grid and the number of prompt tokens. A video has two frames to a
         temporal patch; an odd last frame is used twice.
 
-        Raises ValueError if no patch grid fits: the frames of a video differ in size, or the aspect
-        ratio of a frame exceeds 200.
+        Raises `ValueError` if no patch grid fits: the frames of a video differ in size, or the
+        aspect ratio of a frame exceeds 200.
         """
         processor, first = self._processor, frames[0]
         if any((frame.width, frame.height) != (first.width, first.height) for frame in frames):
