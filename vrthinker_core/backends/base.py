@@ -34,10 +34,7 @@ class RedirectState:
         self.end: int | None = None  # End offset of the last replacement in the text
 
     def cut(self, text: str) -> int:
-        """Return the offset at which to cut the reply, or -1.
-
-        The reply goes on with `wanted` from that offset.
-        """
+        """Return the offset at which `wanted` replaces the rest, or -1."""
         end = self.end or 0
         start = text.find(self._unwanted, end) if self._unwanted else -1
         if start >= 0 and self.end is not None:
@@ -53,10 +50,7 @@ class RedirectState:
         return start
 
     def held_back(self, text: str) -> int:
-        """Count the last characters that may begin the unwanted phrase.
-
-        They must not be shown before the next characters are known.
-        """
+        """Count the last characters that may begin the unwanted phrase."""
         unwanted = self._unwanted
         return next((n for n in range(len(unwanted) - 1, 0, -1) if text.endswith(unwanted[:n])), 0)
 
@@ -102,10 +96,7 @@ class JudgeDescription(typing.Protocol):
 
     @property
     def protocols(self) -> tuple[ProtocolName, ...]:
-        """The protocols this judge was trained for; empty if unknown.
-
-        The first one is the default.
-        """
+        """The protocols this judge was trained for, default first; empty if unknown."""
 
     @property
     def follows_instructions(self) -> bool:
@@ -174,7 +165,4 @@ class RemoteBackend(Backend, typing.Protocol):
 
     @property
     def at_own_pace(self) -> typing.Literal[True]:
-        """A flag for `isinstance`.
-
-        Callers need not import `ServerBackend`, which takes seconds.
-        """
+        """A flag for `isinstance`; importing `ServerBackend` instead would take seconds."""

@@ -106,10 +106,7 @@ def open_chat_form(folder: Path, title: str) -> ChatForm:
 
 
 def _measured(form: ChatForm) -> ChatForm:
-    """Return the form with the results of the test conversation.
-
-    Raises `ValueError` if a text is lost or moved, or if a picture is lost.
-    """
+    """Return the form with test results; raise `ValueError` if it loses anything."""
     picture = {
         "type": "image",
         "image": Picture.new("RGB", (PROBE_SIDE, PROBE_SIDE), (90, 120, 60)),

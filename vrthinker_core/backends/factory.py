@@ -111,10 +111,7 @@ def _open_server(judge: JudgeName, name: str | None) -> Backend:
 
 
 def _open_script(path: Path, name: str | None) -> ScriptedBackend:
-    """Open a scripted backend from a JSONL file.
-
-    `protocol`, `pause` and `name` in any line set the backend's fields.
-    """
+    """Read a JSONL script; any line may set `protocol`, `pause`, `name`."""
     try:
         lines = list(map(json.loads, filled_lines(path.read_text(encoding="utf-8")).values()))
         replies = [str(line["reply"]) for line in lines if "reply" in line]

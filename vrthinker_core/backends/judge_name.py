@@ -171,10 +171,7 @@ def _with_options(judge: JudgeName, query: str) -> JudgeName:
 
 
 def model_title(model: str) -> str:
-    """Return the display name of a model.
-
-    This is its id, or the last part if the id is a path on the server's machine.
-    """
+    """Return a model's id, or the last part of a path id."""
     return model.rstrip("/").rpartition("/")[2] if model.startswith(("/", ".", "~")) else model
 
 
@@ -188,10 +185,7 @@ def display_name(source: str) -> str:
 
 
 def folder_title(folder: Path) -> str:
-    """Return the display name of a checkpoint folder.
-
-    This is the folder's name, or the hub id if the folder is in the hub's cache.
-    """
+    """Return the folder's name, or the hub id of a cached one."""
     path = folder.absolute()
     in_cache = path.parent.name == "snapshots"
     return (

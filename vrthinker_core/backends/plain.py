@@ -194,10 +194,7 @@ class PlainConversation:
         )
 
     def _inputs(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """Return the prompt on the CPU.
-
-        The last prompt is kept, because the caller counts a prompt before it streams the reply.
-        """
+        """Return the prompt on the CPU; keep it, because counting precedes streaming."""
         if self._last is None or self._last[0] != messages:
             talk: Talk = [{"role": each.role, "content": _parts(each)} for each in messages]
             if not self._backend.protocols and talk[0]["role"] == "system":
@@ -339,10 +336,7 @@ class _Reply:
         self._redirected = True
 
     def _with_reply(self, prompt: dict[str, Any]) -> dict[str, Any]:
-        """Return the prompt with the reply so far appended.
-
-        Every tensor with the shape of the ids grows.
-        """
+        """Return the prompt with the reply appended to every ids-shaped tensor."""
         self.tokens = self.backend.form.tokenizer.encode(self.text, add_special_tokens=False)
         self._before, self._whole = max(0, len(self.tokens) - 4), len(self.tokens)
         ids = prompt["input_ids"]

@@ -43,10 +43,7 @@ class ScriptedBackend:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the script.
-
-        Raises `BadInput` if the script has no reply.
-        """
+        """Raise `BadInput` if the script has no reply."""
         if not callable(self.script) and not self.script:
             raise BadInput("A scripted judge needs at least one reply.")
 

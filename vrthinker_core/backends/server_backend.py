@@ -94,8 +94,5 @@ class ServerBackend:
     def stream_batch(
         self, requests: Sequence[GenerationRequest]
     ) -> Iterator[tuple[int, StreamItem]]:
-        """Send all requests at once: see `BatchBackend`.
-
-        The server batches the requests.
-        """
+        """Send all requests at once; the server batches them."""
         return stream_replies(requests)

@@ -84,10 +84,7 @@ class TransformersBackend:
         return stream_batch(self.loaded, requests)
 
     def close(self) -> None:
-        """Free the cached image features.
-
-        The weights are freed with the last reference to the backend.
-        """
+        """Free cached image features; the last reference frees the weights."""
         self.loaded.vision.clear()
 
 

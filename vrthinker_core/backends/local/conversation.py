@@ -89,10 +89,7 @@ class LocalConversation:
         return Generation(self._loaded, self._cache, prompt, sampling, cancelled, self._multi_step)
 
     def error_after(self, generation: Generation, error: Exception) -> VrThinkerError:
-        """Return the exception to raise for `error`, and clear the cache.
-
-        The error may have left the cache half written.
-        """
+        """Clear the half-written cache and return the exception to raise."""
         self._clear(generation)
         if isinstance(error, VrThinkerError):
             return error

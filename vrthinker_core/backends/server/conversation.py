@@ -88,10 +88,7 @@ class ServerConversation:
         return round(self._tokens_per_measure * _measure(messages))
 
     def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
-        """Scale `count_tokens` by the server's count of `messages`.
-
-        The count may come from an earlier run that this run continues.
-        """
+        """Scale `count_tokens` by the server's count, maybe of an earlier run."""
         self._tokens_per_measure = prompt_tokens / _measure(messages)
 
     def stream(
@@ -185,10 +182,7 @@ class ServerConversation:
     async def _pieces(
         self, request: GenerationRequest, builder: ReplyBuilder
     ) -> AsyncGenerator[str, None]:
-        """Yield the text of the reply.
-
-        At a redirect the request is closed, and another request continues after the new text.
-        """
+        """Yield the text; a redirect ends the request and starts another."""
         prefix, sampling = "", request.sampling
         while True:
             async with aclosing(self._chunks(request.messages, sampling, prefix)) as chunks:
@@ -242,10 +236,7 @@ class ServerConversation:
             await stream.close()
 
     def _smaller(self, form: RequestForm, refusal: RequestRefusal) -> RequestForm:
-        """Return the form without the features that a refusal names.
-
-        Raises the refusal's `JudgeError` if nothing helps.
-        """
+        """Return the form without refused features; raise if nothing helps."""
         if may_be_mended(refusal):
             left = fewer_features(form.features, refusal.answer)
             if left != form.features:
@@ -314,10 +305,7 @@ class PendingReply:
         self.taken = 0  # Pieces of text that were passed on
 
     def cancel(self) -> Completion:
-        """Close the request and return the reply so far.
-
-        The reply ends with the last piece that was passed on.
-        """
+        """Close the request and return the pieces that were passed on."""
         self._future.cancel()
         whole = self._builder.completion("cancelled")
         pieces = whole.pieces[: self.taken]
@@ -330,10 +318,7 @@ class PendingReply:
 
 
 def stream_replies(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
-    """Send all requests at once: see `BatchBackend.stream_batch`.
-
-    The server batches the requests.
-    """
+    """Send all requests at once; the server batches them."""
     items: queue.SimpleQueue[tuple[int, StreamItem]] = queue.SimpleQueue()
     pending: dict[int, PendingReply] = {}
     unsent: list[tuple[int, Exception]] = []
@@ -381,10 +366,7 @@ def _put(items: "queue.SimpleQueue[tuple[int, StreamItem]]", index: int, item: S
 
 
 def _measure(messages: Sequence[Message]) -> float:
-    """Estimate the tokens of a conversation; never 0.
-
-    Pictures count as in Qwen2.5-VL.
-    """
+    """Estimate a conversation's tokens, pictures as in Qwen2.5-VL; never 0."""
     frames = [frame for message in messages for frame in message.frames]
     text = sum(len(message.text.encode("utf-8", "replace")) for message in messages)
     return (

@@ -156,10 +156,7 @@ async def _count_prompt(client: openai.AsyncOpenAI, model: str, content: Any) ->
 
 
 async def _get(client: openai.AsyncOpenAI, url: str, body: object = None) -> dict[str, Any]:
-    """Return the JSON object at an address; {} for any other answer.
-
-    The request is a POST if there is a `body`.
-    """
+    """Return the JSON object at an address (POST with `body`), else {}."""
     ask = client.get if body is None else partial(client.post, body=body)
     try:
         async with asyncio.timeout(ASKED_SECONDS):
@@ -170,10 +167,7 @@ async def _get(client: openai.AsyncOpenAI, url: str, body: object = None) -> dic
 
 
 def _named(answer: dict[str, Any], key: str, name: str) -> dict[str, Any]:
-    """Return the model of this name from an answer; {} if missing.
-
-    The name may also belong to a loaded instance of the model.
-    """
+    """Find a model by its name or an instance's; {} if missing."""
     for model in _objects(answer.get("models")):
         if name in (model.get(key), *(each.get("id") for each in _instances(model))):
             return model

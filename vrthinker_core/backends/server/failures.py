@@ -256,10 +256,7 @@ def _failure(
 
 
 def _answer(error: openai.APIStatusError) -> object:
-    """Return the server's answer without its copy of the request.
-
-    FastAPI's `input` may hold the whole request.
-    """
+    """Return the answer without FastAPI's `input`, which may repeat the request."""
     if error.body is None:
         return ""
     text = error.response.text
@@ -319,10 +316,7 @@ def _as_text(answer: object) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of `Retry-After`, None if there are none.
-
-    None also for a date, which none of the official servers sends.
-    """
+    """Return `Retry-After` in seconds, None if missing or a date."""
     with suppress(ValueError):
         seconds = float(headers.get("retry-after", ""))
         return seconds if 0 < seconds < inf else None
@@ -385,10 +379,7 @@ def may_be_mended(refusal: RequestRefusal) -> bool:
 
 
 def ending(refusal: RequestRefusal, secret: Secret, engine: str = "") -> JudgeError:
-    """Return the error with which a refusal ends the turn.
-
-    Its sentence says what to do on this engine.
-    """
+    """Return the error for a refusal, with advice for the engine."""
     said = str(refusal)
     if refusal.status == 413:
         return BackendRefused(

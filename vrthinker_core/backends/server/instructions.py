@@ -44,10 +44,7 @@ CONCAT_WORDS = (
 
 
 def instructions_for(messages: Sequence[Message]) -> str:
-    """Return the rules of the conversation's protocol.
-
-    The system prompt tells the protocol.
-    """
+    """Return the rules of the protocol that the system prompt tells."""
     return (
         CONCAT_WORDS
         if messages and messages[0].text == prompt_text("concat_system")

@@ -24,10 +24,7 @@ class LoopThread:
         self._thread.start()
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Run a coroutine in the loop.
-
-        Cancelling the future cancels the coroutine.
-        """
+        """Run a coroutine; cancelling the future cancels the coroutine."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:

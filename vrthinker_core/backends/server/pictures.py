@@ -17,10 +17,7 @@ CACHE_BYTES = 64 * 2**20  # Of a conversation's pictures: about 200 frames of 44
 
 
 class PictureCache:
-    """The pictures of one conversation.
-
-    `sent` holds the ids of the pictures that the server has received.
-    """
+    """One conversation's pictures; `sent` holds the ids that the server has."""
 
     def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
         self.sent: set[str] = set()
@@ -44,10 +41,7 @@ class PictureCache:
         return "vrt-" + hashlib.sha256("".join(map(self.picture_id, frames)).encode()).hexdigest()
 
     def png(self, frame: Frame) -> str:
-        """Return the frame as PNG in base64.
-
-        The least recently used pictures leave a full cache.
-        """
+        """Return base64 PNG; a full cache drops the least recently used."""
         if frame.key in self._encoded:
             self._encoded.move_to_end(frame.key)
             return self._encoded[frame.key]

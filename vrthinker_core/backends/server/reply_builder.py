@@ -65,10 +65,7 @@ def _probabilities(choice: TokenChoice, digit: str) -> tuple[float, float, float
 
 
 def is_log_probability(value: object) -> bool:
-    """Return whether a value is a usable log probability.
-
-    A server writes `null` for minus infinity, which JSON cannot express.
-    """
+    """Return whether a value is usable; JSON `null` means minus infinity."""
     return isinstance(value, int | float) and not math.isnan(value)
 
 
@@ -83,10 +80,7 @@ _UNASKED_CALL = re.compile(r"_tool_call_\d+$")  # Call ids of `transformers serv
 
 
 class ReplyBuilder:
-    """The state of one reply.
-
-    With `redirect` (a, b), `a` is never emitted: see `redirected`.
-    """
+    """One reply so far; with `redirect` (a, b), `a` is never emitted."""
 
     def __init__(self, redirect: tuple[str, str] | None, max_new_tokens: int) -> None:
         self._characters_left = TOKEN_CHARACTERS * max_new_tokens
@@ -150,10 +144,7 @@ class ReplyBuilder:
         return self._emit(len(self._text))
 
     def go_on(self) -> None:
-        """Prepare for the request that continues after the redirect.
-
-        The prompt of this request holds the reply so far.
-        """
+        """Prepare for the next request, whose prompt holds the reply so far."""
         self.redirected, self.finish_reason = False, ""
         self._choices = [TokenChoice(self._text, {})]
         self._first_prompt, self._new_tokens = self.prompt_tokens, None
@@ -214,10 +205,7 @@ class ReplyBuilder:
 
 
 def _choices_in(logprobs: Any) -> list[TokenChoice]:
-    """Return the tokens that hold a digit.
-
-    Unreadable log probabilities return nothing: only the probabilities are lost.
-    """
+    """Return the tokens with a digit, nothing if probabilities are unreadable."""
     found = []
     try:
         for token in getattr(logprobs, "content", None) or ():
@@ -269,19 +257,13 @@ def _with_call(text: str, call: Any) -> str:
 
 
 def _reasoning_of(delta: Any) -> str:
-    """Return the reasoning in a delta.
-
-    vLLM, SGLang and hosts name the field `reasoning_content` or `reasoning`.
-    """
+    """Return the reasoning, which servers put in either of two fields."""
     found = getattr(delta, "reasoning", None) or getattr(delta, "reasoning_content", None)
     return found if isinstance(found, str) else ""
 
 
 def ends_reply(chunk: Any) -> bool:
-    """Return whether the server says that the reply is complete.
-
-    Only token counts may follow.
-    """
+    """Return whether the reply is complete; only token counts may follow."""
     return any(choice.finish_reason for choice in getattr(chunk, "choices", None) or ())
 
 
@@ -300,10 +282,7 @@ def holds_token(chunk: Any) -> bool:
 
 
 def error_in(chunk: Any) -> object:
-    """Return the error in a chunk, None if it has none.
-
-    The client parses errors as chunks, too.
-    """
+    """Return the error that the client parsed as a chunk, else None."""
     more = getattr(chunk, "model_extra", None) or {}
     if more.get("error"):
         return more["error"]

@@ -64,10 +64,7 @@ class Patience:
     longest_wait: float = 20.0
 
     def wait_before(self, error: Exception) -> bool | float:
-        """Return the wait before the next try, for stamina.
-
-        A number is the wait in seconds, True the usual wait, False no further try.
-        """
+        """Return stamina's wait: seconds, True for the usual, False to stop."""
         if not isinstance(error, Passing) or error.lasts:
             return False
         if error.wait is None:
@@ -141,10 +138,7 @@ class ServedModel:
 
 @dataclass(slots=True)
 class Server:
-    """The state that all conversations with one served model share.
-
-    `form` is replaced by a smaller one if the server refuses a field.
-    """
+    """Shared state of a model's conversations; a refusal shrinks `form`."""
 
     address: JudgeName
     model: ServedModel
@@ -196,10 +190,7 @@ def make_client(address: JudgeName, secret: Secret, patience: Patience) -> opena
 
 
 def quiet_retries() -> None:
-    """Silence stamina's log, unless someone has set its level.
-
-    stamina would write a line to standard error for each wait.
-    """
+    """Silence stamina's line a retry on stderr, unless someone set its level."""
     log = logging.getLogger("stamina")
     if log.level == logging.NOTSET:
         log.setLevel(logging.ERROR)
@@ -290,10 +281,7 @@ def recognise(
 
 
 def _prices(card: Mapping[str, Any]) -> Prices | None:
-    """Return OpenRouter's prices, None for a card without them.
-
-    A card holds US dollars a token, as text.
-    """
+    """Return OpenRouter's prices (dollars a token, as text), None if missing."""
     listed = card.get("pricing")
     try:
         read, written = float(listed["prompt"]), float(listed["completion"])  # type: ignore[index]
@@ -305,10 +293,7 @@ def _prices(card: Mapping[str, Any]) -> Prices | None:
 
 
 def _built_in(model: ServedModel) -> ServedModel:
-    """Return the built-in judge.
-
-    It understands only its own protocol's sentences, and a redirect of its own makes it answer.
-    """
+    """Return the built-in judge, which needs a redirect of its own."""
     folder = asset("nano")
     marker = read_marker(folder, str(folder))
     forced = redirects(marker.forced)
@@ -321,10 +306,7 @@ def _built_in(model: ServedModel) -> ServedModel:
 async def _cards(
     client: openai.AsyncOpenAI, address: JudgeName, secret: Secret, patience: Patience
 ) -> tuple[JudgeName, list[dict[str, Any]]]:
-    """Return the address of the server's list of models, and the list.
-
-    The list is empty if the server has none.
-    """
+    """Return the list's address and its models, empty without a list."""
     try:
         url, cards = await patience.ask(lambda: list_models(client), secret, LIST_TRIES)
         return replace(address, what=url or address.what), cards
@@ -370,10 +352,7 @@ def _read_cards(answer: Any) -> list[dict[str, Any]]:
 
 
 def _choose(listed: list[str], wanted: str = "") -> str:
-    """Return a sentence with the models to choose from.
-
-    These are the models with names like the wanted one, or all.
-    """
+    """Return a sentence with the models most like `wanted`, or all."""
     shown = difflib.get_close_matches(wanted, listed, LISTED, 0.5) or listed[:LISTED]
     more = f" and {len(listed) - len(shown)} more" if len(listed) > LISTED else ""
     names = ", ".join(map(model_title, shown))

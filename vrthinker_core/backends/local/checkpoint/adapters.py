@@ -58,10 +58,7 @@ def base_of(folder: Path) -> str:
 
 
 def check_adapter(folder: Path) -> None:
-    """Check every value of an adapter.
-
-    Raises `CheckpointError` if the adapter is damaged or holds NaN or infinity.
-    """
+    """Raise `CheckpointError` if an adapter is damaged or has non-finite values."""
     tensor_shapes(folder / WEIGHTS)
     with safe_open(folder / WEIGHTS, framework="pt") as file:
         for name in file.keys():  # noqa: SIM118 - no mapping

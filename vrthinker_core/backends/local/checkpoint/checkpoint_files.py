@@ -246,10 +246,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file of a checkpoint.
-
-    Raises `CheckpointError`, which names the file.
-    """
+    """Read a JSON object; raise `CheckpointError`, which names the file."""
     try:
         with _reading(path):
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -265,10 +262,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read config.json.
-
-    Raises `CheckpointError` if the file is missing or damaged.
-    """
+    """Read config.json; raise `CheckpointError` if missing or damaged."""
     path, title = folder / "config.json", folder_title(folder)
     if not path.is_file():
         raise CheckpointError(f"{title} is no checkpoint: it has no config.json.")
@@ -310,10 +304,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def read_marker_file(folder: Path) -> dict[str, Any]:
-    """Read the marker, {} if there is none.
-
-    Raises `CheckpointError` if the marker is no JSON object.
-    """
+    """Read the marker, {} if missing; raise `CheckpointError` if damaged."""
     path = folder / MARKER
     return read_json(path) if path.is_file() else {}
 

@@ -30,10 +30,7 @@ def best_device() -> str:
 
 
 def checked_device(device: str) -> str:
-    """Return the same device.
-
-    Raises `CheckpointError` if this machine does not have it.
-    """
+    """Return the device; raise `CheckpointError` if this machine lacks it."""
     kind, _, number = device.partition(":")
     counted = getattr(torch, kind, None)
     if kind == "cpu" or (_is_there(kind) and int(number or 0) < counted.device_count()):  # type: ignore[union-attr]

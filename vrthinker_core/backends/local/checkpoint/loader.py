@@ -98,10 +98,7 @@ class Source:
 
     @property
     def marker(self) -> Marker:
-        """The adapter's own marker, else the marker of its base.
-
-        Raises `CheckpointError`.
-        """
+        """The adapter's own marker, else the base's; may raise `CheckpointError`."""
         own = self.folder if (self.folder / checkpoint_files.MARKER).is_file() else self.base
         return read_marker(own, folder_title(self.base))
 
@@ -126,10 +123,7 @@ def find_source(source: str, bits: Bits | None = None, device: str | None = None
 
 
 def _check_download(source: str, bits: Bits | None, device: str | None) -> None:
-    """Fetch config.json alone and check that the model would fit.
-
-    Raises `CheckpointError`.
-    """
+    """Fetch config.json and raise `CheckpointError` if the model would not fit."""
     checkpoint_files.require_disk(source)
     try:
         model = without_values(AutoConfig.from_pretrained(source, trust_remote_code=False))
@@ -263,10 +257,7 @@ def without_values(config: PretrainedConfig) -> Any:
 
 @contextmanager
 def _checkpoint_errors(folder: Path, what: str) -> Iterator[None]:
-    """Turn any exception into a `CheckpointError` of one sentence.
-
-    A damaged file can make a library raise anything.
-    """
+    """Turn any exception of a library into a one-sentence `CheckpointError`."""
     try:
         yield
     except CheckpointError:
@@ -282,10 +273,7 @@ def _checkpoint_errors(folder: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def quiet_transformers(verbosity: int = CRITICAL) -> Iterator[None]:
-    """Silence the progress bars of transformers and its logs below `verbosity`.
-
-    Loading raises `CheckpointError` for everything that matters.
-    """
+    """Silence transformers' progress bars and its logs below `verbosity`."""
     progress_bars, before = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.set_verbosity(verbosity)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -395,10 +383,7 @@ def _load_judge(
     dtype: torch.dtype,
     architecture: Any,
 ) -> Any:
-    """Load the model on its device, with its adapter, quantised if asked.
-
-    Raises `CheckpointError` if the device has no room.
-    """
+    """Load the model on its device; raise `CheckpointError` if it is full."""
     require_room(found.title, shape, bits or found.bits, dtype, device)
     options = loading_options(shape, bits, dtype)
     quantized = bits or found.bits

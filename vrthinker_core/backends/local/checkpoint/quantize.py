@@ -98,10 +98,7 @@ def require_room(
 
 
 def loading_options(model: Any, bits: Bits | None, dtype: torch.dtype) -> dict[str, Any]:
-    """Return the quantisation options for `from_pretrained`.
-
-    Raises `CheckpointError` if bitsandbytes is not installed.
-    """
+    """Return quantisation options; raise `CheckpointError` if bitsandbytes is missing."""
     if bits is None:
         return {}
     require_bitsandbytes()
@@ -120,10 +117,7 @@ def loading_options(model: Any, bits: Bits | None, dtype: torch.dtype) -> dict[s
 
 
 def require_bitsandbytes() -> None:
-    """Check that bitsandbytes is installed, and quiet its log.
-
-    The log holds a line for every layer. Raises `CheckpointError` if bitsandbytes is not installed.
-    """
+    """Raise `CheckpointError` if bitsandbytes is missing; quiet its line a layer."""
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     if find_spec("bitsandbytes") is None:
         raise CheckpointError(

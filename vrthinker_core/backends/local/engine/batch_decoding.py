@@ -194,10 +194,7 @@ class _BatchSequence:
             self._error = error
 
     def next_items(self) -> Iterator[tuple[int, StreamItem]]:
-        """Sample a token and yield the new text.
-
-        The last item is the completion or the error.
-        """
+        """Sample a token; yield new text, at the end completion or error."""
         if self._error is None:
             self.attempt(self._sample)
         if self._error is not None:
@@ -254,10 +251,7 @@ class BatchDecoder:
         self._can_batch = takes_decode_steps(loaded.model)
 
     def encode_images(self, sequences: Sequence[_BatchSequence]) -> None:
-        """Encode the new vision items of all sequences in one pass.
-
-        An error is ignored here: the prefill of its sequence raises it again.
-        """
+        """Encode all new vision items at once; prefill raises any error again."""
         items = [item for each in sequences for item in each.new_images()]
         # Only a single sequence can have more patches: its prefill encodes them chunk by chunk
         if _patches(items) > PATCHES_AT_ONCE:

@@ -91,10 +91,7 @@ class DecodeStep:
 
 
 class StaticLayer(DynamicLayer):  # type: ignore[no-untyped-call]
-    """A layer of a KV cache that never moves.
-
-    All rows exist from the start; the attention mask hides the unused ones.
-    """
+    """A KV cache layer that never moves; a mask hides unused rows."""
 
     def __init__(self, storage: LayerStorage) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -102,10 +99,7 @@ class StaticLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         self._batch_index = torch.arange(len(storage[0]), device=storage[0].device)
 
     def set_rows(self, write_rows: torch.Tensor, visible_rows: int) -> None:
-        """Set each sequence's row to write, (batch,), and the visible rows.
-
-        Attention reads the first `visible_rows` rows.
-        """
+        """Set each sequence's write row, (batch,), and the rows attention reads."""
         self._write_rows, self._visible_rows = write_rows, visible_rows
 
     def update(
@@ -178,10 +172,7 @@ def _warm_up_and_capture(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
 
 
 def free_gpu_memory() -> None:
-    """Return the GPU memory that torch caches but does not use.
-
-    Waits for a capture that is under way.
-    """
+    """Free torch's unused GPU memory, but not during a capture."""
     with _CAPTURE:
         torch.cuda.empty_cache()
     if torch.backends.mps.is_available():

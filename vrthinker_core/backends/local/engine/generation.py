@@ -65,10 +65,7 @@ class LoadedModel:
     """
 
     def render(self, messages: Sequence[Message]) -> list[PromptItem]:
-        """Return the prompt of the next reply.
-
-        Raises `ValueError` if no patch grid fits the frames.
-        """
+        """Return the next prompt; raise `ValueError` if no patch grid fits."""
         messages = messages if self.video_items else videos_as_images(messages)
         return render_prompt(messages, self.tokenizer, self.vision.vision_item)
 
@@ -161,10 +158,7 @@ class Generation:
         return token if len(self.detokenizer.tokens) < self._max_tokens else None
 
     def completion(self) -> Completion:
-        """Return the whole reply.
-
-        Call it after `finish_reason` is set and the detokenizer is flushed.
-        """
+        """Return the whole reply after `finish_reason` is set and text flushed."""
         text, tokens, pieces = (
             self.detokenizer.text,
             tuple(self.detokenizer.tokens),

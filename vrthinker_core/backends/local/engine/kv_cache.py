@@ -56,10 +56,7 @@ def hidden_states(
 
 
 class PrefixCache:
-    """The processed prompt items, and their keys and values.
-
-    Not thread-safe.
-    """
+    """The processed prompt items, their keys and values; not thread-safe."""
 
     def __init__(
         self,
@@ -86,10 +83,7 @@ class PrefixCache:
 
     @property
     def next_position(self) -> int:
-        """The position of the next token.
-
-        A text token has the same position on all three m-RoPE axes.
-        """
+        """Position of the next token, on all three m-RoPE axes for text."""
         return self._next_positions[-1]
 
     def clear(self) -> None:
@@ -134,10 +128,7 @@ class PrefixCache:
         return logits, reused
 
     def decode(self, token: int) -> torch.Tensor:
-        """Process one more token.
-
-        Returns the logits after it, (vocabulary,) in float32.
-        """
+        """Process one token; return its logits, (vocabulary,) in float32."""
         return self._forward([token])
 
     def append(self, token: int) -> None:
@@ -156,10 +147,7 @@ class PrefixCache:
         return bool(layer.is_initialized) and tokens <= layer.storage[0].shape[-2]
 
     def reserve(self, tokens: int) -> None:
-        """Allocate rows for `tokens` more tokens.
-
-        The cache must not be empty.
-        """
+        """Allocate rows for `tokens` more tokens of a non-empty cache."""
         for layer in self.layers:
             layer.reserve(self.num_tokens + tokens)
 
@@ -183,10 +171,7 @@ class PrefixCache:
         return logits
 
     def _embed(self, items: Sequence[PromptItem]) -> torch.Tensor:
-        """Return embeddings, (1, tokens, hidden).
-
-        Image features replace the embeddings of the placeholder tokens.
-        """
+        """Return embeddings, (1, tokens, hidden), with image features for placeholders."""
         embedding: Any = self._model.get_input_embeddings()
         ids = [
             i
@@ -273,10 +258,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         return self.keys, self.values
 
     def reserve(self, rows: int) -> None:
-        """Allocate at least `rows` rows.
-
-        All old rows are kept, also those after the used rows.
-        """
+        """Allocate at least `rows` rows; keep all old rows, unused ones too."""
         self._grow(rows, self.storage[0], self.storage[0].shape[-2])
         self.truncate(self.get_seq_length())
 
@@ -296,10 +278,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
 
 def _chunks(items: Sequence[PromptItem], limit: int) -> Iterator[list[PromptItem]]:
-    """Yield runs of whole items with at most `limit` tokens.
-
-    A larger vision item is a chunk of its own.
-    """
+    """Yield runs of whole items; an item above `limit` tokens is alone."""
     chunk: list[PromptItem] = []
     tokens = 0
     for item in items:

@@ -34,10 +34,7 @@ class MultiStepDecoder:
         penalty: float,
         steps: int,
     ) -> None:
-        """Prepare to decode `steps` tokens a call.
-
-        `penalty` is the repetition penalty, 1 for none.
-        """
+        """Decode `steps` tokens a call; a `penalty` of 1 is none."""
         self._model, self._cache, self._digits = model, cache, digits
         self._penalty, self._steps = penalty, steps
         self._prompt_tokens: list[int] = []
@@ -50,10 +47,7 @@ class MultiStepDecoder:
         self.clear()
 
     def clear(self) -> None:
-        """Drop the captured step and the cache's tensors.
-
-        The step keeps these tensors alive.
-        """
+        """Drop the captured step, which keeps the cache's tensors alive."""
         self._storage: list[LayerStorage] = []
         self._captured: tuple[DecodeStep, Callable[[], None]] | None = None
         """The step and its replay function."""
@@ -63,10 +57,7 @@ class MultiStepDecoder:
         """
 
     def start_reply(self, prompt_tokens: Iterable[int], count: int) -> None:
-        """Prepare for the prefill of a prompt of `count` tokens.
-
-        The repetition penalty lowers the logits of `prompt_tokens`.
-        """
+        """Prepare a prefill of `count` tokens; penalise repeats of `prompt_tokens`."""
         self._prompt_tokens = list(prompt_tokens)
         self._make_way(count)
 
@@ -98,20 +89,14 @@ class MultiStepDecoder:
         return self._digits.with_probabilities(tokens, scores)
 
     def _make_way(self, tokens: int) -> None:
-        """Drop the captured step before the cache must grow for `tokens` tokens.
-
-        Otherwise the step would keep each of the cache's old tensors alive after its copy.
-        """
+        """Drop the captured step before the cache grows: it holds old tensors."""
         if not self._cache.has_rows(tokens):
             self.clear()
 
     def _capture(
         self, storage: list[LayerStorage], reply: Sequence[int]
     ) -> tuple[DecodeStep, Callable[[], None]]:
-        """Return a captured decode step over the KV cache in `storage`.
-
-        The step must be captured again if the cache is reallocated.
-        """
+        """Return a captured decode step, valid until `storage` is reallocated."""
         self._storage, step = storage, DecodeStep(self._model, storage)
         device = step.token_ids.device
         self._seen = torch.zeros(

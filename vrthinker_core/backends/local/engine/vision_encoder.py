@@ -69,10 +69,7 @@ class VisionEncoder:
         return VisionItem(kind, tuple(frame.key for frame in frames), grid, num_tokens, frames)
 
     def pixel_values(self, items: Sequence[VisionItem]) -> torch.Tensor:
-        """Return the patches of all items, as the model's `forward` takes them.
-
-        The shape is (patches, channels * 2 * patch * patch).
-        """
+        """Return the model's patches, (patches, channels * 2 * patch * patch)."""
         return torch.from_numpy(np.concatenate([self._patches(item) for item in items]))
 
     @torch.inference_mode()

@@ -66,10 +66,7 @@ def render_prompt(
 
 
 def videos_as_images(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the same messages with each video frame as an image.
-
-    The frames keep their order.
-    """
+    """Return the messages with each video frame as an image, in order."""
     return tuple(
         replace(message, parts=tuple(image for part in message.parts for image in _as_images(part)))
         for message in messages

@@ -44,10 +44,7 @@ class StreamingDetokenizer:
             self._text_ends.append(len(self._text) if complete else -1)
 
     def mark_digit(self, probabilities: LabelProbabilities, characters_after: int) -> None:
-        """Record that the last token wrote a possible label's digit.
-
-        `characters_after` characters of the token follow its digit.
-        """
+        """Mark the last token's digit, `characters_after` characters before its end."""
         self.label_tokens.append(LabelToken(len(self._text) - characters_after - 1, probabilities))
 
     def apply_redirect(self) -> bool:
@@ -70,17 +67,11 @@ class StreamingDetokenizer:
         return True
 
     def next_text(self) -> str:
-        """Return the text since the last call.
-
-        An end that may still become `a` is held back.
-        """
+        """Return the new text, without an end that may become `a`."""
         return self._emit(len(self._text) - self._redirect.held_back(self._text))
 
     def flush(self) -> str:
-        """Return the rest of the text at the end of the reply.
-
-        An incomplete last character becomes U+FFFD.
-        """
+        """Return the rest; an incomplete last character becomes U+FFFD."""
         self._text += self._decoder.decode(b"", final=True)
         return self._emit(len(self._text))
 

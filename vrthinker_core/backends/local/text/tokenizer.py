@@ -70,10 +70,7 @@ class SafeTokenizer:
         return list(self._tokenizer.encode(valid, add_special_tokens=False).ids)
 
     def token_bytes(self, token: int) -> bytes:
-        """Return the UTF-8 bytes of one token.
-
-        They may be a part of a character, or b"" for an id that is no token.
-        """
+        """Return one token's UTF-8 bytes, possibly partial; b"" for unknown ids."""
         return self._token_bytes[token] if 0 <= token < len(self._token_bytes) else b""
 
     def decode(self, tokens: Sequence[int]) -> str:
