@@ -140,9 +140,7 @@ class GenerationRequest:
 
 
 StreamItem = str | Completion | Exception
-"""An item of a batched stream: a piece of text, the end of a reply, or the error that ended the
-reply.
-"""
+"""An item of a batched stream: a piece of text, the end of a reply, or the reply's error."""
 
 
 @typing.runtime_checkable

@@ -4,7 +4,7 @@ import os
 
 
 def borrows_gpu() -> bool:
-    """Return whether ZeroGPU lends this process its GPU.
+    """Return whether this is a Space with ZeroGPU.
 
     ZeroGPU gives a GPU to the process of a run only. Elsewhere `spaces` imitates one, but only in
     the thread that imported `spaces`.

@@ -124,8 +124,9 @@ async def _sees(
 ) -> bool:
     """Return whether a model takes pictures.
 
-    The server's own words count. Without them, a small picture is sent, but only to a single model
-    or to an engine that holds its models in memory: `transformers serve` would load each model.
+    The server's own statement comes first. Without it, a small picture is sent, but only to a
+    single model or to an engine that holds its models in memory: `transformers serve` would load
+    each model.
     """
     name = str(card["id"])
     said = card_facts(card).sees

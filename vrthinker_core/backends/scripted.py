@@ -18,8 +18,7 @@ ScriptedReply = str | Completion | JudgeError
 """One reply: its text, a whole completion, or an error to raise."""
 
 Script = Sequence[ScriptedReply] | Callable[[Sequence[Message]], ScriptedReply]
-"""The replies in order, or a function of the messages. The last reply repeats when the list ends.
-"""
+"""The replies in order, the last one repeated, or a function of the messages."""
 
 PIECE_CHARACTERS = 8
 

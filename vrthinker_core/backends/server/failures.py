@@ -324,7 +324,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _key_sentence(message: str, secret: Secret) -> str:
-    """Return the sentence for a refused key; OpenAI repeats it half masked."""
+    """Return the sentence for a refused key, which OpenAI repeats half masked."""
     name, said = secret.variable, _MASKED.sub("[key]", message)
     return (
         f"The server does not accept the key in {name}: put another one into it. It says: {said}."

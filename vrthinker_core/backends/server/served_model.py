@@ -169,7 +169,7 @@ def make_client(address: JudgeName, secret: Secret, patience: Patience) -> opena
     """Return a client of `openai`, which wants a key for every server.
 
     The client uses no proxy for a server on this machine. Raises `BadInput` if the client refuses
-    the address.
+    the address or the proxy.
     """
     timeout = openai.Timeout(patience.silence, connect=patience.connect)
     here = urlsplit(address.what).hostname in LOOPBACK
@@ -204,9 +204,8 @@ def server_root(address: JudgeName) -> str:
 def find_server(address: JudgeName, secret: Secret, patience: Patience) -> Server:
     """Find the server and the named model, or its only model.
 
-    For a host, `what` is the address. Raises `BackendRefused` with the list of models if the model
-    is missing, or if the model takes no pictures; `ServerUnavailable` if the server does not
-    answer.
+    For a host, `what` is the address. Raises `BackendRefused` if the model is missing (with the
+    list of models) or takes no pictures, `ServerUnavailable` if the server does not answer.
     """
     quiet_retries()
     client = make_client(address, secret, patience)

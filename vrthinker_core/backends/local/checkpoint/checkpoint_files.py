@@ -272,8 +272,8 @@ def read_config(folder: Path) -> dict[str, Any]:
 def weight_files(folder: Path) -> list[Path]:
     """Return the safetensors files of the weights.
 
-    This is model.safetensors, else the shards of its index, in the order in which transformers
-    looks for them. Raises `CheckpointError` if a file is missing, damaged or a pickle.
+    As in transformers, model.safetensors comes first, then the shards of the index. Raises
+    `CheckpointError` if a file is missing, damaged or a pickle.
     """
     if (folder / "model.safetensors").is_file():
         return [folder / "model.safetensors"]

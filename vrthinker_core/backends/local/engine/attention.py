@@ -22,15 +22,15 @@ ROW_BLOCK = 256
 """Rows of the KV cache that are summed together on a GPU."""
 
 FEW_ROWS = 4096
-"""Up to this many rows, a token on a GPU uses the kernel of transformers. Measured: up to 3,000
-rows reading the weights takes nearly all the time.
+"""Up to this many rows, a token on a GPU uses the kernel of transformers. Measured: for a token
+over 3,000 rows the kernel does not matter beside reading the weights.
 """
 
 
 def attention_for(device: str, dtype: torch.dtype) -> dict[str, str]:
     """Return the `attn_implementation` of a Qwen2.5-VL on a device.
 
-    The language model gets an implementation of this module, registered with transformers.
+    If this module is faster there, its implementation is registered for the language model.
     """
     text = "sdpa"
     if device == "cpu" and dtype == torch.float32:

@@ -99,7 +99,7 @@ class StaticLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         self._batch_index = torch.arange(len(storage[0]), device=storage[0].device)
 
     def set_rows(self, write_rows: torch.Tensor, visible_rows: int) -> None:
-        """Set each sequence's write row, (batch,), and the rows attention reads."""
+        """Set each sequence's write row, (batch,), and how many rows are visible."""
         self._write_rows, self._visible_rows = write_rows, visible_rows
 
     def update(

@@ -278,7 +278,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
 
 def _chunks(items: Sequence[PromptItem], limit: int) -> Iterator[list[PromptItem]]:
-    """Yield runs of whole items; an item above `limit` tokens is alone."""
+    """Yield runs of at most `limit` tokens; a larger item is alone."""
     chunk: list[PromptItem] = []
     tokens = 0
     for item in items:
