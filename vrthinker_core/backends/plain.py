@@ -226,8 +226,8 @@ class _Reply:
     labels: list[LabelToken] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)  # Characters of each emitted piece
     stop: Literal["end", "length", "cancelled"] = "end"
+    # Lengths of the text that may be shown, then None or the error that ended the reply
     _items: queue.SimpleQueue[BaseException | int | None] = field(default_factory=queue.SimpleQueue)
-    """Lengths of the text that may be shown, then None or the error that ended the reply."""
     _shares: LabelProbabilities | None = None  # Probabilities of the digits for the next token
     _forced: RedirectState = field(init=False)
     _redirected: bool = False  # `generate` must start again after the replaced text

@@ -14,8 +14,8 @@ from vrthinker_core.errors import BadInput, JudgeError
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion, Message, Sampling
 
+# One reply: its text, a whole completion, or an error to raise
 ScriptedReply = str | Completion | JudgeError
-"""One reply: its text, a whole completion, or an error to raise."""
 
 Script = Sequence[ScriptedReply] | Callable[[Sequence[Message]], ScriptedReply]
 """The replies in order, the last one repeated, or a function of the messages."""

@@ -51,15 +51,12 @@ class Patience:
     """Time limits for a server, in seconds, and the number of tries."""
 
     connect: float = 10.0
+    # Between two tokens, and while nothing at all arrives: pictures may wait in the server's queue
     silence: float = 300.0
-    """Between two tokens, and while nothing at all arrives: pictures may wait in the server's
-    queue.
-    """
-    counts: float = 5.0
-    """For the token counts and the end of the answer, once the reply is complete."""
+    counts: float = 5.0  # For token counts and the answer's end, once the reply is complete
     tries: int = 6
+    # For all tries of one request together, up to its first token, even if other data arrives
     deadline: float = 420.0
-    """For all tries of one request together, up to its first token, even if other data arrives."""
     first_wait: float = 0.5  # Before the second try; doubled each time, plus up to as much jitter
     longest_wait: float = 20.0
 

@@ -43,8 +43,8 @@ GENERATION_CONFIG = "generation_config.json"
 one.
 """
 
+# The files fetched from the hub: no code, no pickles
 DOWNLOAD_PATTERNS = ("*.json", "*.safetensors", "*.jinja", "merges.txt")
-"""The files fetched from the hub: no code, no pickles."""
 
 OURS = "qwen2_5_vl"
 """The `model_type` of our own engine; other models use `PlainBackend`."""

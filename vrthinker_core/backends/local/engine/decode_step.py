@@ -27,8 +27,8 @@ _CAPTURE = threading.Lock()
 breaks the capture.
 """
 
+# Keys and values of one layer, (batch, heads, rows, head_dim) each
 LayerStorage = tuple[torch.Tensor, torch.Tensor]
-"""Keys and values of one layer, (batch, heads, rows, head_dim) each."""
 
 
 def takes_decode_steps(model: Qwen2_5_VLForConditionalGeneration) -> bool:

@@ -32,8 +32,8 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.dialects.reading.labels import mentioned_digits
 from vrthinker_core.types.messages import Cancelled, Completion, LabelToken, Message, Sampling
 
+# The reason why a reply stopped: a stop token, the token limit, a cancel
 FinishReason = Literal["end", "length", "cancelled"]
-"""The reason why a reply stopped: a stop token, the token limit, a cancel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +59,8 @@ class LoadedModel:
     """The checkpoint's own repetition penalty, 1 for none. Stock `generate()` applies it in greedy
     decoding, too.
     """
+    # Greedy decode steps between two GPU synchronisations; 0: one at a time, no fixed tensors
     steps_per_sync: int = 0
-    """Greedy decode steps between two GPU synchronisations. 0 decodes one step at a time, without
-    fixed tensors.
-    """
 
     def render(self, messages: Sequence[Message]) -> list[PromptItem]:
         """Return the next prompt; raise `ValueError` if no patch grid fits."""

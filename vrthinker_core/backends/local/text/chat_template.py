@@ -11,8 +11,8 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Part, Text, Video
 
+# The system message that the template adds to a conversation without one
 DEFAULT_SYSTEM = "You are a helpful assistant."
-"""The system message that the template adds to a conversation without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class VisionItem:
     frames: tuple[Frame, ...] = field(repr=False, compare=False)
 
 
+# A token id, or a vision item that stands for its `num_tokens` placeholder tokens
 PromptItem = int | VisionItem
-"""A token id, or a vision item that stands for its `num_tokens` placeholder tokens."""
 
 MakeVisionItem = Callable[[Literal["image", "video"], tuple[Frame, ...]], VisionItem]
 """The type of `VisionEncoder.vision_item`, which makes an item without reading a pixel."""
