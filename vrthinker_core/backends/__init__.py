@@ -1,6 +1,6 @@
-"""Judges behind one protocol: a backend turns messages into text. `open_backend` opens the one that was chosen.
+"""The judges behind one protocol, and `open_backend`, which opens one.
 
-Importing this package imports neither torch nor transformers.
+A backend turns messages into text. Importing this package imports neither torch nor transformers.
 """
 
 from vrthinker_core.backends.base import Backend, Conversation

@@ -1,4 +1,7 @@
-"""The protocols between this package and a model: a Backend opens Conversations, a Conversation streams replies to messages."""
+"""The protocols between this package and a model.
+
+A `Backend` opens conversations. A `Conversation` streams the replies to messages.
+"""
 
 import typing
 from collections.abc import Iterator, Sequence
@@ -11,26 +14,27 @@ from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampli
 
 
 def not_cancelled() -> bool:
-    """The `Cancelled` of a run that cannot be stopped."""
+    """Return False: the `Cancelled` of a run that cannot be stopped."""
     return False
 
 
 Scope = typing.Literal["any", "drawn"]
-"""Which videos a judge can judge: all, or only clips that this project drew."""
+"""The videos a judge can judge: any, or only clips that this project drew."""
 
 
 class RedirectState:
-    """The phrase that a reply must not write, and the phrase that replaces it: see `Sampling.redirect`.
+    """A phrase that a reply must not write, and its replacement.
 
-    It is replaced a second time if reasoning is closed behind the first replacement, which was then part of that reasoning.
+    See `Sampling.redirect`. The phrase is replaced a second time if reasoning is closed behind the
+    first replacement, because that replacement was then part of the reasoning.
     """
 
     def __init__(self, redirect: tuple[str, str] | None) -> None:
         self._unwanted, self.wanted = redirect or ("", "")
-        self.end: int | None = None  # Of the last replacement in the text; None if there is none
+        self.end: int | None = None  # End offset of the last replacement in the text
 
     def cut(self, text: str) -> int:
-        """Where the reply so far is cut, to go on with `wanted`; -1 if nowhere."""
+        """Return the offset at which `wanted` replaces the rest, or -1."""
         end = self.end or 0
         start = text.find(self._unwanted, end) if self._unwanted else -1
         if start >= 0 and self.end is not None:
@@ -46,39 +50,45 @@ class RedirectState:
         return start
 
     def held_back(self, text: str) -> int:
-        """Characters at the end of a text that may begin what is never to be shown, and wait for what follows."""
+        """Count the last characters that may begin the unwanted phrase."""
         unwanted = self._unwanted
         return next((n for n in range(len(unwanted) - 1, 0, -1) if text.endswith(unwanted[:n])), 0)
 
 
 class Conversation(typing.Protocol):
-    """One judge and one pair of videos. All its state is its own: two conversations never share a KV cache."""
+    """A judge's conversation about one pair of videos.
+
+    All its state is its own: two conversations never share a KV cache.
+    """
 
     @property
     def context_length(self) -> int | None:
-        """Tokens that fit into the context, prompt and reply together; None where it is not known."""
+        """Tokens of prompt and reply together; None if unknown."""
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """The number of prompt tokens of `messages`."""
+        """Return the number of prompt tokens of `messages`."""
 
     def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
-        """Tell a `count_tokens` that only estimates how many tokens `messages` really had."""
+        """Correct an estimating `count_tokens` with the true count of `messages`."""
 
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
     ) -> Iterator[str | Completion]:
-        """Yield pieces of text, then exactly one `Completion` (also when cancelled). `messages` are the whole conversation.
+        """Yield pieces of text, then exactly one `Completion`.
 
-        Raises ContextFull when the prompt does not fit, BackendRefused when asking again cannot help, BackendFailed when the model
-        fails; after that the same call may come once more, and what is yielded then stands alone.
+        `messages` are the whole conversation. A cancelled reply ends with a `Completion`, too.
+
+        Raises `ContextFull` if the prompt does not fit, `BackendRefused` if a retry cannot help,
+        and `BackendFailed` if the model fails. After an error the caller may repeat the same call
+        once; the reply then starts from its beginning.
         """
 
     def close(self) -> None:
-        """Free what the conversation holds."""
+        """Free the conversation's memory and connections."""
 
 
 class JudgeDescription(typing.Protocol):
-    """What is known of a judge, whoever generates its replies."""
+    """The description of a judge, whoever generates its replies."""
 
     @property
     def name(self) -> str:
@@ -86,31 +96,37 @@ class JudgeDescription(typing.Protocol):
 
     @property
     def protocols(self) -> tuple[ProtocolName, ...]:
-        """The dialects this judge was trained for, the first of them where none is chosen; empty where they are not known."""
+        """The protocols this judge was trained for, default first; empty if unknown."""
 
     @property
     def follows_instructions(self) -> bool:
-        """It understands text that is not its protocol's own. One that does not is made to answer by `Sampling.redirect` alone."""
+        """Whether the judge understands text beyond its protocol's own sentences.
+
+        If not, only `Sampling.redirect` makes the judge answer.
+        """
 
     @property
     def scope(self) -> Scope:
-        """The videos on which its verdict stands."""
+        """The videos for which the judge's verdict is valid."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person must know of this judge, one sentence each; they are shown with every result."""
+        """Caveats for people, one sentence each, shown with every result."""
 
 
 def describe_backend(judge: JudgeDescription) -> str:
-    """A backend as a notebook shows it: its name, and the protocols that it was trained for."""
-    return f"<{type(judge).__name__} {judge.name}, {' and '.join(judge.protocols) or 'no protocol of its own'}>"
+    """Return a notebook's `repr` of a judge: name and trained protocols."""
+    return (
+        f"<{type(judge).__name__} {judge.name}, "
+        f"{' and '.join(judge.protocols) or 'no protocol of its own'}>"
+    )
 
 
 class Backend(JudgeDescription, typing.Protocol):
     """A judge that is ready to generate."""
 
     def open_conversation(self) -> Conversation:
-        """A new conversation."""
+        """Return a new conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,26 +140,27 @@ class GenerationRequest:
 
 
 StreamItem = str | Completion | Exception
-"""One item of a batched stream: a piece of text, the end of a reply, or the error that ended it."""
+"""An item of a batched stream: a piece of text, the end of a reply, or the reply's error."""
 
 
 @typing.runtime_checkable
 class BatchBackend(Backend, typing.Protocol):
-    """A backend that generates for several conversations at once in less time than one after another."""
+    """A backend that generates for several conversations faster than in turn."""
 
     def stream_batch(
         self, requests: Sequence[GenerationRequest]
     ) -> Iterator[tuple[int, StreamItem]]:
-        """Yield (index of the request, what its `stream` would yield), in the order in which it is generated.
+        """Yield (index of the request, item of its stream) as generated.
 
-        Each request ends with exactly one `Completion` or one exception; an error of one request does not touch the others.
+        Each request ends with exactly one `Completion` or one exception. An error of one request
+        does not touch the others.
         """
 
 
 @typing.runtime_checkable
 class RemoteBackend(Backend, typing.Protocol):
-    """A backend whose replies are generated elsewhere, many at once and each at its own pace."""
+    """A backend whose replies are generated elsewhere, many at once."""
 
     @property
     def at_own_pace(self) -> typing.Literal[True]:
-        """What `isinstance` knows such a backend by: whoever asks need not import `ServerBackend`, which takes seconds."""
+        """A flag for `isinstance`; importing `ServerBackend` instead would take seconds."""

@@ -1,8 +1,12 @@
-"""Whether this is a Hugging Face Space with ZeroGPU, told without torch."""
+"""The test for a Hugging Face Space with ZeroGPU, without torch."""
 
 import os
 
 
 def borrows_gpu() -> bool:
-    """ZeroGPU: a GPU is there in the process of a run alone. Elsewhere one is imitated, in the thread that imported `spaces`."""
+    """Return whether this is a Space with ZeroGPU.
+
+    ZeroGPU gives a GPU to the process of a run only. Elsewhere `spaces` imitates one, but only in
+    the thread that imported `spaces`.
+    """
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")

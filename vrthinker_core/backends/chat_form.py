@@ -1,4 +1,7 @@
-"""ChatForm: how a checkpoint's own processor and chat template take a deliberation, found by a test talk."""
+"""ChatForm: a checkpoint's own processor and chat template, probed.
+
+`open_chat_form` renders a test conversation to find a form that loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from transformers.utils.import_utils import is_torchvision_available
 from vrthinker_core.backends.local.checkpoint.loader import quiet_transformers
 from vrthinker_core.errors import CheckpointError
 
-MARKS = ("QZA1", "QZB2", "QZC3", "QZD4", "QZE5")  # Words of the test talk that no template writes
+MARKS = ("QZA1", "QZB2", "QZC3", "QZD4", "QZE5")  # Test words that no template writes
 THOUGHT = MARKS[2]
-PROBE_SIDE = 448  # Pixels of the test talk's pictures
+PROBE_SIDE = 448  # Width and height of the test pictures, in pixels
 
 Talk = list[dict[str, Any]]
 """Messages as chat templates know them; each content is a list of parts."""
@@ -26,13 +29,13 @@ Talk = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ChatForm:
-    """A processor, and what it must be told."""
+    """A processor and the options for a deliberation."""
 
     processor: Any
-    options: Mapping[str, Any]  # Of its image processor
-    folds_system: bool  # Its template loses a system message, so that text begins the first message
-    forgets_thoughts: bool = False  # Its template drops the thoughts of earlier replies
-    tokens_a_frame: int = 0  # Of 448 x 448 pixels
+    options: Mapping[str, Any]  # Of the image processor
+    folds_system: bool  # Put the system text into the first message: the template drops it
+    forgets_thoughts: bool = False  # The template drops the thoughts of earlier replies
+    tokens_a_frame: int = 0  # Tokens of a frame of 448 x 448 pixels
 
     @property
     def tokenizer(self) -> Any:
@@ -41,13 +44,16 @@ class ChatForm:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person must know, one sentence each."""
-        cost = f"A frame of {PROBE_SIDE} x {PROBE_SIDE} pixels takes {self.tokens_a_frame:,} of its tokens."
+        """Caveats for people, one sentence each."""
+        cost = (
+            f"A frame of {PROBE_SIDE} x {PROBE_SIDE} pixels takes "
+            f"{self.tokens_a_frame:,} of its tokens."
+        )
         forgets = "Its chat template drops the thoughts of earlier replies."
         return (cost, forgets) if self.forgets_thoughts else (cost,)
 
     def render(self, talk: Talk) -> dict[str, Any]:
-        """The inputs of `generate`, on the CPU."""
+        """Return the inputs of `generate`, on the CPU."""
         if self.folds_system and talk[0]["role"] == "system":
             parts = [*talk[0]["content"], {"type": "text", "text": "\n\n"}, *talk[1]["content"]]
             talk = [{**talk[1], "content": parts}, *talk[2:]]
@@ -59,17 +65,18 @@ class ChatForm:
                 return_dict=True,
                 return_tensors="pt",
                 enable_thinking=False,
-                sanitize_control_tokens=True,  # Else `<image>` in a prompt counts as a picture
+                sanitize_control_tokens=True,  # Otherwise `<image>` in a prompt counts as a picture
                 processor_kwargs=dict(self.options),
             )
         return dict(rendered)
 
 
 def open_chat_form(folder: Path, title: str) -> ChatForm:
-    """The cheapest form that loses nothing of a talk with several pictures and turns.
+    """Return the cheapest form that renders a multi-image conversation without loss.
 
-    Tried are the system text as a message and as the beginning of the first one, pictures in tiles and whole. Raises
-    CheckpointError for a model without a chat template, or if every form loses a text or a picture.
+    Two choices are tried: the system text as a message or in front of the first message, and
+    pictures in tiles or whole. Raises `CheckpointError` if the model has no chat template, or if
+    every form loses a text or a picture.
     """
     try:
         processor = _open_processor(folder)
@@ -92,13 +99,14 @@ def open_chat_form(folder: Path, title: str) -> ChatForm:
                 failure = " ".join(str(error).split())[:200].rstrip(". ")
     if not found:
         raise CheckpointError(
-            f"{title} cannot hold a talk with several pictures and turns: {failure}. Choose another judge."
+            f"{title} cannot hold a talk with several pictures and turns: {failure}. "
+            "Choose another judge."
         )
     return min(found, key=lambda form: form.tokens_a_frame)
 
 
 def _measured(form: ChatForm) -> ChatForm:
-    """The form with what the test talk shows. Raises ValueError if text is lost or moved, or a picture is."""
+    """Return the form with test results; raise `ValueError` if it loses anything."""
     picture = {
         "type": "image",
         "image": Picture.new("RGB", (PROBE_SIDE, PROBE_SIDE), (90, 120, 60)),
@@ -130,7 +138,10 @@ def _measured(form: ChatForm) -> ChatForm:
 
 
 def _open_processor(folder: Path) -> Any:
-    """The processor. Without torchvision AutoProcessor refuses all that have a video part, which pictures never need."""
+    """Open the processor, without its video part if torchvision is missing.
+
+    Without torchvision `AutoProcessor` refuses every processor with a video part.
+    """
     if is_torchvision_available():
         any_family: Any = AutoProcessor
         return any_family.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -140,9 +151,8 @@ def _open_processor(folder: Path) -> Any:
     class PicturesOnly(known):  # type: ignore[misc]
         """The same processor without its video part."""
 
-        video_processor = SimpleNamespace(
-            num_frames=None, fps=None
-        )  # Some ask it even for pictures
+        # Some processors read these fields even for pictures
+        video_processor = SimpleNamespace(num_frames=None, fps=None)
 
         @classmethod
         def get_attributes(cls) -> list[str]:

@@ -1,4 +1,7 @@
-"""The servers of this machine that have a model which sees pictures: 127.0.0.1 alone, one port an engine."""
+"""Discovery of servers with a vision model on this machine.
+
+Only 127.0.0.1 is asked, at one port for each engine.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -22,34 +25,44 @@ from vrthinker_core.backends.server.served_model import Patience, list_models, m
 from vrthinker_core.errors import BackendRefused
 
 PORTS = tuple(engine.port for engine in ENGINES.values())
-LOOK_SECONDS = 0.3  # For a server to list its models
+LOOK_SECONDS = 0.3  # Time for a server to list its models
 
 START_ONE = (
-    "Start one, for example `ollama run qwen2.5vl:7b` with OLLAMA_CONTEXT_LENGTH=32768, LM Studio or llama-server with a vision "
-    "model, or `vllm serve qunwang13/vrthinker`; name another address with server:URL#MODEL, or choose nano."
+    "Start one, for example `ollama run qwen2.5vl:7b` with OLLAMA_CONTEXT_LENGTH=32768, LM Studio "
+    "or llama-server with a vision model, or `vllm serve qunwang13/vrthinker`; "
+    "name another address with server:URL#MODEL, or choose nano."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class LocalServer:
-    """A server of this machine."""
+    """A model server on this machine."""
 
-    engine: str  # As a person calls it; "" for an unknown one
+    engine: str  # Display name; "" for an unknown engine
     url: str
-    models: tuple[str, ...]  # Those that see pictures
+    models: tuple[str, ...]  # Only models that take pictures
 
     def named(self, model: str) -> str:
-        """The model of that name, which may lack Ollama's tag; the first one for "", "" for none."""
+        """Return the listed model of this name, "" if there is none.
+
+        `model` may lack Ollama's tag. An empty `model` returns the first model.
+        """
         return next((each for each in self.models if model in ("", each, each.split(":")[0])), "")
 
 
 def local_key() -> Secret:
-    """The key for a server of this machine. A host's key is sent to no server that was merely found."""
+    """Return the key for a server on this machine.
+
+    Only `VRTHINKER_API_KEY` is read: an unknown server on a port must not get the key of a host.
+    """
     return read_key(("VRTHINKER_API_KEY",))
 
 
 def local_servers(ports: Sequence[int] = PORTS, seconds: float = LOOK_SECONDS) -> list[LocalServer]:
-    """Find every server of this machine, with its models. All are asked at once; each has `seconds` to answer."""
+    """Find every server on this machine, with its vision models.
+
+    All ports are asked at once. Each server has `seconds` to answer.
+    """
     secret, patience = local_key(), Patience(connect=seconds)
     addresses = [JudgeName("server", f"http://127.0.0.1:{port}/v1") for port in ports]
     clients = [make_client(address, secret, patience) for address in addresses]
@@ -72,7 +85,10 @@ async def _close(clients: Sequence[openai.AsyncOpenAI]) -> None:
 def find_local(
     model: str = "", ports: Sequence[int] = PORTS, seconds: float = LOOK_SECONDS
 ) -> JudgeName:
-    """Find the first model that sees pictures, or the one of that name. Raises BackendRefused that says what to start."""
+    """Find the first vision model, or the model of this name.
+
+    Raises `BackendRefused`, which says what to start, if there is none.
+    """
     servers = local_servers(ports, seconds)
     for server in servers:
         if found := server.named(model):
@@ -89,7 +105,7 @@ def find_local(
 
 
 async def _look(client: openai.AsyncOpenAI, seconds: float) -> LocalServer | None:
-    """What serves at an address; None if nothing does."""
+    """Return the server at an address, None if there is none."""
     url = str(client.base_url).rstrip("/")
     root = url.removesuffix("/v1")
     try:
@@ -97,7 +113,7 @@ async def _look(client: openai.AsyncOpenAI, seconds: float) -> LocalServer | Non
             _, cards = await list_models(client)
         engine, alone = engine_of(root, cards), len(cards) == 1
         sees = await asyncio.gather(*(_sees(client, root, engine, card, alone) for card in cards))
-    except Exception:  # noqa: BLE001 - whatever answers there, it is no server of a judge
+    except Exception:  # noqa: BLE001 - any other program may answer at this port
         return None
     models = tuple(str(card["id"]) for card, seen in zip(cards, sees, strict=True) if seen)
     return LocalServer(ENGINES[engine].title if engine else "", url, models)
@@ -106,9 +122,11 @@ async def _look(client: openai.AsyncOpenAI, seconds: float) -> LocalServer | Non
 async def _sees(
     client: openai.AsyncOpenAI, root: str, engine: str, card: Mapping[str, Any], alone: bool
 ) -> bool:
-    """Whether a model sees pictures: as it is said, else as a small picture shows.
+    """Return whether a model takes pictures.
 
-    Of several models none is tried, unless the engine holds them all in memory: `transformers serve` would load each.
+    The server's own statement comes first. Without it, a small picture is sent, but only to a
+    single model or to an engine that holds its models in memory: `transformers serve` would load
+    each model.
     """
     name = str(card["id"])
     said = card_facts(card).sees

@@ -1,4 +1,7 @@
-"""Opens the judge that was chosen: the built-in one, a checkpoint, a server or a script. Only a checkpoint needs torch."""
+"""`open_backend`: opens a built-in judge, checkpoint, server or script.
+
+Only a checkpoint needs torch.
+"""
 
 import json
 from dataclasses import replace
@@ -19,11 +22,14 @@ MAX_PAUSE = 60  # Seconds after each piece of a script's text
 
 
 def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
-    """Open a judge: one of `JUDGE_FORMS`, or, for None, the best one this machine can run. A script has JSON lines with `reply`.
+    """Open a judge by its name, or the best one for None.
 
-    `name` replaces the judge's own display name, where several must be told apart; it is ignored for None.
-    Raises BadInput for a choice that is none of these, CheckpointError for a checkpoint that cannot be used, BackendRefused or
-    BackendFailed for a server that cannot.
+    `choice` is one of `JUDGE_FORMS`. None opens the best judge that this machine can run. A script
+    has JSON lines with `reply`. `name` replaces the judge's own display name, to tell several
+    judges apart; it is ignored if `choice` is None.
+
+    Raises `BadInput` for any other choice, `CheckpointError` if a checkpoint cannot be used, and
+    `BackendRefused` or `BackendFailed` if a server cannot.
     """
     if choice is None:
         return _open_default()
@@ -42,7 +48,7 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
 
 
 def default_choice() -> str:
-    """Name what `open_backend(None)` tries first: see `best_choice`."""
+    """Return the name that `open_backend(None)` tries first: see `best_choice`."""
     from vrthinker_core.backends.offers import best_choice
 
     return best_choice()
@@ -52,7 +58,8 @@ def _open_default() -> Backend:
     choice = default_choice()
     if choice == "nano":
         return _open_built_in(
-            f"Neither a GPU with room nor a server was found, so this is the demo judge. {NANO_LIMITS}"
+            "Neither a GPU with room nor a server was found, so this is the demo judge. "
+            f"{NANO_LIMITS}"
         )
     try:
         return open_backend(choice)
@@ -74,18 +81,19 @@ def _open_local(
     device: str | None = None,
     bits: Bits | None = None,
 ) -> Backend:
-    """A Qwen2.5-VL in the engine of our own, any other model in the plain one."""
+    """Open a Qwen2.5-VL in our own engine, any other model in `PlainBackend`."""
     from vrthinker_core.backends.local.checkpoint.checkpoint_files import OURS
 
     try:
         from vrthinker_core.backends.local.checkpoint.loader import find_source
         from vrthinker_core.backends.plain import PlainBackend
         from vrthinker_core.backends.transformers_local import TransformersBackend
-    except (ImportError, RuntimeError) as error:  # transformers imports torchvision if it is there
+    except (ImportError, RuntimeError) as error:  # transformers imports an installed torchvision
         if find_spec("torchvision") is None:
             raise
         raise CheckpointError(
-            "The installed torchvision belongs to another torch, so no model opens: run pip uninstall torchvision, which is not needed."
+            "The installed torchvision belongs to another torch, so no model opens: "
+            "run pip uninstall torchvision, which is not needed."
         ) from error
     ours = find_source(source, bits, device).config.get("model_type") == OURS
     engine = TransformersBackend if ours else PlainBackend
@@ -103,7 +111,7 @@ def _open_server(judge: JudgeName, name: str | None) -> Backend:
 
 
 def _open_script(path: Path, name: str | None) -> ScriptedBackend:
-    """A scripted backend from a JSONL file; `protocol`, `pause` and `name` in any line set those fields of the backend."""
+    """Read a JSONL script; any line may set `protocol`, `pause`, `name`."""
     try:
         lines = list(map(json.loads, filled_lines(path.read_text(encoding="utf-8")).values()))
         replies = [str(line["reply"]) for line in lines if "reply" in line]
@@ -120,7 +128,10 @@ def _open_script(path: Path, name: str | None) -> ScriptedBackend:
     if options.get("protocol") not in (None, *get_args(ProtocolName)) or not isinstance(
         options.get("name", ""), str
     ):
-        raise BadInput(f"The script {path.name} names a protocol or a judge that cannot be.")
+        raise BadInput(
+            f"The script {path.name} has an unknown protocol, or a name that is no text. "
+            "Write paired or concat, and the name in quotation marks."
+        )
     if not isinstance(pause, int | float) or not 0 <= pause <= MAX_PAUSE:
         raise BadInput(
             f"The pause of the script {path.name} is no number of seconds from 0 to {MAX_PAUSE}."

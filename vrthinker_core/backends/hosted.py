@@ -1,4 +1,4 @@
-"""Hosts of judges that need a key: where each one is, which variable holds its key, and what its API wants otherwise."""
+"""Hosts that need a key: their addresses and key variables."""
 
 import os
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from vrthinker_core.backends.server.failures import Secret
 from vrthinker_core.errors import BadInput
 
 SERVER_KEYS = ("VRTHINKER_API_KEY", "OPENAI_API_KEY")
-"""For a server of one's own: the first one that is set holds the key."""
+"""Variables for the key of a server of one's own; the first one that is set wins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class Host:
 
     name: str
     url: str
-    key: str  # The variable that holds the key
-    keys_at: str  # Where one gets a key
+    key: str  # Environment variable that holds the key
+    keys_at: str  # Address of the page that gives out keys
 
 
 HOSTS: dict[Kind, Host] = {
@@ -51,7 +51,10 @@ HOSTS: dict[Kind, Host] = {
 
 
 def host_key(host: Host) -> Secret:
-    """The key of a host. Raises BadInput that names the variable and where one gets a key."""
+    """Return the key of a host.
+
+    Raises `BadInput`, which names the variable and the page that gives out keys, if none is set.
+    """
     secret = read_key((host.key,))
     if not secret.value:
         raise BadInput(
@@ -61,11 +64,16 @@ def host_key(host: Host) -> Secret:
 
 
 def read_key(variables: Sequence[str] = SERVER_KEYS) -> Secret:
-    """The key from the first variable that is set, "" for none. Raises BadInput, without the key, if no request can hold it."""
+    """Return the key of the first variable that is set.
+
+    The value is "" if none is set. Raises `BadInput`, without the key, if an HTTP header cannot
+    hold the key.
+    """
     name = next((each for each in variables if os.environ.get(each, "").strip()), variables[0])
     key = os.environ.get(name, "").strip()
     if not (key.isascii() and key.isprintable()):
         raise BadInput(
-            f"The key in {name} holds a character that no key has, such as a quotation mark of a text: set it anew."
+            f"The key in {name} holds a character that no key has, such as a curly quotation mark. "
+            "Set it again."
         )
     return Secret(key, name)

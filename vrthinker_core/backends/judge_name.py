@@ -1,4 +1,7 @@
-"""The name of a judge, `KIND:WHAT?option=value&…`: read here alone, for command line, page, API, evaluation and training."""
+"""JudgeName: the only parser of judge names, `KIND:WHAT?option=value&...`.
+
+Command line, page, API, evaluation and training use it.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,15 @@ HOSTED: tuple[Kind, ...] = ("openai", "gemini", "openrouter", "hf-inference")
 SERVED: tuple[Kind, ...] = ("server", "local", *HOSTED)
 
 JUDGE_FORMS = (
-    "nano (the demo judge), hf:ID_OR_FOLDER (?quantize=4bit or 8bit, ?device=cuda, mps, xpu or cpu), server:URL#MODEL (?protocol=paired "
-    "or concat), local (a server on this machine), openai:MODEL, gemini:MODEL, openrouter:MODEL, hf-inference:MODEL, or scripted:FILE"
+    "nano (the demo judge), "
+    "hf:ID_OR_FOLDER (?quantize=4bit or 8bit, ?device=cuda, mps, xpu or cpu), "
+    "server:URL#MODEL (?protocol=paired or concat), local (a server on this machine), "
+    "openai:MODEL, gemini:MODEL, openrouter:MODEL, hf-inference:MODEL, or scripted:FILE"
 )
-"""Every form of a name, for `--help` and for errors. `python -m vrthinker_core judges` says which of them run here."""
+"""Every form of a name, for `--help` and for errors.
+
+`python -m vrthinker_core judges` says which of them run on this machine.
+"""
 
 SERVER_FORM = "server:URL#MODEL, for example server:http://localhost:8000/v1#qunwang13/vrthinker"
 
@@ -37,23 +45,26 @@ _OPTIONS: dict[str, tuple[tuple[Kind, ...], str, str]] = {
     "device": (("hf",), r"cuda(?::\d{1,3})?|mps|xpu(?::\d{1,3})?|cpu", "cuda, mps, xpu or cpu"),
     "protocol": (SERVED, "|".join(get_args(ProtocolName)), "paired or concat"),
 }
-"""By option: the kinds that take it, its values as a pattern, and in words."""
+"""For each option: the kinds that take it, its values as a pattern, and its values in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeName:
-    """A judge as a person names it."""
+    """The parsed name of a judge."""
 
     kind: Kind
     what: str = ""  # Folder or hub id, address, model of a host, or file; "" for nano
-    model: str = ""  # Of a server; "" for its only one
+    model: str = ""  # Model of a server; "" for its only one
     quantize: Bits | None = None
     device: str | None = None
-    protocol: ProtocolName | None = None  # What the person says that a served model was trained for
+    protocol: ProtocolName | None = None  # The protocol that a served model was trained for
 
     @property
     def title(self) -> str:
-        """Display name before the judge is open. Never a path of this machine, a user or a password."""
+        """Display name of a judge that is not open yet.
+
+        It never holds a path of this machine, a user or a password.
+        """
         match self.kind:
             case "nano":
                 return NANO_NAME
@@ -68,14 +79,14 @@ class JudgeName:
                 return model_title(self.what) or self.kind
 
     def __str__(self) -> str:
-        """The name as it is written."""
+        """Return the name as a person writes it."""
         options = "&".join(f"{name}={value}" for name in _OPTIONS if (value := getattr(self, name)))
         what = f":{self.what}" if self.what else ""
         model = f"#{self.model}" if self.model else ""
         return f"{self.kind}{what}{model}" + (f"?{options}" if options else "")
 
     def absolute(self) -> JudgeName:
-        """The same judge, whichever folder it is named from: a path that exists becomes a whole one."""
+        """Return the same judge with an absolute path, if the path exists."""
         path = Path(self.what)
         if self.kind not in ("hf", "scripted") or not path.exists():
             return self
@@ -83,7 +94,10 @@ class JudgeName:
 
 
 def parse_judge(text: str) -> JudgeName:
-    """Read a name. Raises BadInput, whose sentence holds no secret and says what to write."""
+    """Read the name of a judge.
+
+    Raises `BadInput`, whose sentence holds no secret and says what to write.
+    """
     said, colon, rest = text.strip().partition(":")
     head, _, query = said.partition("?")
     if not colon and head in ("nano", "local"):
@@ -102,7 +116,10 @@ def parse_judge(text: str) -> JudgeName:
 
 
 def judge_title(text: str) -> str:
-    """Display name of a judge that is not open yet, also if its name cannot be read. Never a path or a password."""
+    """Return the display name of a judge, readable name or not.
+
+    It never holds a path or a password.
+    """
     try:
         return parse_judge(text).title
     except BadInput:
@@ -111,14 +128,15 @@ def judge_title(text: str) -> str:
 
 
 def _server(rest: str) -> JudgeName:
-    """`URL#MODEL?protocol=NAME`; all but the URL may be left out."""
+    """Parse `URL#MODEL?protocol=NAME`; everything but the URL is optional."""
     url, names_model, behind = rest.partition("#")
     model, _, query = behind.partition("?")
     if not names_model:
         url, _, query = url.partition("?")
     if "@" in url:
         raise BadInput(
-            "The address of a server must not hold a user or a password. Put the key into VRTHINKER_API_KEY."
+            "The address of a server must not hold a user or a password. "
+            "Put the key into VRTHINKER_API_KEY."
         )
     try:
         parts = urlsplit(url)
@@ -129,7 +147,8 @@ def _server(rest: str) -> JudgeName:
         raise BadInput(f"This is no address of a server. Write {SERVER_FORM}.")
     if parts.query:
         raise BadInput(
-            f"The address of a server must not hold a query: options stand behind the model, {SERVER_FORM}?protocol=paired."
+            "The address of a server must not hold a query: "
+            f"options stand behind the model, {SERVER_FORM}?protocol=paired."
         )
     return _with_options(JudgeName("server", url.rstrip("/"), model.strip()), query)
 
@@ -146,24 +165,27 @@ def _with_options(judge: JudgeName, query: str) -> JudgeName:
             takes = f"It takes {' and '.join(known)}" if known else "It takes none"
             raise BadInput(f"A judge of the kind {judge.kind} has no such option. {takes}.")
         if not re.fullmatch(_OPTIONS[name][1], value):
-            raise BadInput(f"The option {name} has another value: write {_OPTIONS[name][2]}.")
+            raise BadInput(f"The option {name} has an unknown value: write {_OPTIONS[name][2]}.")
     chosen: dict[str, Any] = dict(pairs)  # Each value matches its pattern
     return replace(judge, **chosen)
 
 
 def model_title(model: str) -> str:
-    """Display name of a model: its id, or the last part where the id is a path of the server's own machine."""
+    """Return a model's id, or the last part of a path id."""
     return model.rstrip("/").rpartition("/")[2] if model.startswith(("/", ".", "~")) else model
 
 
 def display_name(source: str) -> str:
-    """Display name of a checkpoint that is not open yet: a hub id as it is, a folder by its title. Never a path."""
+    """Return the display name of a checkpoint that is not open yet.
+
+    This is a hub id as it is, or the title of a folder. Never a path.
+    """
     path = Path(source)
     return source if HUB_ID.fullmatch(source) and not os.path.exists(path) else folder_title(path)  # noqa: PTH110 - never raises
 
 
 def folder_title(folder: Path) -> str:
-    """Display name of a checkpoint: its folder's name, or its hub id where the folder is in the hub's cache."""
+    """Return the folder's name, or the hub id of a cached one."""
     path = folder.absolute()
     in_cache = path.parent.name == "snapshots"
     return (

@@ -1,4 +1,4 @@
-"""The judges that this machine could run: what each needs, whether that is here, and what to do if it is not."""
+"""Offers: the judges for this machine, their needs, and what is missing."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SLOW = "It runs, but takes minutes for each turn on a processor."
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A judge, as it stands on this machine."""
+    """A judge and its state on this machine."""
 
     judge: str  # The name to type behind --judge
-    real_videos: bool  # It can judge them; else drawn scenes alone
-    trained: bool  # For this task; else it is told the rules in words
+    real_videos: bool  # False: it judges drawn scenes only
+    trained: bool  # False: it was not trained for this task and is told the rules in words
     needs: str  # Memory, download, key or server
-    missing: str = ""  # What is not here, and what to do; "" if it runs
+    missing: str = ""  # What this machine lacks, and what to do; "" if the judge runs
 
 
 def offers() -> list[Offer]:
@@ -46,7 +46,8 @@ def offers() -> list[Offer]:
 def best_choice() -> str:
     """Name the best judge that runs here without a key.
 
-    That is the published 7B on a GPU, in bfloat16 or else in 4 bits, a model of a server on this machine, or the demo judge.
+    Tried in order: the published 7B on a GPU, in bfloat16 or in 4 bits; a model of a server on this
+    machine; the demo judge.
     """
     if best_device() != "cpu":
         for offer, bits in zip(_published(), (None, "8bit", "4bit"), strict=True):
@@ -57,7 +58,7 @@ def best_choice() -> str:
 
 
 def published_shape() -> Any:
-    """The published 7B without values, as its config.json describes it."""
+    """Return the published 7B without values, as its config.json describes it."""
     text = {"vocab_size": 152_064, "hidden_size": 3584, "intermediate_size": 18_944}
     text |= {"num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4}
     vision = {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16}
@@ -70,7 +71,7 @@ def published_shape() -> Any:
 
 
 def _published() -> Iterator[Offer]:
-    """The published 7B, whole and in fewer bits."""
+    """Yield the published 7B in bfloat16, 8 bits and 4 bits."""
     device, shape = best_device(), published_shape()
     free = available_memory(device)
     memory = "memory" if device == "cpu" else f"{device.upper()} memory"
@@ -89,7 +90,7 @@ def _published() -> Iterator[Offer]:
 
 
 def _running(servers: list[LocalServer]) -> Iterator[Offer]:
-    """The models of this machine's servers that see pictures."""
+    """Yield the vision models of this machine's servers."""
     for server in servers:
         for model in server.models:
             trained = published_protocol([model]) is not None
@@ -100,7 +101,8 @@ def _running(servers: list[LocalServer]) -> Iterator[Offer]:
             True,
             False,
             "a server on this machine",
-            "None was found with a model that sees pictures: start one, for example `ollama run qwen2.5vl:7b`.",
+            "None was found with a model that sees pictures: "
+            "start one, for example `ollama run qwen2.5vl:7b`.",
         )
 
 

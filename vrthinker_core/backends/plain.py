@@ -1,7 +1,9 @@
-"""PlainBackend: any image-text-to-text model of transformers as a judge, without a word about its family.
+"""PlainBackend: any image-text-to-text model of transformers as a judge.
 
-Each reply is one `generate` over the whole conversation: a family may window, compress or spread its KV cache, so none is kept.
-The model is told the rules in words unless `vrthinker.json` says that it was trained for a protocol.
+No code here depends on the model's family. Each reply is one `generate` over the whole
+conversation. No KV cache is kept between replies: a family may window, compress or spread its
+cache. The model is told the rules in words unless `vrthinker.json` names a protocol that it was
+trained for.
 """
 
 from __future__ import annotations
@@ -39,18 +41,19 @@ from vrthinker_core.types.messages import (
 )
 
 TOLD = "This judge was not trained for the task: it is told the protocol's rules in words."
-WAIT_SECONDS = 0.05  # Between two looks whether a reply that waits for the model was cancelled
-_PADDING = " \t\r\n=:\"'*_`"  # What may stand in one token with a label's digit
+WAIT_SECONDS = 0.05  # Between two checks for a cancel while a reply waits for the model
+_PADDING = " \t\r\n=:\"'*_`"  # Characters that may share a token with a label's digit
 
 
 class _Stopped(Exception):
-    """Raised inside a forward pass whose reply was cancelled."""
+    """The exception that ends a forward pass of a cancelled reply."""
 
 
 class PlainBackend:
     """A `Backend` on any model that `AutoModelForImageTextToText` opens.
 
-    Thread-safe: models keep positions on themselves, so one reply is generated at a time, and others wait.
+    Thread-safe. Models keep positions on themselves, so replies are generated one at a time; others
+    wait.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class PlainBackend:
         self.end_tokens = frozenset(ends if isinstance(ends, list) else [ends])
         self.notes = (*notes, *(() if self.protocols else (TOLD,)), *form.notes)
         self._lock = threading.Lock()
-        self._cancelled: Cancelled = not_cancelled  # Of the reply that is being generated
+        self._cancelled: Cancelled = not_cancelled  # Belongs to the reply that has the model
         for blocks in model.modules():
             for block in blocks if isinstance(blocks, torch.nn.ModuleList) else ():
                 block.register_forward_pre_hook(self._hear)
@@ -92,7 +95,8 @@ class PlainBackend:
     ) -> PlainBackend:
         """Open a folder or a hub id; options as in `TransformersBackend.load`.
 
-        Raises CheckpointError for a model that is missing, damaged or too large, or whose chat template cannot hold a deliberation.
+        Raises `CheckpointError` if the model is missing, damaged or too large, or if its chat
+        template cannot hold a deliberation.
         """
         model, found = open_plain(source, device=device, bits=bits)
         return cls(
@@ -100,12 +104,16 @@ class PlainBackend:
         )
 
     def open_conversation(self) -> PlainConversation:
-        """A new conversation; it holds nothing but its last prompt."""
+        """Return a new conversation, which keeps only its last prompt."""
         return PlainConversation(self)
 
     @contextmanager
     def generating(self, cancelled: Cancelled) -> Iterator[None]:
-        """The model for one reply, which `cancelled` ends at the model's next layer. Raises _Stopped."""
+        """Hold the model for one reply.
+
+        The reply ends at the next layer after `cancelled` returns True. Raises `_Stopped` if
+        `cancelled` returns True while another reply has the model.
+        """
         while not self._lock.acquire(timeout=WAIT_SECONDS):
             if cancelled():
                 raise _Stopped
@@ -117,7 +125,11 @@ class PlainBackend:
             self._lock.release()
 
     def _hear(self, *_: Any) -> None:
-        """Before each layer: a prefill takes minutes on a processor, and `generate` asks after whole tokens only."""
+        """Stop the forward pass of a cancelled reply before its next layer.
+
+        A prefill takes minutes on a CPU, and `generate` checks its stopping criteria only after
+        whole tokens.
+        """
         if self._cancelled():
             raise _Stopped
 
@@ -130,11 +142,14 @@ class PlainConversation:
         self._last: tuple[Sequence[Message], dict[str, Any]] | None = None
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """The number of prompt tokens; the model does not run. Raises BackendRefused for what its processor cannot take."""
+        """Return the number of prompt tokens without running the model.
+
+        Raises `BackendRefused` if the processor cannot take the messages.
+        """
         return int(self._inputs(messages)["input_ids"].shape[1])
 
     def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
-        """Nothing to do: `count_tokens` is exact."""
+        """Do nothing: `count_tokens` is exact."""
 
     def close(self) -> None:
         """Free the last prompt."""
@@ -143,14 +158,18 @@ class PlainConversation:
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
     ) -> Iterator[str | Completion]:
-        """Yield pieces of text, then one `Completion`. Calls `cancelled` before every layer and every token."""
+        """Yield pieces of text, then one `Completion`.
+
+        Calls `cancelled` before every layer and every token.
+        """
         started, backend = time.perf_counter(), self._backend
         inputs = self._inputs(messages)
         prompt_tokens = int(inputs["input_ids"].shape[1])
         limit = backend.context_length
         if limit and prompt_tokens + 1 > limit:
             raise ContextFull(
-                f"The conversation has come to {prompt_tokens:,} tokens; this judge's context holds {limit:,}."
+                f"The conversation has come to {prompt_tokens:,} tokens; "
+                f"this judge's context holds {limit:,}."
             )
         room = min(sampling.max_new_tokens, limit - prompt_tokens if limit else 10**9)
         reply = _Reply(backend, sampling, room, cancelled)
@@ -175,7 +194,7 @@ class PlainConversation:
         )
 
     def _inputs(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """The prompt on the CPU; that of the last call is kept, since it is counted before it is streamed."""
+        """Return the prompt on the CPU; keep it, because counting precedes streaming."""
         if self._last is None or self._last[0] != messages:
             talk: Talk = [{"role": each.role, "content": _parts(each)} for each in messages]
             if not self._backend.protocols and talk[0]["role"] == "system":
@@ -184,37 +203,45 @@ class PlainConversation:
                 self._last = messages, self._backend.form.render(talk)
             except Exception as error:
                 raise BackendRefused(
-                    f"This judge cannot take these frames and texts: {' '.join(str(error).split())[:200]}."
+                    "This judge cannot take these frames and texts: "
+                    f"{' '.join(str(error).split())[:200]}."
                 ) from error
         return self._last[1]
 
 
 @dataclass(slots=True)
 class _Reply:
-    """One reply: what `generate` calls as streamer (`put`, `end`), logits processor (`watch`) and stopping criterion (`ask`)."""
+    """One reply and its callbacks for `generate`.
+
+    They are the streamer (`put`, `end`), the logits processor (`watch`) and the stopping criterion
+    (`ask`).
+    """
 
     backend: PlainBackend
     sampling: Sampling
-    room: int  # Tokens at most
+    room: int  # Largest number of tokens
     cancelled: Cancelled
     text: str = ""
     tokens: list[int] = field(default_factory=list)
     labels: list[LabelToken] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)  # Of the pieces
+    lengths: list[int] = field(default_factory=list)  # Characters of each emitted piece
     stop: Literal["end", "length", "cancelled"] = "end"
-    _items: queue.SimpleQueue[BaseException | int | None] = field(
-        default_factory=queue.SimpleQueue
-    )  # Lengths of the text that may be shown; None at the end
-    _shares: LabelProbabilities | None = None  # Of the digits, where the next token is sampled
+    # Lengths of the text that may be shown, then None or the error that ended the reply
+    _items: queue.SimpleQueue[BaseException | int | None] = field(default_factory=queue.SimpleQueue)
+    _shares: LabelProbabilities | None = None  # Probabilities of the digits for the next token
     _forced: RedirectState = field(init=False)
-    _redirected: bool = False  # The text was redirected and `generate` must go on behind it
+    _redirected: bool = False  # `generate` must start again after the replaced text
     _closed: bool = False
     _skip: bool = True  # `generate` streams the prompt first
-    _whole: int = 0  # Tokens whose text is whole
-    _before: int = 0  # Tokens before those, which a tokenizer must see to write them right
+    _whole: int = 0  # Number of tokens whose text is complete
+    _before: int = 0  # Start of the context that a tokenizer needs to decode the next tokens
 
     def pieces(self, inputs: dict[str, Any]) -> Iterator[str]:
-        """Generate in a thread; yields text of whole characters that can no longer become the start of a redirect."""
+        """Generate in a thread and yield the text.
+
+        The text has whole characters only, and nothing that may still become the start of a
+        redirect.
+        """
         chosen = self.sampling.redirect or ("", "")
         self._forced = RedirectState(self.backend.forced_redirects.get(chosen, chosen))
         shown = 0
@@ -248,9 +275,8 @@ class _Reply:
 
     def put(self, value: torch.Tensor) -> None:
         """Take a token."""
-        if (
-            self._skip or self._redirected
-        ):  # the prompt, or a token sampled before the redirect was seen
+        # The prompt, or a token that was sampled before `generate` saw the redirect
+        if self._skip or self._redirected:
             self._skip = False
             return
         token = int(value.flatten()[0])
@@ -265,10 +291,14 @@ class _Reply:
         self._items.put(len(self.text) - self._forced.held_back(self.text))
 
     def end(self) -> None:
-        """What `generate` calls when it is done; `_generate` tells the reader."""
+        """Do nothing: `_generate` tells the reader when the reply ends."""
 
     def watch(self, _: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """After the penalty and before the temperature: three numbers a token, where `output_scores` would keep the vocabulary."""
+        """Keep the probabilities of the digits for the next token.
+
+        Called after the penalty and before the temperature. Three numbers a token are kept, while
+        `output_scores` would keep the scores of the whole vocabulary.
+        """
         shares = torch.softmax(scores[0].float(), -1)
         tie, first, second = (
             min(1.0, round(float(shares[tokens].sum()), 6))
@@ -278,7 +308,7 @@ class _Reply:
         return scores
 
     def ask(self, ids: torch.Tensor, _: torch.Tensor, **__: Any) -> torch.Tensor:
-        """Whether to stop, (batch,)."""
+        """Return whether to stop, (batch,)."""
         stop = self._redirected or self._is_cancelled()
         return torch.full((ids.shape[0],), stop, device=ids.device)
 
@@ -288,7 +318,7 @@ class _Reply:
         return self.stop == "cancelled"
 
     def _new_text(self) -> str:
-        """What the last tokens add to the text, "" until a character is whole."""
+        """Return the new text, "" until its last character is whole."""
         decode = self.backend.form.tokenizer.decode
         known = decode(self.tokens[self._before : self._whole], skip_special_tokens=False)
         now = decode(self.tokens[self._before :], skip_special_tokens=False)
@@ -306,7 +336,7 @@ class _Reply:
         self._redirected = True
 
     def _with_reply(self, prompt: dict[str, Any]) -> dict[str, Any]:
-        """The prompt with the reply so far behind it: every tensor of the shape of its ids grows."""
+        """Return the prompt with the reply appended to every ids-shaped tensor."""
         self.tokens = self.backend.form.tokenizer.encode(self.text, add_special_tokens=False)
         self._before, self._whole = max(0, len(self.tokens) - 4), len(self.tokens)
         ids = prompt["input_ids"]
@@ -348,12 +378,15 @@ class _Reply:
         except _Stopped:
             self.stop = "cancelled"
             self._items.put(None)
-        except BaseException as error:  # noqa: BLE001 - raised where the reply is read
+        except BaseException as error:  # noqa: BLE001 - raised again in `pieces`
             self._items.put(error)
 
 
 def _parts(message: Message) -> list[dict[str, Any]]:
-    """Always a list: some templates lose a message whose content is a plain string. Texts that touch become one."""
+    """Return the content as a list of parts with adjacent texts joined.
+
+    Some templates lose a message whose content is a plain string.
+    """
     parts: list[dict[str, Any]] = []
     for part in message.parts:
         if not isinstance(part, Text | GeneratedText):
@@ -373,7 +406,6 @@ def _parts(message: Message) -> list[dict[str, Any]]:
 
 
 def _on_device(inputs: dict[str, Any], model: Any) -> dict[str, Any]:
-    """Numbers in the model's own precision, all on its device."""
     return {
         name: value.to(model.device, model.dtype if value.is_floating_point() else value.dtype)
         for name, value in inputs.items()
@@ -381,7 +413,10 @@ def _on_device(inputs: dict[str, Any], model: Any) -> dict[str, Any]:
 
 
 def _digit_tokens(tokenizer: Any) -> dict[int, str]:
-    """By token that writes a lone 0, 1 or 2, the digit: decoded one by one, so that any kind of vocabulary will do."""
+    """Map each token that writes a lone digit 0-2 to it.
+
+    Tokens are decoded one by one, so any kind of vocabulary works.
+    """
     short = [
         token
         for written, token in tokenizer.get_vocab().items()
@@ -395,9 +430,11 @@ def _failure(error: Exception, prompt_tokens: int) -> BackendFailed:
     if is_out_of_memory(error):
         free_gpu_memory()
         return BackendRefused(
-            f"The judge ran out of memory at {prompt_tokens:,} tokens: choose a shorter memory window or fewer frames a call."
+            f"The judge ran out of memory at {prompt_tokens:,} tokens: "
+            "choose a shorter memory window or fewer frames a call."
         )
     detail = str(error).strip().splitlines()
     return BackendFailed(
-        f"The judge stopped while it was generating: {detail[0] if detail else type(error).__name__}"
+        "The judge stopped while it was generating: "
+        f"{detail[0] if detail else type(error).__name__}"
     )

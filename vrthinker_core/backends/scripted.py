@@ -1,4 +1,7 @@
-"""A backend whose replies are written beforehand: for tests, demonstrations and trying the page. It ships with the package."""
+"""ScriptedBackend: a judge with prewritten replies, for tests and demonstrations.
+
+It ships with the package, so the page can be tried without a model.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,11 @@ from vrthinker_core.errors import BadInput, JudgeError
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion, Message, Sampling
 
-ScriptedReply = (
-    str | Completion | JudgeError
-)  # One reply: its text, a whole completion, or the error to raise in its place
+# One reply: its text, a whole completion, or an error to raise
+ScriptedReply = str | Completion | JudgeError
 
 Script = Sequence[ScriptedReply] | Callable[[Sequence[Message]], ScriptedReply]
-"""The replies in order (the last one again when they run out), or a function of the messages."""
+"""The replies in order, the last one repeated, or a function of the messages."""
 
 PIECE_CHARACTERS = 8
 
@@ -25,7 +27,8 @@ PIECE_CHARACTERS = 8
 class ScriptedBackend:
     """A judge that replies with `script`.
 
-    `pause` is the time in seconds after each piece; `context_length` and `tokens_per_frame` let a test fill a context.
+    `pause` is the time in seconds after each piece. `context_length` and `tokens_per_frame` let a
+    test fill a context.
     """
 
     script: Script
@@ -39,17 +42,17 @@ class ScriptedBackend:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises BadInput for a script without a reply."""
+        """Raise `BadInput` if the script has no reply."""
         if not callable(self.script) and not self.script:
             raise BadInput("A scripted judge needs at least one reply.")
 
     @property
     def protocols(self) -> tuple[ProtocolName, ...]:
-        """The protocol its replies are written in, where that is said."""
+        """The protocol of the scripted replies, if one was given."""
         return (self.protocol,) if self.protocol else ()
 
     def open_conversation(self) -> ScriptedConversation:
-        """A conversation that starts at the first reply."""
+        """Return a conversation that starts at the first reply."""
         return ScriptedConversation(self)
 
 
@@ -61,7 +64,7 @@ class ScriptedConversation:
         self._calls = 0
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """One token a word and `tokens_per_frame` a frame."""
+        """Count one token a word and `tokens_per_frame` a frame."""
         frames = sum(len(message.frames) for message in messages)
         return (
             sum(len(message.text.split()) for message in messages)
@@ -69,7 +72,7 @@ class ScriptedConversation:
         )
 
     def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
-        """Nothing to do: `count_tokens` is exact."""
+        """Do nothing: `count_tokens` is exact."""
 
     def stream(
         self,
@@ -77,7 +80,10 @@ class ScriptedConversation:
         sampling: Sampling,  # noqa: ARG002 - part of the protocol
         cancelled: Cancelled = not_cancelled,
     ) -> Iterator[str | Completion]:
-        """The next reply, piece by piece. `sampling` is ignored, its `redirect` too."""
+        """Yield the next reply piece by piece, then its `Completion`.
+
+        `sampling` is ignored, its `redirect` too. Raises the script's error if the reply is one.
+        """
         script, index = self._backend.script, self._calls
         self._calls += 1
         reply = script(messages) if callable(script) else script[min(index, len(script) - 1)]
@@ -110,4 +116,4 @@ class ScriptedConversation:
         )
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: there is nothing to free."""

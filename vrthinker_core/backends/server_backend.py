@@ -1,4 +1,7 @@
-"""ServerBackend: a judge behind an OpenAI-compatible address (vLLM, SGLang, llama.cpp, LM Studio, Ollama, a hosted model)."""
+"""ServerBackend: a judge behind an OpenAI-compatible address.
+
+Servers are vLLM, SGLang, llama.cpp, LM Studio, Ollama, `transformers serve`, or a hosted model.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,14 @@ OWN_TEMPERATURE = (
     "The server takes no temperature: it samples with its own, whatever the settings say."
 )
 
-SHORT_CONTEXT = 16_384  # Tokens: eight frames a video and one call of twelve are some 9,000
+SHORT_CONTEXT = 16_384  # Eight frames a video and one call of twelve take about 9,000 tokens
 
 
 class ServerBackend:
-    """A `Backend` (and `BatchBackend`) that generates nothing itself. Thread-safe; conversations share what the server refuses."""
+    """A `Backend` and `BatchBackend` whose replies a server generates.
+
+    Thread-safe. Conversations share the list of request fields that the server refuses.
+    """
 
     at_own_pace: Literal[True] = True  # See `RemoteBackend`
 
@@ -50,9 +56,10 @@ class ServerBackend:
         patience: Patience | None = None,
         secret: Secret | None = None,
     ) -> ServerBackend:
-        """Ask the server of a name (`server:URL#MODEL`, `openai:MODEL`) what it has. Without `secret` the environment holds the key.
+        """Connect to the server of a name such as `server:URL#MODEL` or `openai:MODEL`.
 
-        Raises BadInput for a key or a proxy that cannot be used, another JudgeError if the server has no such model or is silent.
+        The environment holds the key if `secret` is None. Raises `BadInput` if a key or a proxy
+        cannot be used, another `JudgeError` if the server has no such model or does not answer.
         """
         host = HOSTS.get(judge.kind)
         if host is not None:
@@ -64,23 +71,28 @@ class ServerBackend:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """See `JudgeDescription`; more once the server has refused to be told a temperature, or said how little it reads."""
+        """Caveats for people: see `JudgeDescription`.
+
+        Notes are added when the server refuses a temperature, or when its context turns out to be
+        short.
+        """
         model, learnt = self.server.model, []
         if "temperature" not in self.server.form.features:
             learnt.append(OWN_TEMPERATURE)
         engine, reads = ENGINES.get(model.engine), model.context_length
         if engine is not None and reads is not None and reads < SHORT_CONTEXT:
             learnt.append(
-                f"{engine.title} reads {reads:,} tokens: a run of several turns may not fit. {engine.longer}"
+                f"{engine.title} reads {reads:,} tokens: a run of several turns may not fit. "
+                f"{engine.longer}"
             )
         return (*self._notes, *learnt)
 
     def open_conversation(self) -> ServerConversation:
-        """A new conversation; it connects with its first request."""
+        """Return a new conversation, which connects with its first request."""
         return ServerConversation(self.server)
 
     def stream_batch(
         self, requests: Sequence[GenerationRequest]
     ) -> Iterator[tuple[int, StreamItem]]:
-        """See `BatchBackend`: all requests are in flight at once, and the server batches them."""
+        """Send all requests at once; the server batches them."""
         return stream_replies(requests)

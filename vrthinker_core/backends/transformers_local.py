@@ -1,4 +1,7 @@
-"""TransformersBackend: a judge in this process, from any Qwen2.5-VL checkpoint, the built-in one and the 7B alike."""
+"""TransformersBackend: a Qwen2.5-VL checkpoint as a judge in this process.
+
+The built-in judge and the 7B use the same code.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,17 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.dialects.factory import redirects
 
 STEPS_PER_SYNC = 8
-"""Greedy decode steps between two GPU synchronisations: a cancel and new text may each come that many tokens later."""
+"""Greedy decode steps between two GPU synchronisations. A cancel and new text may each come that
+many tokens later.
+"""
 
 
 class TransformersBackend:
-    """A `Backend` (and `BatchBackend`) on a checkpoint of which every weight was checked.
+    """A `Backend` and `BatchBackend` on a checkpoint with checked weights.
 
-    Thread-safe: conversations share weights and cached image features, nothing else. Everything runs without gradients.
-    A small model on the CPU runs with one thread, and leaves torch set so (`torch.set_num_threads(1)`) in the calling thread.
+    Thread-safe: conversations share only weights and cached image features. No gradients are
+    computed. A small model on the CPU runs with one thread, and leaves torch set so
+    (`torch.set_num_threads(1)`) in the calling thread.
     """
 
     def __init__(self, checkpoint: Checkpoint, name: str, notes: tuple[str, ...] = ()) -> None:
@@ -52,27 +58,33 @@ class TransformersBackend:
         bits: Bits | None = None,
         notes: tuple[str, ...] = (),
     ) -> TransformersBackend:
-        """Open a folder or a hub id. `notes` are what a person must know of the choice.
+        """Open a folder or a hub id.
 
-        `device` ("cpu", "cuda", "cuda:1", "mps", "xpu") and `dtype` default to: small models on the CPU in float32; others on the
-        best device in bfloat16. `bits` quantises the language model while it is loaded; on a CPU a batch equals its replies alone
-        in float32 only. Raises CheckpointError for a checkpoint that is missing, damaged or too large.
+        `notes` are caveats for people about the choice. `device` is "cpu", "cuda", "cuda:1", "mps"
+        or "xpu". By default small models run on the CPU in float32, others on the best device in
+        bfloat16. `bits` quantises the language model while it is loaded. On a CPU, batched replies
+        equal single replies in float32 only.
+
+        Raises `CheckpointError` if the checkpoint is missing, damaged or too large.
         """
         checkpoint = open_checkpoint(source, device=device, dtype=dtype, bits=bits)
         return cls(checkpoint, name or folder_title(checkpoint.folder), notes)
 
     def open_conversation(self) -> LocalConversation:
-        """A new conversation; its KV cache is allocated with its first prompt."""
+        """Return a new conversation; its first prompt allocates the KV cache."""
         return LocalConversation(self.loaded)
 
     def stream_batch(
         self, requests: Sequence[GenerationRequest]
     ) -> Iterator[tuple[int, StreamItem]]:
-        """See `BatchBackend`: all requests are decoded in one batch; each reply is, token for token, the one it is alone."""
+        """Decode all requests in one batch: see `BatchBackend`.
+
+        Each reply equals the reply of a single request, token for token.
+        """
         return stream_batch(self.loaded, requests)
 
     def close(self) -> None:
-        """Free the cached image features; the weights are freed with the last reference to the backend."""
+        """Free cached image features; the last reference frees the weights."""
         self.loaded.vision.clear()
 
 
@@ -96,5 +108,8 @@ def _loaded_model(checkpoint: Checkpoint) -> LoadedModel:
 
 
 def _can_capture_graphs(model: Qwen2_5_VLForConditionalGeneration) -> bool:
-    """The model is on a GPU of its own: a CUDA graph cannot outlive one lent by ZeroGPU."""
+    """Return whether the model is alone on a GPU of its own.
+
+    A CUDA graph must not outlive a GPU lent by ZeroGPU.
+    """
     return model.device.type == "cuda" and takes_decode_steps(model) and not borrows_gpu()

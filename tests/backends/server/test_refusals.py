@@ -171,7 +171,7 @@ def test_a_failure_is_quoted_in_whatever_form_and_at_once_if_it_is_the_requests_
         fails("first", 529), fails("second", 502, form), fails(BLIND, 503, form)
     )
     assert (type(error), requests) == (ServerUnavailable, QUICK.tries)
-    assert f"It says: {BLIND}. See" in str(error)
+    assert f"It says: {BLIND}." in str(error)
 
 
 UNPARSED = f"Failed to parse messages: Unsupported content: image_url; messages = {'x' * 250} later"
@@ -223,7 +223,7 @@ def test_the_title_of_a_page_is_what_it_says(title: str) -> None:
     page = f"<!DOCTYPE html>\n<html><head><title>\n{title}</title></head><body>not supported</body></html>".encode()
     error, requests = failure_of(lambda handler, _: handler.send_bytes(502, page, "text/html"))
     assert (type(error), requests) == (ServerUnavailable, QUICK.tries)
-    assert f"It says: {title}. See" in str(error)
+    assert f"It says: {title}." in str(error)
     assert "It says" not in str(refused(500, b"<html>no</html>"))
 
 

@@ -1,1 +1,4 @@
-"""The parts of `TransformersBackend`. Only this folder and `transformers_local.py` import torch, of all in `backends`."""
+"""The parts of `TransformersBackend`.
+
+`checkpoint_files.py` and `marker.py` import no torch, because a served judge needs them, too.
+"""

@@ -1,4 +1,7 @@
-"""LocalConversation: keeps the KV cache of one conversation, prefills what is new of a prompt and streams the reply."""
+"""LocalConversation: the KV cache of one conversation and its replies.
+
+Each call prefills only the new part of the prompt.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,10 +17,11 @@ from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampli
 
 
 class LocalConversation:
-    """A `Conversation` with a model in this process. One thread at a time; several conversations may generate at once.
+    """A `Conversation` with a model in this process.
 
-    The KV cache matches the processed tokens exactly, also after a cancel. After any error it is cleared, and the next call
-    prefills from the start.
+    One thread at a time; several conversations may generate at once. The KV cache matches the
+    processed tokens exactly, also after a cancel. After any error the cache is cleared, and the
+    next call prefills from the start.
     """
 
     def __init__(self, loaded: LoadedModel) -> None:
@@ -31,18 +35,23 @@ class LocalConversation:
             )
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """The number of prompt tokens of `messages`; the model does not run. Raises BackendRefused for frames it cannot take."""
+        """Return the number of prompt tokens without running the model.
+
+        Raises `BackendRefused` if the model cannot take a frame.
+        """
         return token_count(self._render(messages))
 
     def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
-        """Nothing to do: `count_tokens` is exact."""
+        """Do nothing: `count_tokens` is exact."""
 
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
     ) -> Iterator[str | Completion]:
-        """Yield pieces of text, then one `Completion`. Calls `cancelled` before every token and every prefill chunk.
+        """Yield pieces of text, then one `Completion`.
 
-        Greedy at temperature 0; else sampled on the CPU from `sampling.seed`, so a call repeats whatever ran before it.
+        Calls `cancelled` before every token and every prefill chunk. Decoding is greedy at
+        temperature 0. Otherwise tokens are sampled on the CPU from `sampling.seed`, so a call
+        repeats whatever ran before.
         """
         generation = self.start_generation(messages, sampling, cancelled)
         try:
@@ -65,18 +74,22 @@ class LocalConversation:
     def start_generation(
         self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
     ) -> Generation:
-        """A reply of which nothing is computed yet. Raises ContextFull where the prompt does not fit."""
+        """Return a `Generation` that has not computed anything yet.
+
+        Raises `ContextFull` if the prompt does not fit.
+        """
         prompt, limit = self._render(messages), self.context_length
         if (tokens := token_count(prompt)) + 1 > limit:
             raise ContextFull(
-                f"The conversation has come to {tokens:,} tokens; this judge's context holds {limit:,}."
+                f"The conversation has come to {tokens:,} tokens; "
+                f"this judge's context holds {limit:,}."
             )
         if self._cache is None:
             raise BackendFailed("This conversation was closed.")
         return Generation(self._loaded, self._cache, prompt, sampling, cancelled, self._multi_step)
 
     def error_after(self, generation: Generation, error: Exception) -> VrThinkerError:
-        """The exception to raise for `error`. Clears the cache, which the error may have left half written."""
+        """Clear the half-written cache and return the exception to raise."""
         self._clear(generation)
         if isinstance(error, VrThinkerError):
             return error
@@ -84,11 +97,13 @@ class LocalConversation:
             free_gpu_memory()
             tokens = f"{token_count(generation.prompt):,} tokens"
             return BackendRefused(
-                f"The judge ran out of memory at {tokens}: choose a shorter memory window or fewer frames a call."
+                f"The judge ran out of memory at {tokens}: "
+                "choose a shorter memory window or fewer frames a call."
             )
         detail = str(error).strip().splitlines()
         return BackendFailed(
-            f"The judge stopped while it was generating: {detail[0] if detail else type(error).__name__}"
+            "The judge stopped while it was generating: "
+            f"{detail[0] if detail else type(error).__name__}"
         )
 
     def close(self) -> None:

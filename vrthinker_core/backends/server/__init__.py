@@ -1,1 +1,4 @@
-"""The parts of `ServerBackend`: a judge behind an OpenAI-compatible address. Only this folder imports `openai`."""
+"""The parts of `ServerBackend`, the judge behind an OpenAI-compatible address.
+
+Only this folder and `discover.py` import `openai`.
+"""

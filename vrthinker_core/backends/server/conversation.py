@@ -1,4 +1,7 @@
-"""ServerConversation: one conversation with a served judge. Its requests run in a thread of its own: Stop ends them at once."""
+"""ServerConversation: one conversation with a served judge.
+
+Its requests run in a thread of its own, so Stop ends them at once.
+"""
 
 import asyncio
 import queue
@@ -48,16 +51,17 @@ from vrthinker_core.errors import BackendFailed, ContextFull
 from vrthinker_core.types.geometry import IMAGE_FACTOR
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
-POLL_SECONDS = 0.05  # Between two looks whether a reply was cancelled
-TEXT_BYTES = 4  # of a token: only a first measure, corrected by what the server counts
+POLL_SECONDS = 0.05  # Between two checks for a cancel
+TEXT_BYTES = 4  # Of a token; a first guess that the server's counts correct
 WORD = re.compile(r"\w+")  # No tokenizer joins words, so a text has at least as many tokens
 
 
 class ServerConversation:
-    """A `Conversation` with a judge on a server. One thread at a time; several conversations may generate at once.
+    """A `Conversation` with a judge on a server.
 
-    The server is sent the whole conversation each time, and keeps what it has read in its prefix cache. What it was given of a
-    reply that failed or was cancelled leaves nothing behind here.
+    One thread at a time; several conversations may generate at once. Each request sends the whole
+    conversation; the server keeps the prompt in its prefix cache. A reply that failed or was
+    cancelled leaves nothing behind here.
     """
 
     def __init__(self, server: Server) -> None:
@@ -66,31 +70,34 @@ class ServerConversation:
         self._thread: LoopThread | None = None
         self._client: openai.AsyncOpenAI | None = None
         self._closed = False
-        self._tokens_per_measure = (
-            0.0  # What the server counted of the last prompt, by our own measure of it
-        )
-        self._counted: tuple[tuple[Message, ...], int] = ((), 0)  # The last prompt
+        self._tokens_per_measure = 0.0  # The server's count of the last prompt, by our estimate
+        self._counted: tuple[tuple[Message, ...], int] = ((), 0)  # The last prompt and its count
 
     @property
     def context_length(self) -> int | None:
-        """What the server says, which may be after the first reply."""
+        """The server's context length; may be None until the first reply."""
         return self._server.model.context_length
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """An estimate: our own measure of `messages`, scaled by what the server counted of the last prompt.
+        """Estimate the number of prompt tokens of `messages`.
 
-        0 before its first reply, so that nothing leaves the conversation because of a guess: the server says what is too long.
+        The estimate is a rule of thumb, scaled by the server's count of the last prompt. It is 0
+        before the first reply: no message must leave the conversation because of a guess. The
+        server itself refuses a prompt that is too long.
         """
         return round(self._tokens_per_measure * _measure(messages))
 
     def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
-        """What the server counted of `messages`, in this run or in the one that it goes on from."""
+        """Scale `count_tokens` by the server's count, maybe of an earlier run."""
         self._tokens_per_measure = prompt_tokens / _measure(messages)
 
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
     ) -> Iterator[str | Completion]:
-        """See `Conversation`. `cancelled` is asked every 0.05 s, also while nothing arrives; then the request is closed."""
+        """Stream a reply: see `Conversation`.
+
+        `cancelled` is asked every 0.05 s, also while nothing arrives. A cancel closes the request.
+        """
         for _, item in stream_replies([GenerationRequest(self, messages, sampling, cancelled)]):
             if isinstance(item, Exception):
                 raise item
@@ -99,7 +106,11 @@ class ServerConversation:
     def start(
         self, request: GenerationRequest, put: Callable[[StreamItem], None]
     ) -> "PendingReply":
-        """Begin a reply. Its items are `put` from another thread, a `Completion` or an exception last."""
+        """Begin a reply.
+
+        Another thread calls `put` with its items. The last item is a `Completion` or an exception.
+        Raises `BackendFailed` if the conversation was closed.
+        """
         if self._closed:
             raise BackendFailed("This conversation was closed.")
         if self._thread is None:
@@ -113,7 +124,7 @@ class ServerConversation:
         return PendingReply(self._thread.submit(self._generate(request, builder, put)), builder)
 
     def close(self) -> None:
-        """Close the connections, and whatever request runs."""
+        """Close the connections and any running request."""
         self._closed = True
         thread, self._thread = self._thread, None
         if thread is not None and self._client is not None:
@@ -132,9 +143,9 @@ class ServerConversation:
             if prices is not None and completion.cost is None:
                 completion = replace(completion, cost=prices.cost(completion))
             put(completion)
-        except Exception as error:  # noqa: BLE001 - the border to the server: the error is raised where the stream is read
+        except Exception as error:  # noqa: BLE001 - the reader of the stream raises it
             failure = failure_of(error, self._server.secret)
-            if isinstance(failure, Passing):  # after the first token
+            if isinstance(failure, Passing):  # After the first token nothing is retried
                 failure = BackendFailed(str(failure))
             elif isinstance(failure, RequestRefusal):
                 failure = ending(failure, self._server.secret, self._server.model.engine)
@@ -144,7 +155,11 @@ class ServerConversation:
             self.calibrate(request.messages, builder.prompt_tokens)
 
     async def _check_whole(self, messages: Sequence[Message], completion: Completion) -> None:
-        """Raise ContextFull if an engine that cuts prompts has cut this one, or has no room for a reply behind it."""
+        """Check that the engine has not cut the prompt.
+
+        Only engines that cut prompts silently are checked. Raises `ContextFull` if the prompt was
+        cut, or if the context has no room for a reply.
+        """
         model, prompt = self._server.model, completion.prompt_tokens
         engine = ENGINES.get(model.engine)
         if engine is None or not engine.cuts or self._client is None or not prompt:
@@ -160,14 +175,14 @@ class ServerConversation:
         if missing or (length is not None and prompt + length // 8 > length):
             limit = f"reads {length:,} tokens" if length else "reads fewer tokens than it was sent"
             raise ContextFull(
-                f"{engine.title} {limit} and cuts what is longer without a word. {engine.longer}"
+                f"{engine.title} {limit} and cuts longer prompts without a word. {engine.longer}"
             )
         self._counted = tuple(messages), prompt
 
     async def _pieces(
         self, request: GenerationRequest, builder: ReplyBuilder
     ) -> AsyncGenerator[str, None]:
-        """The text of the reply; where it is redirected, the request is closed and another one goes on behind the new text."""
+        """Yield the text; a redirect ends the request and starts another."""
         prefix, sampling = "", request.sampling
         while True:
             async with aclosing(self._chunks(request.messages, sampling, prefix)) as chunks:
@@ -190,7 +205,11 @@ class ServerConversation:
     async def _chunks(
         self, messages: Sequence[Message], sampling: Sampling, prefix: str
     ) -> AsyncGenerator[Any, None]:
-        """The chunks of one request. It is sent again, with less, as long as the server refuses what it need not hold."""
+        """Yield the chunks of one request.
+
+        A refused request is sent again with a shorter reply or fewer optional fields, until the
+        server takes it or no change can help.
+        """
         form, shortened = self._server.form, False
         while True:
             body = form.body(messages, sampling, self._pictures, prefix)
@@ -204,10 +223,9 @@ class ServerConversation:
             except RequestRefusal as refusal:
                 if not shortened and 0 < (left := tokens_left(refusal)) < sampling.max_new_tokens:
                     sampling, shortened = replace(sampling, max_new_tokens=left), True
-                elif not (
-                    omits_pictures(body) and may_be_mended(refusal)
-                ):  # else it may have forgotten a picture
+                elif not (omits_pictures(body) and may_be_mended(refusal)):
                     form = self._smaller(form, refusal)
+                # Otherwise the server may have evicted a picture: all pictures are sent again
             self._pictures.sent.clear()
         self._server.form = form
         self._pictures.sent |= ids_in(body)
@@ -218,7 +236,7 @@ class ServerConversation:
             await stream.close()
 
     def _smaller(self, form: RequestForm, refusal: RequestRefusal) -> RequestForm:
-        """The form with fewer features, as a refusal asks for it. Raises where nothing helps."""
+        """Return the form without refused features; raise if nothing helps."""
         if may_be_mended(refusal):
             left = fewer_features(form.features, refusal.answer)
             if left != form.features:
@@ -245,7 +263,7 @@ class ServerConversation:
 
 
 def _checked(chunk: Any, server: Server) -> Any:
-    """The chunk. Raises the failure that it tells of."""
+    """Return the chunk, or raise the failure that it reports."""
     if (error := error_in(chunk)) is not None:
         raise streamed_failure(error, server.secret)
     return chunk
@@ -254,9 +272,11 @@ def _checked(chunk: Any, server: Server) -> Any:
 async def _in_time(
     chunk: Any, stream: "openai.AsyncStream[Any]", server: Server
 ) -> AsyncGenerator[Any, None]:
-    """The chunks of a reply from its first one on. Raises TimeoutError where no token comes for too long, whatever else does.
+    """Yield the chunks of a reply from its first chunk on.
 
-    Once the server has said that the reply is whole, only counts of tokens are waited for, and whatever fails then is its end.
+    Raises `TimeoutError` if no token comes for too long, even if other data arrives. Once the
+    server has said that the reply is complete, only token counts are waited for, and any failure
+    just ends the reply.
     """
     loop, chunks, silence = asyncio.get_running_loop(), aiter(stream), server.patience.silence
     heard, whole = loop.time(), False
@@ -282,10 +302,10 @@ class PendingReply:
 
     def __init__(self, future: "Future[None]", builder: ReplyBuilder) -> None:
         self._future, self._builder = future, builder
-        self.taken = 0  # Pieces of text that were given on
+        self.taken = 0  # Pieces of text that were passed on
 
     def cancel(self) -> Completion:
-        """Close the request; gives the reply as far as it was given on."""
+        """Close the request and return the pieces that were passed on."""
         self._future.cancel()
         whole = self._builder.completion("cancelled")
         pieces = whole.pieces[: self.taken]
@@ -298,7 +318,7 @@ class PendingReply:
 
 
 def stream_replies(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
-    """See `BatchBackend.stream_batch`: all requests are sent at once, and the server batches them."""
+    """Send all requests at once; the server batches them."""
     items: queue.SimpleQueue[tuple[int, StreamItem]] = queue.SimpleQueue()
     pending: dict[int, PendingReply] = {}
     unsent: list[tuple[int, Exception]] = []
@@ -307,7 +327,7 @@ def stream_replies(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int,
             assert isinstance(request.conversation, ServerConversation)
             try:
                 pending[index] = request.conversation.start(request, partial(_put, items, index))
-            except Exception as error:  # noqa: BLE001 - an error of one request does not touch the others
+            except Exception as error:  # noqa: BLE001 - the other requests go on
                 unsent.append((index, error))
         yield from unsent
         yield from _drain(items, pending, requests)
@@ -321,7 +341,7 @@ def _drain(
     pending: dict[int, PendingReply],
     requests: Sequence[GenerationRequest],
 ) -> Iterator[tuple[int, StreamItem]]:
-    """The items of all pending replies until each has ended, or was cancelled."""
+    """Yield all pending replies' items until each has ended or was cancelled."""
     looked = 0.0
     while pending:
         if time.monotonic() - looked >= POLL_SECONDS:
@@ -346,7 +366,7 @@ def _put(items: "queue.SimpleQueue[tuple[int, StreamItem]]", index: int, item: S
 
 
 def _measure(messages: Sequence[Message]) -> float:
-    """Tokens of a conversation by a rule of thumb, pictures as Qwen2.5-VL counts them; never 0."""
+    """Estimate a conversation's tokens, pictures as in Qwen2.5-VL; never 0."""
     frames = [frame for message in messages for frame in message.frames]
     text = sum(len(message.text.encode("utf-8", "replace")) for message in messages)
     return (
@@ -357,6 +377,9 @@ def _measure(messages: Sequence[Message]) -> float:
 
 
 def _least_tokens(messages: Sequence[Message]) -> int:
-    """Fewer tokens these messages cannot have: one a word, and one a picture. Templates may drop what a judge has thought."""
+    """Return a lower bound of tokens: one a word and a picture.
+
+    The judge's own messages do not count: a chat template may drop its thoughts.
+    """
     told = [message for message in messages if message.role != "assistant"]
     return sum(len(WORD.findall(message.text)) + len(message.frames) for message in told)

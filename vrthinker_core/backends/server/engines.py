@@ -1,4 +1,4 @@
-"""The engines that serve a model: how each is recognised, what it says of a model at addresses of its own, what to do about its limits."""
+"""The engines that serve a model: names, model facts and limits."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -14,14 +14,14 @@ from vrthinker_core.backends.server.pictures import small_picture
 
 @dataclass(frozen=True, slots=True)
 class ServerEngine:
-    """A program that serves models on a machine of one's own."""
+    """A program that serves models on a person's own machine."""
 
     title: str
-    owner: str  # What its list of models says in `owned_by`
-    port: int  # If it is told no other
-    longer: str  # How it is given a longer context
-    seeing: str = "Choose a model that does."  # How it is given a model that takes pictures
-    cuts: bool = False  # It may cut a prompt that is too long, and say nothing
+    owner: str  # `owned_by` in the engine's list of models
+    port: int  # The default port
+    longer: str  # How to give the engine a longer context
+    seeing: str = "Choose a model that does."  # How to give the engine a vision model
+    cuts: bool = False  # The engine may cut a prompt that is too long without an error
 
 
 ENGINES: dict[str, ServerEngine] = {
@@ -40,7 +40,8 @@ ENGINES: dict[str, ServerEngine] = {
         "LM Studio",
         "organization_owner",
         1234,
-        "Load the model with a longer context in LM Studio, or with `lms load MODEL --context-length 32768`.",
+        "Load the model with a longer context in LM Studio, "
+        "or with `lms load MODEL --context-length 32768`.",
         "Load a vision model in LM Studio.",
         cuts=True,
     ),
@@ -53,30 +54,36 @@ ENGINES: dict[str, ServerEngine] = {
         cuts=True,
     ),
 }
-"""In the order in which a judge is looked for on this machine."""
+"""Engines, in the order in which a judge is looked for on this machine."""
 
-ASKED_SECONDS = 5.0  # For what an engine says of itself
-TEST_SECONDS = 30.0  # For the reply to a small picture: other requests may come first
-LEAST_PICTURE = 3  # Tokens of a picture: fewer are those of a mark in its place
+ASKED_SECONDS = 5.0  # For an engine's own addresses
+TEST_SECONDS = 30.0  # For the reply to a small picture; other requests may come first
+LEAST_PICTURE = 3  # Fewest tokens of a picture; a text mark instead of a dropped picture has fewer
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What a server says of a model. None for what it does not say."""
+    """A server's facts about a model; None for each unknown fact."""
 
-    sees: bool | None = None  # It takes pictures
+    sees: bool | None = None  # The model takes pictures
     context_length: int | None = None
 
 
 def engine_of(root: str, cards: Iterable[Mapping[str, Any]]) -> str:
-    """The engine by the owners that its list names; "" for an unknown one. Ollama may name persons alone: it has a port."""
+    """Return the engine that owns the listed models; "" if unknown.
+
+    Ollama may list persons as owners, so its port identifies it, too.
+    """
     owners = [card.get("owned_by") for card in cards]
     found = next((name for name, engine in ENGINES.items() if engine.owner in owners), "")
     return found or ("ollama" if root.endswith(f":{ENGINES['ollama'].port}") else "")
 
 
 def card_facts(card: Mapping[str, Any]) -> ModelFacts:
-    """What the list of models says: vLLM and SGLang the context, OpenRouter, Hugging Face and llama.cpp what a model takes."""
+    """Return the facts in a model's card in the list of models.
+
+    vLLM and SGLang list the context length. OpenRouter, Hugging Face and llama.cpp list the inputs.
+    """
     takes = _inner(card, "architecture").get("input_modalities")
     length = _count(card.get("max_model_len")) or _count(card.get("context_length"))
     return ModelFacts("image" in takes if isinstance(takes, list) else None, length)
@@ -85,7 +92,11 @@ def card_facts(card: Mapping[str, Any]) -> ModelFacts:
 async def engine_facts(
     client: openai.AsyncOpenAI, root: str, engine: str, model: str
 ) -> ModelFacts:
-    """What the engine at `root` says of a model at an address of its own; nothing if it has none, or fails there."""
+    """Ask the engine at `root` about a model.
+
+    Each engine has an address of its own for this. Returns empty facts if it has none or fails
+    there.
+    """
     match engine:
         case "ollama":
             said = await _get(client, f"{root}/api/show", {"model": model})
@@ -108,7 +119,10 @@ async def engine_facts(
 async def loaded_context(
     client: openai.AsyncOpenAI, root: str, engine: str, model: str
 ) -> int | None:
-    """The context with which a model is loaded, once it has answered: before that it may not be loaded, or be loaded anew."""
+    """Return the context length of a loaded model, None if unknown.
+
+    Ask after the model's first reply: before it, the model may not be loaded, or be loaded again.
+    """
     if engine != "ollama":
         return (await engine_facts(client, root, engine, model)).context_length
     running = await _get(client, f"{root}/api/ps")
@@ -116,7 +130,11 @@ async def loaded_context(
 
 
 async def sees_pictures(client: openai.AsyncOpenAI, model: str) -> bool:
-    """Send some words, then a small picture with them: a server that drops pictures counts the same tokens."""
+    """Return whether a server counts more tokens for a picture.
+
+    A prompt is sent without and with a small picture. A server that drops pictures counts the same
+    tokens for both. Returns True if the server does not count tokens, False if a request fails.
+    """
     url = f"data:image/png;base64,{small_picture()}"
     words = {"type": "text", "text": "Which colour is this?"}
     try:
@@ -130,7 +148,7 @@ async def sees_pictures(client: openai.AsyncOpenAI, model: str) -> bool:
 
 
 async def _count_prompt(client: openai.AsyncOpenAI, model: str, content: Any) -> int | None:
-    """Tokens of a prompt; None if the server does not count."""
+    """Return a prompt's tokens; None if the server does not count."""
     reply = await client.chat.completions.create(
         model=model, messages=[{"role": "user", "content": content}], max_tokens=1
     )
@@ -138,7 +156,7 @@ async def _count_prompt(client: openai.AsyncOpenAI, model: str, content: Any) ->
 
 
 async def _get(client: openai.AsyncOpenAI, url: str, body: object = None) -> dict[str, Any]:
-    """The JSON object at an address, sent `body` if there is one; {} for any other answer."""
+    """Return the JSON object at an address (POST with `body`), else {}."""
     ask = client.get if body is None else partial(client.post, body=body)
     try:
         async with asyncio.timeout(ASKED_SECONDS):
@@ -149,7 +167,7 @@ async def _get(client: openai.AsyncOpenAI, url: str, body: object = None) -> dic
 
 
 def _named(answer: dict[str, Any], key: str, name: str) -> dict[str, Any]:
-    """The model of that name in an answer's `models`, or one of its loaded instances; {} for none."""
+    """Find a model by its name or an instance's; {} if missing."""
     for model in _objects(answer.get("models")):
         if name in (model.get(key), *(each.get("id") for each in _instances(model))):
             return model

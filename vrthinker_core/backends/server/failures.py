@@ -1,7 +1,7 @@
-"""What can go wrong with a server, named: every error of the client becomes one sentence that says what to do.
+"""The failures of a server, each as one helpful sentence.
 
-No sentence holds the key or the address that was given: it stands in traces and on pages. What a server says is quoted without
-the key.
+A sentence says what to do. No sentence holds the key or the given address, because sentences appear
+in traces and on pages. A server's own words are quoted without the key.
 """
 
 import json
@@ -32,33 +32,49 @@ TOOL_PARSER = (
     "Start it without --enable-auto-tool-choice and without --tool-call-parser."
 )
 BROKEN_OFF = "The server's answer broke off in the middle."
-GARBAGE = "The server answers with something that is no chat completion. Check that the address is an OpenAI-compatible one, with /v1."
-ENDLESS = "The server writes far more than it was asked for and does not end. Choose another judge, or another server."
-ALL_THOUGHT = "The judge thought until its tokens were used up and wrote nothing. Allow it more tokens a reply, or choose another judge."
-FILTERED = "The server's content filter stopped the reply, so this pair cannot be judged there. Choose another judge."
+GARBAGE = (
+    "The server answers with something that is no chat completion. "
+    "Check that the address is an OpenAI-compatible one, with /v1."
+)
+ENDLESS = (
+    "The server writes far more than it was asked for and does not end. "
+    "Choose another judge, or another server."
+)
+ALL_THOUGHT = (
+    "The judge thought until its tokens were used up and wrote nothing. "
+    "Allow it more tokens a reply, or choose another judge."
+)
+FILTERED = (
+    "The server's content filter stopped the reply, so this pair cannot be judged there. "
+    "Choose another judge."
+)
 
 _CONTEXT = re.compile(
     r"context[ _](?:length|window|size)|maximum model length|prompt is too long"
     r"|(?:token count|input length)\W.{0,40}exceeds",
     re.IGNORECASE,
 )
-"""How the official servers, and the hosts behind OpenRouter, say that a prompt is too long, in words or in an error's code or type."""
+"""How the official servers, and the hosts behind OpenRouter, say that a prompt is too long: in
+words, or in an error's code or type.
+"""
 _KEY = re.compile(r"\bAPI[ _]key\b", re.IGNORECASE)
 _MASKED = re.compile(r"\S*(?:\*\*|\w\.\.\.\w|…)\S*")
 _PICTURES = re.compile(
-    r"(?:at most (\d+)|too many) (image|video|picture)|limit.mm.per.prompt|\d+ images?.{0,40}exceed",
+    r"(?:at most (\d+)|too many) (image|video|picture)|limit.mm.per.prompt"
+    r"|\d+ images?.{0,40}exceed",
     re.IGNORECASE,
 )
 _LASTING = re.compile(
     r"(?:n.t |\bun)support|\binvalid|BadRequest|too (?:large|long)\b|\bexceeds\b", re.IGNORECASE
 )
-"""How a server that failed says that the request is at fault, besides those two."""
+"""How a failing server blames the request, besides `_CONTEXT` and `_PICTURES`."""
 _MOMENTARY = re.compile(
     r"rate.?limit|overload|\bbusy\b|temporar|time[d-]?.?out|try again|\bretry|\blater\b"
-    r"|loading (?:the )?model|(?:is|currently|still) loading|(?:internal|server|unexpected|unknown|an) error",
+    r"|loading (?:the )?model|(?:is|currently|still) loading"
+    r"|(?:internal|server|unexpected|unknown|an) error",
     re.IGNORECASE,
 )
-"""How a server says that it failed for now, or that it failed and no more."""
+"""How a server says that it failed for now, or failed without a cause."""
 _LENGTH = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)", re.IGNORECASE)
 _PROMPT = re.compile(
     r"(?<!at least )\b(\d+)(?: tokens)? (?:in the messages|input tokens|from the input messages)",
@@ -70,19 +86,26 @@ _TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
 
 
 class Passing(Exception):
-    """A failure that may pass. `wait`: seconds that the server asks for, if it does. `cause`: its words, "" if they name none."""
+    """A transient failure, which a retry may cure.
+
+    `wait` holds the seconds that the server asks for, if any. `cause` holds the server's words, ""
+    if they name no cause.
+    """
 
     def __init__(
         self, sentence: str, wait: float | None = None, *, answered: bool = False, cause: str = ""
     ) -> None:
         super().__init__(sentence)
         self.wait, self.answered, self.cause = wait, answered, cause
-        self.tries = 1  # How often the server had been asked by then
+        self.tries = 1  # Number of requests so far
         self.lasts = False  # The try before had the same cause
 
 
 class RequestRefusal(Exception):
-    """The server does not take this request as it is; the message is its own, `answer` all that it says, as text."""
+    """A server's refusal of this request.
+
+    The message holds the server's own words, `answer` its whole answer as text.
+    """
 
     def __init__(self, status: int, message: str, answer: str = "") -> None:
         super().__init__(message)
@@ -91,20 +114,24 @@ class RequestRefusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """The key, which never becomes text by accident."""
+    """The key, protected from becoming text by accident."""
 
     value: str
-    variable: str  # The variable that it comes from, or that it may be put into
+    variable: str  # The environment variable for the key, set or not
 
     def __repr__(self) -> str:
         return "Secret()"
 
     def removed_from(self, text: str) -> str:
-        """The same text without the key."""
+        """Return the text without the key."""
         return text.replace(self.value, "[key]") if self.value else text
 
     def quoted(self, text: str) -> str:
-        """What a server says as a part of a sentence: one line, not long, without the key and without control characters."""
+        """Return a server's words as a part of a sentence.
+
+        The words are one line of at most 300 characters, without the key and without control
+        characters.
+        """
         shown = "".join(
             each if each.isprintable() else " " for each in self.removed_from(text)[: 10 * QUOTED]
         )
@@ -112,7 +139,10 @@ class Secret:
 
 
 def failure_of(error: Exception, secret: Secret) -> Exception:
-    """What an error of the client means: `Passing`, `RequestRefusal`, or the error that ends the turn."""
+    """Classify an error of the client.
+
+    Returns `Passing`, `RequestRefusal`, or the error that ends the turn.
+    """
     if isinstance(error, JudgeError | Passing | RequestRefusal):
         return error
     if isinstance(error, openai.APIStatusError):
@@ -120,7 +150,8 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
     kind = type(error.__cause__ or error).__name__ + type(error).__name__
     if "Timeout" in kind:
         return Passing(
-            "The server stayed silent for too long. See whether it is overloaded, and compare again."
+            "The server stayed silent for too long. "
+            "See whether it is overloaded, and compare again."
         )
     if sentence := next(filter(None, map(out_of_files, _causes(error))), ""):
         return Passing(sentence)
@@ -128,7 +159,8 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
         ("httpx", "httpcore")
     ):
         return Passing(
-            "The server cannot be reached, or drops the connection. Start it, or check the address and the network."
+            "The server cannot be reached, or drops the connection. "
+            "Start it, or check the address and the network."
         )
     if isinstance(error, openai.APIError):
         return streamed_failure(error.body or error.message, secret)
@@ -140,26 +172,28 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, and what it came of."""
+    """Yield the error and its causes."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
 
 
 def redirect_refusal(response: Any) -> BackendRefused | None:
-    """The end of a request that a redirect has turned into a GET without its content; None for any other."""
+    """Return an error if a redirect turned the request into a GET.
+
+    Such a request loses its content. Returns None for any other response.
+    """
     if not any(step.status_code in (301, 302, 303) for step in response.history):
         return None
     where = _base_address(response.url)
-    if where == _base_address(
-        response.history[0].url
-    ):  # only a slash at its end, say: no other address helps
+    if where == _base_address(response.history[0].url):  # Only a slash differs, for example
         return BackendRefused(
-            f"The server redirects to its path {response.url.path}, where requests arrive without their content. "
-            "Let it answer without that redirect."
+            f"The server redirects to its path {response.url.path}, "
+            "where requests arrive without their content. Let it answer without that redirect."
         )
     return BackendRefused(
-        f"The server redirects to {where}, where requests arrive without their content. Use that address."
+        f"The server redirects to {where}, where requests arrive without their content. "
+        "Use that address."
     )
 
 
@@ -177,7 +211,10 @@ def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
 
 
 def streamed_failure(answer: object, secret: Secret) -> Exception:
-    """An error that a server sends as an event of a stream that had begun well. Some give it no status, only words or a name."""
+    """Classify an error that a server sends within a stream.
+
+    Some servers give no status, only words or a name.
+    """
     code = str(answer.get("code", "")) if isinstance(answer, Mapping) else ""
     return _failure(int(code) if re.fullmatch(r"[45]\d\d", code) else 0, code, answer, secret)
 
@@ -185,9 +222,10 @@ def streamed_failure(answer: object, secret: Secret) -> Exception:
 def _failure(
     status: int, code: object, answer: object, secret: Secret, wait: float | None = None
 ) -> Exception:
-    """What an error of a server means; `status` is 0 if it has none.
+    """Classify a server's error; `status` is 0 if it has none.
 
-    A 500 may pass or not. It does not if its words blame the request, or if they name the same cause twice.
+    A 500 may be transient or not. It is not if the server's words blame the request, or if they
+    name the same cause twice.
     """
     said = _words(answer)
     message, text = secret.quoted(said), said if isinstance(answer, str) else _as_text(answer)
@@ -195,12 +233,12 @@ def _failure(
         return BackendRefused(_key_sentence(message, secret))
     if status == 403:
         return BackendRefused(_forbidden_sentence(message, secret))
-    if code == "insufficient_quota":  # what limits a rate speaks of quotas, too
+    if code == "insufficient_quota":  # The words do not tell: rate limits speak of quotas, too
         return BackendRefused(
             f"The account of the key has no quota left. The server says: {message}."
         )
     passes = status in (0, 408, 409, 425, 429) or (status >= 500 and status != 501)
-    # behind its own words a server may repeat the request, which may hold any word
+    # After its own words a server may repeat the request, which may hold any word
     named = status in (0, 500) and wait is None and not _MOMENTARY.search(message + text[:QUOTED])
     at_fault = named and any(words.search(text) for words in (_CONTEXT, _PICTURES, _LASTING))
     if not passes or at_fault or "cache miss" in said.lower():
@@ -213,12 +251,12 @@ def _failure(
         else "failed while it answered"
     )
     quote = f" It says: {message}." if said else ""
-    sentence = f"The server {failed}.{quote} See how it does, and compare again later."
+    sentence = f"The server {failed}.{quote} Check the server, and compare again later."
     return Passing(sentence, wait, answered=True, cause=message if said and named else "")
 
 
 def _answer(error: openai.APIStatusError) -> object:
-    """What the server says besides the status, without what it repeats of the request: FastAPI's `input` may be all of it."""
+    """Return the answer without FastAPI's `input`, which may repeat the request."""
     if error.body is None:
         return ""
     text = error.response.text
@@ -234,7 +272,10 @@ def _answer(error: openai.APIStatusError) -> object:
 
 
 def _words(answer: object) -> str:
-    """The server's own words, wherever in its answer it puts them; all of it if it has no sentence, the title of a page."""
+    """Return the server's own words, from any place in its answer.
+
+    Returns the whole answer if it has no sentence, and the title of an HTML page.
+    """
     while isinstance(answer, list) and len(answer) == 1:
         answer = answer[0]
     if isinstance(answer, Mapping):
@@ -256,7 +297,10 @@ def _words(answer: object) -> str:
 
 
 def _passed_on(metadata: object) -> str:
-    """What OpenRouter passes on from the server behind it, whose words say more than its own; "" for nothing, or a page."""
+    """Return the words that OpenRouter passes on from the server behind it.
+
+    They say more than OpenRouter's own words. Returns "" if there are none, or an HTML page.
+    """
     raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
     return raw if isinstance(raw, str) and raw.strip() and not _PAGE.match(raw) else ""
 
@@ -272,7 +316,7 @@ def _as_text(answer: object) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that `Retry-After` asks for; None for no time at all, or for a date, which none of the official servers gives."""
+    """Return `Retry-After` in seconds, None if missing or a date."""
     with suppress(ValueError):
         seconds = float(headers.get("retry-after", ""))
         return seconds if 0 < seconds < inf else None
@@ -280,7 +324,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _key_sentence(message: str, secret: Secret) -> str:
-    """OpenAI repeats a key with its middle masked."""
+    """Return the sentence for a refused key, which OpenAI repeats half masked."""
     name, said = secret.variable, _MASKED.sub("[key]", message)
     return (
         f"The server does not accept the key in {name}: put another one into it. It says: {said}."
@@ -290,35 +334,40 @@ def _key_sentence(message: str, secret: Secret) -> str:
 
 
 def _forbidden_sentence(message: str, secret: Secret) -> str:
-    """A key may be right and yet not do: a country, a model or an account is closed to it, and only the server says which."""
+    """Return the sentence for a forbidden request.
+
+    A valid key may still lack a right: the server may close a country, a model or an account, and
+    only the server says which.
+    """
     name = secret.variable
     key = (
         f"The key is the one in {name}."
         if secret.value
-        else f"It was sent no key: one may be put into {name}."
+        else f"No key was sent: put one into {name}."
     )
     return f"The server forbids the request. It says: {message}. {key}"
 
 
 def unavailable(passing: Passing) -> ServerUnavailable:
-    """The end after the last try."""
+    """Return the error after the last retry."""
     return ServerUnavailable(
         f"{passing}" + (f" It was asked {passing.tries} times." if passing.tries > 1 else "")
     )
 
 
 def tokens_left(refusal: RequestRefusal) -> int:
-    """How long a reply there is room for behind the prompt, where that is what the server refuses; 0 where it is not.
+    """Return the room for a reply after the prompt.
 
-    An earlier vLLM and SGLang refuse a request whose longest reply does not fit; vLLM 0.32 writes what fits. Where a server
-    stopped counting ("at least"), nothing is known.
+    Returns 0 if the refusal is not about the length of the reply. Earlier versions of vLLM and
+    SGLang refuse a request if its longest reply does not fit; vLLM 0.32 shortens the reply. If a
+    server stopped counting ("at least"), the room is unknown.
     """
     length, prompt = _LENGTH.search(str(refusal)), _PROMPT.search(str(refusal))
     return max(0, int(length[1]) - int(prompt[1])) if length and prompt else 0
 
 
 def may_be_mended(refusal: RequestRefusal) -> bool:
-    """The same request may be taken with fewer fields, or with its pictures sent again."""
+    """Return whether a retry with fewer fields or resent pictures may work."""
     said = str(refusal)
     if "cache miss" in said.lower():
         return True
@@ -330,11 +379,12 @@ def may_be_mended(refusal: RequestRefusal) -> bool:
 
 
 def ending(refusal: RequestRefusal, secret: Secret, engine: str = "") -> JudgeError:
-    """The error that a refusal ends the turn with, and what to do about it on that engine."""
+    """Return the error for a refusal, with advice for the engine."""
     said = str(refusal)
     if refusal.status == 413:
         return BackendRefused(
-            "The server does not take requests of this size. Choose a shorter memory window or fewer frames a call."
+            "The server does not take requests of this size. "
+            "Choose a shorter memory window or fewer frames a call."
         )
     if found := _PICTURES.search(refusal.answer):
         return _too_many(found[1] or "", found[2] or "", secret.quoted(said), engine)
@@ -344,7 +394,8 @@ def ending(refusal: RequestRefusal, secret: Secret, engine: str = "") -> JudgeEr
             own.longer if own else "Choose a model, or start the server, with a longer context."
         )
         return ContextFull(
-            f"The conversation is longer than the server reads. {advice} It says: {secret.quoted(said)}."
+            f"The conversation is longer than the server reads. {advice} "
+            f"It says: {secret.quoted(said)}."
         )
     if refusal.status == 404 and _NO_PATH.search(said) and "model" not in said.lower():
         return BackendRefused(GARBAGE)
@@ -362,6 +413,6 @@ def _too_many(most: str, kind: str, words: str, engine: str) -> TooManyPictures:
         else "Choose"
     )
     return TooManyPictures(
-        f"The server takes {limit} {noun}{'' if most == '1' else 's'} in one prompt. {advice} a shorter memory window. "
-        f"It says: {words}."
+        f"The server takes {limit} {noun}{'' if most == '1' else 's'} in one prompt. "
+        f"{advice} a shorter memory window. It says: {words}."
     )

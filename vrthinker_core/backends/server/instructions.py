@@ -1,6 +1,7 @@
-"""What a model that was trained for neither protocol is told besides: the rules of the protocol in plain words.
+"""The rules of a protocol in plain words, for an untrained model.
 
-The dialect's own prompts stay as they are. These words only make a general model answer in the dialect's tags, for the same parser.
+The protocol's own prompts stay as they are. These words make a general model answer in the
+protocol's tags, for the same parser.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ PAIRED_WORDS = (
 - To give the final judgment, end your reply with one line of this form:
 <Answer>TA=1, VQ=1, MQ=0, OA=1</Answer>"""
 )
-"""For the protocol `paired`."""
+"""Rules of the protocol `paired`."""
 
 CONCAT_WORDS = (
     _COMMON.format(snapshot="<snapshot></snapshot>", think="<think></think>")
@@ -39,11 +40,11 @@ CONCAT_WORDS = (
 - To give the final judgment, end your reply with one line of this form:
 <final answer>TA=1, VQ=1, MQ=0, OA=1</final answer>"""
 )
-"""For the protocol `concat`."""
+"""Rules of the protocol `concat`."""
 
 
 def instructions_for(messages: Sequence[Message]) -> str:
-    """The words for the protocol in which the conversation is held: its system prompt says which."""
+    """Return the rules of the protocol that the system prompt tells."""
     return (
         CONCAT_WORDS
         if messages and messages[0].text == prompt_text("concat_system")

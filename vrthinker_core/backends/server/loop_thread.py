@@ -1,4 +1,7 @@
-"""An event loop in a thread of its own: what waits in it can be cancelled at once, also while nothing arrives."""
+"""LoopThread: an event loop in a thread of its own.
+
+A coroutine in the loop can be cancelled at once, also while nothing arrives.
+"""
 
 import asyncio
 import threading
@@ -9,11 +12,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-CLOSING_SECONDS = 5  # What open connections get to be closed
+CLOSING_SECONDS = 5  # Time to close open connections
 
 
 class LoopThread:
-    """The loop runs until `close`."""
+    """An event loop that runs in its own thread until `close`."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -21,11 +24,11 @@ class LoopThread:
         self._thread.start()
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Run it in the loop. Cancelling the future cancels what it waits for."""
+        """Run a coroutine; cancelling the future cancels the coroutine."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
-        """Cancel everything that runs, run `last`, and end the thread."""
+        """Cancel all running tasks, run `last`, and end the thread."""
         with suppress(CancelledError, TimeoutError):
             self.submit(_after_all_others(last)).result(CLOSING_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)

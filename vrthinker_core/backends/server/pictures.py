@@ -1,4 +1,7 @@
-"""Frames as pictures on the wire: PNG data URIs, each encoded once, and an id under which the server may keep it."""
+"""Frames as pictures in a request: PNG data and picture ids.
+
+Each frame is encoded once. A server may keep a picture under its id.
+"""
 
 import base64
 import hashlib
@@ -10,13 +13,11 @@ from PIL import Image
 
 from vrthinker_core.types import Frame
 
-CACHE_BYTES = (
-    64 * 2**20
-)  # Bytes of encoded pictures that one conversation keeps: some 200 frames of 448 x 448 pixels
+CACHE_BYTES = 64 * 2**20  # Of a conversation's pictures: about 200 frames of 448 x 448 pixels
 
 
 class PictureCache:
-    """The pictures of one conversation. `sent` holds the ids of those that the server has been given."""
+    """One conversation's pictures; `sent` holds the ids that the server has."""
 
     def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
         self.sent: set[str] = set()
@@ -26,18 +27,21 @@ class PictureCache:
         self._bytes = 0
 
     def picture_id(self, frame: Frame) -> str:
-        """Equal for equal pixels, different for different ones, on whatever machine: a server keeps pictures of many clients."""
+        """Return an id that is equal for equal pixels only.
+
+        It is the same on any machine, because a server keeps the pictures of many clients.
+        """
         if frame.key not in self._ids:
             size = f"{frame.width}x{frame.height}:".encode()
             self._ids[frame.key] = "vrt-" + hashlib.sha256(size + frame.rgb).hexdigest()
         return self._ids[frame.key]
 
     def video_id(self, frames: Sequence[Frame]) -> str:
-        """The same for frames that are sent as one video."""
+        """Return such an id for frames that are sent as one video."""
         return "vrt-" + hashlib.sha256("".join(map(self.picture_id, frames)).encode()).hexdigest()
 
     def png(self, frame: Frame) -> str:
-        """The frame as PNG in base64. The least recently used ones leave when there are too many."""
+        """Return base64 PNG; a full cache drops the least recently used."""
         if frame.key in self._encoded:
             self._encoded.move_to_end(frame.key)
             return self._encoded[frame.key]
@@ -49,12 +53,12 @@ class PictureCache:
 
 
 def encode_png(frame: Frame) -> str:
-    """A frame as PNG in base64; no pixel changes."""
+    """Return a frame as PNG in base64; no pixel changes."""
     return _base64(Image.frombytes("RGB", (frame.width, frame.height), frame.rgb))
 
 
 def small_picture() -> str:
-    """One small picture as PNG in base64, to see whether a server takes any."""
+    """Return a small test picture as PNG in base64."""
     return _base64(Image.new("RGB", (112, 112), (200, 60, 40)))
 
 

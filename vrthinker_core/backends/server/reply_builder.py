@@ -1,4 +1,4 @@
-"""ReplyBuilder: the chunks of one streamed reply become text, reasoning, token counts and label probabilities."""
+"""ReplyBuilder: the chunks of one streamed reply become a `Completion`."""
 
 import json
 import math
@@ -23,18 +23,22 @@ _ALL_DIGITS = re.compile(r"[0-9]")
 
 @dataclass(frozen=True, slots=True)
 class TokenChoice:
-    """A token that was written, and the log probabilities of the likeliest tokens in its place."""
+    """A written token, and its likeliest alternatives' log probabilities."""
 
     text: str
     alternatives: Mapping[str, float]
 
 
 def label_tokens(text: str, choices: Sequence[TokenChoice]) -> tuple[LabelToken, ...]:
-    """The labels' digits in `text`, with the probabilities of 0, 1 and 2 in their place. `choices`: every token that holds a digit.
+    """Return the labels' digits with the probabilities of 0, 1 and 2.
 
-    Tokens are matched to the text by their digits alone, because a server may write half a character or a special token otherwise
-    than the text has it; where even the digits differ, nothing is known. A token may hold more than its digit (" 1", "=1"): then
-    what counts is the same token with another digit. An alternative that the server does not list was less likely than all it does.
+    `choices` holds every token of `text` with a digit. Tokens are matched to the text by their
+    digits alone, because a server may write half a character or a special token differently from
+    the text. If even the digits differ, nothing is returned.
+
+    A token may hold more than its digit (" 1", "=1"): its alternatives are the same token with
+    another digit. An unlisted alternative counts as probability 0, because it was less likely than
+    all listed ones.
     """
     places = [match.start() for match in _ALL_DIGITS.finditer(text)]
     if "".join(
@@ -56,34 +60,34 @@ def _probabilities(choice: TokenChoice, digit: str) -> tuple[float, float, float
         choice.alternatives.get(choice.text.replace(digit, other), -math.inf) for other in "012"
     ]
     shares = [math.exp(min(0.0, value)) for value in found]
-    first, second, third = (share / max(1.0, sum(shares)) for share in shares)  # a server rounds
+    first, second, third = (share / max(1.0, sum(shares)) for share in shares)  # Servers round
     return first, second, third
 
 
 def is_log_probability(value: object) -> bool:
-    """A server writes `null` for one that is minus infinity, which JSON has no number for."""
+    """Return whether a value is usable; JSON `null` means minus infinity."""
     return isinstance(value, int | float) and not math.isnan(value)
 
 
 def has_digit(text: str) -> bool:
-    """It must be among the `choices` of `label_tokens`."""
+    """Return whether a token belongs into the `choices` of `label_tokens`."""
     return _ALL_DIGITS.search(text) is not None
 
 
 CALL_END = "</tool_call>"
-TOKEN_CHARACTERS = 64  # On average a token of a reply is shorter than that, in every vocabulary
-_UNASKED_CALL = re.compile(r"_tool_call_\d+$")  # Ids of calls that `transformers serve` gives
+TOKEN_CHARACTERS = 64  # More than the average token of a reply, in every vocabulary
+_UNASKED_CALL = re.compile(r"_tool_call_\d+$")  # Call ids of `transformers serve`
 
 
 class ReplyBuilder:
-    """One reply so far. With `redirect` (a, b), `a` is never emitted: see `redirected`."""
+    """One reply so far; with `redirect` (a, b), `a` is never emitted."""
 
     def __init__(self, redirect: tuple[str, str] | None, max_new_tokens: int) -> None:
         self._characters_left = TOKEN_CHARACTERS * max_new_tokens
-        self.redirected = False  # `b` replaces `a`, and the reply must go on behind it
-        self.finish_reason = ""  # "" until the server has said that the reply is whole
+        self.redirected = False  # `b` replaces `a`, and a new request must continue after `b`
+        self.finish_reason = ""  # "" until the server says that the reply is complete
         self.prompt_tokens: int | None = None
-        self._first_prompt: int | None = None  # Tokens of the prompt without a reply that goes on
+        self._first_prompt: int | None = None  # Tokens of the prompt before any redirect
         self._reused_tokens: int | None = None
         self._redirect = RedirectState(redirect)
         self._cost: float | None = None
@@ -96,25 +100,25 @@ class ReplyBuilder:
 
     @property
     def text(self) -> str:
-        """All that was written, what is held back included."""
+        """All text so far, including held back text."""
         return self._text
 
     @property
     def written_tokens(self) -> int:
-        """Tokens of the reply so far, as far as the server tells."""
+        """Tokens of the reply so far; 0 if the server counts none."""
         return self._new_tokens or 0
 
     def add(self, chunk: Any) -> str:
-        """Take a chunk; gives the text that may be shown now.
+        """Take a chunk and return the text that may be shown now.
 
-        Raises BackendRefused where the server keeps a part of the reply, or writes far more than it was asked for.
+        Raises `BackendRefused` if the server keeps a part of the reply for itself, or writes far
+        more than requested.
         """
         self._count(getattr(chunk, "usage", None))
         for choice in getattr(chunk, "choices", None) or ():
             self._choices += _choices_in(getattr(choice, "logprobs", None))
-            if (
-                choice.delta is not None or not self._text
-            ):  # a last `message` may repeat all that was streamed
+            # A last `message` may repeat the whole streamed text
+            if choice.delta is not None or not self._text:
                 self._take(_delta_of(choice))
             if choice.finish_reason == "tool_calls" and not self._text.endswith(CALL_END):
                 raise BackendRefused(TOOL_PARSER)
@@ -124,27 +128,29 @@ class ReplyBuilder:
         return self._emit(len(self._text) - self._redirect.held_back(self._text))
 
     def flush(self) -> str:
-        """What was held back, once the server has said that the reply is whole. Raises for a reply that is not to be used."""
+        """Return the held back text of a complete reply.
+
+        Raises `BackendRefused` or `BackendFailed` if the reply cannot be used.
+        """
         if self.finish_reason == "content_filter":
             raise BackendRefused(FILTERED)
         if self.finish_reason == "length" and not self._text.strip():
             raise BackendRefused(ALL_THOUGHT)
         if self.finish_reason in ("error", "abort"):
             raise BackendFailed("The server gave up in the middle of its answer.")
-        if self._redirect.end is None and lost_its_opening(
-            self._text
-        ):  # behind a redirect the judge may close what it began to write
+        # After a redirect the judge may close the tag that it had begun
+        if self._redirect.end is None and lost_its_opening(self._text):
             raise BackendRefused(TOOL_PARSER)
         return self._emit(len(self._text))
 
     def go_on(self) -> None:
-        """Begin to take the chunks of the request that goes on behind the redirect: its prompt holds the reply so far."""
+        """Prepare for the next request, whose prompt holds the reply so far."""
         self.redirected, self.finish_reason = False, ""
         self._choices = [TokenChoice(self._text, {})]
         self._first_prompt, self._new_tokens = self.prompt_tokens, None
 
     def completion(self, stop: Literal["cancelled"] | None = None) -> Completion:
-        """The reply; for a cancelled one what was emitted so far."""
+        """Return the reply; for a cancelled reply the emitted text."""
         text = self._text[: self._emitted]
         return Completion(
             text,
@@ -171,9 +177,10 @@ class ReplyBuilder:
             raise BackendRefused(ENDLESS)
 
     def _count(self, usage: Any) -> None:
-        """Take over the server's counts: each is of the whole request so far, never added up.
+        """Take over the server's token counts.
 
-        Behind a redirect the prompt holds the reply so far, whose tokens are those by which it is longer than the first prompt.
+        Each count covers the whole request so far and is never added up. After a redirect the
+        prompt holds the reply so far: the reply's tokens are the difference to the first prompt.
         """
         counts = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
         if not all(isinstance(count, int) for count in counts):
@@ -198,7 +205,7 @@ class ReplyBuilder:
 
 
 def _choices_in(logprobs: Any) -> list[TokenChoice]:
-    """The tokens that hold a digit; none where the log probabilities cannot be read, which costs no more than them."""
+    """Return the tokens with a digit, nothing if probabilities are unreadable."""
     found = []
     try:
         for token in getattr(logprobs, "content", None) or ():
@@ -215,7 +222,7 @@ def _choices_in(logprobs: Any) -> list[TokenChoice]:
 
 
 def _delta_of(choice: Any) -> Any:
-    """What a choice adds to the reply: its `delta`, or the `message` of a server that does not stream."""
+    """Return a choice's `delta`, or the `message` of an unstreamed reply."""
     message = getattr(choice, "message", None)
     return (
         ChoiceDelta.construct(**message)
@@ -225,7 +232,7 @@ def _delta_of(choice: Any) -> Any:
 
 
 def _text_of(content: Any) -> str:
-    """The text of a message, which some servers write as a list of parts."""
+    """Return a message's text, which some servers write as a list."""
     if isinstance(content, list):
         return "".join(
             part["text"]
@@ -236,10 +243,12 @@ def _text_of(content: Any) -> str:
 
 
 def _with_call(text: str, call: Any) -> str:
-    """The reply with a call put back into it, as the protocols write it. Raises BackendRefused where a server can leave it there.
+    """Return the reply with a tool call put back.
 
-    The parser of `transformers serve` takes calls out of every reply, and the white space before them, and no option keeps it from
-    that; it gives each call whole, under an id of its own form.
+    The call gets the protocol's form. The parser of `transformers serve` takes calls, and the white
+    space before them, out of every reply, and no option turns it off. It gives each call whole,
+    under an id of its own form. Raises `BackendRefused` for any other server, which can leave calls
+    in the text.
     """
     if not _UNASKED_CALL.search(call.id or ""):
         raise BackendRefused(TOOL_PARSER)
@@ -248,18 +257,21 @@ def _with_call(text: str, call: Any) -> str:
 
 
 def _reasoning_of(delta: Any) -> str:
-    """What a model thinks aside: vLLM and SGLang call it `reasoning_content` or `reasoning`, hosted models either."""
+    """Return the reasoning, which servers put in either of two fields."""
     found = getattr(delta, "reasoning", None) or getattr(delta, "reasoning_content", None)
     return found if isinstance(found, str) else ""
 
 
 def ends_reply(chunk: Any) -> bool:
-    """The server says that the reply is whole; only counts of its tokens may come after this."""
+    """Return whether the reply is complete; only token counts may follow."""
     return any(choice.finish_reason for choice in getattr(chunk, "choices", None) or ())
 
 
 def holds_token(chunk: Any) -> bool:
-    """Something of the reply has arrived: from here on a failure is no longer one of the request."""
+    """Return whether a chunk adds to the reply or ends it.
+
+    From this chunk on, a failure is no longer a failure of the request.
+    """
     choices = getattr(chunk, "choices", None) or ()
     return ends_reply(chunk) or any(
         getattr(delta, "content", None)
@@ -270,7 +282,7 @@ def holds_token(chunk: Any) -> bool:
 
 
 def error_in(chunk: Any) -> object:
-    """The error that a chunk is, in a form that the client takes for a chunk; None for a chunk of a reply."""
+    """Return the error that the client parsed as a chunk, else None."""
     more = getattr(chunk, "model_extra", None) or {}
     if more.get("error"):
         return more["error"]
@@ -282,9 +294,10 @@ def error_in(chunk: Any) -> object:
 
 
 async def whole_reply(response: Any) -> Any:
-    """The answer of a server that does not stream, as one chunk; None for a stream, whatever its type is said to be.
+    """Return an unstreamed answer as one chunk, None for a stream.
 
-    A message that came to the end of its JSON is whole, whether the server says so or not.
+    Some servers give a stream the type of JSON. A message with complete JSON is complete, even if
+    the server does not say so.
     """
     if "json" not in response.headers.get("content-type", ""):
         return None

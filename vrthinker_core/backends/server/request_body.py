@@ -1,4 +1,7 @@
-"""The body of a chat completion request: neutral messages in the words of the OpenAI API, and which optional fields go with it."""
+"""RequestForm: the body of a chat completion request.
+
+Neutral messages become OpenAI messages. Optional fields depend on the server.
+"""
 
 import re
 from collections.abc import Sequence
@@ -24,14 +27,16 @@ Feature = Literal[
     "prefill",
     "text first",
 ]
-"""Something that a request may hold and that some servers refuse."""
+"""An optional part of a request that some servers refuse."""
 
 BARE: frozenset[Feature] = frozenset({"temperature", "max_tokens", "text first"})
-"""What stays when a refusal names nothing."""
+"""The features that stay if a refusal names none."""
 
 PLAIN: frozenset[Feature] = frozenset({"temperature", "max_tokens", "usage", "seed"})
 EVERYWHERE: frozenset[Feature] = PLAIN | {"special tokens", "logprobs"}
-"""Tried with a server of an unknown engine (`transformers serve` among them), and left out from then on if it refuses one."""
+"""Tried with a server of an unknown engine, such as `transformers serve`. A refused feature is left
+out from then on.
+"""
 
 BY_ENGINE: dict[str, frozenset[Feature]] = {
     "vllm": EVERYWHERE | {"usage so far", "picture ids", "video", "continue"},
@@ -44,21 +49,21 @@ BY_ENGINE: dict[str, frozenset[Feature]] = {
     "openrouter": PLAIN | {"logprobs", "text first"},
     "hf-inference": PLAIN | {"logprobs"},
 }
-"""What each engine and each host takes."""
+"""The features that each engine and each host takes."""
 
 _REASONS_ALWAYS = re.compile(r"gpt-(?:[5-9]|\d\d)|o\d")
-"""OpenAI's models that take no temperature but 1 and tell no probabilities."""
+"""OpenAI's models that take no temperature but 1 and return no probabilities."""
 
 
 def known_features(engine: str, model: str) -> frozenset[Feature]:
-    """What the requests to a model may hold before its server has refused anything."""
+    """Return the features of a model before any refusal."""
     features = BY_ENGINE.get(engine, EVERYWHERE)
     if engine == "openai" and _REASONS_ALWAYS.match(model):
         return features - {"temperature", "logprobs"}
     return features
 
 
-TOP_LOGPROBS = 8  # Alternatives for each token: all three labels are among them unless one is next to impossible
+TOP_LOGPROBS = 8  # Alternatives a token; all three labels are listed unless one is very unlikely
 
 _NAMES: dict[Feature, str] = {
     "special tokens": r"skip_special_tokens|spaces_between_special_tokens",
@@ -77,7 +82,10 @@ _NAMES: dict[Feature, str] = {
 
 
 def fewer_features(features: frozenset[Feature], refusal: str) -> frozenset[Feature]:
-    """The features without those that a refusal names; if it names none, only those that hardly any server refuses."""
+    """Return the features without those that a refusal names.
+
+    If the refusal names none, only features that hardly any server refuses stay.
+    """
     named = {
         feature
         for feature, names in _NAMES.items()
@@ -88,15 +96,15 @@ def fewer_features(features: frozenset[Feature], refusal: str) -> frozenset[Feat
 
 @dataclass(frozen=True, slots=True)
 class RequestForm:
-    """How the requests to one model look."""
+    """The form of the requests to one model."""
 
     model: str
-    told: bool  # It was trained for no protocol and is told the rules in words
+    told: bool  # The model was trained for no protocol and is told the rules in words
     features: frozenset[Feature]
 
     @property
     def goes_on(self) -> bool:
-        """The server can go on behind the beginning of a reply."""
+        """Whether the server can continue a begun reply."""
         return not self.features.isdisjoint({"continue", "prefill"})
 
     def body(
@@ -106,16 +114,17 @@ class RequestForm:
         pictures: PictureCache,
         prefix: str = "",
     ) -> dict[str, Any]:
-        """The arguments of `chat.completions.create`. Pictures that the server has are named by their id alone.
+        """Return the arguments of `chat.completions.create`.
 
-        With `prefix` the reply goes on behind that text (see `goes_on`).
+        Pictures that the server has are sent as their id alone. With `prefix` the reply continues
+        after that text (see `goes_on`).
         """
         extra: dict[str, Any] = {}
         if "special tokens" in self.features:
             extra |= {"skip_special_tokens": False, "spaces_between_special_tokens": False}
         if prefix and "continue" in self.features:
             extra |= {"continue_final_message": True, "add_generation_prompt": False}
-        elif prefix:  # llama.cpp goes on behind a last message of the assistant, unless the model may think aside first
+        elif prefix:  # llama.cpp continues a last assistant message only if thinking is off
             extra |= {"chat_template_kwargs": {"enable_thinking": False}}
         rendered = [self._message(message, pictures) for message in messages]
         if self.told and messages[0].role == "system":
@@ -145,7 +154,10 @@ class RequestForm:
         return options
 
     def _message(self, message: Message, pictures: PictureCache) -> dict[str, Any]:
-        """A message without pictures is a plain string, as a trained model's chat template expects it."""
+        """Render a message; without pictures its content is a plain string.
+
+        A trained model's chat template expects a string.
+        """
         if not message.frames:
             return {"role": message.role, "content": message.text}
         content = [each for part in message.parts for each in self._parts(part, pictures)]
@@ -161,7 +173,7 @@ class RequestForm:
                 return [self._picture(frame, pictures)]
             case Video(frames) if "video" in self.features and not self.told:
                 return [self._video(frames, pictures)]
-            case Video(frames):  # in their order: what servers take that know no video item
+            case Video(frames):  # Servers without video items take the frames in order
                 return [self._picture(frame, pictures) for frame in frames]
 
     def _picture(self, frame: Frame, pictures: PictureCache) -> dict[str, Any]:
@@ -175,7 +187,11 @@ class RequestForm:
         return part | ({"uuid": picture_id} if picture_id else {})
 
     def _video(self, frames: Sequence[Frame], pictures: PictureCache) -> dict[str, Any]:
-        """vLLM reads `video/jpeg` as pictures with commas between, in whatever picture format: PNG loses nothing."""
+        """Render a video item.
+
+        vLLM reads `video/jpeg` as pictures with commas between, in any picture format: PNG loses
+        nothing.
+        """
         video_id = pictures.video_id(frames) if "picture ids" in self.features else ""
         if video_id in pictures.sent:
             return {"type": "video_url", "video_url": None, "uuid": video_id}
@@ -186,12 +202,12 @@ class RequestForm:
 
 
 def ids_in(body: dict[str, Any]) -> frozenset[str]:
-    """The ids of all pictures that a body names."""
+    """Return the ids of all pictures in a body."""
     return frozenset(part["uuid"] for part in _parts_of(body) if part.get("uuid"))
 
 
 def omits_pictures(body: dict[str, Any]) -> bool:
-    """It names pictures by their id alone."""
+    """Return whether a body sends any picture as its id alone."""
     return any(part.get("uuid") and part[part["type"]] is None for part in _parts_of(body))
 
 

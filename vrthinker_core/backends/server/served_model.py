@@ -1,4 +1,7 @@
-"""What is known of a served model before it is asked: its card in the server's list, its protocol, its context."""
+"""ServedModel and Server: a served model's card, protocol and context.
+
+They are found before the first request.
+"""
 
 import asyncio
 import difflib
@@ -40,27 +43,25 @@ LISTED = 8  # Models that a sentence names
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PROXIES = "a proxy variable (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)"
 LIST_PATH = "/models"
-LIST_TRIES = 3  # Times at most that a server is asked for its list of models
+LIST_TRIES = 3  # Largest number of requests for the list of models
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a server is waited for; all times in seconds."""
+    """Time limits for a server, in seconds, and the number of tries."""
 
     connect: float = 10.0
-    silence: float = 300.0  # Between two tokens, and while nothing at all arrives: many pictures wait in the server's queue
-    counts: float = (
-        5.0  # For the counts of tokens and the end of the answer, once the reply is whole
-    )
+    # Between two tokens, and while nothing at all arrives: pictures may wait in the server's queue
+    silence: float = 300.0
+    counts: float = 5.0  # For token counts and the answer's end, once the reply is complete
     tries: int = 6
-    deadline: float = (
-        420.0  # For all tries of one request together, up to its first token, whatever else arrives
-    )
-    first_wait: float = 0.5  # Before the second try; doubled each time, and as much again by chance
+    # For all tries of one request together, up to its first token, even if other data arrives
+    deadline: float = 420.0
+    first_wait: float = 0.5  # Before the second try; doubled each time, plus up to as much jitter
     longest_wait: float = 20.0
 
     def wait_before(self, error: Exception) -> bool | float:
-        """How long to wait before the next try, True for the usual time, False for no other try (a back-off hook of stamina)."""
+        """Return stamina's wait: seconds, True for the usual, False to stop."""
         if not isinstance(error, Passing) or error.lasts:
             return False
         if error.wait is None:
@@ -70,9 +71,10 @@ class Patience:
     async def ask(
         self, send: Callable[[], Awaitable[T]], secret: Secret, most: int | None = None
     ) -> T:
-        """What `send` gives. It is sent again, `most` times in all, with back-off, while that may help.
+        """Call `send` and retry with back-off while a retry may help.
 
-        A server that names the same cause twice is not asked again. Raises what `failure_of` makes of the last error.
+        There are at most `most` tries. A server that names the same cause twice is not asked again.
+        Raises the error that `failure_of` returns for the last failure.
         """
         loop = asyncio.get_running_loop()
         deadline, cause = loop.time() + self.deadline, ""
@@ -86,9 +88,8 @@ class Patience:
         ):
             with attempt:
                 try:
-                    async with asyncio.timeout_at(
-                        max(deadline, loop.time() + self.first_wait)
-                    ):  # the last wait may outlast it
+                    # The last wait may end after the deadline
+                    async with asyncio.timeout_at(max(deadline, loop.time() + self.first_wait)):
                         return await send()
                 except Exception as error:  # noqa: BLE001 - see `failure_of`
                     failure = failure_of(error, secret)
@@ -101,14 +102,14 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """US dollars a token, as a host lists them."""
+    """US dollars a token, from a host's list."""
 
     read: float
     written: float
     reused: float
 
     def cost(self, completion: Completion) -> float | None:
-        """What a reply costs; None if its tokens are not known."""
+        """Return the cost of a reply; None if its tokens are unknown."""
         prompt, written = completion.prompt_tokens, completion.new_tokens
         if prompt is None or written is None:
             return None
@@ -121,23 +122,20 @@ class ServedModel:
     """One model of a server."""
 
     id: str
-    engine: str = ""  # A key of `BY_ENGINE`: an engine, or a host; "" for an unknown one
+    engine: str = ""  # A key of `BY_ENGINE`: an engine or a host; "" if unknown
     context_length: int | None = None
-    protocols: tuple[
-        ProtocolName, ...
-    ] = ()  # Those it was trained for; none for a model that is told the rules in words
-    forced_redirects: Mapping[tuple[str, str], tuple[str, str]] = field(
-        default_factory=dict
-    )  # See `LoadedModel`
+    protocols: tuple[ProtocolName, ...] = ()  # Empty: the model is told the rules in words
+    # See `LoadedModel`
+    forced_redirects: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
     video_items: bool = True  # See `Marker.video_items`
     scope: Scope = "any"  # See `Marker.scope`
-    built_in: bool = False  # It is the built-in judge
+    built_in: bool = False  # The model is the built-in judge
     prices: Prices | None = None
 
 
 @dataclass(slots=True)
 class Server:
-    """What all conversations with one served model share. `form` is replaced by a smaller one when the server refuses a field."""
+    """Shared state of a model's conversations; a refusal shrinks `form`."""
 
     address: JudgeName
     model: ServedModel
@@ -152,18 +150,23 @@ class Server:
 
     @property
     def root(self) -> str:
-        """Where an engine answers outside the OpenAI API."""
+        """The address for an engine's requests outside the OpenAI API."""
         return server_root(self.address)
 
     def client(self) -> openai.AsyncOpenAI:
-        """A new client, for one event loop. It never tries again by itself: that is done where it can be cancelled and told."""
+        """Return a new client for one event loop.
+
+        The client never retries: `Patience.ask` does, because its tries can be cancelled and
+        counted.
+        """
         return make_client(self.address, self.secret, self.patience)
 
 
 def make_client(address: JudgeName, secret: Secret, patience: Patience) -> openai.AsyncOpenAI:
-    """A client of `openai`, which wants a key even where a server wants none. Raises BadInput for an address that it refuses.
+    """Return a client of `openai`, which wants a key for every server.
 
-    It asks no proxy for a server on this machine.
+    The client uses no proxy for a server on this machine. Raises `BadInput` if the client refuses
+    the address or the proxy.
     """
     timeout = openai.Timeout(patience.silence, connect=patience.connect)
     here = urlsplit(address.what).hostname in LOOPBACK
@@ -177,28 +180,29 @@ def make_client(address: JudgeName, secret: Secret, patience: Patience) -> opena
         )
     except ImportError as error:
         raise BadInput(f"The proxy that {PROXIES} names cannot be used: {error}") from None
-    except Exception:  # noqa: BLE001 - its HTTP client has errors of its own for addresses, that of a proxy among them
+    except Exception:  # noqa: BLE001 - the HTTP client's own errors for an address or a proxy
         raise BadInput(
             f"This is no address of a server, or {PROXIES} names no proxy. Write {SERVER_FORM}."
         ) from None
 
 
 def quiet_retries() -> None:
-    """stamina would write a line of its own to standard error for each wait, where nobody has asked for its log."""
+    """Silence stamina's line a retry on stderr, unless someone set its level."""
     log = logging.getLogger("stamina")
     if log.level == logging.NOTSET:
         log.setLevel(logging.ERROR)
 
 
 def server_root(address: JudgeName) -> str:
-    """The address of a server without the path of the OpenAI API."""
+    """Return a server's address without the path of the OpenAI API."""
     return address.what.rstrip("/").removesuffix("/v1")
 
 
 def find_server(address: JudgeName, secret: Secret, patience: Patience) -> Server:
-    """The server with its model of that name, or its only one. Of a host, `what` is the address.
+    """Find the server and the named model, or its only model.
 
-    Raises BackendRefused with the list, or if the model takes no pictures; ServerUnavailable.
+    For a host, `what` is the address. Raises `BackendRefused` if the model is missing (with the
+    list of models) or takes no pictures, `ServerUnavailable` if the server does not answer.
     """
     quiet_retries()
     client = make_client(address, secret, patience)
@@ -228,7 +232,10 @@ async def _find(
 
 
 def _find_card(address: JudgeName, cards: list[dict[str, Any]], engine: str) -> Mapping[str, Any]:
-    """What the list says of the model. A host's list may have "models/" before its name, and no provider behind it."""
+    """Return the model's card from the server's list.
+
+    A host's list may put "models/" before the name, and may lack the provider after the name.
+    """
     listed = [str(card["id"]) for card in cards]
     if not address.model and len(listed) != 1:
         raise BackendRefused(
@@ -245,13 +252,17 @@ def _find_card(address: JudgeName, cards: list[dict[str, Any]], engine: str) -> 
         raise BackendRefused(
             f"The server has no model {model_title(wanted)!r}. {_choose(listed, wanted)}"
         )
-    return {**(card or {}), "id": wanted}  # some servers list a part of what they serve, or nothing
+    return {**(card or {}), "id": wanted}  # Some servers list only a part of their models
 
 
 def recognise(
     card: Mapping[str, Any], chosen: ProtocolName | None, engine: str = ""
 ) -> ServedModel:
-    """A model from its card: the published checkpoints and the built-in judge are known by their names, `chosen` comes first."""
+    """Return the model of a card.
+
+    Published checkpoints and the built-in judge are known by name. `chosen` comes before a
+    published name's protocol.
+    """
     prices = _prices(card) if engine == "openrouter" else None
     model = ServedModel(str(card["id"]), engine, None, (chosen,) if chosen else (), prices=prices)
     names = {
@@ -266,7 +277,7 @@ def recognise(
 
 
 def _prices(card: Mapping[str, Any]) -> Prices | None:
-    """The prices in OpenRouter's form, US dollars a token as texts; None for a card without them."""
+    """Return OpenRouter's prices (dollars a token, as text), None if missing."""
     listed = card.get("pricing")
     try:
         read, written = float(listed["prompt"]), float(listed["completion"])  # type: ignore[index]
@@ -278,7 +289,7 @@ def _prices(card: Mapping[str, Any]) -> Prices | None:
 
 
 def _built_in(model: ServedModel) -> ServedModel:
-    """The built-in judge, which knows its own protocol's sentences alone and is made to answer by a redirect of its own."""
+    """Return the built-in judge, which needs a redirect of its own."""
     folder = asset("nano")
     marker = read_marker(folder, str(folder))
     forced = redirects(marker.forced)
@@ -291,13 +302,13 @@ def _built_in(model: ServedModel) -> ServedModel:
 async def _cards(
     client: openai.AsyncOpenAI, address: JudgeName, secret: Secret, patience: Patience
 ) -> tuple[JudgeName, list[dict[str, Any]]]:
-    """The server's list of models, empty where it has no such list, and the address that the list came from."""
+    """Return the list's address and its models, empty without a list."""
     try:
         url, cards = await patience.ask(lambda: list_models(client), secret, LIST_TRIES)
         return replace(address, what=url or address.what), cards
     except Passing as passing:
         if passing.answered and address.model:
-            return address, []  # `transformers serve` fails here where nothing was ever downloaded
+            return address, []  # `transformers serve` fails here before the first download
         raise unavailable(passing) from None
     except RequestRefusal as refusal:
         if address.model and (refusal.status == 404 or refusal.status >= 500):
@@ -308,9 +319,11 @@ async def _cards(
 
 
 async def list_models(client: openai.AsyncOpenAI) -> tuple[str, list[dict[str, Any]]]:
-    """The list, and the address that a redirect led to: only a list follows one unharmed. "" for the address that was asked.
+    """Return the list of models and the address after a redirect.
 
-    It is taken on where the client would send the key along: to the same origin, or to https on the same host.
+    The address is "" without a redirect. Only the list of models survives a redirect: other
+    requests lose their content. The new address is used only if the client would send the key
+    there: to the same origin, or to https on the same host.
     """
     response = (await client.models.with_raw_response.list()).http_response
     url = str(response.url).rstrip("/")
@@ -325,7 +338,7 @@ async def list_models(client: openai.AsyncOpenAI) -> tuple[str, list[dict[str, A
 
 
 def _read_cards(answer: Any) -> list[dict[str, Any]]:
-    """Raises BackendFailed for what is no list of models."""
+    """Return the models' cards; raise `BackendFailed` for any other answer."""
     data = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(data, list) or not all(
         isinstance(card, dict) and card.get("id") for card in data
@@ -335,7 +348,7 @@ def _read_cards(answer: Any) -> list[dict[str, Any]]:
 
 
 def _choose(listed: list[str], wanted: str = "") -> str:
-    """Which models to choose from: those whose names are like the wanted one, or all."""
+    """Return a sentence with the models most like `wanted`, or all."""
     shown = difflib.get_close_matches(wanted, listed, LISTED, 0.5) or listed[:LISTED]
     more = f" and {len(listed) - len(shown)} more" if len(listed) > LISTED else ""
     names = ", ".join(map(model_title, shown))

@@ -1,6 +1,7 @@
-"""The files of a checkpoint, checked before a weight is read: which there are, whether they are whole, which protocol they name.
+"""The files of a checkpoint, checked before a weight is read.
 
-Nothing here imports torch. `loader.py` loads what passes.
+The checks find missing and damaged files and the protocol that a checkpoint names. Nothing here
+imports torch. `loader.py` loads a checkpoint that passes.
 """
 
 import hashlib
@@ -25,41 +26,48 @@ from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import ProtocolName
 
 MARKER = "vrthinker.json"
-"""Names the protocols a checkpoint was trained for (`marker.py`) and, if its files are never to change, the SHA-256 of each."""
+"""Names the protocols a checkpoint was trained for (`marker.py`). It may hold the SHA-256 of each
+file, if the files must never change.
+"""
 
 PUBLISHED_PROTOCOLS: dict[str, ProtocolName] = {
     "qunwang13/vr-thinker": "concat",
     "qunwang13/vrthinker": "paired",
 }
-"""Hub ids of the two published checkpoints, which have no marker, and the protocols they were trained for."""
+"""Hub ids of the two published checkpoints, which have no marker, and the protocols they were
+trained for.
+"""
 
 GENERATION_CONFIG = "generation_config.json"
-"""Says which tokens end a reply; a checkpoint may lack it. transformers takes one that it cannot read for one that is not there."""
+"""Names the tokens that end a reply; a checkpoint may lack it. transformers ignores an unreadable
+one.
+"""
 
-DOWNLOAD_PATTERNS = (
-    "*.json",
-    "*.safetensors",
-    "*.jinja",
-    "merges.txt",
-)  # The files fetched from the hub: no code, no pickles
+# The files fetched from the hub: no code, no pickles
+DOWNLOAD_PATTERNS = ("*.json", "*.safetensors", "*.jinja", "merges.txt")
 
 OURS = "qwen2_5_vl"
-"""The `model_type` that the engine of our own runs; others go through the plain one."""
+"""The `model_type` of our own engine; other models use `PlainBackend`."""
 
 ADAPTER = "adapter_config.json"
 """A folder with this file holds a peft adapter."""
 
-MAX_TENSOR_NAME = 1000  # Characters of the longest tensor name: error messages quote names
+MAX_TENSOR_NAME = 1000  # Characters; error messages quote tensor names
 
 HUB_METADATA = ".cache/huggingface/download"
-"""Where the hub's client keeps, beside a download, the commit and the digest of each file: lines one and two of NAME.metadata."""
+"""The folder beside a download in which the hub's client keeps NAME.metadata: the commit in line
+one and the digest of the file in line two.
+"""
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _DATA_END = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d+\s*,\s*(\d{1,20})\s*\]')
 
 
 def published_protocol(names: Iterable[str]) -> ProtocolName | None:
-    """The protocol of the published checkpoint that one of the names means: its hub id, or the part of it behind the slash."""
+    """Return the protocol of a published checkpoint, None for other names.
+
+    A name matches as the whole hub id or as its part after the slash, in any case.
+    """
     known = {name.lower() for name in names}
     return next(
         (
@@ -72,17 +80,19 @@ def published_protocol(names: Iterable[str]) -> ProtocolName | None:
 
 
 def locate(source: str, before_download: Callable[[], None] = lambda: None) -> Path:
-    """The folder of a path or hub id, downloaded once. Raises CheckpointError for what is neither, or cannot be downloaded.
+    """Return the folder of a path or hub id, downloaded once.
 
-    `before_download` is called before the first byte is fetched, and may raise.
+    `before_download` is called before the first byte is fetched, and may raise. Raises
+    `CheckpointError` if `source` is neither a folder nor a hub id, or if the download fails.
     """
-    path = Path(os.path.expanduser(source))  # noqa: PTH111 - Path.expanduser raises for a user that does not exist
+    path = Path(os.path.expanduser(source))  # noqa: PTH111 - Path's raises for an unknown user
     with _reading(path):
         if path.is_dir():
             return path
         if path.exists():
             raise CheckpointError(
-                f"{source} is a file: a checkpoint is a folder with config.json and safetensors weights."
+                f"{source} is a file: "
+                "a checkpoint is a folder with config.json and safetensors weights."
             )
     if not HUB_ID.fullmatch(source):
         raise CheckpointError(f"There is no folder {source}.")
@@ -95,24 +105,28 @@ def locate(source: str, before_download: Callable[[], None] = lambda: None) -> P
     try:
         return Path(snapshot_download(source, allow_patterns=list(DOWNLOAD_PATTERNS)))
     except Exception as error:
-        # The hub's client lets errors of its own, of its HTTP client and of a proxy through
+        # The hub's client raises errors of its own, of its HTTP client and of a proxy
         raise CheckpointError(
-            f"There is no folder {source} here, and no model of that name could be had from the Hugging Face hub "
-            f"({type(error).__name__}): check the name and the connection, or give the folder of a copy already on this machine."
+            f"There is no folder {source} here, and no model of that name could be had from "
+            f"the Hugging Face hub ({type(error).__name__}): check the name and the connection, "
+            "or give the folder of a copy already on this machine."
         ) from error
 
 
 def is_downloaded(source: str) -> bool:
-    """Whether a model of the hub is in its cache."""
+    """Return whether a model of the hub is in the hub's cache."""
     try:
         snapshot_download(source, allow_patterns=list(DOWNLOAD_PATTERNS), local_files_only=True)
-    except Exception:  # noqa: BLE001 - a cache that cannot be read holds nothing for us
+    except Exception:  # noqa: BLE001 - an unreadable cache counts as empty
         return False
     return True
 
 
 def require_disk(source: str) -> None:
-    """Raises CheckpointError if the disk has no room for a model of the hub. Nothing happens if the hub does not tell its size."""
+    """Check that the disk has room for a model of the hub.
+
+    Raises `CheckpointError` if not. Does nothing if the hub does not tell the size.
+    """
     cache = Path(HF_HUB_CACHE)
     try:
         files = HfApi().model_info(source, files_metadata=True).siblings or []
@@ -124,19 +138,20 @@ def require_disk(source: str) -> None:
         free = shutil.disk_usage(
             next(each for each in (cache, *cache.parents) if each.exists())
         ).free
-    except Exception:  # noqa: BLE001 - the download itself says what is wrong with the hub
+    except Exception:  # noqa: BLE001 - the download itself reports an error of the hub
         return
     if size > free:
         raise CheckpointError(
-            f"{source} takes {size / 1e9:.1f} GB of disk and {free / 1e9:.1f} are free in {HF_HUB_CACHE}: make room, or set HF_HOME to "
-            "another disk."
+            f"{source} takes {size / 1e9:.1f} GB of disk and {free / 1e9:.1f} are free in "
+            f"{HF_HUB_CACHE}: make room, or set HF_HOME to another disk."
         )
 
 
 def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Check all files of a checkpoint that can be trained; gives the shape of each tensor.
+    """Check all files of a checkpoint that can be trained.
 
-    That is a Qwen2.5-VL with all its weights, none of them quantised. Raises CheckpointError, which names the file.
+    Such a checkpoint is a Qwen2.5-VL with all its weights, and not quantised. Returns the shape of
+    each tensor. Raises `CheckpointError`, which names the file.
     """
     title = folder_title(folder)
     if is_adapter(folder):
@@ -154,15 +169,16 @@ def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def is_adapter(folder: Path) -> bool:
-    """The folder holds a peft adapter, not a whole model."""
+    """Return whether the folder holds a peft adapter instead of a model."""
     with _reading(folder):
         return (folder / ADAPTER).exists()
 
 
 def check_weights(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Check the files of any checkpoint; gives the shape of each tensor as it is stored.
+    """Check the files of any checkpoint; return each tensor's stored shape.
 
-    Weights are read only to compare them with checksums, where there are any. Raises CheckpointError, which names the file.
+    Weights are read only to compare them with checksums, if there are any. Raises
+    `CheckpointError`, which names the file.
     """
     with _reading(folder):
         read_config(folder)
@@ -182,13 +198,13 @@ def check_weights(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the tensors in a safetensors file, without reading a weight.
+    """Return the tensors' names and shapes; no weight is read.
 
-    `safe_open` refuses a header that is not sound, tensors that overlap or leave holes, and a file of another length than its
-    header says. Raises CheckpointError.
+    `safe_open` refuses a damaged header, tensors that overlap or leave holes, and a file whose
+    length differs from the header. Raises `CheckpointError`.
     """
     with _reading(path), path.open("rb") as raw:
-        raw.read(8)  # `safe_open` says of a file that may not be read that it does not exist
+        raw.read(8)  # `safe_open` reports a file without read permission as missing
     try:
         with safe_open(path, framework="numpy") as file:  # "pt" would import torch
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no mapping
@@ -202,9 +218,11 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def _damage(path: Path, error: OSError | SafetensorError) -> str:
-    """What `safe_open` found wrong. It does not name the length that a file should have, so that is computed here.
+    """Return the sentence for an error of `safe_open`.
 
-    Layout: 8 bytes of header length (little endian), that much JSON (which `safe_open` found sound), then the data.
+    `safe_open` does not name the expected length of the file, so it is computed here. Layout: 8
+    bytes of header length (little endian), the header as JSON (which `safe_open` found sound), then
+    the data.
     """
     if "incomplete metadata" not in str(error):
         return "its safetensors header cannot be read."
@@ -217,7 +235,7 @@ def _damage(path: Path, error: OSError | SafetensorError) -> str:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn what the system says about a file or folder that cannot be read into a CheckpointError."""
+    """Turn an `OSError` of a file or folder into a `CheckpointError`."""
     try:
         yield
     except OSError as error:
@@ -228,7 +246,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file of a checkpoint. Raises CheckpointError, which names the file."""
+    """Read a JSON object; raise `CheckpointError`, which names the file."""
     try:
         with _reading(path):
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -244,7 +262,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json. Raises CheckpointError if it is missing or damaged."""
+    """Read config.json; raise `CheckpointError` if missing or damaged."""
     path, title = folder / "config.json", folder_title(folder)
     if not path.is_file():
         raise CheckpointError(f"{title} is no checkpoint: it has no config.json.")
@@ -252,7 +270,11 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of the weights: model.safetensors, else the shards of its index, as transformers looks for them."""
+    """Return the safetensors files of the weights.
+
+    As in transformers, model.safetensors comes first, then the shards of the index. Raises
+    `CheckpointError` if a file is missing, damaged or a pickle.
+    """
     if (folder / "model.safetensors").is_file():
         return [folder / "model.safetensors"]
     index, title = folder / "model.safetensors.index.json", folder_title(folder)
@@ -260,7 +282,8 @@ def weight_files(folder: Path) -> list[Path]:
         pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
         if pickles:
             raise CheckpointError(
-                f"{pickles[0]} is a pickle, which can run code when opened: only safetensors weights are read."
+                f"{pickles[0]} is a pickle, which can run code when opened: "
+                "only safetensors weights are read."
             )
         raise CheckpointError(
             f"{title} has no weights: there is no model.safetensors and no index of shards."
@@ -272,7 +295,8 @@ def weight_files(folder: Path) -> list[Path]:
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
             raise CheckpointError(
-                f"{index.name} of {title} names {name!r}, which is no safetensors file of this folder."
+                f"{index.name} of {title} names {name!r}, "
+                "which is no safetensors file of this folder."
             )
         if not (folder / name).is_file():
             raise CheckpointError(f"{title} is incomplete: the shard {name} is missing.")
@@ -280,7 +304,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def read_marker_file(folder: Path) -> dict[str, Any]:
-    """What the marker says, empty where there is none. Raises CheckpointError for one that is no JSON object."""
+    """Read the marker, {} if missing; raise `CheckpointError` if damaged."""
     path = folder / MARKER
     return read_json(path) if path.is_file() else {}
 
@@ -296,9 +320,11 @@ def _marked_digests(folder: Path) -> dict[Path, str]:
 
 
 def _hub_digests(folder: Path) -> dict[Path, str]:
-    """What the hub said of each file when it was downloaded: the SHA-256 of a large file, git's SHA-1 of a small one.
+    """Return the digest that the hub told for each downloaded file.
 
-    In the hub's cache a file is a link to a blob of that name. In a folder of a person's own the small files are theirs to edit.
+    It is the SHA-256 of a large file, git's SHA-1 of a small one. In the hub's cache, a file is a
+    link to a blob with the digest as its name. In a person's own folder only SHA-256 counts: people
+    may edit the small files.
     """
     digests = {}
     for path in (
@@ -319,7 +345,10 @@ def _hub_digests(folder: Path) -> dict[Path, str]:
 
 
 def _check_digests(digests: Mapping[Path, str], otherwise: str) -> None:
-    """Compare files with their digests, several at the same time. Raises CheckpointError: the file "is not" `otherwise`."""
+    """Compare files with their digests, several at the same time.
+
+    Raises `CheckpointError`: the file "is not" `otherwise`.
+    """
     with ThreadPoolExecutor() as executor:
         for (path, digest), found in zip(
             digests.items(), executor.map(_digest, digests, digests.values()), strict=True
@@ -331,7 +360,7 @@ def _check_digests(digests: Mapping[Path, str], otherwise: str) -> None:
 
 
 def _digest(path: Path, like: str) -> str:
-    """The SHA-256 of a file, or git's SHA-1 where `like` has the length of one."""
+    """Return the SHA-256, or git's SHA-1 if `like` is a SHA-1."""
     with _reading(path), path.open("rb") as file:
         if len(like) != 40:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""The device a model runs on: whether CUDA can be used, how much memory is free, and which errors mean that it ran out."""
+"""The device a model runs on: choice, free memory, out-of-memory errors."""
 
 import errno
 import os
@@ -19,22 +19,25 @@ _MEMORY_FILES = (
         "total_inactive_file",
     ),
 )
-"""By version of the control group, 2 and 1: limit, memory in use, and a table with its line for cached file pages."""
+"""For control groups of version 2 and 1: the limit, the memory in use, and a table with its line
+for cached file pages.
+"""
 
 
 def best_device() -> str:
-    """The best device of this machine: "cuda", "mps", "xpu" or "cpu"."""
+    """Return the best device of this machine: "cuda", "mps", "xpu" or "cpu"."""
     return next((each for each in ("cuda", "mps", "xpu") if _is_there(each)), "cpu")
 
 
 def checked_device(device: str) -> str:
-    """The same device. Raises CheckpointError if this machine does not have it."""
+    """Return the device; raise `CheckpointError` if this machine lacks it."""
     kind, _, number = device.partition(":")
     counted = getattr(torch, kind, None)
     if kind == "cpu" or (_is_there(kind) and int(number or 0) < counted.device_count()):  # type: ignore[union-attr]
         return device
     raise CheckpointError(
-        f"This machine has no device {device}, or torch cannot use it: leave ?device= out, or choose {best_device()}."
+        f"This machine has no device {device}, or torch cannot use it: "
+        f"leave ?device= out, or choose {best_device()}."
     )
 
 
@@ -45,8 +48,10 @@ def _is_there(kind: str) -> bool:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """The device's memory did not suffice. Torch also raises a plain RuntimeError for it, which only its words tell:
-    on a CPU, and where CUDA or a library of it found no room outside torch's own allocator.
+    """Return whether the device ran out of memory.
+
+    Torch also raises a plain `RuntimeError`, which only its words tell: on a CPU, and if CUDA or a
+    CUDA library found no room outside torch's own allocator.
     """
     words = (
         "DefaultCPUAllocator",
@@ -61,14 +66,17 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def available_memory(device: str) -> int | None:
-    """Free bytes of a device ("cpu", "mps", "cuda" for all GPUs, "cuda:1", "xpu"), None where they are not known."""
+    """Return the free bytes of a device, None if unknown.
+
+    `device` is "cpu", "mps", "cuda" for all GPUs, "cuda:1" or "xpu".
+    """
     if device.startswith("cuda"):
         return _cuda_memory(device)
     if device.startswith("xpu"):
         return int(torch.xpu.mem_get_info(torch.device(device))[0])
     system, group = int(psutil.virtual_memory().available), _cgroup_memory()
     free = system if group is None else min(system, group)
-    # An Apple GPU shares the machine's memory, and macOS lends it a part
+    # An Apple GPU shares the machine's memory; macOS lends a part of it to the GPU
     return min(free, int(torch.mps.recommended_max_memory())) if device == "mps" else free
 
 
@@ -83,7 +91,10 @@ def _cuda_memory(device: str) -> int | None:
 
 
 def _cgroup_memory() -> int | None:
-    """Free bytes under the control group's limit, None without one. Cached file pages count as free: they are evicted on demand."""
+    """Return the free bytes under the control group's limit, None without one.
+
+    Cached file pages count as free: they are evicted on demand.
+    """
     for limit, used, table, cached in _MEMORY_FILES:
         with suppress(OSError, ValueError):
             pages = dict(line.split() for line in (CGROUP / table).read_text("ascii").splitlines())

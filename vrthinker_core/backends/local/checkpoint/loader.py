@@ -1,7 +1,9 @@
-"""Loads a checkpoint, or refuses it: no model with missing, random or damaged weights ever generates.
+"""The loader: opens a checkpoint, or refuses it.
 
-Stock Qwen2.5-VL loads most damaged folders without an exception. So everything is checked here: no tensor missing, none left over,
-no shape changed, every value finite, no layer of zeros or of random values, and a tokenizer that belongs to the weights.
+No model with missing, random or damaged weights ever generates. Stock Qwen2.5-VL loads most damaged
+folders without an exception. So everything is checked here: no tensor missing, none left over, no
+shape changed, every value finite, no layer of zeros or of random values, and a tokenizer that
+belongs to the weights.
 """
 
 import json
@@ -54,14 +56,14 @@ from vrthinker_core.dialects.concat import OPENING_AREA
 from vrthinker_core.errors import CheckpointError
 
 SMALL_MODEL_WEIGHTS = 50_000_000
-"""Up to this many weights a model runs on the CPU in float32: quicker than bfloat16 there, and no slower than on a GPU."""
+"""Up to this many weights a model runs on the CPU in float32. There float32 is faster than
+bfloat16, and a GPU is no faster.
+"""
 
-LARGEST_WEIGHT = 1e6  # No weight of a trained model is this large; a flipped exponent bit makes one
+LARGEST_WEIGHT = 1e6  # Only a flipped exponent bit makes a weight this large
 
-LEAST_PENALTY, MOST_PENALTY = (
-    0.01,
-    100.0,
-)  # Of a repetition penalty: far beyond any of use, and float32 can apply them
+# Far beyond any useful repetition penalty, and float32 can still apply them
+LEAST_PENALTY, MOST_PENALTY = 0.01, 100.0
 
 
 _OwnEngine = Qwen2_5_VLForConditionalGeneration
@@ -69,25 +71,25 @@ _OwnEngine = Qwen2_5_VLForConditionalGeneration
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A loaded checkpoint of which every weight was checked."""
+    """A loaded checkpoint; every weight was checked."""
 
     model: Qwen2_5_VLForConditionalGeneration
     tokenizer: Tokenizer
     processor: Qwen2VLImageProcessorPil
     marker: Marker
     folder: Path
-    threads: int | None  # CPU threads to compute with, None for torch's own choice
-    bits: Bits | None = None  # Of the language model's weights; None for whole ones
+    threads: int | None  # CPU threads; None for torch's own choice
+    bits: Bits | None = None  # Of the language model's weights; None if not quantised
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A checkpoint whose files were found: a whole one, or an adapter on its base."""
+    """A checkpoint whose files were found: a whole one, or an adapter."""
 
-    folder: Path  # What was named
-    base: Path  # With weights, tokenizer and processor; the same folder but for an adapter
+    folder: Path  # The checkpoint or adapter that was named
+    base: Path  # Has weights, tokenizer and processor; differs from `folder` for an adapter only
     config: dict[str, Any]
-    bits: Bits | None  # In how many bits the weights are stored; None for whole ones
+    bits: Bits | None  # Of the stored weights; None if not quantised
 
     @property
     def title(self) -> str:
@@ -96,15 +98,16 @@ class Source:
 
     @property
     def marker(self) -> Marker:
-        """The adapter's own marker, else that of its base. Raises CheckpointError."""
+        """The adapter's own marker, else the base's; may raise `CheckpointError`."""
         own = self.folder if (self.folder / checkpoint_files.MARKER).is_file() else self.base
         return read_marker(own, folder_title(self.base))
 
 
 def find_source(source: str, bits: Bits | None = None, device: str | None = None) -> Source:
-    """Find a folder or hub id, and the base of an adapter. A download begins only if disk and memory have room.
+    """Find a folder or hub id, and the base of an adapter.
 
-    Raises CheckpointError for what is not there, does not fit, or is quantised in a way that is not read.
+    A download begins only if disk and memory have room. Raises `CheckpointError` if the checkpoint
+    is missing, does not fit, or is quantised in an unsupported way.
     """
     folder = checkpoint_files.locate(source, lambda: _check_download(source, bits, device))
     base = folder
@@ -120,11 +123,11 @@ def find_source(source: str, bits: Bits | None = None, device: str | None = None
 
 
 def _check_download(source: str, bits: Bits | None, device: str | None) -> None:
-    """Before a download: config.json alone is fetched, and says whether the model would fit. Raises CheckpointError."""
+    """Fetch config.json and raise `CheckpointError` if the model would not fit."""
     checkpoint_files.require_disk(source)
     try:
         model = without_values(AutoConfig.from_pretrained(source, trust_remote_code=False))
-    except Exception:  # noqa: BLE001 - without it the download itself says what is wrong
+    except Exception:  # noqa: BLE001 - the download itself reports the error
         return
     require_room(source, model, bits, torch.bfloat16, device or best_device())
 
@@ -136,10 +139,11 @@ def open_checkpoint(
     dtype: torch.dtype | None = None,
     bits: Bits | None = None,
 ) -> Checkpoint:
-    """Load a Qwen2.5-VL from a folder or hub id. None chooses: small models on the CPU in float32, others on the best device in
-    bfloat16, weights as they are stored.
+    """Load a Qwen2.5-VL from a folder or hub id.
 
-    Raises CheckpointError, one sentence that names the file or the tensor, for everything that is not sound.
+    By default small models run on the CPU in float32, others on the best device in bfloat16, with
+    the weights as they are stored. Raises `CheckpointError`, one sentence that names the file or
+    the tensor, for any damage.
     """
     found = find_source(source, bits, device)
     folder, marker = found.base, found.marker
@@ -171,16 +175,16 @@ def open_plain(
     dtype: torch.dtype | None = None,
     bits: Bits | None = None,
 ) -> tuple[Any, Source]:
-    """Load any image-text-to-text model that transformers knows; see `open_checkpoint`.
+    """Load any image-text-to-text model of transformers: see `open_checkpoint`.
 
-    What is checked: every tensor is there, in its shape, and finite. Raises CheckpointError.
+    Checks that every tensor is there, in its shape, and finite. Raises `CheckpointError`.
     """
     found = find_source(source, bits, device)
     kind = found.config.get("model_type")
     if kind not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         raise CheckpointError(
-            f"{found.title} is a {kind!r} model, which transformers {transformers_version} does not know as one that takes pictures "
-            "and text: choose a vision-language model."
+            f"{found.title} is a {kind!r} model, which transformers {transformers_version} "
+            "does not know as one that takes pictures and text: choose a vision-language model."
         )
     checkpoint_files.check_weights(found.base)
     with _checkpoint_errors(found.base, "config.json"):
@@ -197,10 +201,11 @@ def open_plain(
 
 
 def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkpoint:
-    """Load a checkpoint for a trainer, which places it itself: on the CPU, with stock attention and every weight learning.
+    """Load a checkpoint on the CPU for a trainer, which places it.
 
-    Where several processes share one model, transformers may leave all but the first without values; only the first is checked.
-    Raises CheckpointError.
+    The model has stock attention, and every weight learns. If several processes share one model,
+    transformers may leave all but the first process without values; only the first one is checked.
+    Raises `CheckpointError`.
     """
     folder, weights = _located(source)
     config = _load_config(folder, weights)
@@ -219,9 +224,10 @@ def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkp
 
 
 def open_for_rendering(source: str) -> Checkpoint:
-    """Tokenizer, image processor and marker of a checkpoint, around a model of its shape without values: no weight is read.
+    """Load tokenizer, image processor and marker, but no weight.
 
-    Enough to make prompts and token rows, in as many processes as there are. Raises CheckpointError.
+    The model has its shape without values. This is enough to make prompts and token rows, in any
+    number of processes. Raises `CheckpointError`.
     """
     folder, weights = _located(source)
     config = _load_config(folder, weights)
@@ -237,13 +243,13 @@ def open_for_rendering(source: str) -> Checkpoint:
 
 
 def _located(source: str) -> tuple[Path, int]:
-    """The folder of a checkpoint whose files are all there, and how many weights they hold."""
+    """Return a checkpoint's checked folder and its number of weights."""
     folder = checkpoint_files.locate(source)
     return folder, sum(map(math.prod, checkpoint_files.check_files(folder).values()))
 
 
 def without_values(config: PretrainedConfig) -> Any:
-    """The model of a configuration, of which nothing is allocated."""
+    """Return the model of a configuration; nothing is allocated."""
     with torch.device("meta"):
         any_family: Any = AutoModelForImageTextToText
         return any_family.from_config(config, trust_remote_code=False)
@@ -251,7 +257,7 @@ def without_values(config: PretrainedConfig) -> Any:
 
 @contextmanager
 def _checkpoint_errors(folder: Path, what: str) -> Iterator[None]:
-    """Turn whatever a damaged file makes a library raise, which can be anything, into a CheckpointError of one sentence."""
+    """Turn any exception of a library into a one-sentence `CheckpointError`."""
     try:
         yield
     except CheckpointError:
@@ -267,7 +273,7 @@ def _checkpoint_errors(folder: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def quiet_transformers(verbosity: int = CRITICAL) -> Iterator[None]:
-    """Silence what transformers reports below `verbosity`, and its progress bars; what matters of loading is a CheckpointError."""
+    """Silence transformers' progress bars and its logs below `verbosity`."""
     progress_bars, before = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.set_verbosity(verbosity)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -280,9 +286,10 @@ def quiet_transformers(verbosity: int = CRITICAL) -> Iterator[None]:
 
 
 def _load_config(folder: Path, weights: int, bits: Bits | None = None) -> Qwen2_5_VLConfig:
-    """The configuration; one that describes far more weights than the files hold is refused before anything is allocated.
+    """Load the configuration.
 
-    A byte of a file holds two weights of 4 bits.
+    A config.json that describes far more weights than the files hold is refused before anything is
+    allocated. A byte of a file holds two weights of 4 bits.
     """
     with _checkpoint_errors(folder, "config.json"):
         config = Qwen2_5_VLConfig.from_pretrained(folder, local_files_only=True)
@@ -294,11 +301,13 @@ def _load_config(folder: Path, weights: int, bits: Bits | None = None) -> Qwen2_
         )
     if described > (4 if bits else 2) * weights:
         raise CheckpointError(
-            f"{title} is incomplete: config.json describes {described:,} weights, its files hold {weights:,}."
+            f"{title} is incomplete: "
+            f"config.json describes {described:,} weights, its files hold {weights:,}."
         )
     if weights > 2 * described:
         raise CheckpointError(
-            f"{title} is damaged: its files hold {weights:,} weights, and config.json describes {described:,}."
+            f"{title} is damaged: "
+            f"its files hold {weights:,} weights, and config.json describes {described:,}."
         )
     return config
 
@@ -321,12 +330,17 @@ def _load_tokenizer(folder: Path, config: Qwen2_5_VLConfig) -> Tokenizer:
 
 
 def _check_vocabulary(title: str, tokenizer: Tokenizer, config: Qwen2_5_VLConfig) -> None:
-    """Token ids are rows of the embedding: as many rows as tokens (up to some padding), control tokens where config.json says."""
+    """Check that token ids are rows of the embedding.
+
+    The embedding has as many rows as tokens (up to some padding), and control tokens have the ids
+    in config.json.
+    """
     tokens = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
     rows = int(config.get_text_config().vocab_size)
     if tokens > rows or rows - tokens > max(64, rows // 100):
         raise CheckpointError(
-            f"The tokenizer of {title} has {tokens:,} tokens, but the model has {rows:,} rows for them."
+            f"The tokenizer of {title} has {tokens:,} tokens, "
+            f"but the model has {rows:,} rows for them."
         )
     for token, token_id in {
         "<|image_pad|>": config.image_token_id,
@@ -334,7 +348,8 @@ def _check_vocabulary(title: str, tokenizer: Tokenizer, config: Qwen2_5_VLConfig
     }.items():
         if tokenizer.token_to_id(token) != token_id:
             raise CheckpointError(
-                f"The tokenizer of {title} belongs to another model: {token} is not token {token_id}."
+                f"The tokenizer of {title} belongs to another model: "
+                f"{token} is not token {token_id}."
             )
 
 
@@ -351,10 +366,11 @@ def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProce
         expected = (vision.patch_size, vision.spatial_merge_size, vision.temporal_patch_size)
         if found != expected:
             raise CheckpointError(
-                f"preprocessor_config.json of {title} cuts patches of {found}, the model wants {expected}."
+                f"preprocessor_config.json of {title} cuts patches of {found}, "
+                f"the model wants {expected}."
             )
         low, high = int(processor.size["shortest_edge"]), int(processor.size["longest_edge"])
-        if low < high < OPENING_AREA:  # frames arrive resized: they must not be shrunk again
+        if low < high < OPENING_AREA:  # Frames arrive resized and must not be shrunk again
             processor.size = {"shortest_edge": low, "longest_edge": OPENING_AREA}
     return processor
 
@@ -367,7 +383,7 @@ def _load_judge(
     dtype: torch.dtype,
     architecture: Any,
 ) -> Any:
-    """The model on its device, with its adapter, quantised if asked. Raises CheckpointError if it has no room there."""
+    """Load the model on its device; raise `CheckpointError` if it is full."""
     require_room(found.title, shape, bits or found.bits, dtype, device)
     options = loading_options(shape, bits, dtype)
     quantized = bits or found.bits
@@ -383,7 +399,7 @@ def _load_judge(
     model.requires_grad_(False)
     if quantized:
         check_kernels(found.title, model, quantized)
-    # transformers places weights from threads of its own, in which no GPU is imitated
+    # transformers places weights from threads of its own, in which ZeroGPU imitates no GPU
     return model.to(device) if borrows_gpu() and not quantized else model
 
 
@@ -395,7 +411,7 @@ def _load_weights(
     *,
     checked: bool = True,
 ) -> Any:
-    """The model of a folder; `more` goes to `from_pretrained` as it is."""
+    """Load the model of a folder, with `more` arguments for `from_pretrained`."""
     options: dict[str, Any] = {
         "use_safetensors": True,
         "trust_remote_code": False,
@@ -405,7 +421,7 @@ def _load_weights(
     with _checkpoint_errors(folder, "The checkpoint"):
         model, loading_info = architecture.from_pretrained(folder, dtype=dtype, **options, **more)
     if architecture is not _OwnEngine:
-        loading_info = {**loading_info, "unexpected_keys": ()}  # Such as heads that no judge needs
+        loading_info = {**loading_info, "unexpected_keys": ()}  # E.g. heads that no judge needs
     _check_generation(folder, model)
     if checked:
         _check_complete(folder_title(folder), model, loading_info)
@@ -414,7 +430,7 @@ def _load_weights(
 
 
 def _check_generation(folder: Path, model: Qwen2_5_VLForConditionalGeneration) -> None:
-    """What the sampler takes from a checkpoint: the tokens that end a reply, and the repetition penalty."""
+    """Check the tokens that end a reply, and the repetition penalty."""
     name = GENERATION_CONFIG if (folder / GENERATION_CONFIG).is_file() else "config.json"
     said, where, rows = (
         model.generation_config,
@@ -424,7 +440,8 @@ def _check_generation(folder: Path, model: Qwen2_5_VLForConditionalGeneration) -
     for token in end_tokens(said):
         if not (type(token) is int and 0 <= token < rows):
             raise CheckpointError(
-                f"{where} is damaged: it ends replies with {token!r:.50}, which is no token of the model."
+                f"{where} is damaged: "
+                f"it ends replies with {token!r:.50}, which is no token of the model."
             )
     penalty = 1.0 if said.repetition_penalty is None else said.repetition_penalty
     if not (isinstance(penalty, int | float) and LEAST_PENALTY <= penalty <= MOST_PENALTY):
@@ -434,13 +451,16 @@ def _check_generation(folder: Path, model: Qwen2_5_VLForConditionalGeneration) -
 
 
 def end_tokens(config: GenerationConfig) -> list[Any]:
-    """The tokens that end a reply, of which a checkpoint names one, several or none."""
+    """Return the tokens that end a reply: none, one or several."""
     said = config.eos_token_id
     return [token for token in (said if isinstance(said, list) else [said]) if token is not None]
 
 
 def _check_complete(title: str, model: torch.nn.Module, loading_info: dict[str, Any]) -> None:
-    """Refuse a model of which transformers initialised a tensor at random, or a file of which it ignored one."""
+    """Refuse a model with missing, leftover or misshapen tensors.
+
+    transformers initialises missing tensors at random and ignores the others.
+    """
     mismatched = sorted(str(entry[0]) for entry in loading_info["mismatched_keys"])
     missing, unexpected = (
         sorted(loading_info["missing_keys"]),
@@ -459,7 +479,8 @@ def _check_complete(title: str, model: torch.nn.Module, loading_info: dict[str, 
         )
     if unexpected:
         raise CheckpointError(
-            f"{title} holds weights that config.json has no place for: {_these(unexpected)} left over."
+            f"{title} holds weights that config.json has no place for: "
+            f"{_these(unexpected)} left over."
         )
     if loading_info.get("error_msgs"):
         raise CheckpointError(f"{title} cannot be loaded: {loading_info['error_msgs'][0]}")

@@ -1,4 +1,4 @@
-"""The marker of a checkpoint: which protocols it was trained for, and what it cannot take."""
+"""Marker: a checkpoint's trained protocols and its limits."""
 
 import hashlib
 import json
@@ -27,31 +27,36 @@ Redirect = tuple[Phrase, Phrase]
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What `vrthinker.json` says of a checkpoint besides its checksums."""
+    """The contents of `vrthinker.json` besides its checksums."""
 
     protocols: tuple[ProtocolName, ...] = ()
-    """Those it was trained for; the first is the one it speaks where none is chosen. Empty where they are not known."""
+    """The protocols the checkpoint was trained for, the default first. Empty if unknown."""
     forced: Mapping[ProtocolName, Redirect] = field(default_factory=dict)
-    """How to make a checkpoint answer that knows only its protocols' own sentences, by protocol; empty for other checkpoints.
+    """For each protocol, the redirect that makes this checkpoint answer.
 
-    (a, b) as in `Sampling.redirect`: the text with which it opens a tool call, and the text that replaces it.
+    A checkpoint needs such redirects if it knows only its protocols' own sentences; others have
+    none. A redirect is (a, b) as in `Sampling.redirect`: the text that opens a tool call, and its
+    replacement.
     """
-    scope: Scope = "any"  # The videos on which its verdict stands
-    video_items: bool = True  # It was trained on frames packed as a video; else each frame is sent to it as an image
+    scope: Scope = "any"  # The videos for which its verdict is valid
+    video_items: bool = True  # Trained on frames packed as a video; else each frame is an image
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """The marker's fields as they may stand there."""
+    """The marker's fields as they may stand in the file."""
 
     protocol: ProtocolName | tuple[ProtocolName, ...] | None = None
-    forced: Redirect | dict[ProtocolName, Redirect] | None = None  # One pair is for all protocols
+    forced: Redirect | dict[ProtocolName, Redirect] | None = None  # A pair is for all protocols
     scope: Scope = "any"
     video_items: Literal[True, False] = True
 
 
 def seal(folder: Path, said: Mapping[str, Any]) -> None:
-    """Write the marker: `said`, and the checksum of every file, so that a changed one is refused. Raises OSError."""
+    """Write the marker: `said`, and the checksum of every file.
+
+    A changed file is then refused. Raises `OSError`.
+    """
     sums = {
         path.name: _sha256(path)
         for path in sorted(folder.iterdir())
@@ -66,7 +71,11 @@ def _sha256(path: Path) -> str:
 
 
 def read_marker(folder: Path, source: str) -> Marker:
-    """The marker; a checkpoint without one is known by its published name or not at all. Raises CheckpointError."""
+    """Read the marker of a checkpoint.
+
+    Without a marker, a checkpoint's protocol comes from its published name, or is unknown. Raises
+    `CheckpointError`.
+    """
     from pydantic import ValidationError
 
     content, title = read_marker_file(folder), folder_title(folder)

@@ -1,4 +1,7 @@
-"""Weights in 4 or 8 bits, and what a model needs of memory: read off the model's shape before a weight is loaded."""
+"""Weights in 4 or 8 bits, and a model's memory needs.
+
+Needs are computed from the model's shape before a weight is loaded.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +21,29 @@ LISTED_TOKENS = 20_000
 """Tokens of a long deliberation, whose keys and values must fit beside the weights."""
 
 BYTES_A_WEIGHT: dict[Bits, float] = {"4bit": 0.5 + 1 / 64 + 4 / (64 * 256), "8bit": 1.0}
-"""Of a quantised weight: NF4 with double quantisation (a byte for 64 weights, 4 bytes for 256 of those), and int8."""
+"""Bytes of a quantised weight. "4bit" is NF4 with double quantisation: a byte for 64 weights, and 4
+bytes for 256 of these bytes. "8bit" is int8.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Bytes that a judge takes on its device."""
+    """The bytes that a judge takes on its device."""
 
     weights: int
     cache: int  # Keys and values of `LISTED_TOKENS` tokens
 
     @property
     def total(self) -> int:
-        """Both, and a twentieth of the weights for what a pass computes."""
+        """Both, and a twentieth of the weights for a pass's intermediate values."""
         return int(1.05 * self.weights) + self.cache
 
 
 def kept_modules(model: Any) -> list[str]:
-    """The modules that stay as they are: all beside the language model, and the head.
+    """Return the modules that are not quantised.
 
-    Names stand in full, as bitsandbytes compares them from their beginning: `visual` alone would be passed over in silence.
+    These are all modules beside the language model, and the head. bitsandbytes compares names from
+    their beginning and would silently skip a bare `visual`, so names are complete.
     """
     decoder = model.get_decoder()
     inside = next(name for name, module in model.named_modules() if module is decoder)
@@ -52,7 +58,7 @@ def kept_modules(model: Any) -> list[str]:
 
 
 def needs_of(model: Any, bits: Bits | None, dtype: torch.dtype) -> Needs:
-    """What a model takes, given on the meta device."""
+    """Return the memory needs of a model, given on the meta device."""
     quantised = {id(linear.weight) for linear in _linears(model)} if bits else set()
     weights = sum(
         weight.numel()
@@ -69,7 +75,10 @@ def needs_of(model: Any, bits: Bits | None, dtype: torch.dtype) -> Needs:
 def require_room(
     title: str, model: Any, bits: Bits | None, dtype: torch.dtype, device: str
 ) -> None:
-    """Raises CheckpointError if the model does not fit on the device; names the bits with which it would."""
+    """Check that the model fits on the device.
+
+    Raises `CheckpointError` if not; the error names the bits with which the model would fit.
+    """
     needs, free = needs_of(model, bits, dtype), available_memory(device)
     if free is None or needs.total <= free:
         return
@@ -79,15 +88,17 @@ def require_room(
     way = (
         f"add ?quantize={fitting[0]}, {needs_of(model, fitting[0], dtype).total / 1e9:.1f} GB"
         if fitting
-        else "close other programs, choose a smaller judge or one on a server (local, openai:MODEL), or the built-in judge, nano"
+        else "close other programs, choose a smaller judge or one on a server "
+        "(local, openai:MODEL), or the built-in judge, nano"
     )
     raise CheckpointError(
-        f"{title} needs {needs.total / 1e9:.1f} GB of {memory} and {free / 1e9:.1f} are free: {way}."
+        f"{title} needs {needs.total / 1e9:.1f} GB of {memory} "
+        f"and {free / 1e9:.1f} are free: {way}."
     )
 
 
 def loading_options(model: Any, bits: Bits | None, dtype: torch.dtype) -> dict[str, Any]:
-    """What `from_pretrained` must be told. Raises CheckpointError if bitsandbytes is not installed."""
+    """Return quantisation options; raise `CheckpointError` if bitsandbytes is missing."""
     if bits is None:
         return {}
     require_bitsandbytes()
@@ -106,7 +117,7 @@ def loading_options(model: Any, bits: Bits | None, dtype: torch.dtype) -> dict[s
 
 
 def require_bitsandbytes() -> None:
-    """Quiet its log, which holds a line for every layer. Raises CheckpointError if it is not installed."""
+    """Raise `CheckpointError` if bitsandbytes is missing; quiet its line a layer."""
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     if find_spec("bitsandbytes") is None:
         raise CheckpointError(
@@ -115,15 +126,18 @@ def require_bitsandbytes() -> None:
 
 
 def stored_bits(title: str, config: dict[str, Any]) -> Bits | None:
-    """In how many bits a checkpoint stores its weights; None for whole ones. Raises CheckpointError for other kinds."""
+    """Return the bits of a checkpoint's stored weights, None if not quantised.
+
+    Raises `CheckpointError` for any other quantisation than bitsandbytes.
+    """
     said = config.get("quantization_config")
     if not said:
         return None
     method = said.get("quant_method") if isinstance(said, dict) else said
     if method != "bitsandbytes":
         raise CheckpointError(
-            f"{title} is quantised by {str(method)[:40]!r}, which is not read here: give the checkpoint that it was made from, and add "
-            "?quantize=4bit."
+            f"{title} is quantised by {str(method)[:40]!r}, which is not read here: "
+            "give the checkpoint that it was made from, and add ?quantize=4bit."
         )
     require_bitsandbytes()
     return "4bit" if said.get("load_in_4bit") else "8bit"
@@ -131,7 +145,10 @@ def stored_bits(title: str, config: dict[str, Any]) -> Bits | None:
 
 @torch.inference_mode()
 def check_kernels(title: str, model: Any, bits: Bits) -> None:
-    """Run each kind of quantised layer once: some devices refuse a width only then. Raises CheckpointError."""
+    """Run each kind of quantised layer once.
+
+    Some devices refuse a width only when a layer runs. Raises `CheckpointError`.
+    """
     seen = set()
     for linear in _linears(model):
         kind = (type(linear), linear.in_features, linear.out_features)
@@ -144,11 +161,12 @@ def check_kernels(title: str, model: Any, bits: Bits) -> None:
         except Exception as error:
             device = weight.device.type
             raise CheckpointError(
-                f"{title} cannot run in {bits} on this {device}: {' '.join(str(error).split())[:150]}. Leave ?quantize= out, or take "
+                f"{title} cannot run in {bits} on this {device}: "
+                f"{' '.join(str(error).split())[:150]}. Leave ?quantize= out, or take "
                 "another device."
             ) from error
 
 
 def _linears(model: Any) -> Iterator[Any]:
-    """The layers of the language model that quantisation replaces."""
+    """Return the layers of the language model that quantisation replaces."""
     return (each for each in model.get_decoder().modules() if isinstance(each, torch.nn.Linear))

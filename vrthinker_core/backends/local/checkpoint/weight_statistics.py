@@ -1,6 +1,7 @@
-"""Weight statistics, layer by layer: refuses weights that are mostly zeros, and layers that look as if they were never trained.
+"""Weight statistics that reveal zeroed and untrained layers.
 
-Only a sample of each tensor is read, from the mapped file, so that a checkpoint of any size takes a few seconds at most.
+Only a sample of each tensor is read, from the mapped file, so a checkpoint of any size takes a few
+seconds at most.
 """
 
 import math
@@ -14,23 +15,30 @@ from safetensors import safe_open
 
 from vrthinker_core.errors import CheckpointError
 
-MOST_ZEROS = 0.25  # Share of zeros of a weight; a trained one has next to none
+MOST_ZEROS = 0.25  # Largest share of zeros of a weight; a trained weight has nearly none
 
 MOST_RANDOM = 1.25
-"""Spread of the rows' and of the columns' mean squares, as a multiple of what independent normal values have. Independent values
-come to 1 with a small error, uniform ones to less; of the built-in judge's matrices none comes below 2.2, and at an equal structure
-the number grows with the root of the size."""
+"""Largest spread of a random matrix: the spread of the mean squares of its rows or columns, as a
+multiple of the spread for independent normal values. Independent values come to 1 with a small
+error, uniform values to less. The built-in judge's matrices have at least 2.2. For an equal
+structure the number grows with the root of the size.
+"""
 
 SMALLEST_SIDE = 128
-"""Rows and columns of the smallest matrix from which this can be told; of that size, one alone is too few."""
+"""Rows and columns of the smallest matrix that the test can judge. A single matrix of this size is
+too little.
+"""
 
 SAMPLED_ROWS, SAMPLED_COLUMNS = 256, 2048  # Evenly spaced over a tensor
 
-_IN_LAYER = re.compile(r"(\.\d+\.).*")  # The end of a tensor's name, from its layer's number on
+_IN_LAYER = re.compile(r"(\.\d+\.).*")  # The end of a tensor's name, from the layer number on
 
 
 def check_statistics(files: Sequence[Path]) -> None:
-    """Raises CheckpointError, which names file and tensor, for zeros in the place of weights and for a layer of random values."""
+    """Check weights in files for zeros and layers of random values.
+
+    Raises `CheckpointError`, which names file and tensor.
+    """
     spreads: dict[str, tuple[float, int, Path]] = {}
     for path in files:
         with safe_open(path, framework="pt") as file:
@@ -57,7 +65,7 @@ def check_statistics(files: Sequence[Path]) -> None:
 
 
 def _sample(tensor: torch.Tensor) -> torch.Tensor:
-    """Evenly spaced rows and columns of a tensor, as a matrix in float32."""
+    """Return evenly spaced rows and columns as a float32 matrix."""
     matrix = tensor.reshape(len(tensor), -1) if tensor.ndim else tensor.reshape(1, 1)
     rows, columns = (
         math.ceil(size / most) or 1
@@ -67,7 +75,7 @@ def _sample(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _spread(matrix: torch.Tensor) -> float:
-    """The larger of the two spreads of a matrix: see `MOST_RANDOM`."""
+    """Return the larger of the two spreads of a matrix: see `MOST_RANDOM`."""
     squares = matrix.square()
     both = ((squares.mean(1 - along), matrix.shape[1 - along]) for along in (0, 1))
     return max(

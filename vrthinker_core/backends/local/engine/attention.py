@@ -1,4 +1,7 @@
-"""Attention where what transformers does for `sdpa` is slower than need be: on a CPU in float32, on a GPU in half precision."""
+"""Attention that is faster than the `sdpa` of transformers.
+
+On a CPU the gain is in float32, on a GPU in half precision.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,17 +14,24 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 BATCH_THRESHOLD = 4
-"""Batch size from which on two matrix products are quicker. Measured: a step of 16 sequences of 400 tokens: 5.2 ms, not 5.9."""
+"""Smallest batch size for which two matrix products are faster. Measured: a step of 16 sequences of
+400 tokens takes 5.2 ms instead of 5.9.
+"""
 
 ROW_BLOCK = 256
 """Rows of the KV cache that are summed together on a GPU."""
 
 FEW_ROWS = 4096
-"""Up to so many, a token on a GPU has the kernel of transformers: over 3,000 it was measured not to matter beside the weights."""
+"""Up to this many rows, a token on a GPU uses the kernel of transformers. Measured: for a token
+over 3,000 rows the kernel does not matter beside reading the weights.
+"""
 
 
 def attention_for(device: str, dtype: torch.dtype) -> dict[str, str]:
-    """The `attn_implementation` of a Qwen2.5-VL there: for its language model one of these, registered with transformers."""
+    """Return the `attn_implementation` of a Qwen2.5-VL on a device.
+
+    If this module is faster there, its implementation is registered for the language model.
+    """
     text = "sdpa"
     if device == "cpu" and dtype == torch.float32:
         text = _registered("vrthinker_cpu", attention_forward)
@@ -45,11 +55,15 @@ def gpu_attention_forward(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """What `sdpa` gives, for two cases in which one sequence has a mask: a prefill chunk, and a captured step over many rows.
+    """Compute what `sdpa` gives, faster for one masked sequence.
 
-    Given a mask, transformers copies the keys of a chunk for each head and takes a kernel that is not FlashAttention, and for one
-    token a kernel in which few multiprocessors read all rows. On an H200 chunks of a prompt took longer than the whole prompt at
-    once, and a token over 20,000 rows twice as long as over 2,000. The mask of a chunk is causal, lower right.
+    The two cases are a prefill chunk and a captured decode step over many rows. Given a mask,
+    transformers copies the keys of a chunk for each head and uses a kernel that is not
+    FlashAttention. For one token it uses a kernel in which few multiprocessors read all rows.
+
+    Measured on an H200: the chunks of a prompt took longer than the whole prompt at once, and a
+    token over 20,000 rows took twice as long as over 2,000. The mask of a chunk is causal, lower
+    right.
     """
     batch, heads, tokens, head_dim = query.shape
     few = tokens == 1 and key.shape[2] <= FEW_ROWS
@@ -80,9 +94,10 @@ def _decode(
     attention_mask: torch.Tensor,
     scale: float,
 ) -> torch.Tensor:
-    """Attention of one token, (1, heads, 1, head_dim), as plain products in float32.
+    """Compute the attention of one token in float32 matrix products.
 
-    Rows are summed in blocks, so that many of them are read at the same time.
+    The query and the result are (1, heads, 1, head_dim). Rows are summed in blocks, so that the GPU
+    reads many of them at the same time.
     """
     batch, heads, _, head_dim = query.shape
     groups, rows = key.shape[1], key.shape[2]
@@ -111,7 +126,10 @@ def attention_forward(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """What `sdpa` gives: `query` of shape (batch, heads, tokens, head_dim) to (batch, tokens, heads, head_dim)."""
+    """Compute what `sdpa` gives on a CPU.
+
+    `query` is (batch, heads, tokens, head_dim), the result (batch, tokens, heads, head_dim).
+    """
     batch, heads, tokens, head_dim = query.shape
     scale = head_dim**-0.5 if scaling is None else scaling
     if module.training or attention_mask is None or (tokens == 1 and batch < BATCH_THRESHOLD):
@@ -119,12 +137,12 @@ def attention_forward(
             module, query, key, value, attention_mask, scaling=scale, **options
         )
     if tokens > 1 or key.shape[1] != heads:
-        # Grouped queries: the kernel shares keys among heads; transformers would copy them for each head in every prefill chunk.
+        # The kernel shares grouped keys among heads; transformers copies them for each head
         output = scaled_dot_product_attention(
             query, key, value, attn_mask=attention_mask, scale=scale, enable_gqa=True
         )
         return output.transpose(1, 2).contiguous(), None
-    # A decode step of a batch: two plain matrix products are quicker than a kernel made for long queries.
+    # A decode step of a batch: two matrix products beat a kernel made for long queries
     scaled_query = query.transpose(-1, -2) * scale
     scores = (
         torch.matmul(key, scaled_query)

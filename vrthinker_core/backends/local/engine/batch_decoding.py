@@ -1,4 +1,7 @@
-"""Batch decoding: several requests at once. Each sequence samples its own token, and one decode step of the model serves all."""
+"""Batch decoding: one decode step of the model serves all sequences.
+
+Each sequence samples its own token.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,13 +25,14 @@ from vrthinker_core.backends.local.engine.threads import limit_threads, parallel
 from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.errors import BackendFailed
 
-SPARE_ROWS = 256  # Unused cache rows after the longest sequence: the storage is reallocated after that many tokens
+SPARE_ROWS = 256  # Free cache rows after the longest sequence, before storage is reallocated
 
 
 class BatchedCache:
-    """`PrefixCache`s of one model, stacked. Each keeps working on its slice of the batch, so it may decode alone in between.
+    """Stacked `PrefixCache`s of one model.
 
-    Each sequence has one cache row more than it can use: a sequence that sits a step out writes there.
+    Each cache works on its slice of the batch, so it may also decode alone. Each sequence has one
+    cache row more than it can use: a sequence that skips a step writes there.
     """
 
     def __init__(
@@ -38,7 +42,10 @@ class BatchedCache:
         *,
         cuda_graphs: bool = False,
     ) -> None:
-        """Move the keys and values of `caches` into common tensors. `cuda_graphs`: on a GPU, replay every step as a CUDA graph."""
+        """Move the keys and values of `caches` into common tensors.
+
+        With `cuda_graphs`, a GPU replays every step as a CUDA graph.
+        """
         self._caches = list(caches)
         for cache in caches:
             cache.trim()
@@ -53,7 +60,11 @@ class BatchedCache:
         self._logits = torch.empty(0)
 
     def fits(self, caches: Sequence[PrefixCache]) -> bool:
-        """Can decode for these: all are in the batch with a free row, none was reallocated, and they are at least half of it."""
+        """Return whether the batch can decode for `caches`.
+
+        All of them must be in the batch, have a free row, and not have been reallocated. They must
+        make up at least half of the batch.
+        """
         batch = set(map(id, self._caches))
         return len(caches) * 2 >= len(self._caches) and all(
             id(cache) in batch
@@ -64,7 +75,11 @@ class BatchedCache:
 
     @torch.inference_mode()
     def decode(self, tokens: dict[int, int]) -> dict[int, torch.Tensor]:
-        """Process one token in some of the caches, {id(cache): token}; gives the logits after each, (vocabulary,) in float32."""
+        """Process one token in some of the caches.
+
+        `tokens` is {id(cache): token}. Returns the logits after each token, (vocabulary,) in
+        float32.
+        """
         live = [cache for cache in self._caches if id(cache) in tokens]
         logits = self._run_step(tokens, max(cache.num_tokens for cache in live) + 1)
         for cache in live:
@@ -81,7 +96,7 @@ class BatchedCache:
             return self._step.forward(visible_rows)
         if self._replay is None:
             self._replay = capture_cuda_graph(self._store_logits, self._step.token_ids.device)
-            self._load_inputs(tokens)  # again, as `capture_cuda_graph` wants it
+            self._load_inputs(tokens)  # The warm-up steps of the capture have changed the inputs
         self._replay()
         return self._logits
 
@@ -103,8 +118,9 @@ def _address(storage: LayerStorage) -> int:
 
 
 def _stack_layers(layers: Sequence[GrowingLayer], rows: int) -> LayerStorage:
-    """The storage of one layer for the batch, (batch, heads, rows + 1, head_dim); each layer's own storage becomes a view of it.
+    """Return the storage of one layer for the whole batch.
 
+    Its shape is (batch, heads, rows + 1, head_dim). Each layer's own storage becomes a view of it.
     Unused rows are zeros: a masked row must not be NaN.
     """
     like = layers[0].storage[0]
@@ -121,20 +137,25 @@ def _stack_layers(layers: Sequence[GrowingLayer], rows: int) -> LayerStorage:
 
 
 PATCHES_AT_ONCE = 32_768
-"""Patches of images that are encoded in one pass: 32 frames of 448 x 448 pixels. It bounds the memory of a pass, and no image of a
-batch pushes another one out of the vision encoder's cache before that is prefilled."""
+"""Image patches that are encoded in one pass: 32 frames of 448 x 448 pixels. The limit bounds the
+memory of a pass. It also keeps the images of a batch from pushing each other out of the vision
+encoder's cache before they are prefilled.
+"""
 
 
 def stream_batch(
     loaded: LoadedModel, requests: Sequence[GenerationRequest]
 ) -> Iterator[tuple[int, StreamItem]]:
-    """See `BatchBackend.stream_batch`. Once a batched step fails, each sequence is stepped alone, so an error stays its own."""
+    """Decode all requests as one batch: see `BatchBackend.stream_batch`.
+
+    If a batched step fails, each sequence is stepped alone, so an error ends only its own sequence.
+    """
     decoder = BatchDecoder(loaded)
     sequences: list[_BatchSequence] = []
     for index, request in enumerate(requests):
         try:
             sequences.append(_BatchSequence(index, request))
-        except Exception as error:  # noqa: BLE001 - an item of the stream
+        except Exception as error:  # noqa: BLE001 - becomes an item of the stream
             yield index, error
     for few in _with_few_images(sequences):
         decoder.encode_images(few)
@@ -147,7 +168,7 @@ def stream_batch(
 
 
 class _BatchSequence:
-    """One request of the batch, and the token that it sampled last."""
+    """One request of the batch, and its last sampled token."""
 
     def __init__(self, index: int, request: GenerationRequest) -> None:
         if not isinstance(request.conversation, LocalConversation):
@@ -155,27 +176,25 @@ class _BatchSequence:
         self.generation: Generation = request.conversation.start_generation(
             request.messages, request.sampling, request.cancelled
         )
-        self.token: int | None = (
-            None  # The sampled token that is to be processed; None where there is none
-        )
+        self.token: int | None = None  # The sampled token, if it must be processed
         self.finished = False
         self._index = index
         self._conversation = request.conversation
         self._error: Exception | None = None
 
     def new_images(self) -> list[VisionItem]:
-        """The vision items of the prompt that are not in the KV cache."""
+        """Return the prompt's vision items that are not in the KV cache."""
         return [item for item in self.generation.new_items() if isinstance(item, VisionItem)]
 
     def attempt(self, step: Callable[[], None]) -> None:
         """Call `step`; keep the exception it raises for `next_items`."""
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - an item of the stream
+        except Exception as error:  # noqa: BLE001 - becomes an item of the stream
             self._error = error
 
     def next_items(self) -> Iterator[tuple[int, StreamItem]]:
-        """Sample a token and yield the new text; at the end of the reply, the completion or the error."""
+        """Sample a token; yield new text, at the end completion or error."""
         if self._error is None:
             self.attempt(self._sample)
         if self._error is not None:
@@ -202,7 +221,10 @@ class _BatchSequence:
 
 
 def _with_few_images(sequences: Iterable[_BatchSequence]) -> Iterator[list[_BatchSequence]]:
-    """Runs of sequences whose new images have at most `PATCHES_AT_ONCE` patches; a sequence with more is a run of its own."""
+    """Yield groups of sequences with at most `PATCHES_AT_ONCE` new patches.
+
+    A sequence with more patches is a group of its own.
+    """
     few: list[_BatchSequence] = []
     patches = 0
     for sequence in sequences:
@@ -221,7 +243,7 @@ def _patches(items: Iterable[VisionItem]) -> int:
 
 
 class BatchDecoder:
-    """The steps that all sequences share: vision encoder, prefill, decode step."""
+    """The steps that all sequences share: vision encoder, prefill, decode."""
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
@@ -229,20 +251,19 @@ class BatchDecoder:
         self._can_batch = takes_decode_steps(loaded.model)
 
     def encode_images(self, sequences: Sequence[_BatchSequence]) -> None:
-        """Encode the new vision items of all sequences in one pass. An error is left to the prefill of its own sequence."""
+        """Encode all new vision items at once; prefill raises any error again."""
         items = [item for each in sequences for item in each.new_images()]
-        if (
-            _patches(items) > PATCHES_AT_ONCE
-        ):  # of a single sequence: its prefill encodes them chunk by chunk
+        # Only a single sequence can have more patches: its prefill encodes them chunk by chunk
+        if _patches(items) > PATCHES_AT_ONCE:
             return
         limit_threads(self._loaded.threads)
-        with suppress(Exception):  # raised again in the prefill of one sequence
+        with suppress(Exception):
             self._loaded.vision.encode(items)
 
     def prefill(self, sequences: Sequence[_BatchSequence]) -> None:
-        """Prefill what is new of each prompt, in parallel threads where that is quicker."""
+        """Prefill the new part of each prompt, in parallel threads if faster."""
         threads = parallelism(self._loaded.threads)
-        if threads == 1:  # not in a new thread, where torch would start its own threads anew
+        if threads == 1:  # In a new thread torch would start its own threads again
             for sequence in sequences:
                 sequence.attempt(sequence.generation.prefill)
             return
@@ -259,10 +280,8 @@ class BatchDecoder:
                 self._decode_batch(sequences)
                 return
             except Exception:  # noqa: BLE001 - stepped alone, each sequence raises its own error
-                self._cache, self._can_batch = (
-                    None,
-                    False,
-                )  # another try would copy all KV caches again, at every token
+                # Another try would copy all KV caches again, at every token
+                self._cache, self._can_batch = None, False
         for sequence in sequences:
             sequence.attempt(sequence.decode_alone)
 
@@ -270,7 +289,7 @@ class BatchDecoder:
         limit_threads(self._loaded.threads)
         caches = [sequence.generation.cache for sequence in sequences]
         if self._cache is None or not self._cache.fits(caches):
-            self._cache = None  # else the keys and values of both would be held at once
+            self._cache = None  # Free the old keys and values before the new ones are allocated
             self._cache = BatchedCache(
                 self._loaded.model, caches, cuda_graphs=self._loaded.steps_per_sync > 0
             )

@@ -1,7 +1,8 @@
-"""DecodeStep: one decode step of a batch over fixed tensors, so that it can be captured as a CUDA graph.
+"""DecodeStep: a decode step of a batch over fixed tensors.
 
-A token of a 7B costs a GPU a few milliseconds of reading weights, and eager Python several times that in launching kernels: a CUDA
-graph launches them all at once. The step itself is the same code on every device.
+Fixed tensors let a GPU capture the step as a CUDA graph. For a token of a 7B, a GPU reads weights
+for a few milliseconds; eager Python takes several times as long to launch the kernels. A CUDA graph
+launches all of them at once. The step's code is the same on every device.
 """
 
 import logging
@@ -17,30 +18,40 @@ from transformers.cache_utils import DynamicLayer
 from vrthinker_core.backends.local.engine.kv_cache import hidden_states
 
 WARMUP_STEPS = 2
-"""Warm-up steps before a capture, in which kernels are chosen and workspaces allocated. Each writes to the KV cache as any step."""
+"""Steps before a capture, in which kernels are chosen and workspaces allocated. Each step writes to
+the KV cache as usual.
+"""
 
 _CAPTURE = threading.Lock()
-"""Holds no data. CUDA captures one graph at a time in a process, and memory that is given back meanwhile breaks the capture."""
+"""A lock without data. CUDA captures one graph at a time in a process, and freeing memory meanwhile
+breaks the capture.
+"""
 
-LayerStorage = tuple[
-    torch.Tensor, torch.Tensor
-]  # Keys and values of one layer, (batch, heads, rows, head_dim) each
+# Keys and values of one layer, (batch, heads, rows, head_dim) each
+LayerStorage = tuple[torch.Tensor, torch.Tensor]
 
 
 def takes_decode_steps(model: Qwen2_5_VLForConditionalGeneration) -> bool:
-    """Whether a `DecodeStep` can run the model: all of it is on one device, and each layer reads every row of the KV cache."""
+    """Return whether a `DecodeStep` can run the model.
+
+    The whole model must be on one device, and each layer must read every row of the KV cache.
+    """
     layer_types = getattr(model.config.get_text_config(), "layer_types", None) or ["full_attention"]
     spread = len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1
     return set(layer_types) == {"full_attention"} and not spread
 
 
 class DecodeStep:
-    """Processes one token of each sequence: writes its keys and values to its cache row and gives the logits after it."""
+    """A decode step that processes one token of each sequence.
+
+    It writes the token's keys and values to the sequence's cache row and returns the logits after
+    it.
+    """
 
     def __init__(
         self, model: Qwen2_5_VLForConditionalGeneration, storage: Sequence[LayerStorage]
     ) -> None:
-        """`storage` is the KV cache, one pair a layer; it is written in place."""
+        """Take `storage`, the KV cache, one pair a layer, written in place."""
         batch, _, rows, _ = storage[0][0].shape
         device = storage[0][0].device
         self._model = model
@@ -53,13 +64,17 @@ class DecodeStep:
     def load_inputs(
         self, token_ids: Sequence[int], cache_rows: Sequence[int], position_ids: Sequence[int]
     ) -> None:
-        """Copy the inputs of the next step in: of each sequence the token, the cache row to write to, and the position."""
+        """Copy in each sequence's token, cache row to write to, and position."""
         tensors = (self.token_ids, self.cache_rows, self.position_ids)
         for tensor, values in zip(tensors, (token_ids, cache_rows, position_ids), strict=True):
             tensor.copy_(torch.tensor(values, dtype=torch.long))
 
     def forward(self, visible_rows: int | None = None) -> torch.Tensor:
-        """Logits, (batch, vocabulary) in float32. Attention reads the first `visible_rows` rows (None: all, as a graph must)."""
+        """Return the logits, (batch, vocabulary) in float32.
+
+        Attention reads the first `visible_rows` rows. None means all rows, which a CUDA graph
+        needs.
+        """
         rows = self._row_indices[:visible_rows]
         for layer in self._layers:
             layer.set_rows(self.cache_rows, len(rows))
@@ -76,7 +91,7 @@ class DecodeStep:
 
 
 class StaticLayer(DynamicLayer):  # type: ignore[no-untyped-call]
-    """One layer of a KV cache that never moves. All rows are there from the start; the attention mask hides the unused ones."""
+    """A KV cache layer that never moves; a mask hides unused rows."""
 
     def __init__(self, storage: LayerStorage) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -84,7 +99,7 @@ class StaticLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         self._batch_index = torch.arange(len(storage[0]), device=storage[0].device)
 
     def set_rows(self, write_rows: torch.Tensor, visible_rows: int) -> None:
-        """The row that the next token of each sequence is written to, (batch,), and how many rows attention reads."""
+        """Set each sequence's write row, (batch,), and how many rows are visible."""
         self._write_rows, self._visible_rows = write_rows, visible_rows
 
     def update(
@@ -94,7 +109,7 @@ class StaticLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         *args: Any,  # noqa: ARG002
         **kwargs: Any,  # noqa: ARG002
     ) -> tuple[Any, Any]:
-        """Write (batch, heads, 1, head_dim); gives the visible rows."""
+        """Write (batch, heads, 1, head_dim) and return the visible rows."""
         for storage, states in zip(self._storage, (key_states, value_states), strict=True):
             storage[self._batch_index, :, self._write_rows] = states[:, :, 0]
         keys, values = (storage[:, :, : self._visible_rows] for storage in self._storage)
@@ -102,9 +117,11 @@ class StaticLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
 
 def capture_cuda_graph(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """Capture `step` as a CUDA graph; gives the function that replays it. `step` itself where there is no GPU or capturing fails.
+    """Capture `step` as a CUDA graph and return its replay function.
 
-    `step` must read and write tensors that never move. It runs `WARMUP_STEPS` times before: set its inputs again afterwards.
+    Returns `step` itself if the device is no GPU or the capture fails. `step` must read and write
+    tensors that never move. `step` runs `WARMUP_STEPS` times before the capture: set its inputs
+    again afterwards.
     """
     if device.type != "cuda":
         return step
@@ -122,7 +139,11 @@ def capture_cuda_graph(step: Callable[[], None], device: torch.device) -> Callab
 
 @contextmanager
 def _same_stream_after() -> Iterator[None]:
-    """A capture that fails leaves its thread on the stream of the capture: what it frees later could be given away too early."""
+    """Restore the thread's CUDA stream after a failed capture.
+
+    A failed capture leaves its thread on the stream of the capture. Memory that the thread frees
+    there could be reused too early.
+    """
     before = torch.cuda.current_stream()
     try:
         yield
@@ -133,7 +154,11 @@ def _same_stream_after() -> Iterator[None]:
 
 
 def _warm_up_and_capture(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """On a stream of the current device. Other threads may use the GPU meanwhile: what a capture forbids binds this one alone."""
+    """Warm up and capture `step` on a stream of the current device.
+
+    Other threads may use the GPU meanwhile: `thread_local` mode restricts only the capturing
+    thread.
+    """
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -147,7 +172,7 @@ def _warm_up_and_capture(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
 
 
 def free_gpu_memory() -> None:
-    """Give back what torch holds of the GPUs' memory without using it, after a capture that is under way."""
+    """Free torch's unused GPU memory, but not during a capture."""
     with _CAPTURE:
         torch.cuda.empty_cache()
     if torch.backends.mps.is_available():

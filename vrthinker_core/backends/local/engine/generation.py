@@ -1,4 +1,7 @@
-"""Generation: one reply from prefill to completion, and the sampler. The same steps serve one conversation and a batch."""
+"""Generation: one reply from prefill to completion, and the sampler.
+
+The same steps serve a single conversation and a batch.
+"""
 
 import math
 import time
@@ -29,37 +32,48 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.dialects.reading.labels import mentioned_digits
 from vrthinker_core.types.messages import Cancelled, Completion, LabelToken, Message, Sampling
 
-FinishReason = Literal[
-    "end", "length", "cancelled"
-]  # Why a reply stopped: a stop token, the token limit, a cancel
+# The reason why a reply stopped: a stop token, the token limit, a cancel
+FinishReason = Literal["end", "length", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """What all conversations of one backend share. Only the vision encoder's cache changes, under its own lock."""
+    """The parts that all conversations of one backend share.
+
+    Only the vision encoder's cache changes, under its own lock.
+    """
 
     model: Qwen2_5_VLForConditionalGeneration
     tokenizer: SafeTokenizer
     vision: VisionEncoder
     context_length: int  # Tokens of prompt and reply together
-    threads: int | None  # CPU threads to compute with, None for torch's own choice
+    threads: int | None  # CPU threads; None for torch's own choice
     stop_tokens: frozenset[int]  # Tokens that end a reply
     label_digits: LabelDigits
     forced_redirects: Mapping[tuple[str, str], tuple[str, str]]
-    """By a dialect's own redirect, the one that this checkpoint needs instead: see `Marker.forced`."""
+    """By a protocol's own redirect, the redirect that this checkpoint needs instead: see
+    `Marker.forced`.
+    """
     video_items: bool  # See `Marker.video_items`
     repetition_penalty: float
-    """The checkpoint's own repetition penalty, which stock `generate()` applies in greedy decoding too; 1 for none."""
-    steps_per_sync: int = 0  # Greedy decode steps between two GPU synchronisations; 0 for one step at a time, without fixed tensors
+    """The checkpoint's own repetition penalty, 1 for none. Stock `generate()` applies it in greedy
+    decoding, too.
+    """
+    # Greedy decode steps between two GPU synchronisations; 0: one at a time, no fixed tensors
+    steps_per_sync: int = 0
 
     def render(self, messages: Sequence[Message]) -> list[PromptItem]:
-        """The prompt of the next reply. Raises ValueError for frames that no patch grid fits."""
+        """Return the next prompt; raise `ValueError` if no patch grid fits."""
         messages = messages if self.video_items else videos_as_images(messages)
         return render_prompt(messages, self.tokenizer, self.vision.vision_item)
 
 
 class Generation:
-    """One reply. Between two steps the KV cache holds whole prompt items: the prompt, then the reply's processed tokens."""
+    """One reply.
+
+    Between two steps the KV cache holds whole prompt items: the prompt, then the reply's processed
+    tokens.
+    """
 
     def __init__(
         self,
@@ -70,7 +84,7 @@ class Generation:
         cancelled: Cancelled,
         multi_step: MultiStepDecoder | None,
     ) -> None:
-        """`multi_step` is used where decoding is greedy."""
+        """Start a reply; `multi_step` is used only for greedy decoding."""
         self.prompt, self.cache = prompt, cache
         redirect = sampling.redirect and loaded.forced_redirects.get(
             sampling.redirect, sampling.redirect
@@ -80,21 +94,21 @@ class Generation:
         self.sampler = Sampler(loaded, prompt, sampling)
         self._loaded, self._cancelled = loaded, cancelled
         self._max_tokens = min(sampling.max_new_tokens, loaded.context_length - token_count(prompt))
-        self.logits: torch.Tensor | None = (
-            None  # After the token that was processed last, (vocabulary,)
-        )
+        self.logits: torch.Tensor | None = None  # After the last processed token, (vocabulary,)
         self._multi_step = multi_step if sampling.temperature <= 0 else None
         self._sampled_ahead: deque[SampledToken] = deque()
-        """Tokens that `multi_step` sampled and the reply does not hold yet; all but the last are processed."""
+        """Tokens that `multi_step` has sampled and the reply does not hold yet. All but the last
+        are processed.
+        """
         self._reused_tokens = 0
         self._start_time = time.perf_counter()
 
     def new_items(self) -> Sequence[PromptItem]:
-        """The part of the prompt that is not in the KV cache."""
+        """Return the prompt's items that are not in the KV cache."""
         return self.prompt[self.cache.common_prefix(self.prompt) :]
 
     def prefill(self) -> None:
-        """Process the part of the prompt that is not in the KV cache."""
+        """Process the prompt's items that are not in the KV cache."""
         if self._multi_step is not None:
             self._multi_step.start_reply(self.sampler.prompt_tokens, token_count(self.prompt))
         self.logits, self._reused_tokens = self.cache.prefill(self.prompt, self._cancelled)
@@ -111,7 +125,10 @@ class Generation:
         self.cache.append(token)
 
     def sample(self) -> int | None:
-        """Sample one token; gives it where it must be processed before the next one, else None. May set `finish_reason`."""
+        """Sample one token; return it if it must be processed.
+
+        Returns None otherwise. May set `finish_reason`.
+        """
         if self.logits is None or self._cancelled():
             self.finish_reason = "cancelled"
             return None
@@ -139,7 +156,7 @@ class Generation:
         return token if len(self.detokenizer.tokens) < self._max_tokens else None
 
     def completion(self) -> Completion:
-        """The whole reply, once `finish_reason` is set and the detokenizer is flushed."""
+        """Return the whole reply after `finish_reason` is set and text flushed."""
         text, tokens, pieces = (
             self.detokenizer.text,
             tuple(self.detokenizer.tokens),
@@ -154,7 +171,7 @@ class Generation:
         )
 
     def _label_tokens(self, text: str) -> tuple[LabelToken, ...]:
-        """Of the digits that were written, those that stand where a label may: numbers of frames are not kept."""
+        """Keep only digits at a label's place: frame numbers are digits, too."""
         if not (written := self.detokenizer.label_tokens):
             return ()
         places = mentioned_digits(text)
@@ -162,7 +179,10 @@ class Generation:
 
 
 class Sampler:
-    """Samples the tokens of one reply: repetition penalty, then argmax at temperature 0, else a draw from the softmax."""
+    """The sampler of one reply, greedy or from the softmax.
+
+    The repetition penalty comes first, then argmax at temperature 0, else a draw from the softmax.
+    """
 
     def __init__(
         self, loaded: LoadedModel, prompt: Sequence[PromptItem], sampling: Sampling
@@ -179,9 +199,10 @@ class Sampler:
 
     @torch.inference_mode()
     def __call__(self, logits: torch.Tensor, reply: Sequence[int]) -> SampledToken:
-        """The next token, from logits of shape (vocabulary,) and the tokens of the reply so far.
+        """Return the next token.
 
-        The probabilities of a digit are those after the penalty and before the temperature.
+        `logits` has shape (vocabulary,), `reply` holds the tokens of the reply so far. The
+        probabilities of a digit are taken after the penalty and before the temperature.
         """
         if self._penalty != 1.0:
             seen = torch.tensor(sorted(self.prompt_tokens | set(reply)), device=logits.device)
@@ -195,6 +216,6 @@ class Sampler:
         if self._temperature <= 0:
             return int(logits.argmax())
         scores = logits.cpu().double()  # MPS has no float64
-        scores -= scores.max()  # so that no temperature is too small
+        scores -= scores.max()  # Keeps a tiny temperature from overflowing
         probabilities = torch.softmax(scores / self._temperature, dim=-1)
         return int(torch.multinomial(probabilities, 1, generator=self._generator))

@@ -1,7 +1,8 @@
-"""The KV cache of one conversation: a prompt is prefilled from its first change on, and no token before it is computed twice.
+"""PrefixCache: the KV cache of one conversation.
 
-The language model is called with embeddings, explicit positions and this cache. Nothing is stored on the model: two conversations
-would overwrite each other's `rope_deltas` there.
+A prompt is prefilled from its first change on; no token before the change is computed twice. The
+language model is called with embeddings, explicit positions and this cache. Nothing is stored on
+the model: two conversations would overwrite each other's `rope_deltas` there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,16 +18,21 @@ from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionI
 from vrthinker_core.types.messages import Cancelled
 
 CPU_PREFILL_CHUNK = 1024
-"""Tokens processed between two calls of `cancelled`. With 256 a prompt of 8,000 tokens takes a sixth longer on two CPUs."""
+"""Tokens processed between two calls of `cancelled`. With 256, a prompt of 8,000 tokens takes a
+sixth longer on two CPUs.
+"""
 
 GPU_PREFILL_CHUNK = 4096
-"""The same elsewhere: a GPU is fast enough for many at once, and every chunk costs it the launch of all kernels again."""
+"""The same on a CUDA GPU, which is fast enough for many tokens at once. Every chunk costs the
+launch of all kernels again.
+"""
 
 SECONDS_PER_GRID = 1.0
 """Seconds between two temporal patches of a video item, which set its temporal positions.
 
-The protocols send chosen frames, not a video of known frame rate. A list of frames without a rate counts as two a second in the
-published code, so a patch of two frames lasts one second; it is also the default of transformers.
+The protocols send chosen frames, not a video of known frame rate. The published code counts a list
+of frames without a rate as two a second, so a patch of two frames lasts one second. This is also
+the default of transformers.
 """
 
 
@@ -37,9 +43,12 @@ def hidden_states(
     cache: Cache,
     attention_mask: dict[str, torch.Tensor] | None = None,
 ) -> torch.Tensor:
-    """The last hidden states (batch, tokens, hidden) of embeddings of that shape, whose keys and values go into `cache`."""
+    """Return the last hidden states, (batch, tokens, hidden).
+
+    `embeddings` has the same shape. The keys and values go into `cache`.
+    """
     language_model: Any = model.model.language_model
-    # By position: transformers 5.24 renamed `past_key_values` to `cache`, and warns of the old name
+    # By position: transformers 5.24 renamed `past_key_values` to `cache` and warns of the old name
     hidden: torch.Tensor = language_model(
         None, attention_mask, position_ids, cache, embeddings, use_cache=True
     ).last_hidden_state
@@ -47,7 +56,7 @@ def hidden_states(
 
 
 class PrefixCache:
-    """The prompt items that were processed, and their keys and values. Not thread-safe."""
+    """The processed prompt items, their keys and values; not thread-safe."""
 
     def __init__(
         self,
@@ -55,7 +64,7 @@ class PrefixCache:
         vision: VisionEncoder,
         threads: int | None = None,
     ) -> None:
-        """`threads`: see `limit_threads`."""
+        """Create an empty cache; for `threads` see `limit_threads`."""
         self._model, self._vision, self.threads = model, vision, threads
         self._chunk = GPU_PREFILL_CHUNK if model.device.type == "cuda" else CPU_PREFILL_CHUNK
         config: Any = model.config.vision_config
@@ -74,30 +83,35 @@ class PrefixCache:
 
     @property
     def next_position(self) -> int:
-        """Position of the next token, on all three m-RoPE axes if it is text."""
+        """Position of the next token, on all three m-RoPE axes for text."""
         return self._next_positions[-1]
 
     def clear(self) -> None:
         """Empty the cache."""
         self._items: list[PromptItem] = []
-        self._token_counts = [0]  # before each item and after the last
-        self._next_positions = [0]  # likewise
+        self._token_counts = [0]  # Before each item and after the last one
+        self._next_positions = [0]  # Before each item and after the last one
         self.layers = [
             GrowingLayer() for _ in range(self._model.config.get_text_config().num_hidden_layers)
         ]
         self._cache = Cache(layers=list(self.layers))
 
     def common_prefix(self, items: Sequence[PromptItem]) -> int:
-        """How many of `items` need no prefill. The last one always does, because its logits are wanted."""
+        """Count the first `items` that need no prefill.
+
+        The last item always needs one, because its logits are wanted.
+        """
         limit = min(len(self._items), len(items) - 1)
         return next((n for n in range(limit) if self._items[n] != items[n]), limit)
 
     def prefill(
         self, items: Sequence[PromptItem], cancelled: Cancelled
     ) -> tuple[torch.Tensor | None, int]:
-        """Make the cache hold exactly `items`: keep the longest common prefix, process the rest in chunks.
+        """Make the cache hold exactly `items`.
 
-        Gives the logits after the last item, (vocabulary,) in float32, or None when cancelled; and the number of tokens kept.
+        Keeps the longest common prefix and processes the rest in chunks. Returns the logits after
+        the last item, (vocabulary,) in float32, or None if cancelled; and the number of kept
+        tokens.
         """
         kept = self.common_prefix(items)
         self._items = self._items[:kept]
@@ -114,22 +128,26 @@ class PrefixCache:
         return logits, reused
 
     def decode(self, token: int) -> torch.Tensor:
-        """Process one more token; gives the logits after it, (vocabulary,) in float32."""
+        """Process one token; return its logits, (vocabulary,) in float32."""
         return self._forward([token])
 
     def append(self, token: int) -> None:
-        """Count one more token, whose keys and values another decoder has written to the next row of each layer's `storage`."""
+        """Count one more token, processed by another decoder.
+
+        The decoder has written the token's keys and values to the next row of each layer's
+        `storage`.
+        """
         self._items.append(token)
         self._token_counts.append(self._token_counts[-1] + 1)
         self._next_positions.append(self._next_positions[-1] + 1)
 
     def has_rows(self, tokens: int) -> bool:
-        """It can hold that many tokens as it was allocated."""
+        """Return whether `tokens` tokens fit without another allocation."""
         layer = self.layers[0]
         return bool(layer.is_initialized) and tokens <= layer.storage[0].shape[-2]
 
     def reserve(self, tokens: int) -> None:
-        """Allocate rows for that many more tokens. The cache must not be empty."""
+        """Allocate rows for `tokens` more tokens of a non-empty cache."""
         for layer in self.layers:
             layer.reserve(self.num_tokens + tokens)
 
@@ -153,7 +171,7 @@ class PrefixCache:
         return logits
 
     def _embed(self, items: Sequence[PromptItem]) -> torch.Tensor:
-        """(1, tokens, hidden): token embeddings, with image features in the places of the placeholder tokens."""
+        """Return embeddings, (1, tokens, hidden), with image features for placeholders."""
         embedding: Any = self._model.get_input_embeddings()
         ids = [
             i
@@ -174,10 +192,11 @@ class PrefixCache:
         return embedded
 
     def _mrope_positions(self, items: Sequence[PromptItem]) -> tuple[torch.Tensor, list[int]]:
-        """m-RoPE positions, (3, tokens), and for each item the position that follows it.
+        """Return m-RoPE positions, (3, tokens), and the position after each item.
 
-        A text token advances all three axes by one. A vision item spreads over its merged grid from where it starts, and what
-        follows starts after its longer side, however many temporal patches it has.
+        A text token advances all three axes by one. A vision item spreads over its merged grid from
+        its start. The next item starts after the longer side of the grid, for any number of
+        temporal patches.
         """
         position, columns, next_positions = self._next_positions[-1], [], []
         for item in items:
@@ -205,14 +224,19 @@ class PrefixCache:
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
-    """Keys and values of one layer. Storage grows by blocks of rows: a decode step copies one row, not the whole cache."""
+    """Keys and values of one layer, in storage that grows by blocks.
+
+    A decode step copies one row, not the whole cache.
+    """
 
     block_rows = 1024
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.storage: tuple[torch.Tensor, torch.Tensor]
-        """Allocated keys and values, (1, heads, rows, head_dim) each; `keys` and `values` are views of the rows in use."""
+        """Allocated keys and values, (1, heads, rows, head_dim) each. `keys` and `values` are views
+        of the used rows.
+        """
 
     def update(
         self,
@@ -221,7 +245,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         *args: Any,  # noqa: ARG002
         **kwargs: Any,  # noqa: ARG002
     ) -> tuple[Any, Any]:
-        """Append (batch, heads, new tokens, head_dim); gives all rows in use."""
+        """Append (batch, heads, new tokens, head_dim) and return all used rows."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             self.storage = (key_states[..., :0, :], value_states[..., :0, :])
@@ -234,12 +258,12 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         return self.keys, self.values
 
     def reserve(self, rows: int) -> None:
-        """Allocate at least that many rows. All old rows are kept, those after the rows in use too."""
+        """Allocate at least `rows` rows; keep all old rows, unused ones too."""
         self._grow(rows, self.storage[0], self.storage[0].shape[-2])
         self.truncate(self.get_seq_length())
 
     def truncate(self, length: int) -> None:
-        """Make the first `length` rows those in use."""
+        """Make the first `length` rows the used rows."""
         if self.is_initialized:
             self.keys, self.values = (storage[..., :length, :] for storage in self.storage)
 
@@ -254,7 +278,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
 
 def _chunks(items: Sequence[PromptItem], limit: int) -> Iterator[list[PromptItem]]:
-    """Runs of whole items of at most `limit` tokens; a larger vision item is a chunk of its own."""
+    """Yield runs of at most `limit` tokens; a larger item is alone."""
     chunk: list[PromptItem] = []
     tokens = 0
     for item in items:

@@ -1,4 +1,4 @@
-"""Label digits: the tokens that write 0, 1 or 2, and how likely each of these digits was wherever one of them was sampled."""
+"""LabelDigits: the tokens that write 0, 1 or 2, and their probabilities."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,26 +8,28 @@ import torch
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.types.messages import LabelProbabilities
 
-DECIMALS = (
-    6  # Of a probability: what float32 logits give, and no more characters in a trace than that
-)
-_PADDING = b" \t\r\n=:\"'*_`"  # What may stand in one token with the digit, as a space in " 1"
+DECIMALS = 6  # Of a probability: float32 logits give no more, and traces stay short
+_PADDING = b" \t\r\n=:\"'*_`"  # Characters that may share a token with the digit: " 1"
 
 
 class SampledToken(NamedTuple):
-    """A token and, where it writes a digit that may be a label, how likely 0, 1 and 2 were in its place."""
+    """A token, and the probabilities of its possible label.
+
+    They are the probabilities of 0, 1 and 2; None if the token writes no such digit.
+    """
 
     token: int
     probabilities: LabelProbabilities | None = None
 
 
 class LabelDigits:
-    """The tokens of a vocabulary that write a lone 0, 1 or 2, found once. Immutable, so threads may share it."""
+    """A vocabulary's tokens that write a lone 0, 1 or 2.
+
+    They are found once. Immutable, so threads may share it.
+    """
 
     def __init__(self, tokenizer: SafeTokenizer) -> None:
-        self.characters_after: dict[
-            int, int
-        ] = {}  # Of each of these tokens, how many characters follow its digit
+        self.characters_after: dict[int, int] = {}  # For each token: characters after its digit
         self._tokens_of_digit: tuple[list[int], ...] = ([], [], [])
         for token in range(tokenizer.vocabulary_size):
             written = tokenizer.token_bytes(token)
@@ -38,10 +40,12 @@ class LabelDigits:
 
     @torch.inference_mode()
     def with_probabilities(self, tokens: Sequence[int], scores: torch.Tensor) -> list[SampledToken]:
-        """The tokens, each with its probabilities where it writes a digit. `scores`, (tokens, vocabulary): what each came from.
+        """Add the digits' probabilities to each token that writes a digit.
 
-        A digit's probability is that of all tokens that write it, in the softmax over the whole vocabulary. The scores of other
-        tokens are never read, so most replies cost one look into a table a token.
+        `scores`, (tokens, vocabulary), are the logits that the tokens were sampled from. The
+        probability of a digit is the sum over all tokens that write it, in the softmax over the
+        whole vocabulary. The scores of other tokens are never read, so most replies cost one table
+        look-up a token.
         """
         rows = [row for row, token in enumerate(tokens) if token in self.characters_after]
         found = dict(zip(rows, self._probabilities(scores[rows]), strict=True)) if rows else {}

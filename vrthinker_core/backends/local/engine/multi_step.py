@@ -1,4 +1,4 @@
-"""MultiStepDecoder: greedy decoding of one reply, several decode steps between two GPU synchronisations."""
+"""MultiStepDecoder: greedy decoding with few GPU synchronisations."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -19,10 +19,11 @@ from vrthinker_core.backends.local.engine.threads import limit_threads
 
 
 class MultiStepDecoder:
-    """Decodes ahead of the tokens that a `PrefixCache` counts; each step samples its next token on the device.
+    """A greedy decoder that runs ahead of its `PrefixCache`.
 
-    Keys and values are written to the cache rows after those that are in use; the cache does not count them. The caller appends
-    each token to the cache as it accepts it.
+    Each step samples its next token on the device. Keys and values are written to the cache rows
+    after the used rows; the cache does not count them. The caller appends each token to the cache
+    as it accepts it.
     """
 
     def __init__(
@@ -33,32 +34,39 @@ class MultiStepDecoder:
         penalty: float,
         steps: int,
     ) -> None:
-        """`penalty` is the repetition penalty, 1 for none; `steps` is the number of tokens of one `decode`."""
+        """Decode `steps` tokens a call; a `penalty` of 1 is none."""
         self._model, self._cache, self._digits = model, cache, digits
         self._penalty, self._steps = penalty, steps
         self._prompt_tokens: list[int] = []
         self._seen: torch.Tensor
-        """Of each token whether it is in the prompt or the reply so far: the repetition penalty lowers its logit."""
+        """For each token, whether the prompt or the reply so far has it: the repetition penalty
+        lowers its logit.
+        """
         self._placeholders: torch.Tensor
         """Tokens that are never sampled: see `placeholders_of`."""
         self.clear()
 
     def clear(self) -> None:
-        """Let go of the captured step and of the cache's tensors, which live as long as it does."""
+        """Drop the captured step, which keeps the cache's tensors alive."""
         self._storage: list[LayerStorage] = []
         self._captured: tuple[DecodeStep, Callable[[], None]] | None = None
-        """The step and what replays it."""
+        """The step and its replay function."""
         self._scores = torch.empty(0)
-        """(vocabulary,) in float32, what the last token was sampled from, repetition penalty included; a graph never moves it."""
+        """Logits of the last sampled token after the repetition penalty, (vocabulary,) in float32.
+        A graph never moves this tensor.
+        """
 
     def start_reply(self, prompt_tokens: Iterable[int], count: int) -> None:
-        """Before the prefill of a prompt of `count` tokens; the repetition penalty lowers the logits of `prompt_tokens`."""
+        """Prepare a prefill of `count` tokens; penalise repeats of `prompt_tokens`."""
         self._prompt_tokens = list(prompt_tokens)
         self._make_way(count)
 
     @torch.inference_mode()
     def decode(self, reply: Sequence[int]) -> list[SampledToken]:
-        """Process the last token of `reply`, the tokens so far, and sample `steps` more; the last one is not processed."""
+        """Process the last token of `reply` and sample `steps` more.
+
+        `reply` holds the tokens so far. The last sampled token is not processed.
+        """
         limit_threads(self._cache.threads)
         self._make_way(self._cache.num_tokens + self._steps + WARMUP_STEPS)
         self._cache.reserve(self._steps + WARMUP_STEPS)
@@ -66,29 +74,29 @@ class MultiStepDecoder:
         if self._captured and any(
             now is not then for now, then in zip(storage, self._storage, strict=True)
         ):
-            self.clear()  # frees its memory before the next one is allocated
+            self.clear()  # Free the old step's memory before the next step is allocated
         step, replay = self._captured = self._captured or self._capture(storage, reply)
-        self._load_inputs(step, reply)  # after a capture again: the warm-up steps have changed them
+        # Again after a capture: its warm-up steps changed the inputs
+        self._load_inputs(step, reply)
         sampled = torch.empty(self._steps, dtype=torch.long, device=self._seen.device)
         scores = torch.empty(self._steps, len(self._seen), device=self._seen.device)
         for n in range(self._steps):
             replay()
             sampled[n : n + 1].copy_(step.token_ids)
             scores[n].copy_(self._scores)
-        tokens = [
-            int(token) for token in sampled.tolist()
-        ]  # the only time the host waits for the device, but for labels
+        # Except for labels, the host waits for the device only here
+        tokens = [int(token) for token in sampled.tolist()]
         return self._digits.with_probabilities(tokens, scores)
 
     def _make_way(self, tokens: int) -> None:
-        """Let a cache that must grow for so many tokens free each of its tensors as soon as it has copied it."""
+        """Drop the captured step before the cache grows: it holds old tensors."""
         if not self._cache.has_rows(tokens):
             self.clear()
 
     def _capture(
         self, storage: list[LayerStorage], reply: Sequence[int]
     ) -> tuple[DecodeStep, Callable[[], None]]:
-        """A decode step over the KV cache in `storage`, which must be captured anew when the cache was reallocated."""
+        """Return a captured decode step, valid until `storage` is reallocated."""
         self._storage, step = storage, DecodeStep(self._model, storage)
         device = step.token_ids.device
         self._seen = torch.zeros(
@@ -107,7 +115,7 @@ class MultiStepDecoder:
             ] = True
 
     def _step_and_sample(self, step: DecodeStep) -> None:
-        """One decode step that replaces its inputs with those of the next one."""
+        """Run one decode step and replace its inputs with the next step's."""
         logits = step.forward()[0]
         if self._penalty != 1.0:
             logits = torch.where(
@@ -122,12 +130,14 @@ class MultiStepDecoder:
 
 
 def placeholders_of(config: Qwen2_5_VLConfig, device: torch.device) -> torch.Tensor:
-    """The tokens that stand for a picture. A reply has no picture to put in their place, so none may be sampled: the stock model
-    refuses a conversation with more of them than pictures, in training and in the next turn.
+    """Return the placeholder tokens of pictures, which must never be sampled.
+
+    A reply has no picture to replace them with. The stock model refuses a conversation with more
+    placeholders than pictures, in training and in the next turn.
     """
     return torch.tensor([config.image_token_id, config.video_token_id], device=device)
 
 
 def apply_repetition_penalty(logits: torch.Tensor, penalty: float) -> torch.Tensor:
-    """The logits of tokens that have occurred before, lowered as stock `generate()` lowers them."""
+    """Lower logits of tokens that have occurred, as stock `generate()` does."""
     return torch.where(logits < 0, logits * penalty, logits / penalty)

@@ -1,4 +1,7 @@
-"""The vision encoder: frames to image features, each image once. Patches are those of the image processor; features are cached."""
+"""VisionEncoder: frames to image features, each image once.
+
+Patches come from the image processor. Features are cached.
+"""
 
 import threading
 from collections import OrderedDict
@@ -17,17 +20,17 @@ from vrthinker_core.backends.local.engine.threads import limit_threads, parallel
 from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.types import Frame
 
-CACHE_BYTES = (
-    512 * 2**20
-)  # Bytes of image features kept: about 290 frames of 448 x 448 pixels for the 7B
+CACHE_BYTES = 512 * 2**20  # About 290 frames of 448 x 448 pixels for the 7B
+CACHE_ITEMS = 4096  # Limits the cache of a small model: about 16 MB for the built-in judge
 
-CACHE_ITEMS = 4096  # Images whose features are kept, which limits a small model's: some 16 MB of the built-in judge's
-
-ITEMS_PER_THREAD = 16  # Vision items from which on another thread is worth its start
+ITEMS_PER_THREAD = 16  # Fewest vision items for which another thread pays off
 
 
 class VisionEncoder:
-    """The vision half of a model and an LRU cache of image features by content. Shared by all conversations; thread-safe."""
+    """A model's vision half and an LRU cache of image features.
+
+    The cache is keyed by content and shared by all conversations. Thread-safe.
+    """
 
     def __init__(
         self,
@@ -37,7 +40,7 @@ class VisionEncoder:
         cache_items: int = CACHE_ITEMS,
         threads: int | None = None,
     ) -> None:
-        """`threads`: see `limit_threads`."""
+        """Create an empty cache; for `threads` see `limit_threads`."""
         self._encoder, self._processor, self._threads = model.model.visual, processor, threads
         self._features: OrderedDict[VisionItem, torch.Tensor] = OrderedDict()
         self._max_bytes, self._max_items = cache_bytes, cache_items
@@ -45,10 +48,13 @@ class VisionEncoder:
         self._lock = threading.Lock()
 
     def vision_item(self, kind: Literal["image", "video"], frames: tuple[Frame, ...]) -> VisionItem:
-        """The patch grid and the number of prompt tokens of frames of these sizes. No pixel is read.
+        """Return the vision item of some frames; no pixel is read.
 
-        A video has two frames to a temporal patch; an odd last frame is used twice. Raises ValueError for frames that no patch
-        grid fits: frames of several sizes in one video, or one more than 200 times as wide as high.
+        The item has the patch grid and the number of prompt tokens. A video has two frames to a
+        temporal patch; an odd last frame is used twice.
+
+        Raises `ValueError` if no patch grid fits: the frames of a video differ in size, or the
+        aspect ratio of a frame exceeds 200.
         """
         processor, first = self._processor, frames[0]
         if any((frame.width, frame.height) != (first.width, first.height) for frame in frames):
@@ -63,12 +69,15 @@ class VisionEncoder:
         return VisionItem(kind, tuple(frame.key for frame in frames), grid, num_tokens, frames)
 
     def pixel_values(self, items: Sequence[VisionItem]) -> torch.Tensor:
-        """The patches of all items, (patches, channels * 2 * patch * patch), as the model's `forward` takes them."""
+        """Return the model's patches, (patches, channels * 2 * patch * patch)."""
         return torch.from_numpy(np.concatenate([self._patches(item) for item in items]))
 
     @torch.inference_mode()
     def encode(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
-        """Image features of each item, (tokens, hidden), in order. Those not in the cache are computed in one pass."""
+        """Return the image features of each item, (tokens, hidden), in order.
+
+        Items that are not in the cache are computed in one pass.
+        """
         found = {item: features for item in items if (features := self._cached(item)) is not None}
         new = [item for item in dict.fromkeys(items) if item not in found]
         if new:
@@ -88,7 +97,7 @@ class VisionEncoder:
             return self._features.get(item)
 
     def _store(self, item: VisionItem, features: torch.Tensor) -> None:
-        key = replace(item, frames=())  # without the pixels
+        key = replace(item, frames=())  # Without the pixels
         with self._lock:
             if key in self._features:
                 return
@@ -98,7 +107,6 @@ class VisionEncoder:
                 self._bytes -= self._features.popitem(last=False)[1].nbytes
 
     def _encode_new(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
-        """Encode, in several threads where there are many items."""
         threads = min(parallelism(self._threads), len(items) // ITEMS_PER_THREAD)
         if threads < 2:
             return self._forward(items)
@@ -126,9 +134,11 @@ class VisionEncoder:
         return per_item
 
     def _patches(self, item: VisionItem) -> np.ndarray:
-        """Flattened patches, (temporal * vertical * horizontal, channels * 2 * patch * patch).
+        """Return flat patches of one item.
 
-        The processor gives an image whose two temporal halves are equal; a video's patch takes one half from each frame.
+        The shape is (temporal * vertical * horizontal, channels * 2 * patch * patch). The processor
+        returns each image with two equal temporal halves; a video's patch takes one half from each
+        frame.
         """
         images = [
             Image.frombytes("RGB", (frame.width, frame.height), frame.rgb) for frame in item.frames

@@ -1,1 +1,1 @@
-"""Messages to prompt tokens (chat template, tokenizer), and reply tokens to text (detokenizer)."""
+"""Messages to prompt tokens, and reply tokens to text."""

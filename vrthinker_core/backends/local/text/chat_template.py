@@ -1,4 +1,7 @@
-"""The chat template: messages become prompt tokens and vision items, exactly those of the checkpoint's own Jinja template."""
+"""The chat template: messages become prompt tokens and vision items.
+
+The tokens equal those of the checkpoint's own Jinja template.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,39 +11,43 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Part, Text, Video
 
-DEFAULT_SYSTEM = "You are a helpful assistant."  # The system message that the template adds where a conversation starts without one
+# The system message that the template adds to a conversation without one
+DEFAULT_SYSTEM = "You are a helpful assistant."
 
 
 @dataclass(frozen=True, slots=True)
 class VisionItem:
-    """One vision input of a prompt: an image, or a video of two or more frames. Equal items have equal image features."""
+    """A vision input of a prompt: an image, or a video.
+
+    A video has two or more frames. Equal items have equal image features.
+    """
 
     kind: Literal["image", "video"]
     frame_keys: tuple[str, ...]  # `Frame.key` of each frame, in order
     grid_thw: tuple[int, int, int]  # Patches: temporal, vertical, horizontal
-    num_tokens: int  # Prompt tokens it takes
+    num_tokens: int  # Prompt tokens that the item takes
     frames: tuple[Frame, ...] = field(repr=False, compare=False)
 
 
-PromptItem = (
-    int | VisionItem
-)  # A token id, or a vision item in the place of its `num_tokens` placeholder tokens
+# A token id, or a vision item that stands for its `num_tokens` placeholder tokens
+PromptItem = int | VisionItem
 
 MakeVisionItem = Callable[[Literal["image", "video"], tuple[Frame, ...]], VisionItem]
-"""`VisionEncoder.vision_item`: the item of some frames, without reading a pixel."""
+"""The type of `VisionEncoder.vision_item`, which makes an item without reading a pixel."""
 
 
 def token_count(items: Sequence[PromptItem]) -> int:
-    """The number of prompt tokens of `items`."""
+    """Return the number of prompt tokens of `items`."""
     return sum(1 if isinstance(item, int) else item.num_tokens for item in items)
 
 
 def render_prompt(
     messages: Sequence[Message], tokenizer: SafeTokenizer, make_vision_item: MakeVisionItem
 ) -> list[PromptItem]:
-    """The prompt of the next reply: every message, then the header of the assistant's message.
+    """Return the prompt of the next reply.
 
-    Text between two control tokens is joined before it is tokenised, because a template renders one string.
+    The prompt holds every message, then the header of the assistant's message. Text between two
+    control tokens is joined before it is tokenised, because a template renders one string.
     """
     if messages and messages[0].role != "system":
         messages = (Message("system", (Text(DEFAULT_SYSTEM),)), *messages)
@@ -59,7 +66,7 @@ def render_prompt(
 
 
 def videos_as_images(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The same messages with every frame of a video as an image, in order."""
+    """Return the messages with each video frame as an image, in order."""
     return tuple(
         replace(message, parts=tuple(image for part in message.parts for image in _as_images(part)))
         for message in messages
@@ -71,7 +78,7 @@ def _as_images(part: Part) -> tuple[Part, ...]:
 
 
 class _PromptBuilder:
-    """Prompt items so far, and the text that is not tokenised yet."""
+    """The prompt items so far, and the text not yet tokenised."""
 
     def __init__(self, tokenizer: SafeTokenizer, make_vision_item: MakeVisionItem) -> None:
         self._tokenizer = tokenizer
@@ -100,7 +107,11 @@ class _PromptBuilder:
                 self._add_vision("video", frames)
 
     def _add_generated(self, text: str, tokens: tuple[int, ...]) -> None:
-        """Keep the sampled token ids, but only if they decode to this text and hold no control token: a trace file may lie."""
+        """Keep the sampled token ids of a reply, if they are valid.
+
+        A trace file may lie: the ids must decode to this text and hold no control token. Otherwise
+        the text is tokenised again.
+        """
         control_ids, decode = self._tokenizer.control_ids, self._tokenizer.decode
         if tokens and not control_ids.intersection(tokens) and decode(tokens) == text:
             self.add_tokens(*tokens)

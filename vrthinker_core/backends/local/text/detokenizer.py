@@ -1,4 +1,7 @@
-"""The streaming detokenizer: sampled tokens become text, whole characters only, and one phrase can be redirected to another."""
+"""StreamingDetokenizer: sampled tokens become whole characters of text.
+
+One phrase can be redirected to another.
+"""
 
 import codecs
 from collections.abc import Sequence
@@ -11,25 +14,25 @@ from vrthinker_core.types.messages import LabelProbabilities, LabelToken
 class StreamingDetokenizer:
     """The text of one reply, token by token.
 
-    With `redirect` (a, b), `apply_redirect` replaces `a` with `b` once the tokens spell it; `a` is never emitted. `tokens`, `pieces`,
-    `redirected` and `label_tokens` become those of the `Completion`.
+    With `redirect` (a, b), `apply_redirect` replaces `a` with `b` once the tokens spell `a`; `a` is
+    never emitted. `tokens`, `pieces`, `redirected` and `label_tokens` go into the `Completion`.
     """
 
     def __init__(self, tokenizer: SafeTokenizer, redirect: tuple[str, str] | None = None) -> None:
         self.tokens: list[int] = []  # The reply's token ids
         self.pieces: list[int] = []  # Lengths of the pieces of text that were emitted
-        self.label_tokens: list[LabelToken] = []  # Those that `mark_digit` named
+        self.label_tokens: list[LabelToken] = []  # Filled by `mark_digit`
         self._tokenizer = tokenizer
         self.redirected: tuple[int, int] | None = None  # See `Completion`
         self._redirect = RedirectState(redirect)
-        self._text, self._emitted = "", 0  # Of it so many characters were emitted
-        # Length of the text after each number of tokens, -1 where a character is incomplete
+        self._text, self._emitted = "", 0  # The text, and how many characters were emitted
+        # Length of the text after each number of tokens, -1 if a character is incomplete
         self._text_ends = [0]
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
     def text(self) -> str:
-        """The text emitted so far: after `flush`, the whole reply."""
+        """The text emitted so far; after `flush`, the whole reply."""
         return self._text[: self._emitted]
 
     def append(self, tokens: Sequence[int]) -> None:
@@ -41,13 +44,14 @@ class StreamingDetokenizer:
             self._text_ends.append(len(self._text) if complete else -1)
 
     def mark_digit(self, probabilities: LabelProbabilities, characters_after: int) -> None:
-        """The last token wrote a digit that may be a label, with so many characters behind it."""
+        """Mark the last token's digit, `characters_after` characters before its end."""
         self.label_tokens.append(LabelToken(len(self._text) - characters_after - 1, probabilities))
 
     def apply_redirect(self) -> bool:
-        """If the text must be redirected, drop `a` with all that follows and append `b`; True when `tokens` have changed.
+        """If the text has `a`, replace `a` and all after it.
 
-        A token that spells the end of the kept text and the beginning of `a` is dropped too, and that end is tokenised anew.
+        `b` is the replacement. Returns True if `tokens` have changed. A token that spells the end
+        of the kept text and the beginning of `a` is dropped, too; that end is then tokenised again.
         """
         start = self._redirect.cut(self._text)
         if start < 0:
@@ -63,11 +67,11 @@ class StreamingDetokenizer:
         return True
 
     def next_text(self) -> str:
-        """The text since the last call, without an end that could still become `a`."""
+        """Return the new text, without an end that may become `a`."""
         return self._emit(len(self._text) - self._redirect.held_back(self._text))
 
     def flush(self) -> str:
-        """The rest of the text at the end of the reply, an incomplete last character as U+FFFD."""
+        """Return the rest; an incomplete last character becomes U+FFFD."""
         self._text += self._decoder.decode(b"", final=True)
         return self._emit(len(self._text))
 

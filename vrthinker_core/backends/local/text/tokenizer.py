@@ -1,4 +1,7 @@
-"""The tokenizer: text to token ids and back. No text is ever tokenised into a control token."""
+"""SafeTokenizer: text to token ids and back.
+
+No text is ever tokenised into a control token.
+"""
 
 import json
 import re
@@ -13,7 +16,10 @@ _CONTROL_TOKEN = re.compile(r"<\|.*\|>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class ControlTokens:
-    """Ids of the tokens of the chat template, which a tokenizer must have: a field `name` is the token `<|name|>`."""
+    """Ids of the chat template's tokens, which a tokenizer must have.
+
+    A field `name` is the token `<|name|>`.
+    """
 
     im_start: int
     im_end: int
@@ -28,22 +34,22 @@ CONTROL_TOKENS = tuple(f"<|{field.name}|>" for field in fields(ControlTokens))
 
 
 class SafeTokenizer:
-    """A byte-level tokenizer that encodes `<|im_end|>` and its like as ordinary text: control tokens are added by id only.
+    """A byte-level tokenizer that encodes `<|im_end|>` as ordinary text.
 
-    Immutable, so threads may share it. Added tokens that are no control tokens (`<tool_call>`) stay single tokens, as the model
-    was trained.
+    Control tokens are added by id only. The tokenizer is immutable, so threads may share it. Added
+    tokens that are no control tokens (`<tool_call>`) stay single tokens, as in the model's
+    training.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._token_bytes = _token_bytes(tokenizer)
         spec = json.loads(tokenizer.to_str())
         spec["truncation"] = spec["padding"] = None
-        for entry in spec[
-            "added_tokens"
-        ]:  # Qwen marks some `<|…|>` tokens as not special: here all of them are
+        # Qwen marks some `<|...|>` tokens as not special
+        for entry in spec["added_tokens"]:
             entry["special"] = entry["special"] or bool(_CONTROL_TOKEN.fullmatch(entry["content"]))
         self._tokenizer = Tokenizer.from_str(json.dumps(spec))
-        self._tokenizer.encode_special_tokens = True  # as text, not as special tokens
+        self._tokenizer.encode_special_tokens = True  # As text, not as special tokens
         ids = {
             entry["content"]: int(entry["id"]) for entry in spec["added_tokens"] if entry["special"]
         }
@@ -56,21 +62,30 @@ class SafeTokenizer:
         return len(self._token_bytes)
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of `text`, none of them a control token. A lone surrogate, which UTF-8 cannot encode, becomes U+FFFD."""
+        """Return the token ids of `text`, without any control token.
+
+        A lone surrogate, which UTF-8 cannot encode, becomes U+FFFD.
+        """
         valid = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return list(self._tokenizer.encode(valid, add_special_tokens=False).ids)
 
     def token_bytes(self, token: int) -> bytes:
-        """The UTF-8 bytes of one token, which may be a part of a character; b"" for an id that is no token."""
+        """Return one token's UTF-8 bytes, possibly partial; b"" for unknown ids."""
         return self._token_bytes[token] if 0 <= token < len(self._token_bytes) else b""
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of `tokens`, control tokens in their written form, incomplete characters as U+FFFD."""
+        """Return the text of `tokens`.
+
+        Control tokens appear in their written form, incomplete characters as U+FFFD.
+        """
         return b"".join(map(self.token_bytes, tokens)).decode("utf-8", "replace")
 
 
 def _token_bytes(tokenizer: Tokenizer) -> list[bytes]:
-    """The bytes of every token. A byte-level vocabulary writes each byte as one character; added tokens are written as they are."""
+    """Return the bytes of every token.
+
+    A byte-level vocabulary writes each byte as one character. Added tokens are written as they are.
+    """
     vocabulary = tokenizer.get_vocab(with_added_tokens=True)
     byte_of = {character: byte for byte, character in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
     table = [b""] * (max(vocabulary.values()) + 1)
