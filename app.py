@@ -184,7 +184,7 @@ def store_folder(chosen: argparse.Namespace) -> Path | None:
 
 
 def listed_runs(folder: Path) -> ListedRuns:
-    """Return the runs that the page lists from a folder; print why it cannot."""
+    """Return the runs of a folder for the page; print any problem."""
     runs = ListedRuns(folder.absolute())
     runs.refresh()
     if runs.said:
@@ -193,7 +193,7 @@ def listed_runs(folder: Path) -> ListedRuns:
 
 
 def serve(chosen: argparse.Namespace, folder: Path) -> None:
-    """Serve the page until it is interrupted; all files of visitors stay below `folder`."""
+    """Serve the page until interrupted; visitors' files stay below `folder`."""
     allow_open_files()  # before any process starts, because processes inherit the limit
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
     # With a custom domain, `SPACE_HOST` holds both names, separated by a comma.

@@ -188,7 +188,7 @@ def replay(
 
 
 def _print_live(events: Iterable[Event], json_only: bool, stopped: Cancelled) -> int:
-    """Print a run live until it ends or is `stopped`; return the exit status."""
+    """Print a run live, until it is `stopped`; return the exit status."""
     from rich.console import Console
 
     from vrthinker_core.commands.console import telling_openings
@@ -216,7 +216,9 @@ def _print_run(events: Iterable[Event], json_only: bool) -> int:
 
 
 def _print_labels(events: Iterable[Event]) -> Finished | None:
-    """Print the labels as JSON, null if not given; return the end of the run.
+    """Print the labels as JSON; return the end of the run.
+
+    Labels that were not given are null.
 
     Prints none unless both videos were opened. With both orders, prints the second run's, too.
     """
@@ -338,7 +340,7 @@ def examples(
         Path | None, typer.Option(help="Folder of the examples. (default: assets/examples)")
     ] = None,
 ) -> None:
-    """Record all examples of the page anew with a judge."""
+    """Record all examples of the page with a judge."""
     from vrthinker_core.__about__ import asset
     from vrthinker_core.backends import open_backend
     from vrthinker_core.commands.record_examples import record_examples
@@ -361,7 +363,7 @@ def export(
         bool, typer.Option("--agreed-only", help="Only runs whose verdict a person agrees with.")
     ] = False,
 ) -> None:
-    """Write training rows from traces, and say which traces were skipped and why."""
+    """Write training rows from traces; name skipped traces and the reasons."""
     from vrthinker_core.commands.export_rows import export_rows
 
     report = export_rows(traces, to, out, RowFilter(voted_only, agreed_only))

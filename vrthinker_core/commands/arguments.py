@@ -64,7 +64,7 @@ def read_lines(file: str) -> dict[int, str]:
 
 
 def read_reply(line: str, number: int) -> tuple[str, bool]:
-    """Return a reply from one JSON line, and whether its token limit cut it.
+    """Return a reply from a JSON line, and whether the token limit cut it.
 
     Raises `BadInput`.
     """
@@ -88,7 +88,9 @@ def read_reply(line: str, number: int) -> tuple[str, bool]:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on standard error; yield the function of (done, total).
+    """Show a progress bar on standard error; yield its update function.
+
+    The function takes (done, total).
 
     Without a terminal, prints a line now and then instead.
     """

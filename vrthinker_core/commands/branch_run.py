@@ -21,7 +21,7 @@ def read_changes(
 
 
 def read_plan(origin: Path, turn: int, changes: Changes, trace: Path | None) -> BranchPlan:
-    """Return the plan of a branch, after a check of the file `trace`.
+    """Return the plan of a branch; check the file `trace` first.
 
     Raises `BadInput` and `TraceError`.
     """

@@ -1,4 +1,7 @@
-"""Events of a run as lines in a terminal, the same live and in replay."""
+"""Events of a run as lines in a terminal.
+
+A replay looks like the live run.
+"""
 
 import math
 import time

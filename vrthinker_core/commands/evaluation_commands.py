@@ -97,7 +97,7 @@ def _evaluate(
     resume: bool,
     sample: int | None,
 ) -> int:
-    """Judge these pairs of the `whole` data set, or a sample of them.
+    """Judge the pairs, a part of the `whole`, or a sample.
 
     Prints the outcome and returns the exit status.
     """
@@ -171,7 +171,7 @@ def _print_estimate(
 
 
 def _print_summary(run: "EvaluationRun", results: "Sequence[PairResult]", out: Path) -> None:
-    """Print the counts, the agreement with people and the path of the report."""
+    """Print counts, agreement with people and the path of the report."""
     left_out, judged = (
         sum(result.left_out for result in results),
         sum(result.judged for result in results),

@@ -1,4 +1,4 @@
-"""Frames of one video as PNG files, as a judge gets them before resizing."""
+"""Frames of one video as PNG files, before resizing for the judge."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ Advance = Callable[[int, int], None]
 def export_frames(
     video: Path, protocol: ProtocolName, slots: Sequence[int], out: Path, advance: Advance
 ) -> dict[str, object]:
-    """Write one PNG per slot into `out`; return their description as JSON values.
+    """Write one PNG per slot into `out`; return JSON values.
 
     `advance` is called with the number of written files and their total.
 

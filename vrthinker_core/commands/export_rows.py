@@ -1,4 +1,4 @@
-"""The command `export`: training rows from any set of traces, in one file."""
+"""The command `export`: training rows from traces, in one file."""
 
 import csv
 import json

@@ -37,7 +37,10 @@ class ProgressCounts:
 
     @property
     def line(self) -> str:
-        """Progress, as in `120 of 26,500 pairs, 3.1 a second, 2 h 20 min left, 4 failed`."""
+        """Progress in words.
+
+        Example: `120 of 26,500 pairs, 3.1 a second, 2 h 20 min left, 4 failed`.
+        """
         seconds = time.monotonic() - self.begun
         parts = [f"{self.done:,} of {count(self.total, 'pair')}"]
         if self.judged and seconds > 0:
@@ -47,7 +50,10 @@ class ProgressCounts:
 
 
 def rate_parts(rate: float, left: float) -> list[str]:
-    """Return the rate, as per second or seconds each, and the time left."""
+    """Return the rate and the time left in words.
+
+    The rate is per second, or in seconds each.
+    """
     return [
         f"{rate:.1f} a second" if rate >= 1 else f"{1 / rate:.1f} s each",
         f"{time_left(left)} left",
@@ -55,7 +61,10 @@ def rate_parts(rate: float, left: float) -> list[str]:
 
 
 def time_left(seconds: float) -> str:
-    """Return a duration as `40 s`, `12 min` or `2 h 20 min`."""
+    """Return a duration in words.
+
+    Examples: `40 s`, `12 min`, `2 h 20 min`.
+    """
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:

@@ -102,7 +102,7 @@ def _judge(
 
 
 def _report(table: "VideoTable", out: Path, judge: str) -> int:
-    """Rank by all results in the folder, and write and print the ranking.
+    """Rank by all results in the folder; write and print the ranking.
 
     Returns the exit status.
     """

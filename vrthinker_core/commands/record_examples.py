@@ -1,4 +1,4 @@
-"""The examples of the page: drawn clips and traces, recorded by one command.
+"""The examples of the page, recorded by one command.
 
     python -m vrthinker_core examples [--judge nano]
 
@@ -137,7 +137,9 @@ EXAMPLES = (
 def record_examples(
     judge_backend: Backend, out: Path, progress: Callable[[int, int], None]
 ) -> Iterator[str]:
-    """Write clips and traces of the examples into `out`; yield a line for each.
+    """Write the examples into `out`; yield a line for each.
+
+    An example is two clips and a trace.
 
     Raises `BadInput` if `out` cannot be written.
     """

@@ -1,4 +1,4 @@
-"""One row of a data set: a pair of videos with the labels of people."""
+"""One row of a data set: two videos with people's labels."""
 
 import hashlib
 from dataclasses import dataclass

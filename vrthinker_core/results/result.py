@@ -1,4 +1,4 @@
-"""The result of judging one pair: the part of its trace for scores and reports."""
+"""The result of judging one pair, for scores and reports."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -70,7 +70,7 @@ class PairResult:
 
     @property
     def unreadable_generator(self) -> str:
-        """Generator of the only unreadable video; "" if both or neither are readable."""
+        """Generator of the unreadable video; "" unless exactly one is unreadable."""
         if len(self.unreadable) != 1:
             return ""
         return (
@@ -86,7 +86,7 @@ class PairResult:
 
     @property
     def is_transient(self) -> bool:
-        """Whether the failure may be temporary, so that the pair is judged again.
+        """Whether the failure may be transient; the pair is then judged again.
 
         For example, the judge or its server stopped, or a process died.
         """
@@ -114,7 +114,7 @@ class PairResult:
 
 
 def broken_row(pair: EvaluationPair, judge: str) -> PairResult:
-    """Return the result of a row that cannot be judged or is left out."""
+    """Return the result of a broken or left-out row."""
     gone = tuple(
         side for side, path in zip(Side, (pair.first, pair.second), strict=True) if not path
     )
@@ -128,7 +128,7 @@ def failed_result(pair: EvaluationPair, judge: str, error: Exception) -> PairRes
 
 
 def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
-    """Return the result of an ended run; `file` is the path of its trace."""
+    """Return the result of an ended run with its trace in `file`."""
     end = trace.finished or Finished(StopReason.CANCELLED)
     check = order_of(trace.runs)
     first, second = trace.started.clips
@@ -157,7 +157,7 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
 
 
 def _confidence(run: Run, end: Finished) -> int | None:
-    """Return the confidence of the last reply with the labels of the verdict."""
+    """Return the confidence of the last reply with the verdict's labels."""
     given = [
         turn.reply.confidence
         for turn in run.turns

@@ -39,7 +39,7 @@ def read_results(path: Path) -> Iterator[PairResult]:
 
 
 def final_results(path: Path) -> list[PairResult]:
-    """Return the result of each pair, in the row order of the data set.
+    """Return the result of each pair, in the data set's row order.
 
     The last line per pair wins. Raises `BadInput`.
     """

@@ -15,7 +15,7 @@ MADE = f"{RESULT}.part"  # the same until it is complete
 
 
 def json_files(place: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield every JSON file below a folder, and whether to report a non-trace.
+    """Yield each JSON file below a folder, and whether to report non-traces.
 
     Files of evaluations and training runs are not reported, but no name is skipped: a person may
     have saved a trace under any name.

@@ -20,7 +20,7 @@ def sealed(digest: str) -> str:
 
 
 def unmarked(comment: str) -> str | None:
-    """Return the comment in front of the mark, or None without a mark."""
+    """Return the comment before the mark, or None without a mark."""
     found = _MARKED.fullmatch(comment)
     return None if found is None else found[1] or ""
 

@@ -31,7 +31,7 @@ def shown_name(path: Path) -> str:
 
 
 def _shown_place(path: Path) -> str:
-    """Return a relative path whole, but only the name of an absolute one.
+    """Return a relative path, but only the name of an absolute one.
 
     Visitors must not see a server's folders. Only people and programs name relative paths.
     """

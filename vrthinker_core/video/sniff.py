@@ -33,7 +33,9 @@ _PLAYLIST = re.compile(
 
 
 def why_not_a_video(head: bytes) -> str | None:
-    """Return why a file is no video ("is an image ..."), or None.
+    """Return why a file is no video, or None.
+
+    Example: "is an image (PNG), not a video".
 
     `head` holds the first `HEAD_BYTES` bytes of the file. None means that they do not tell.
     """

@@ -1,4 +1,4 @@
-"""The command `teacher`: runs of any judge over labelled pairs, to train on."""
+"""The command `teacher`: runs of a judge over labelled pairs, for training."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,7 +40,7 @@ def teacher(
     samples: Annotated[int, typer.Option(help="Runs per pair.")] = 1,
     settings: Settings,
 ) -> None:
-    """Run a judge over labelled pairs, and report the runs fit for training.
+    """Run a judge over labelled pairs; report runs fit for training.
 
     Every run is saved as a trace when it ends. The same command continues after a stop. The judge
     scripted works on drawn pairs only.
@@ -84,7 +84,7 @@ def _named_data(data: str, out: Path) -> str:
 
 
 def _open(choice: str, data: str, settings: Settings) -> "tuple[PairSet, Backend | BackendOfPair]":
-    """Open the judge, and the pairs with the frames of the judge's protocol.
+    """Open the judge, and the pairs with frames of its protocol.
 
     Raises `BadInput` and `CheckpointError`.
     """

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class StepPace:
-    """Counts of the steps of each stage, and the pace of the newest stage."""
+    """Step counts of each stage, and the pace of the newest."""
 
     minutes: float | None = None  # limit for the whole run
     stage: str = ""
@@ -81,7 +81,10 @@ class StepPace:
 
     @property
     def line(self) -> str:
-        """Progress, as in `grpo: 12 of 100, 8.1 s each, 11 min left, reward 1.52`."""
+        """Progress in words.
+
+        Example: `grpo: 12 of 100, 8.1 s each, 11 min left, reward 1.52`.
+        """
         first, begun = self.starts.get(self.stage, (self.done, time.monotonic()))
         seconds, made = time.monotonic() - begun, self.done - first
         parts = [f"{self.stage}: {self.done:,} of {self.total:,}"]

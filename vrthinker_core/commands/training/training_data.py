@@ -21,7 +21,7 @@ SCRIPTED = "scripted"  # the teacher that knows the labels of drawn pairs
 
 
 def resolved_model(model: str) -> str:
-    """Return a folder or hub id; `nano` becomes the folder of the built-in judge.
+    """Return a folder or hub id; `nano` becomes its folder.
 
     Raises `BadInput` if that folder is missing.
     """
@@ -45,7 +45,7 @@ def named_places(model: str, data: str, out: Path) -> tuple[str, str]:
 
 
 def chosen_teacher(stage: str, data: str, teacher: str | None) -> str | None:
-    """Return the named teacher, or `scripted` for a cold start on drawn pairs."""
+    """Return the named teacher; `scripted` for cold starts on drawn pairs."""
     return (
         SCRIPTED
         if teacher is None and _is_drawn(data) and stage in ("cold-start", "all")
@@ -58,7 +58,7 @@ def _is_drawn(data: str) -> bool:
 
 
 def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingData":
-    """Open the pairs, and the teacher or the runs for the cold start.
+    """Open the pairs, and the cold start's teacher or runs.
 
     Raises `BadInput` and `CheckpointError` before any weight is read.
     """
@@ -83,7 +83,7 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
 
 
 def _protocols(run: "TrainingRun", config: "TrainConfig") -> "tuple[ProtocolName, ...]":
-    """Return the protocols to train: the chosen one, or all of the model's.
+    """Return the protocols to train: chosen, or all of the model.
 
     Raises `CheckpointError`.
     """
@@ -111,7 +111,9 @@ def _spoken(model: str) -> "tuple[ProtocolName, ...]":
 
 
 def _ready_runs(run: "TrainingRun") -> "ReadyRuns | None":
-    """Return the runs in the data if the stage needs runs without a teacher.
+    """Return the data's runs if the stage needs them.
+
+    Returns None with a teacher, and for a stage without a cold start.
 
     Raises `BadInput` if the data hold none.
     """

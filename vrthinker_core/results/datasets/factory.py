@@ -1,4 +1,4 @@
-"""Reading of a data set by name, and the choice of some of its pairs."""
+"""Reading of a data set by name, and choice of pairs."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ DATASETS: dict[str, Callable[[Path], list[EvaluationPair]]] = {
 
 
 def read_dataset(kind: str, path: Path) -> list[EvaluationPair]:
-    """Return the pairs of a data set in row order, including broken rows.
+    """Return a data set's pairs in row order, with broken rows.
 
     Raises `BadInput` if nothing can be read.
     """

@@ -36,7 +36,7 @@ VIDEO_NAME = re.compile(r"(?:^|/)([0-9a-fA-F]{32}\.mp4)$")
 
 
 def read_genai_bench(path: Path) -> list[EvaluationPair]:
-    """Return the pairs of a Parquet file, or of the only split in a folder.
+    """Return the pairs of a Parquet file, or a folder's only split.
 
     Raises `BadInput` if the folder has several splits or none.
     """

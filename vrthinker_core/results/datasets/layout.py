@@ -27,7 +27,10 @@ Raises `BadInput` with the sentence that says why the row cannot be judged.
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row of a data set as text by column; unreadable if it has a `fault`."""
+    """One row of a data set as text by column.
+
+    A row with a `fault` could not be read.
+    """
 
     number: int  # 1-based
     values: Mapping[str, str]
@@ -105,7 +108,7 @@ def existing_file(folder: Path, name: str) -> Path:
 
 
 def _spellings(name: str) -> Iterable[str]:
-    """Return the name as it is, and with Windows separators replaced."""
+    """Return the unchanged name, and the name with Windows separators replaced."""
     return dict.fromkeys((name, name.replace("\\", "/")))
 
 
@@ -122,7 +125,7 @@ def _as_stored(path: Path) -> Path:
 
 
 def check_columns(columns: Sequence[str], needed: Sequence[str], file: str) -> None:
-    """Raise `BadInput` if a needed column is missing or any column is repeated."""
+    """Raise `BadInput` if a needed column is missing or any is repeated."""
     missing = [column for column in needed if column not in columns]
     if missing:
         raise BadInput(f"{file} has no column {missing[0]}. It needs {', '.join(needed)}.")
@@ -132,7 +135,7 @@ def check_columns(columns: Sequence[str], needed: Sequence[str], file: str) -> N
 
 
 def as_text(value: object) -> str:
-    """Return a value of JSON or Parquet as text, "" for None and NaN."""
+    """Return a table value as text, "" for None and NaN."""
     return "" if value is None or value != value else str(value)
 
 
@@ -163,7 +166,7 @@ def _make_pair(row: TableRow, layout: PairLayout, find: FindVideo) -> Evaluation
 
 
 def _labels(row: TableRow, layout: PairLayout) -> tuple[Verdict, str]:
-    """Return the labels, and why the row is left out ("" if it is not).
+    """Return the labels, and why the row is left out, or "".
 
     Raises `BadInput` for a word that is no label.
     """

@@ -1,4 +1,4 @@
-"""Rows of a CSV file from any program; an unreadable row spoils no other."""
+"""Rows of a CSV file; an unreadable row spoils no other row."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +57,7 @@ def read_table(
 
 
 def _fitted(values: list[str], columns: Sequence[str], known: Mapping[str, str]) -> list[str]:
-    """Drop empty fields behind the last column; add empty ones if too few.
+    """Drop extra empty fields, or fill up with empty fields.
 
     Adds none if a known column would be left empty.
     """

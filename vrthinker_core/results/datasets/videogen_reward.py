@@ -22,7 +22,7 @@ LAYOUT = PairLayout(
 
 
 def read_videogen_reward(path: Path) -> list[EvaluationPair]:
-    """Return the pairs of the data set in a folder, or of one table.
+    """Return the pairs of a data set's folder, or of one table.
 
     Videos of a table may lie anywhere, because `export` writes full paths. Raises `BadInput` if the
     table does not have this layout.

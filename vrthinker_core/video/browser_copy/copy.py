@@ -27,7 +27,7 @@ _WORKER = "vrthinker_core.video.browser_copy.worker"
 
 
 def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -> Path | None:
-    """Return the path of a playable copy, or None if none is needed.
+    """Return the path of a playable copy, None if not needed.
 
     None means that Chromium, Firefox and Safari play the file as it is. The copy is an MP4 in
     `folder`, named by a hash of the source. An existing copy is returned unchanged.
@@ -50,7 +50,7 @@ def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -
 
 
 def _digest(source: Path) -> str:
-    """Hash content and suffix: with another suffix, the same bytes may need a copy."""
+    """Hash content and suffix, because browser support depends on both."""
     digest = hashlib.blake2b(
         _VERSION + source.suffix.lower().encode("utf-8", "replace"), digest_size=16
     )

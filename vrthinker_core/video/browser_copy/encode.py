@@ -130,7 +130,10 @@ def _add_stream(
 
 
 def _display_frames(source: VideoSource, stats: DecodeStats) -> Iterator[tuple[int | None, Pixels]]:
-    """Yield (pts, displayed pixels) of every frame, in one size with even sides."""
+    """Yield (pts, displayed pixels) of every frame.
+
+    All frames have one size with even sides.
+    """
     converter: FrameConverter | None = None
     for decoded in read_all(source, stats):
         converter = converter or FrameConverter(source, decoded.frame)

@@ -85,7 +85,7 @@ class FrameCache:
         return converted
 
     def missing_requests(self, total: int) -> dict[int, list[FrameRequest]]:
-        """Return the requests of all slots that are not cached, by frame index.
+        """Return the uncached requests of all slots, by frame index.
 
         If not all would fit, only the requests of the first slots are included. A frame that will
         be cached as decoded has no requests, because it is converted on demand.
@@ -164,7 +164,7 @@ class ClipDecoder:
         budget: CpuBudget,
         progress: OpeningProgress | None = None,
     ) -> None:
-        """Open the file and decode at least the frames of the first slots.
+        """Open the file and decode at least the first slots' frames.
 
         Raises `VideoError`.
         """
@@ -305,7 +305,7 @@ class ClipDecoder:
     def _decode_missing(
         self, missing: dict[int, list[FrameRequest]]
     ) -> Iterator[tuple[DecodedFrame, set[FrameRequest]]]:
-        """Yield missing frames, and frames on the way that slots may request later."""
+        """Yield missing frames, and frames on the way for later requests."""
         if not missing:
             return
         later = self._cache.missing_requests(self._total)

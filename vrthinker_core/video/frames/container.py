@@ -300,7 +300,7 @@ def _rate(stream: VideoStream) -> Fraction:
 
 
 def _fraction(value: Fraction | None) -> Fraction | None:
-    """Convert to `Fraction`, None and 0 to None; newer PyAV has its own type."""
+    """Convert PyAV's rational type to `Fraction`, None and 0 to None."""
     return Fraction(value.numerator, value.denominator) if value else None
 
 

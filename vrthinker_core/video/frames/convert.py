@@ -64,7 +64,10 @@ class Orientation:
 
 
 def _read_orientation(frame: VideoFrame) -> Orientation:
-    """Read the frame's display matrix: x' = a x + c y, y' = b x + d y."""
+    """Read the orientation from the frame's display matrix.
+
+    x' = a x + c y, y' = b x + d y.
+    """
     matrix = _matrix(frame)
     if matrix is None:
         return Orientation()

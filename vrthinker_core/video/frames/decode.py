@@ -1,4 +1,4 @@
-"""Decoding of packets: all in sequence, or from the nearest key frame on."""
+"""Decoding of packets, in sequence or from the nearest key frame."""
 
 import itertools
 from collections.abc import Collection, Iterator

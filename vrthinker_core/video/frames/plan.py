@@ -1,4 +1,4 @@
-"""Plan of a clip's frames: slot to frame and size, on top of the grid."""
+"""The plan of a clip: frame and size of each slot."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class FrameRequest:
 
 @dataclass(frozen=True, slots=True)
 class FramePlan:
-    """Slots of a clip, and the sizes at which their frames are sent."""
+    """Slots of a clip, and the sizes of their sent frames."""
 
     grid: Grid
     opening: Sizing

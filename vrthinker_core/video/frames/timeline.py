@@ -56,7 +56,7 @@ class Timeline:
 
 
 def read_timeline(source: VideoSource, reached: Callable[[int], None] = lambda _: None) -> Timeline:
-    """Read all packets of an opened source, and leave it at its end.
+    """Read all packets of an opened source, up to its end.
 
     `reached` is called with the byte position of each packet.
     """

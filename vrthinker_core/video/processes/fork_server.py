@@ -1,4 +1,6 @@
-"""The fork server: a process with loaded decoders that forks workers (Linux only).
+"""The fork server: a process with loaded decoders that forks workers.
+
+Linux only.
 
 The fork server opens no file. A forked worker sends its first response 7 ms after the request; a
 fresh process spends 0.2 s of processor time on loading.

@@ -62,7 +62,7 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
 
     @contextlib.contextmanager
     def opening_slot(self, given_up: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """Wait for a slot to open a clip, and hold the slot in the block.
+        """Wait for a slot to open a clip; release it after the block.
 
         Opening decodes. If many clips opened at once, none would be ready sooner, and the server
         would have no time to answer anybody. A fork of the owner opens the clips of one comparison
@@ -136,7 +136,7 @@ class _ForkServer:
 
 
 def _stop_server(process: subprocess.Popen[bytes], control: socket.socket, owner: int) -> None:
-    """Stop the server; in a fork of the owner, only close the socket."""
+    """Stop the server; in the owner's forks, only close the socket."""
     control.close()
     if os.getpid() != owner:
         return

@@ -81,7 +81,7 @@ def start_worker(module: str) -> Worker:
 
 
 class ForkedProcess:
-    """A child of the fork server, with the `Popen` methods that `Worker` needs."""
+    """A child of the fork server, with the `Popen` methods for `Worker`."""
 
     def __init__(self, pid: int, status: Connection) -> None:
         """Watch the process `pid` through its `status` connection.
@@ -116,7 +116,10 @@ class ForkedProcess:
             return self._code
 
     def release(self) -> None:
-        """Let the fork server kill and reap the process; drop its exit code."""
+        """Let the fork server kill and reap the process.
+
+        The exit code is lost.
+        """
         with self._lock:
             if self._code is None:
                 self._code = -signal.SIGKILL
@@ -191,7 +194,7 @@ class Worker:
         return f"the decoder crashed ({name})"
 
     def end(self) -> None:
-        """Kill and reap the process; a thread that reads from it gets `EOFError`.
+        """Kill and reap the process; its reading thread gets `EOFError`.
 
         Does nothing in a fork of the parent. The connection stays open, because closing it under a
         reading thread would make that thread read from the file that is opened next.
