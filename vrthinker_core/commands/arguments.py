@@ -64,7 +64,7 @@ def read_lines(file: str) -> dict[int, str]:
 
 
 def read_reply(line: str, number: int) -> tuple[str, bool]:
-    """Return a reply from a JSON line, and whether the token limit cut it.
+    """Return a JSON line's reply, and whether the token limit cut it.
 
     Raises `BadInput`.
     """

@@ -62,7 +62,7 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
 
     @contextlib.contextmanager
     def opening_slot(self, given_up: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """Wait for a slot to open a clip; release it after the block.
+        """Wait for a slot to open clips; free it after the block.
 
         Opening decodes. If many clips opened at once, none would be ready sooner, and the server
         would have no time to answer anybody. A fork of the owner opens the clips of one comparison
