@@ -46,10 +46,7 @@ def amount(text: str) -> float:
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers from `least` to `most`.
-
-    For other texts the parser raises `argparse.ArgumentTypeError`.
-    """
+    """Return a parser of whole numbers; raises `argparse.ArgumentTypeError`."""
 
     def parse(text: str) -> int:
         with suppress(ValueError):
@@ -135,10 +132,7 @@ def add_keeping(parser: argparse.ArgumentParser) -> None:
 
 
 def find_address(host: str, port: int) -> None:
-    """Try to bind the host and port.
-
-    Raises `OSError` or `UnicodeError` if no address of the host can be bound.
-    """
+    """Raise `OSError` or `UnicodeError` if no address can be bound."""
     refused: OSError | None = None
     for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         try:

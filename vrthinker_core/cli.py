@@ -198,7 +198,6 @@ def _print_live(events: Iterable[Event], json_only: bool, stopped: Cancelled) ->
 
 
 def _print_run(events: Iterable[Event], json_only: bool) -> int:
-    """Print a run; return the exit status."""
     if json_only:
         end = _print_labels(events)
     else:

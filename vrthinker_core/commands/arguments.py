@@ -64,10 +64,7 @@ def read_lines(file: str) -> dict[int, str]:
 
 
 def read_reply(line: str, number: int) -> tuple[str, bool]:
-    """Return a JSON line's reply, and whether the token limit cut it.
-
-    Raises `BadInput`.
-    """
+    """Return a reply and whether it was cut off; raises `BadInput`."""
     try:
         record = json.loads(line)
         text = "".join(

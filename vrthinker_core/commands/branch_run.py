@@ -21,10 +21,7 @@ def read_changes(
 
 
 def read_plan(origin: Path, turn: int, changes: Changes, trace: Path | None) -> BranchPlan:
-    """Return the plan of a branch; check the file `trace` first.
-
-    Raises `BadInput` and `TraceError`.
-    """
+    """Return the checked plan of a branch; raises `BadInput` and `TraceError`."""
     plan = plan_branch(load(origin), turn, changes)
     if trace is not None:
         check_trace_option(trace)

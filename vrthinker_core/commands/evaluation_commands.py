@@ -97,10 +97,6 @@ def _evaluate(
     resume: bool,
     sample: int | None,
 ) -> int:
-    """Judge the pairs, a part of the `whole`, or a sample.
-
-    Prints the outcome and returns the exit status.
-    """
     from vrthinker_core.evaluation.estimate import take_sample
     from vrthinker_core.evaluation.out_folder import open_out
     from vrthinker_core.evaluation.run import write_final_table
@@ -130,7 +126,6 @@ def _evaluate(
 def _judge(
     job: "EvaluationJob", pairs: "Sequence[EvaluationPair]", stopped: Callable[[], bool]
 ) -> ProgressCounts:
-    """Judge the pairs that have no result yet; return the counts."""
     from vrthinker_core.evaluation.run import evaluate as run_evaluation
     from vrthinker_core.evaluation.run import results_so_far
 
@@ -171,7 +166,6 @@ def _print_estimate(
 
 
 def _print_summary(run: "EvaluationRun", results: "Sequence[PairResult]", out: Path) -> None:
-    """Print counts, agreement with people and the path of the report."""
     left_out, judged = (
         sum(result.left_out for result in results),
         sum(result.judged for result in results),
@@ -209,7 +203,6 @@ def report(
 
 
 def _report(results: "Sequence[PairResult]", folder: Path, data_set: str) -> None:
-    """Print the summary of an evaluation and write its report."""
     from rich.console import Console
 
     from vrthinker_core.evaluation.reports.console_summary import print_summary

@@ -37,10 +37,7 @@ class ProgressCounts:
 
     @property
     def line(self) -> str:
-        """Progress in words.
-
-        Example: `120 of 26,500 pairs, 3.1 a second, 2 h 20 min left, 4 failed`.
-        """
+        """Progress with rate, time left and failures, in one line."""
         seconds = time.monotonic() - self.begun
         parts = [f"{self.done:,} of {count(self.total, 'pair')}"]
         if self.judged and seconds > 0:
@@ -50,10 +47,7 @@ class ProgressCounts:
 
 
 def rate_parts(rate: float, left: float) -> list[str]:
-    """Return the rate and the time left in words.
-
-    The rate is per second, or in seconds each.
-    """
+    """Return the rate (per second or seconds each) and time left."""
     return [
         f"{rate:.1f} a second" if rate >= 1 else f"{1 / rate:.1f} s each",
         f"{time_left(left)} left",
@@ -61,10 +55,7 @@ def rate_parts(rate: float, left: float) -> list[str]:
 
 
 def time_left(seconds: float) -> str:
-    """Return a duration in words.
-
-    Examples: `40 s`, `12 min`, `2 h 20 min`.
-    """
+    """Return a duration as `40 s`, `12 min`, `2 h 20 min`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -74,10 +65,7 @@ def time_left(seconds: float) -> str:
 
 @contextmanager
 def pair_progress(counts: ProgressCounts) -> Iterator[Callable[[PairResult], None]]:
-    """Show the counts on standard error; yield the function for each result.
-
-    Prints the first `NAMED` failures, too.
-    """
+    """Show counts and first failures; yield the function for each result."""
     from rich.progress import BarColumn
 
     with progress_line("pairs", (BarColumn(), "{task.description}")) as update:

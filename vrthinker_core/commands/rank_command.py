@@ -83,7 +83,7 @@ def rank(
 def _judge(
     job: "EvaluationJob", table: "VideoTable", budget: int | None, stopped: Callable[[], bool]
 ) -> str:
-    """Judge the pairs that have no result yet; return the judge's name."""
+    """Judge the pairs without a result; return the judge's name."""
     from vrthinker_core.evaluation.ranking.run import judge_pairs, planned_pairs
     from vrthinker_core.evaluation.ranking.schedule import all_pairs
     from vrthinker_core.evaluation.run import results_so_far
@@ -102,10 +102,6 @@ def _judge(
 
 
 def _report(table: "VideoTable", out: Path, judge: str) -> int:
-    """Rank by all results in the folder; write and print the ranking.
-
-    Returns the exit status.
-    """
     from vrthinker_core.evaluation.ranking.ranking import rank_generators
     from vrthinker_core.evaluation.ranking.report_page import write_report
     from vrthinker_core.evaluation.ranking.schedule import all_pairs
@@ -118,7 +114,6 @@ def _report(table: "VideoTable", out: Path, judge: str) -> int:
 
 
 def _print(ranking: "Ranking", out: Path) -> None:
-    """Print the overall ranking with the places in each dimension, and cycles."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -34,10 +34,7 @@ def add_labels(folder: Path, labels: Mapping[str, Verdict]) -> None:
 
 
 def read_labels(folder: Path) -> dict[str, Verdict]:
-    """Return the labels by file name of the trace.
-
-    The last line per trace wins. Skips lines that are no labels.
-    """
+    """Return the labels by trace file; the last valid line wins."""
     from pydantic import ValidationError
 
     found: dict[str, Verdict] = {}

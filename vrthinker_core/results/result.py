@@ -57,10 +57,7 @@ class PairResult:
 
     @property
     def judged(self) -> bool:
-        """Whether the run came to its own end.
-
-        Failed pairs and broken rows say nothing about the judge.
-        """
+        """Whether the run ended by itself; else the judge is not assessed."""
         return not self.fault and self.stop not in (StopReason.FAILED, StopReason.CANCELLED)
 
     @property
@@ -157,7 +154,6 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
 
 
 def _confidence(run: Run, end: Finished) -> int | None:
-    """Return the confidence of the last reply with the verdict's labels."""
     given = [
         turn.reply.confidence
         for turn in run.turns

@@ -39,19 +39,13 @@ def read_results(path: Path) -> Iterator[PairResult]:
 
 
 def final_results(path: Path) -> list[PairResult]:
-    """Return the result of each pair, in the data set's row order.
-
-    The last line per pair wins. Raises `BadInput`.
-    """
+    """Return final results in row order; the last line per pair wins."""
     found = {result.pair.id: result for result in read_results(path)}
     return sorted(found.values(), key=lambda result: (result.pair.row, result.pair.id))
 
 
 def read_line(line: bytes, where: str) -> PairResult:
-    """Return the result in a line.
-
-    Raises `BadInput` with a sentence that begins with `where`.
-    """
+    """Parse a line; raises `BadInput`, its sentence beginning with `where`."""
     from pydantic import ValidationError
 
     try:
@@ -74,10 +68,7 @@ class ResultFile:
         self._synced_at = time.monotonic()
 
     def append(self, result: PairResult) -> None:
-        """Write one line.
-
-        Raises `OSError`, and leaves no part of the line then.
-        """
+        """Write one line whole, or raise `OSError` and write none."""
         due = time.monotonic() - self._synced_at >= SYNC_SECONDS
         self._lines.append(to_line(result).removesuffix(b"\n"), sync=due)
         if due:

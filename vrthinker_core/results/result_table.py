@@ -47,10 +47,7 @@ def write_table(results: Iterable[PairResult], path: Path) -> None:
 
 
 def table_row(result: PairResult) -> dict[str, Any]:
-    """Return one row of the table.
-
-    Labels are 1, 2, 0 for a tie, and None if not given.
-    """
+    """Return a table row; labels are 1, 2, 0 (tie) or None."""
     pair, (first, second) = result.pair, result.clip_seconds or (None, None)
     verdicts = zip(VERDICTS, (pair.labels, result.verdict, result.swapped), strict=True)
     row: dict[str, Any] = {
@@ -77,7 +74,6 @@ def table_row(result: PairResult) -> dict[str, Any]:
 
 
 def _columns() -> dict[str, str]:
-    """Return the Arrow type of every column, by name."""
     labels = [f"{name}_{dimension.value}" for name in VERDICTS for dimension in Dimension]
     shares = [f"p_{dimension.value}_{outcome}" for dimension in Dimension for outcome in OUTCOMES]
     return {

@@ -77,10 +77,7 @@ def resolved_judge(choice: str) -> str:
 
 
 def read_run(folder: Path) -> EvaluationRun:
-    """Return the description of the evaluation in a folder.
-
-    Raises `BadInput` if there is none.
-    """
+    """Read the evaluation of a folder; raises `BadInput` if there is none."""
     from pydantic import ValidationError
 
     try:

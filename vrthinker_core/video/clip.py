@@ -70,10 +70,7 @@ class ClipOpening:
         return self._clip.opened_share if self._clip else 0.0
 
     def open(self) -> Clip:
-        """Open the clip.
-
-        Raises what `open_clip` raises, and `VideoError` if the opening was aborted.
-        """
+        """Open the clip; raises like `open_clip`, and `VideoError` if aborted."""
         open_local(self._path).close()
         sent_plan = asdict(self._plan) | {"first": list(self._plan.first)}
         request = {
@@ -104,10 +101,7 @@ class ClipOpening:
 
 
 class Clip(contextlib.AbstractContextManager["Clip"]):
-    """An opened clip; close it, or use it in a `with` statement.
-
-    Thread-safe.
-    """
+    """An opened, thread-safe clip; close it, or use `with`."""
 
     info: ClipInfo  # with health notes
     read_mode: ReadMode  # "whole" or "seek", never "auto"
@@ -210,10 +204,7 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
 
 
 def _checked_share(share: object) -> float:
-    """Return a float from 0 to 1, or raise `ValueError`.
-
-    The sender decodes hostile files, so its messages are not trusted.
-    """
+    """Check a share from a process that decodes hostile files."""
     if not isinstance(share, float) or not 0 <= share <= 1:
         raise ValueError("no share of the work")
     return share

@@ -28,10 +28,7 @@ def frame_plan(layout: FrameLayout, side: Side) -> FramePlan:
 
 
 class PairOpening:
-    """Both clips while they open, each in a thread.
-
-    Whoever makes one must close it.
-    """
+    """Both clips while threads open them; close it after use."""
 
     def __init__(
         self, pair: VideoPair, layout: FrameLayout, decoders: DecoderPool, executor: Executor

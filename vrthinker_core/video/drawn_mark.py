@@ -26,10 +26,7 @@ def unmarked(comment: str) -> str | None:
 
 
 class PacketDigest:
-    """SHA-256 of the packets of one video stream.
-
-    Hashes nothing if the file's metadata have no mark.
-    """
+    """SHA-256 of a stream's packets, computed only if a mark exists."""
 
     def __init__(self, metadata: Mapping[str, str]) -> None:
         found = _MARKED.fullmatch(metadata.get("comment", ""))

@@ -74,10 +74,7 @@ class CpuBudget:
 
 
 def confine_process(limits: Limits) -> None:
-    """Limit this process: memory, no core dumps, no file writes.
-
-    Does nothing on Windows.
-    """
+    """Limit memory; forbid core dumps and file writes (not on Windows)."""
     if sys.platform == "win32":
         return
     _limit(resource.RLIMIT_CORE, 0)

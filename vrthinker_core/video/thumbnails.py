@@ -38,10 +38,7 @@ def make_thumbnail(frame: Frame, number: str) -> Thumbnail:
 
 
 def is_thumbnail(frame: Thumbnail) -> bool:
-    """Return whether the picture is a JPEG within the limits.
-
-    Reads only the header.
-    """
+    """Return whether the JPEG is within the limits, by its header."""
     return len(frame.jpeg) <= MAX_JPEG_BYTES and 0 < max(jpeg_size(frame.jpeg)) <= MAX_SIDE
 
 

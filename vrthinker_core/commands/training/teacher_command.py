@@ -84,10 +84,7 @@ def _named_data(data: str, out: Path) -> str:
 
 
 def _open(choice: str, data: str, settings: Settings) -> "tuple[PairSet, Backend | BackendOfPair]":
-    """Open the judge, and the pairs with frames of its protocol.
-
-    Raises `BadInput` and `CheckpointError`.
-    """
+    """Open judge and its protocol's pairs; raises `BadInput`, `CheckpointError`."""
     from vrthinker_core.backends.factory import open_backend
     from vrthinker_core.dialects.factory import chosen_protocol, frame_layouts
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
@@ -103,7 +100,6 @@ def _open(choice: str, data: str, settings: Settings) -> "tuple[PairSet, Backend
 
 
 def _how_many(pair_set: "PairSet", wanted: int | None) -> int:
-    """Return the number of pairs to judge; raises `BadInput`."""
     if wanted is not None and wanted < 1:
         raise BadInput(f"--pairs {wanted} takes no pair: give a number from 1 up.")
     if wanted is None and pair_set.size is None:

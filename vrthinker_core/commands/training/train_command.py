@@ -81,10 +81,7 @@ class StepPace:
 
     @property
     def line(self) -> str:
-        """Progress in words.
-
-        Example: `grpo: 12 of 100, 8.1 s each, 11 min left, reward 1.52`.
-        """
+        """Progress with pace, time left and reward, in one line."""
         first, begun = self.starts.get(self.stage, (self.done, time.monotonic()))
         seconds, made = time.monotonic() - begun, self.done - first
         parts = [f"{self.stage}: {self.done:,} of {self.total:,}"]
@@ -198,10 +195,7 @@ def train(
 
 
 def _as_before(out: Path, *given: str | None) -> Iterator[str | None]:
-    """Yield model, data and teacher of a resumed run; given values win.
-
-    Raises `BadInput` if the state is damaged.
-    """
+    """Yield given or stored model, data and teacher; raises `BadInput`."""
     if not (out / STATE).is_file():
         return iter(given)
     before = read_state(out)
@@ -210,10 +204,7 @@ def _as_before(out: Path, *given: str | None) -> Iterator[str | None]:
 
 
 def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gpus: int) -> None:
-    """Print memory and hours of the stages, by default for Qwen2.5-VL-7B.
-
-    Raises `BadInput` and `CheckpointError`.
-    """
+    """Print the estimate, by default for Qwen2.5-VL-7B; raises `BadInput`, `CheckpointError`."""
     from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
     from vrthinker_core.training.stages.pipeline import STAGES
     from vrthinker_core.training.trl.estimate import config_plan, estimate, model_shape
@@ -242,7 +233,6 @@ def _config(
 
 
 def _train(run: TrainingRun, config: TrainConfig, out: Path, start: Start) -> int:
-    """Open everything and train; return the exit status."""
     from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
     from vrthinker_core.training.run.processes import launched_processes
 

@@ -83,10 +83,7 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
 
 
 def _protocols(run: "TrainingRun", config: "TrainConfig") -> "tuple[ProtocolName, ...]":
-    """Return the protocols to train: chosen, or all of the model.
-
-    Raises `CheckpointError`.
-    """
+    """Return the protocols to train, by default all; raises `CheckpointError`."""
     from vrthinker_core.dialects.factory import chosen_protocol
 
     known = _spoken(resolved_model(run.model))
@@ -98,10 +95,7 @@ def _protocols(run: "TrainingRun", config: "TrainConfig") -> "tuple[ProtocolName
 
 
 def _spoken(model: str) -> "tuple[ProtocolName, ...]":
-    """Return the protocols of a checkpoint after a check of its files.
-
-    Raises `CheckpointError`.
-    """
+    """Check a checkpoint's files; return its protocols or raise `CheckpointError`."""
     from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
     from vrthinker_core.backends.local.checkpoint.marker import read_marker
 

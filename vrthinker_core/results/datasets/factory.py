@@ -20,10 +20,7 @@ DATASETS: dict[str, Callable[[Path], list[EvaluationPair]]] = {
 
 
 def read_dataset(kind: str, path: Path) -> list[EvaluationPair]:
-    """Return a data set's pairs in row order, with broken rows.
-
-    Raises `BadInput` if nothing can be read.
-    """
+    """Return the pairs and broken rows in row order; raises `BadInput`."""
     if kind not in DATASETS:
         raise BadInput(f"There is no data set {kind!r}. Choose one of {', '.join(DATASETS)}.")
     try:

@@ -98,7 +98,6 @@ class _Videos:
         }
 
     def find(self, address: str) -> Path:
-        """Return the file of a video's address; raises `BadInput`."""
         match = VIDEO_NAME.search(address)
         if match is None:
             raise BadInput(

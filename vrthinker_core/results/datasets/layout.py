@@ -108,15 +108,11 @@ def existing_file(folder: Path, name: str) -> Path:
 
 
 def _spellings(name: str) -> Iterable[str]:
-    """Return the unchanged name, and the name with Windows separators replaced."""
     return dict.fromkeys((name, name.replace("\\", "/")))
 
 
 def _as_stored(path: Path) -> Path:
-    """Return the path as the disk spells it.
-
-    macOS may store an accent as a separate character (NFD); most programs do not (NFC).
-    """
+    """Find the disk's Unicode form: macOS may store decomposed accents (NFD)."""
     found = Path()
     for part in path.parts:
         forms = (found / form for form in (part, normalize("NFC", part), normalize("NFD", part)))
@@ -166,10 +162,7 @@ def _make_pair(row: TableRow, layout: PairLayout, find: FindVideo) -> Evaluation
 
 
 def _labels(row: TableRow, layout: PairLayout) -> tuple[Verdict, str]:
-    """Return the labels, and why the row is left out, or "".
-
-    Raises `BadInput` for a word that is no label.
-    """
+    """Return labels and why the row is left out; raises `BadInput`."""
     labels: dict[str, Preference] = {}
     left_out = ""
     for dimension, column in layout.labels.items():
@@ -226,10 +219,9 @@ def _name_group(pairs: list[EvaluationPair], positions: list[int]) -> None:
 
 
 def _signature(labels: Verdict) -> str:
-    """Return a character per dimension, x without a label, as in `1x20`."""
+    """Return `1x20`: a character per dimension, x without a label."""
     return "".join("x" if label is None else str(int(label)) for _, label in labels)
 
 
 def _short(text: str) -> str:
-    """Shorten a text for a sentence."""
     return encodable(text if len(text) <= 120 else f"{text[:60]}…{text[-59:]}")

@@ -42,10 +42,7 @@ LAYOUT = PairLayout(
 
 
 def read_mj_bench_video(path: Path) -> list[EvaluationPair]:
-    """Return the pairs of a folder, or of its file.
-
-    Raises `BadInput` if the file does not have this layout.
-    """
+    """Return the pairs of a folder or file; raises `BadInput`."""
     file = path / FILE if path.is_dir() else path
     return make_pairs(_rows(_read_list(file), file), LAYOUT, partial(find_below, file.parent))
 

@@ -107,10 +107,7 @@ def _records(text: str, delimiter: str) -> Iterator[tuple[list[str], str]]:
 
 
 def _read_text(path: Path) -> str:
-    """Return the text; a byte that is not UTF-8 becomes a surrogate.
-
-    The surrogate shows which row holds the byte.
-    """
+    """Return the text; non-UTF-8 bytes become surrogates, found later per row."""
     try:
         data = path.read_bytes()
     except OSError as error:

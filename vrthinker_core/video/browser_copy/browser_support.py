@@ -52,10 +52,7 @@ def check_browser_support(source: VideoSource, path: Path) -> BrowserSupport:
 
 
 def _container(source: VideoSource, path: Path) -> str:
-    """Return the container by its content.
-
-    One demuxer reads MP4 and QuickTime, another one WebM and Matroska.
-    """
+    """Tell MP4 from QuickTime and WebM from Matroska, which share demuxers."""
     kind = source.format.split(",")[0]
     if kind == "mov":
         return (

@@ -64,7 +64,6 @@ def _digest(source: Path) -> str:
 
 
 def _write_copy(copy: Path, chunks: Generator[bytes, None, None], name: str) -> Path | None:
-    """Write the chunks to `copy`; return None if there are none."""
     with contextlib.closing(chunks):
         first = next(chunks, b"")
         if not first:

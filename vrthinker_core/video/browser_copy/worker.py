@@ -58,7 +58,6 @@ def main(handle: int) -> None:
 
 
 def _make_copy(path: Path, limits: Limits, budget: CpuBudget) -> io.BytesIO:
-    """Return the copy, empty if none is needed."""
     confine_process(limits)
     with open_local(path) as file:
         source = VideoSource(file, budget)

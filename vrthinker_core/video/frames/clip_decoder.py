@@ -64,7 +64,7 @@ class FrameCache:
         return self._converter.geometry
 
     def find(self, request: FrameRequest) -> Pixels | None:
-        """Return the frame in RGB, or None if it is not cached."""
+        """Return the frame in RGB, or None if not cached."""
         if request.index in self._frames:
             return self._convert(self._frames[request.index], [request])[request]
         return self._converted.get(request)
@@ -164,10 +164,7 @@ class ClipDecoder:
         budget: CpuBudget,
         progress: OpeningProgress | None = None,
     ) -> None:
-        """Open the file and decode at least the first slots' frames.
-
-        Raises `VideoError`.
-        """
+        """Open and decode at least the first slots; raises `VideoError`."""
         self._plan = plan
         self.budget = budget
         self._progress = progress or OpeningProgress(lambda _: None)
@@ -218,7 +215,6 @@ class ClipDecoder:
                 ) from None
 
     def _read_digest(self, file: BufferedReader, size: int) -> str:
-        """Return the SHA-256 of the whole file."""
         digest = hashlib.sha256()
         while block := file.read(_BLOCK_BYTES):
             digest.update(block)

@@ -66,7 +66,7 @@ class _SeekableFile:
         self._file, self.read, self.tell = file, file.read, file.tell
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Return the new position, or the negative error number."""
+        """Return the new position, or a negative error number."""
         try:
             return self._file.seek(offset, whence)
         except OSError as error:
@@ -77,10 +77,7 @@ class VideoSource:
     """An open file, its container and its video stream."""
 
     def __init__(self, file: BufferedReader, budget: CpuBudget) -> None:
-        """Take over the file and open its container.
-
-        Raises `VideoError` if the file is no video within the limits.
-        """
+        """Take over the file; raises `VideoError` if no video within limits."""
         self._file = file
         self.budget = budget
         self.name = budget.name
@@ -158,10 +155,7 @@ class VideoSource:
         )
 
     def _header_seconds(self) -> float:
-        """Return when the header says the last packet ends, else 0.
-
-        Other formats' demuxers only estimate a duration.
-        """
+        """Return the end by the header, 0 if only estimated."""
         stream = self.stream
         if self._kind in ("avi", "ivf"):
             return float(self.header_frames * self.time_base)
@@ -291,10 +285,7 @@ def _heard_errors() -> Iterator[list[tuple[int, str, str]]]:
 
 
 def _rate(stream: VideoStream) -> Fraction:
-    """Return the declared frames per second, 25 if unusable.
-
-    Used for files without timestamps and for the duration of a single frame.
-    """
+    """Return the declared rate, 25 if unusable, for missing times or durations."""
     rate = _fraction(stream.guessed_rate) or _fraction(stream.average_rate) or Fraction(25)
     return rate if 0 < rate <= 1000 else Fraction(25)
 

@@ -104,10 +104,7 @@ class DisplayGeometry:
 
     @property
     def displayed_size(self) -> tuple[int, int]:
-        """(width, height) after pixel aspect and rotation.
-
-        Enlarging makes pixels square, so no detail is lost.
-        """
+        """(width, height) after rotation; enlarged to square pixels to keep all detail."""
         (width, height), aspect = self.stored_size, self.pixel_aspect
         width, height = (
             (round(width * aspect), height) if aspect >= 1 else (width, round(height / aspect))
@@ -160,10 +157,7 @@ class FrameConverter:
         )
 
     def copy(self, frame: VideoFrame) -> VideoFrame:
-        """Return the same picture without a buffer of the decoder.
-
-        The result is the same object, or a frame in RGB.
-        """
+        """Return the same picture, in RGB if needed, without decoder buffers."""
         try:
             # FFmpeg copies a frame only if another reference, such as this one, exists.
             other = frame.planes[0].__dlpack__()

@@ -65,10 +65,7 @@ def read_all(source: VideoSource, stats: DecodeStats) -> Iterator[DecodedFrame]:
 
 
 def _decode_packets(source: VideoSource, stats: DecodeStats) -> Iterator[VideoFrame]:
-    """Yield frames from the current position, in display order.
-
-    Ends at damage of the container.
-    """
+    """Yield frames in display order, up to damage of the container."""
     try:
         for packet in source.container.demux(source.stream):
             source.budget.check()

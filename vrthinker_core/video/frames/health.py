@@ -45,10 +45,7 @@ class ClipFacts:
 
 
 def health_notes(facts: ClipFacts) -> tuple[str, ...]:
-    """Return one sentence per finding, the most serious first.
-
-    () if nothing is unusual.
-    """
+    """Return a sentence per finding, most serious first."""
     parts = (_decoding, _length, _picture, _stretches, _slots)
     return tuple(note for part in parts for note in part(facts))
 

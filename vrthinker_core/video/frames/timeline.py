@@ -228,10 +228,7 @@ def _most_ascending(frames: NDArray[np.int64], times: NDArray[np.float64]) -> ND
 
 
 def _ascending_run(values: list[float]) -> list[int]:
-    """Return positions of the longest strictly ascending run, gaps allowed.
-
-    Of several, chooses the one with the lowest values.
-    """
+    """Return positions of the longest strictly ascending subsequence with lowest values."""
     ends: list[float] = []  # lowest last value of a run of each length
     positions: list[int] = []  # position of each of these values
     before: list[int] = []  # previous position in the run, for each position

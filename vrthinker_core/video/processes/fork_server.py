@@ -24,10 +24,7 @@ _CONNECTION = 3  # a worker's only descriptor besides the standard ones (null de
 
 
 def main(handle: int) -> None:
-    """Serve the socket with the descriptor `handle` until its owner closes it.
-
-    Kills every worker at the end.
-    """
+    """Serve the socket `handle` until closed, then kill every worker."""
     gc.freeze()  # keeps loaded modules uncollected, so that forks go on sharing their memory
     with socket.socket(fileno=handle) as control:
         ForkServer(control).serve()

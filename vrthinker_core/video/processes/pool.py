@@ -44,10 +44,7 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
     """
 
     def __init__(self, max_opening: int | None = None) -> None:
-        """Let at most `max_opening` clips open at the same time.
-
-        Default: one per processor, at least the two of a pair.
-        """
+        """Limit clips opening at once; default: processors, at least 2."""
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._opening_slots = threading.BoundedSemaphore(max_opening or max(2, cpu_count()))
@@ -100,7 +97,6 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
         return sys.platform == "linux" and os.getpid() == self._owner and not self._closed
 
     def _running_server(self) -> _ForkServer:
-        """Return the fork server, a new one if none runs."""
         if (
             self._server is None
             or not self._server.stop.alive

@@ -95,20 +95,14 @@ class ForkedProcess:
         self._lock = threading.Lock()
 
     def kill(self) -> None:
-        """Kill the process.
-
-        No other process gets its id before `status` is closed.
-        """
+        """Kill the process; its id stays reserved until `status` closes."""
         with self._lock:
             if self._code is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end and return the exit code.
-
-        Raises `subprocess.TimeoutExpired`.
-        """
+        """Return the exit code; raises `subprocess.TimeoutExpired`."""
         with self._lock:
             if self._code is None:
                 self._code = self._receive_code(timeout)
@@ -116,10 +110,7 @@ class ForkedProcess:
             return self._code
 
     def release(self) -> None:
-        """Let the fork server kill and reap the process.
-
-        The exit code is lost.
-        """
+        """Let the fork server kill and reap the process."""
         with self._lock:
             if self._code is None:
                 self._code = -signal.SIGKILL
@@ -135,10 +126,7 @@ class ForkedProcess:
 
 
 def receive_number(status: Connection) -> int:
-    """Return the number that the fork server sends.
-
-    Raises `EOFError` or `OSError` if the server is gone.
-    """
+    """Receive a number; raises `EOFError`, `OSError` if the server is gone."""
     return int(status.recv_bytes(16))
 
 
