@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 REPORT_SECONDS = 0.5  # at least, between two reports
-QUIET_CPU_SECONDS = 0.5  # before the first report; most clips are open by then
+QUIET_CPU_SECONDS = 0.5  # of processor time before the first report; most clips are open by then
 
 Phase = Literal["digest", "packets", "frames"]
 

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from vrthinker_core.video.drawn_mark import PacketDigest
 from vrthinker_core.video.frames.container import CONTAINER_ERRORS, VideoSource
 
-# Packets have the timestamps of their frames, and decoding can start at a key frame. In MPEG-TS,
-# AVI, raw streams and the like, frames get their number only while decoding. VP8 stores frames that
-# are never shown.
+# Here packets have the timestamps of their frames, and decoding can start at a key frame. MPEG-TS,
+# AVI, raw streams and the like number frames only while decoding. VP8 stores frames that are never
+# shown.
 _RELIABLE_FORMATS = ("mov", "matroska")
 _RELIABLE_CODECS = ("h264", "hevc", "vp9", "av1")
 _ROUNDED_SECONDS = 0.1  # that rounding may add to the length in a header
