@@ -124,7 +124,7 @@ class Start:
 
 
 def train(
-    stage: Annotated[StageName, typer.Argument(help="Stage to train; all runs one after another.")],
+    stage: Annotated[StageName, typer.Argument(help="Stage to train, or all in turn.")],
     *,
     model: Annotated[
         str | None,
