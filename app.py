@@ -3,11 +3,11 @@
     python app.py                                    the best judge this machine can run
     python app.py --judge nano                       the built-in judge
     python app.py --judge hf:ID_OR_PATH --port 7861  a checkpoint of your own
-    python app.py --judge server:URL#MODEL           a judge behind an OpenAI-compatible address
-    python app.py --judge hf:ID_OR_PATH --judge nano visitors choose between both; the first one is the default
+    python app.py --judge server:URL#MODEL           a judge on an OpenAI-compatible server
+    python app.py --judge hf:ID_OR_PATH --judge nano a choice of both, the first by default
     python app.py --runs DIR                         an evaluation, or any traces, row by row
 
-Only this machine is served unless `--host 0.0.0.0` says otherwise; then name the server with `--name`.
+The server answers only this machine. To answer others, use `--host 0.0.0.0` and `--name`.
 """
 
 import spaces  # isort: skip - before anything that may touch CUDA
@@ -38,7 +38,7 @@ from vrthinker_core.ui.view.assets import EXAMPLES
 
 
 def amount(text: str) -> float:
-    """A number from 0 to a million. Raises argparse.ArgumentTypeError."""
+    """Parse a number from 0 to a million; raises `argparse.ArgumentTypeError`."""
     with suppress(ValueError):
         if 0 <= (number := float(text)) <= 1e6:
             return number
@@ -46,7 +46,7 @@ def amount(text: str) -> float:
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
-    """The type of an option that is a whole number from `least` to `most`; for others it raises argparse.ArgumentTypeError."""
+    """Return a parser of whole numbers; raises `argparse.ArgumentTypeError`."""
 
     def parse(text: str) -> int:
         with suppress(ValueError):
@@ -58,14 +58,14 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 
 def options() -> argparse.Namespace:
-    """The command line's options; the judges also from VRTHINKER_JUDGE."""
+    """Read the command line; `VRTHINKER_JUDGE` names the judges by default."""
     parser = argparse.ArgumentParser(
         description="VR-Thinker: which of two videos follows the prompt better, and why."
     )
     parser.add_argument(
         "--judge",
         action="append",
-        help=f"{JUDGE_FORMS}; give it again to offer several, the default first",
+        help=f"{JUDGE_FORMS}; repeat to offer several, the default first",
     )
     parser.add_argument("--host", help="address to listen on (default: this machine only)")
     parser.add_argument(
@@ -77,66 +77,62 @@ def options() -> argparse.Namespace:
         "--name",
         action="append",
         default=[],
-        help="a host name the server goes by, besides localhost",
+        help="another host name of this server besides localhost; may be repeated",
     )
-    parser.add_argument(
-        "--at-once", type=whole(1, 1000), default=1, help="judges that may think at the same time"
-    )
+    parser.add_argument("--at-once", type=whole(1, 1000), default=1, help="runs at the same time")
     parser.add_argument(
         "--waiting",
         type=whole(0, 100_000),
         default=MAX_WAITING,
-        help="visitors that may wait for the judge; later ones are turned away",
+        help="visitors who may wait for the judge; further ones are refused",
     )
     parser.add_argument(
         "--local-addresses",
         action="store_true",
-        help="web addresses of videos may lead into your own network (never for a server that strangers use)",
+        help="allow video addresses in your own network (never on a public server)",
     )
     add_keeping(parser)
     parser.add_argument(
         "--runs",
         type=Path,
-        help="an evaluation (its --out folder) or a folder of traces that every visitor may look through",
+        help="folder of an evaluation or of traces that every visitor may browse",
     )
-    parser.add_argument(
-        "--examples", type=Path, default=EXAMPLES, help="folder of saved runs that the page offers"
-    )
+    parser.add_argument("--examples", type=Path, default=EXAMPLES, help="folder of example runs")
     chosen = parser.parse_args()
     chosen.judge = chosen.judge or re.findall(r"[^\s,]+", os.environ.get("VRTHINKER_JUDGE", ""))
     return chosen
 
 
 def add_keeping(parser: argparse.ArgumentParser) -> None:
-    """The options that say how visitors' runs are kept."""
+    """Add the options for keeping visitors' runs."""
     usual = Keeping()
     parser.add_argument(
         "--runs-folder",
         type=Path,
-        help="where visitors' runs are kept (default: in your cache folder)",
+        help="folder for visitors' runs (default: in your cache folder)",
     )
     parser.add_argument(
         "--keep-hours",
         type=amount,
         default=usual.seconds / 3600,
-        help="how long a run is kept; 0 keeps none",
+        help="hours to keep a run; 0 keeps none",
     )
     parser.add_argument(
         "--keep-gb",
         type=amount,
         default=usual.max_bytes / 1e9,
-        help="how many GB runs and their videos may take; the oldest go first",
+        help="GB for runs and their videos; the oldest are deleted first",
     )
     parser.add_argument(
         "--after-leaving",
         type=amount,
         default=usual.after_leaving,
-        help="seconds that a run goes on whose page was closed, to be found again",
+        help="seconds that a run continues after its page is closed",
     )
 
 
 def find_address(host: str, port: int) -> None:
-    """Raises OSError, or UnicodeError, where no address of the host can be listened on."""
+    """Raise `OSError` or `UnicodeError` if no address can be bound."""
     refused: OSError | None = None
     for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         try:
@@ -151,12 +147,14 @@ def find_address(host: str, port: int) -> None:
 
 
 def check_address(host: str | None, port: int | None) -> None:
-    """Raises SystemExit with one sentence where the page cannot be served there: Gradio would try for minutes."""
+    """Raise `SystemExit` with one sentence if the page cannot be served there.
+
+    Gradio would retry for minutes.
+    """
     try:
         find_address((host or "127.0.0.1").strip("[]"), port or 0)
-        find_address(
-            "127.0.0.1", port or 0
-        )  # where Gradio looks whether the port is free, whatever the host
+        # Gradio looks for a free port here, whatever the host.
+        find_address("127.0.0.1", port or 0)
     except (OSError, UnicodeError) as error:
         place = " ".join(
             f"--{name} {value}" for name, value in (("host", host), ("port", port)) if value
@@ -167,17 +165,20 @@ def check_address(host: str | None, port: int | None) -> None:
 
 
 def store_folder(chosen: argparse.Namespace) -> Path | None:
-    """Where runs are kept; None, with a sentence, where they only can be as long as the server runs."""
+    """Return the folder for visitors' runs, or None.
+
+    If no folder can be written, prints that runs end with the server.
+    """
     folder = usable_folder(chosen.runs_folder) if chosen.keep_hours else None
     if folder is None and chosen.keep_hours:
         print(
-            "No folder for runs can be written, so they end with this server. Name one with --runs-folder."
+            "No folder for runs can be written, so runs are lost when this server ends. Name one with --runs-folder."
         )
     return folder
 
 
 def listed_runs(folder: Path) -> ListedRuns:
-    """The folder whose runs the page lists; what keeps it from that now is said here, and on the page."""
+    """Return the runs of a folder for the page; print any problem."""
     runs = ListedRuns(folder.absolute())
     runs.refresh()
     if runs.said:
@@ -186,13 +187,11 @@ def listed_runs(folder: Path) -> ListedRuns:
 
 
 def serve(chosen: argparse.Namespace, folder: Path) -> None:
-    """Serve the page until it is interrupted; all files of visitors stay below `folder`."""
-    allow_open_files()  # before any process is started, which takes its limit over
+    """Serve the page until interrupted; visitors' files stay below `folder`."""
+    allow_open_files()  # before any process starts, because processes inherit the limit
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
-    names = [
-        *chosen.name,
-        *re.findall(r"[^\s,]+", os.environ.get("SPACE_HOST", "")),
-    ]  # with a custom domain, both, between commas
+    # With a custom domain, `SPACE_HOST` holds both names, separated by a comma.
+    names = [*chosen.name, *re.findall(r"[^\s,]+", os.environ.get("SPACE_HOST", ""))]
     judges = JudgeLoader(judge_openers(chosen.judge), in_thread=not borrows_gpu())
     run_job = naming_gpu_errors(spaces.GPU(duration=gpu_seconds)(judges.run_job), judges.get)
     policy = ANY_ADDRESS if chosen.local_addresses else PUBLIC_ONLY
@@ -210,7 +209,7 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
         PageOptions(chosen.at_once, chosen.waiting, chosen.examples, policy, keeping, runs),
     )
     if os.environ.get("SPACE_ID"):
-        judges.wait_all()  # the process that holds the GPU is forked: it has only what was loaded before
+        judges.wait_all()  # the process with the GPU is forked and has only weights loaded before
     try:
         page.blocks().launch(
             server_name=chosen.host,
@@ -222,7 +221,10 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
 
 
 def main() -> None:
-    """Serve from a temporary folder, which is removed at the end, also after SIGTERM; after SIGKILL by the next start."""
+    """Serve from a temporary folder.
+
+    The folder is removed at the end, also after SIGTERM. After SIGKILL, the next start removes it.
+    """
     signal.signal(signal.SIGTERM, _exit)
     with owned_folder("vr-thinker-page-") as folder:
         chosen = options()
@@ -231,9 +233,8 @@ def main() -> None:
 
 
 def _exit(*_: object) -> NoReturn:
-    signal.signal(
-        signal.SIGTERM, signal.SIG_IGN
-    )  # a second signal must not interrupt the removal of files
+    # A second signal must not interrupt the removal of files.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(0)
 
 

@@ -1,7 +1,7 @@
 """The command line: `python -m vrthinker_core COMMAND`.
 
-Exit status: 0 with a verdict (or when a command did its work), 3 without one (or without a row to write), 2 for bad input with one
-line on standard error, 130 after Ctrl+C or SIGTERM.
+Exit status: 0 with a verdict (or after finished work), 3 without a verdict (or without a row to
+write), 2 for bad input with one line on standard error, 130 after Ctrl+C or SIGTERM.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ INPUT_FAULTS = frozenset(
 
 TraceOption = Annotated[
     Path | None,
-    typer.Option(help="Keep the whole run in this file: a new one, or an earlier trace."),
+    typer.Option(help="File for the trace of the run: new, or an earlier trace to replace."),
 ]
 JsonOption = Annotated[
     bool, typer.Option("--json", help='Print only {"TA": …, "MQ": …, "VQ": …, "OA": …}.')
@@ -74,26 +74,25 @@ JsonOption = Annotated[
 def main() -> None:
     """Run the command line; every error becomes one line."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # A character that the terminal cannot show is no error
+        # A character that the terminal cannot show is no error.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = app(standalone_mode=False)
-        if sys.stdout is not None:  # as it is where standard output is closed
+        if sys.stdout is not None:  # None if standard output is closed
             sys.stdout.flush()
     except VrThinkerError as error:
         sentence = str(error)
     except BrokenPipeError:
         sys.exit(1)
     except OSError as error:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), 1
-        )  # what is left to be written is not tried again at the end
+        # Python would try to write the rest again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sentence = (
             out_of_files(error) or f"The output cannot be written: {error.strerror or error}."
         )
     except Exception as error:
-        # Typer carries its own copy of Click, or uses the installed one: usage errors are known by this method alone.
+        # Typer has its own copy of Click or uses the installed one, so usage errors have no common
+        # class: only this method marks them.
         message = getattr(error, "format_message", None)
         if message is None:
             raise
@@ -110,7 +109,7 @@ def compare(
     video1: Annotated[Path, typer.Argument(help="First video.")],
     video2: Annotated[Path, typer.Argument(help="Second video.")],
     *,
-    prompt: Annotated[str, typer.Option(help="The text both videos were made from.")],
+    prompt: Annotated[str, typer.Option(help="Prompt of both videos.")],
     judge: JudgeOption = None,
     trace: TraceOption = None,
     json_only: JsonOption = False,
@@ -132,33 +131,29 @@ def compare(
 
 @app.command()
 def branch(
-    origin: Annotated[Path, typer.Argument(help="A stored trace: the run to go on from.")],
-    video1: Annotated[Path, typer.Argument(help="The first video of that run.")],
-    video2: Annotated[Path, typer.Argument(help="The second video of that run.")],
+    origin: Annotated[Path, typer.Argument(help="Stored trace of the run to branch from.")],
+    video1: Annotated[Path, typer.Argument(help="First video of that run.")],
+    video2: Annotated[Path, typer.Argument(help="Second video of that run.")],
     *,
-    turn: Annotated[
-        int, typer.Option(help="First turn that is generated anew; those before it are taken over.")
-    ],
+    turn: Annotated[int, typer.Option(help="First turn to generate anew; earlier turns are kept.")],
     frames: Annotated[
         str,
-        typer.Option(
-            help="Frames to show in that turn, by the judge's numbers, with commas between."
-        ),
+        typer.Option(help="Frames to show in that turn: the judge's numbers, separated by commas."),
     ] = "",
     no_tool: Annotated[
         bool, typer.Option("--no-tool", help="Ask for the answer in that turn.")
     ] = False,
     window: Annotated[
-        str | None, typer.Option(help="Memory window from that turn on. (default: that of the run)")
+        str | None, typer.Option(help="Memory window from that turn on. (default: the run's)")
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option(help="Another prompt, with --turn 1. (default: that of the run)")
+        str | None, typer.Option(help="Another prompt, only with --turn 1. (default: the run's)")
     ] = None,
     judge: JudgeOption = None,
     trace: TraceOption = None,
     json_only: JsonOption = False,
 ) -> None:
-    """Go on from a turn of a stored run with something changed."""
+    """Repeat a stored run from one turn on, with a change."""
     from vrthinker_core.backends import open_backend
     from vrthinker_core.commands.branch_run import read_changes, read_plan
     from vrthinker_core.judge import judge_branch
@@ -183,17 +178,17 @@ app.command()(train)
 
 @app.command()
 def replay(
-    file: Annotated[Path, typer.Argument(help="A stored trace.")],
+    file: Annotated[Path, typer.Argument(help="Stored trace.")],
     json_only: Annotated[bool, typer.Option("--json", help="Print only the labels.")] = False,
 ) -> None:
-    """Show a stored trace as it was seen live."""
+    """Show a stored trace like a live run."""
     from vrthinker_core.traces import load
 
     raise typer.Exit(_print_run(load(file).events(), json_only))
 
 
 def _print_live(events: Iterable[Event], json_only: bool, stopped: Cancelled) -> int:
-    """Print a run as it goes, up to where it was `stopped`; gives the exit status."""
+    """Print a run live, until it is `stopped`; return the exit status."""
     from rich.console import Console
 
     from vrthinker_core.commands.console import telling_openings
@@ -203,7 +198,6 @@ def _print_live(events: Iterable[Event], json_only: bool, stopped: Cancelled) ->
 
 
 def _print_run(events: Iterable[Event], json_only: bool) -> int:
-    """Print a run; gives the exit status."""
     if json_only:
         end = _print_labels(events)
     else:
@@ -221,7 +215,12 @@ def _print_run(events: Iterable[Event], json_only: bool) -> int:
 
 
 def _print_labels(events: Iterable[Event]) -> Finished | None:
-    """Print the labels, null if not said, once both videos were opened; with both orders also those of the second run."""
+    """Print the labels as JSON; return the end of the run.
+
+    Labels that were not given are null.
+
+    Prints none unless both videos were opened. With both orders, prints the second run's, too.
+    """
     from vrthinker_core.types import Verdict
     from vrthinker_core.types.events import Finished, Started, Swapped, Voted
     from vrthinker_core.types.order import check_order
@@ -257,14 +256,14 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
 
 @app.command()
 def frames(
-    video: Annotated[Path, typer.Argument(help="A video.")],
+    video: Annotated[Path, typer.Argument(help="Video.")],
     out: Annotated[Path, typer.Option(help="Folder for the PNG files.")],
-    protocol: Annotated[ProtocolName, typer.Option(help="Whose slots.")] = "paired",
+    protocol: Annotated[ProtocolName, typer.Option(help="Protocol of the slots.")] = "paired",
     slots: Annotated[
-        str, typer.Option(help="Slots of this video, 0-based, with commas between.")
+        str, typer.Option(help="Slots of the video, 0-based, separated by commas.")
     ] = "0",
 ) -> None:
-    """Write the frames a judge would be given for these slots, before resizing, and say which they are."""
+    """Write a judge's frames of these slots, before resizing, and list them."""
     from vrthinker_core.commands.export_frames import export_frames
 
     with progress("frames") as advance:
@@ -278,9 +277,9 @@ def parse(
         str,
         typer.Argument(help="JSON lines with `reply` and `finish_reason`; - for standard input."),
     ],
-    protocol: Annotated[ProtocolName, typer.Option(help="Whose replies.")],
+    protocol: Annotated[ProtocolName, typer.Option(help="Protocol of the replies.")],
 ) -> None:
-    """Print how each reply is read, one JSON line each."""
+    """Parse judges' replies, and print one JSON line for each."""
     from vrthinker_core.dialects import make_dialect
     from vrthinker_core.dialects.reading.reply import to_expected
 
@@ -292,7 +291,7 @@ def parse(
 
 @app.command()
 def scenes(
-    pairs: Annotated[int, typer.Option(help="How many pairs.")],
+    pairs: Annotated[int, typer.Option(help="Number of pairs.")],
     out: Annotated[Path, typer.Option(help="Folder for the videos and pairs.csv.")],
     seed: Annotated[int, typer.Option(help="Equal seeds give equal pairs.")] = 0,
     size: Annotated[int, typer.Option(help="Pixels per side.")] = 448,
@@ -305,7 +304,7 @@ def scenes(
         typer.Option(help="Folder of photographs for the full world. (default: clouds)"),
     ] = None,
 ) -> None:
-    """Write pairs of the drawn world as video files, with their true labels."""
+    """Write drawn pairs as video files, with their true labels."""
     from dataclasses import replace
 
     from vrthinker_core.training.drawn_world.video_files import write_pairs
@@ -319,7 +318,7 @@ def scenes(
 
 @app.command()
 def judges() -> None:
-    """List the judges that this machine can run, and what the others need."""
+    """List the judges that run here, and what the others need."""
     from vrthinker_core.backends.offers import best_choice, offers
 
     rows = [("--judge", "real videos", "how", "needs", "here")]
@@ -340,7 +339,7 @@ def examples(
         Path | None, typer.Option(help="Folder of the examples. (default: assets/examples)")
     ] = None,
 ) -> None:
-    """Record all examples of the project anew with a judge."""
+    """Record all examples of the page with a judge."""
     from vrthinker_core.__about__ import asset
     from vrthinker_core.backends import open_backend
     from vrthinker_core.commands.record_examples import record_examples
@@ -352,18 +351,18 @@ def examples(
 
 @app.command()
 def export(
-    traces: Annotated[list[Path], typer.Argument(help="Stored traces, and folders of them.")],
-    to: Annotated[RowKind, typer.Option(help="What the rows are for.")],
-    out: Annotated[Path, typer.Option(help="A new file, or an earlier export.")],
+    traces: Annotated[list[Path], typer.Argument(help="Stored traces, or folders of traces.")],
+    to: Annotated[RowKind, typer.Option(help="Kind of training rows.")],
+    out: Annotated[Path, typer.Option(help="New file, or an earlier export to replace.")],
     *,
     voted_only: Annotated[
-        bool, typer.Option("--voted-only", help="Only runs that a person has voted on or labelled.")
+        bool, typer.Option("--voted-only", help="Only runs with a person's vote or labels.")
     ] = False,
     agreed_only: Annotated[
         bool, typer.Option("--agreed-only", help="Only runs whose verdict a person agrees with.")
     ] = False,
 ) -> None:
-    """Write training rows from traces; says which traces gave none, and why."""
+    """Write training rows from traces; name skipped traces and the reasons."""
     from vrthinker_core.commands.export_rows import export_rows
 
     report = export_rows(traces, to, out, RowFilter(voted_only, agreed_only))

@@ -245,7 +245,7 @@ COLUMNS = f"pairs.csv has no column path_A. It needs {', '.join((*VIDEOGEN_COLUM
             "csv TABLE --estimate --sample -1",
             "--sample -1 judges nothing: give a number from 1 up.",
         ),
-        ("csv TABLE --sample 3", "--sample 3 goes with --estimate alone: add that, or take "),
+        ("csv TABLE --sample 3", "--sample 3 needs --estimate"),
         (
             "csv TABLE --engine slurm",
             "There is no engine 'slurm'. Choose local, ray or ray:ADDRESS.",

@@ -323,4 +323,4 @@ def test_the_command_knows_the_scripted_teacher_of_drawn_pairs(tmp_path: Path) -
     traces = (tmp_path / "out" / "traces").glob("*.json")
     assert {load(path).started.dialect for path in traces} == {"concat"}
     table = write_table(tmp_path, numbered_rows("p"))
-    assert "knows drawn pairs alone" in run_command(*asked, "--data", table).stderr
+    assert "knows only drawn pairs" in run_command(*asked, "--data", table).stderr

@@ -1,1 +1,1 @@
-"""What the commands of the command line do; `cli.py` reads their arguments."""
+"""The work of the commands; `cli.py` reads their arguments."""

@@ -1,4 +1,4 @@
-"""What the commands share: arguments and settings that are read, a progress bar, and lines on standard error."""
+"""Shared parts of the commands: arguments, settings, progress, error lines."""
 
 import json
 import signal
@@ -26,23 +26,23 @@ from typing import Any, get_type_hints
 from vrthinker_core.types.settings import SETTINGS, Setting, Settings
 
 NOTHING_JUDGED, INTERRUPTED = 3, 130  # Exit status: no pair has a verdict; Ctrl+C
-CONCURRENCY = 8  # Pairs in hand at a time, where nobody chose
-LINE_SECONDS = 5.0  # between two lines that say how far a command is
+CONCURRENCY = 8  # default number of pairs judged at the same time
+LINE_SECONDS = 5.0  # between two lines of progress
 
 JudgeOption = Annotated[
     str | None,
-    typer.Option(help=f"{JUDGE_FORMS}. (default: the best one here; `judges` lists what runs)"),
+    typer.Option(help=f"{JUDGE_FORMS}. (default: the best one here, see `judges`)"),
 ]
 
 
 def print_error(line: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error, nothing for an empty line."""
     if line:
         print(printable(" ".join(line.split())), file=sys.stderr)
 
 
 def read_numbers(option: str, text: str) -> tuple[int, ...]:
-    """The value of `option`: whole numbers with commas between. Raises BadInput."""
+    """Return the comma-separated whole numbers of `option`; raises `BadInput`."""
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
@@ -52,7 +52,10 @@ def read_numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def read_lines(file: str) -> dict[int, str]:
-    """The lines of a file that hold anything, by their numbers in it; "-" is standard input. Raises BadInput."""
+    """Return the nonempty lines of a file, by line number.
+
+    "-" reads standard input. Raises `BadInput`.
+    """
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -61,7 +64,7 @@ def read_lines(file: str) -> dict[int, str]:
 
 
 def read_reply(line: str, number: int) -> tuple[str, bool]:
-    """A reply from one JSON line, and whether it was cut at the token limit. Raises BadInput."""
+    """Return a reply and whether it was cut off; raises `BadInput`."""
     try:
         record = json.loads(line)
         text = "".join(
@@ -82,7 +85,12 @@ def read_reply(line: str, number: int) -> tuple[str, bool]:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error, a line now and then where that is no terminal; gives the function for (done, total)."""
+    """Show a progress bar on standard error; yield its update function.
+
+    The function takes (done, total).
+
+    Without a terminal, prints a line now and then instead.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
     with progress_line(
@@ -95,9 +103,11 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 def progress_line(
     first: str, columns: "Sequence[str | ProgressColumn]"
 ) -> Iterator[Callable[[int, int, str, bool], None]]:
-    """A bar of these columns in a terminal, where `{task.description}` is the line, `first` to begin with; a line elsewhere.
+    """Show a bar of these columns in a terminal, and lines elsewhere.
 
-    Gives the function for (done, total, line, whether it is due): elsewhere one comes every few seconds, and each that is due.
+    In a column, `{task.description}` is the line, at first `first`. Yields the function of (done,
+    total, line, due). Without a terminal, prints a line every few seconds, and every line that is
+    due.
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -120,7 +130,10 @@ def progress_line(
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Within the block Ctrl+C and SIGTERM only ask for an end, twice they force it; gives the function that says if one did."""
+    """Let Ctrl+C and SIGTERM only ask for an end within the block.
+
+    A second signal forces the end. Yields the function that tells whether a signal came.
+    """
     asked = threading.Event()
 
     def ask(*_: object) -> None:
@@ -137,7 +150,7 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
 
 
 def with_setting_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each row of `SETTINGS` in the place of its parameter `settings`."""
+    """Replace a command's parameter `settings` by an option per row of `SETTINGS`."""
 
     @functools.wraps(command)
     def with_options(**values: Any) -> None:

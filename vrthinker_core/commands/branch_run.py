@@ -1,4 +1,4 @@
-"""A branch of a stored run in a terminal: from the command's arguments to what is to be judged."""
+"""The command `branch`: from its arguments to a `BranchPlan`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from vrthinker_core.types.settings import setting
 def read_changes(
     frames: Sequence[int], no_tool: bool, window: str | None, prompt: str | None
 ) -> Changes:
-    """What the options ask for. Raises BadInput."""
+    """Return the changes that the options ask for; raises `BadInput`."""
     try:
         chosen = setting("window").parse(window)
     except BadInput as bad:
@@ -21,12 +21,12 @@ def read_changes(
 
 
 def read_plan(origin: Path, turn: int, changes: Changes, trace: Path | None) -> BranchPlan:
-    """What is to be judged, once it may be kept as `trace` where that is named. Raises BadInput and TraceError."""
+    """Return the checked plan of a branch; raises `BadInput` and `TraceError`."""
     plan = plan_branch(load(origin), turn, changes)
     if trace is not None:
         check_trace_option(trace)
         if trace.exists() and trace.samefile(origin):
             raise BadInput(
-                f"{trace} is the run that the branch goes on from, and would be lost: name another file with --trace."
+                f"{trace} holds the run to branch from and would be lost: name another file with --trace."
             )
     return plan

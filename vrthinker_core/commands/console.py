@@ -1,4 +1,7 @@
-"""A run in a terminal: events in, lines out. Replay and live run look the same."""
+"""Events of a run as lines in a terminal.
+
+A replay looks like the live run.
+"""
 
 import math
 import time
@@ -41,26 +44,29 @@ from vrthinker_core.types.wording import (
     percent,
 )
 
-LABEL_WIDTH, LABEL_WIDTH_ALONE = (
-    18,
-    12,
-)  # Of a column of labels, with their probabilities and without
+# Characters of a column of labels, with probabilities and without.
+LABEL_WIDTH, LABEL_WIDTH_ALONE = 18, 12
 
 
 class ConsoleRenderer:
-    """Prints events one after another. What a judge or a person wrote is printed as plain text, never as markup."""
+    """Printer of events.
+
+    Texts of judges and people are printed as plain text, never as markup.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._open_line = False
         self._max_turns: int | None = None
         self._turns: list[Turn] = []
-        self._probabilities: list[
-            dict[Dimension, str]
-        ] = []  # Of each verdict so far, as percentages
+        # Of each verdict so far, as percentages.
+        self._probabilities: list[dict[Dimension, str]] = []
 
     def render(self, events: Iterable[Event]) -> Finished | None:
-        """Print all events; gives the end of the run, of the first one where the pair is judged in both orders."""
+        """Print all events and return the end of the run.
+
+        If the pair is judged in both orders, returns the end of the first run.
+        """
         last: Finished | None = None
         in_swapped, second, vote = False, None, None
         for event in events:
@@ -98,7 +104,10 @@ class ConsoleRenderer:
         return None
 
     def _order(self, first: Finished | None, second: Finished | None) -> None:
-        """Both verdicts beside each other, both with the labels of the first, and a word for each dimension."""
+        """Print both verdicts side by side and the effect of the swap.
+
+        Labels of both verdicts follow the sides of the first run.
+        """
         self._line("")
         check = check_order(first, second)
         if check is None:
@@ -118,7 +127,7 @@ class ConsoleRenderer:
             self._line(f"  {DIMENSION_NAMES[dimension]:<16}{labels}{check[dimension]}")
 
     def _vote(self, vote: Vote, verdict: Verdict | None) -> None:
-        """What a person said, with a word for each dimension in which the judge has a label too."""
+        """Print a person's vote, and whether it agrees with the judge's labels."""
         self._line("")
         self._line(
             f"Vote of a person{', before they saw the verdict' if vote.blind else ''}", "bold green"
@@ -218,7 +227,7 @@ class ConsoleRenderer:
             self._line(f"Note      {note}", "yellow")
 
     def _keep_probabilities(self, verdict: Verdict) -> dict[Dimension, str]:
-        """How likely the judge was to write each label that it wrote, where it was in doubt."""
+        """Keep and return the probabilities of labels that the judge doubted."""
         labels = dict(verdict)
         told = {
             each: shares[labels[each] or 0]
@@ -258,7 +267,10 @@ def _frame_list(frames: tuple[Thumbnail, ...]) -> str:
 def telling_openings(
     events: Iterable[Event], console: Console, line_seconds: float
 ) -> Iterator[Event]:
-    """All events but `Opening`: a terminal shows these as one status line, elsewhere a line is printed every `line_seconds`."""
+    """Yield all events but `Opening`, which are printed as progress.
+
+    A terminal shows them as one status line; elsewhere a line comes every `line_seconds`.
+    """
     status, next_line = console.status(""), -math.inf
     try:
         for event in events:

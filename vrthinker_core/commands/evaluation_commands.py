@@ -1,4 +1,7 @@
-"""The commands about many pairs: `evaluate`, `report`. Their arguments are read here; what they do stands in `evaluation`."""
+"""The arguments of the commands `evaluate` and `report`.
+
+The work of the commands is in `evaluation`.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -28,44 +31,44 @@ if TYPE_CHECKING:
     from vrthinker_core.results.result import PairResult
     from vrthinker_core.results.run_file import EvaluationRun
 
-SAMPLE = 24  # Pairs that an estimate judges, where nobody chose
+SAMPLE = 24  # default number of pairs in an estimate
 
 
 @with_setting_options
 def evaluate(
     dataset: Annotated[
-        str, typer.Argument(help="videogen-reward, genai-bench, mj-bench-video or csv.")
+        str, typer.Argument(help="Layout: videogen-reward, genai-bench, mj-bench-video or csv.")
     ],
-    path: Annotated[Path, typer.Argument(help="The folder of the data set, or the table in it.")],
+    path: Annotated[Path, typer.Argument(help="Folder of the data set, or its table.")],
     *,
     judge: JudgeOption = None,
     out: Annotated[
-        Path, typer.Option(help="Folder of the results: a new one, or that of a run to --resume.")
+        Path, typer.Option(help="Folder for the results: new, or of the run to --resume.")
     ] = Path("evaluation"),
     limit: Annotated[
         int | None,
-        typer.Option(help="Take so many pairs: always the same, whatever the order of the rows."),
+        typer.Option(help="Judge only this many pairs, the same for any order of the rows."),
     ] = None,
-    concurrency: Annotated[int, typer.Option(help="Pairs in hand at a time.")] = CONCURRENCY,
+    concurrency: Annotated[int, typer.Option(help="Pairs judged at the same time.")] = CONCURRENCY,
     engine: Annotated[str, typer.Option(help="local, or ray[:ADDRESS] for a cluster.")] = "local",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on; what failed and may pass is judged again.")
+        bool, typer.Option("--resume", help="Continue the run in --out; retry transient failures.")
     ] = False,
     estimate: Annotated[
         bool,
         typer.Option(
             "--estimate",
-            help="Judge only a random sample, which counts, and say what the whole takes.",
+            help="Judge and keep a random sample, and estimate the whole data set.",
         ),
     ] = False,
     sample: Annotated[
-        int | None, typer.Option(help=f"Pairs of that sample. (default: {SAMPLE})")
+        int | None, typer.Option(help=f"Pairs in the sample of --estimate. (default: {SAMPLE})")
     ] = None,
     settings: Settings,
 ) -> None:
-    """Judge the pairs of a data set, and say how far the judge agrees with people.
+    """Judge a labelled data set, and report the agreement with people.
 
-    Every result is kept as it comes. A run that was stopped or killed goes on with --resume.
+    Every result is saved at once. --resume continues a stopped or killed run.
     """
     from vrthinker_core.backends.factory import default_choice
     from vrthinker_core.evaluation.job import EvaluationJob
@@ -73,7 +76,7 @@ def evaluate(
 
     if sample is not None and not estimate:
         raise BadInput(
-            f"--sample {sample} goes with --estimate alone: add that, or take so many pairs with --limit."
+            f"--sample {sample} needs --estimate: add --estimate, or judge fewer pairs with --limit."
         )
     size = SAMPLE if sample is None else sample
     if size < 1:
@@ -94,7 +97,6 @@ def _evaluate(
     resume: bool,
     sample: int | None,
 ) -> int:
-    """Judge these pairs of the `whole` data set, or a sample of them, and print what came of it; gives the exit status."""
     from vrthinker_core.evaluation.estimate import take_sample
     from vrthinker_core.evaluation.out_folder import open_out
     from vrthinker_core.evaluation.run import write_final_table
@@ -124,7 +126,6 @@ def _evaluate(
 def _judge(
     job: "EvaluationJob", pairs: "Sequence[EvaluationPair]", stopped: Callable[[], bool]
 ) -> ProgressCounts:
-    """Judge the pairs that have no result yet; gives how many came of it."""
     from vrthinker_core.evaluation.run import evaluate as run_evaluation
     from vrthinker_core.evaluation.run import results_so_far
 
@@ -165,7 +166,6 @@ def _print_estimate(
 
 
 def _print_summary(run: "EvaluationRun", results: "Sequence[PairResult]", out: Path) -> None:
-    """How many there are of each kind, how far the judge agrees with people, and where the report is."""
     left_out, judged = (
         sum(result.left_out for result in results),
         sum(result.judged for result in results),
@@ -184,7 +184,10 @@ def report(
         typer.Argument(help="Folder of another judge's evaluation of the same data set."),
     ] = None,
 ) -> None:
-    """Sum up an evaluation, or compare two judges on the same pairs; the page and its JSON are written into the first folder."""
+    """Sum up an evaluation, or compare two judges on the same pairs.
+
+    The HTML page and its JSON are written into the first folder.
+    """
     from rich.console import Console
 
     from vrthinker_core.evaluation.reports.console_summary import print_comparison
@@ -200,7 +203,6 @@ def report(
 
 
 def _report(results: "Sequence[PairResult]", folder: Path, data_set: str) -> None:
-    """Print the summary of an evaluation, and write its report into its folder."""
     from rich.console import Console
 
     from vrthinker_core.evaluation.reports.console_summary import print_summary

@@ -1,4 +1,4 @@
-"""The frames of one video as picture files: exactly what a judge would be given, before resizing."""
+"""Frames of one video as PNG files, before resizing for the judge."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,9 +16,12 @@ Advance = Callable[[int, int], None]
 def export_frames(
     video: Path, protocol: ProtocolName, slots: Sequence[int], out: Path, advance: Advance
 ) -> dict[str, object]:
-    """Write one PNG per slot into `out`; gives what is in them as JSON values. `advance` is told how many of them are written.
+    """Write one PNG per slot into `out`; return JSON values.
 
-    Raises BadInput for slots the protocol does not have or a folder that cannot be written, VideoError for an unreadable video.
+    `advance` is called with the number of written files and their total.
+
+    Raises `BadInput` if the protocol lacks a slot or the folder cannot be written, `VideoError` if
+    the video is unreadable.
     """
     grid = make_dialect(Settings(), protocol).grid
     for slot in slots:
@@ -34,7 +37,7 @@ def export_frames(
         for frame in _stream(clip, set(slots)):
             written[frame.ref.slot] = _write(frame, out)
             advance(len(written), total)
-            del frame  # before the next one is received: one in 8K has 100 MB
+            del frame  # frees the pixels before the next frame arrives: 100 MB in 8K
         info, frames = clip.info, [written[slot] for slot in slots]
         return {
             "video": info.name,
@@ -46,7 +49,10 @@ def export_frames(
 
 
 def _stream(clip: Clip, slots: set[int]) -> Iterator[Frame]:
-    """One request for each slot where the clip is sought in, so that the limits of a request hold for each; else one for all."""
+    """Yield the frames of the slots.
+
+    A clip read by seeking gets one request per slot, so that the limits of a request apply to each.
+    """
     while slots:
         asked = slots if clip.read_mode == "whole" else {min(slots)}
         slots = slots - asked

@@ -1,4 +1,4 @@
-"""Training rows from any set of traces, in one file: `python -m vrthinker_core export`."""
+"""The command `export`: training rows from traces, in one file."""
 
 import csv
 import json
@@ -17,25 +17,23 @@ from vrthinker_core.training.rows.trace_folder import read_traces
 from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
-TABLE = "videogen-reward"  # the one kind that is a CSV file; all others are JSON lines
-BEGINNINGS = (
-    f'{{"format": "{FORMAT} '.encode(),
-    ",".join(CSV_COLUMNS).encode(),
-)  # of what this command writes
+TABLE = "videogen-reward"  # the only CSV format; all others are JSON lines
+# First bytes of the files that this command writes.
+BEGINNINGS = (f'{{"format": "{FORMAT} '.encode(), ",".join(CSV_COLUMNS).encode())
 
 
 @dataclass(slots=True)
 class ExportReport:
-    """What became of the traces."""
+    """Outcome of an export."""
 
     out: Path
     rows: int = 0
-    used: int = 0  # traces that gave rows
-    skipped: list[str] = field(default_factory=list)  # one line each: the file and why it gave none
+    used: int = 0  # number of traces that gave rows
+    skipped: list[str] = field(default_factory=list)  # a line per other trace: file and reason
 
     @property
     def line(self) -> str:
-        """The whole in one sentence."""
+        """Summary in one sentence."""
         skipped = f"; {count(len(self.skipped), 'trace')} skipped" if self.skipped else ""
         written = (
             f", written to {encodable(str(self.out))}" if self.rows else "; nothing was written"
@@ -46,10 +44,12 @@ class ExportReport:
 def export_rows(
     places: Sequence[Path], kind: RowKind, out: Path, chosen: RowFilter
 ) -> ExportReport:
-    """Write the rows of all traces; a folder stands for every JSON file below it. No row, no file.
+    """Write the rows of all traces, if there are any.
 
-    Raises BadInput where `out` must not be replaced or cannot be written. A trace that cannot be read, or that may not teach, is
-    named in the report and left out.
+    A folder stands for every JSON file below it. Skips traces that cannot be read or must not be
+    trained on, and names them in the report.
+
+    Raises `BadInput` if `out` must not be replaced or cannot be written.
     """
     check_export_path(out)
     report = ExportReport(out)
@@ -66,7 +66,10 @@ def export_rows(
 
 
 def check_export_path(path: Path) -> None:
-    """Raises BadInput unless nothing is there yet, or an earlier export: no other file is ever lost. No link is followed."""
+    """Raise `BadInput` unless the path is free or an earlier export.
+
+    No other file is ever lost. No link is followed.
+    """
     try:
         if not path.is_symlink() and not path.exists():
             return
@@ -78,9 +81,7 @@ def check_export_path(path: Path) -> None:
         raise BadInput("The name of the output holds a NUL character: name another file.") from None
     except OSError as error:
         raise BadInput(f"Cannot write {encodable(str(path))}: {error.strerror or error}.") from None
-    raise BadInput(
-        f"{encodable(str(path))} is there already and is no earlier export: name a new file."
-    )
+    raise BadInput(f"{encodable(str(path))} exists and is no earlier export: name a new file.")
 
 
 def _all_rows(

@@ -1,4 +1,7 @@
-"""How far an evaluation is: a bar with rate, time left and failures in a terminal, a line now and then elsewhere."""
+"""Progress of an evaluation: rate, time left and failures.
+
+A terminal shows a bar; elsewhere a line comes now and then.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,22 +12,22 @@ from vrthinker_core.commands.arguments import print_error, progress_line
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types.progress import count
 
-NAMED = 20  # Failures that are named as they come; all stand in the table
+NAMED = 20  # failures that are printed; the table holds all
 
 
 @dataclass(slots=True)
 class ProgressCounts:
-    """Counts results as they come, and says how fast they do."""
+    """Counts of results, and their rate."""
 
     total: int
-    done: int = 0  # Rows with a result, those of an earlier start included
+    done: int = 0  # rows with a result, also from earlier starts
     failed: int = 0
-    judged: int = 0  # Since this start, failures of the judge included: what the rate is made of
+    judged: int = 0  # in this start, with failures of the judge; the base of the rate
     begun: float = field(default_factory=time.monotonic)
-    seconds: float = 0.0  # That they took in this start, once it has ended
+    seconds: float = 0.0  # length of this start, once it has ended
 
     def add(self, result: PairResult) -> str:
-        """Count one more result; gives the sentence of a failure, "" for none."""
+        """Count a result; return the sentence of its failure, or ""."""
         self.done += 1
         self.judged += not (result.fault == ROW_FAULT or result.left_out)
         if result.judged or result.left_out:
@@ -34,7 +37,7 @@ class ProgressCounts:
 
     @property
     def line(self) -> str:
-        """`120 of 26,500 pairs, 3.1 a second, 2 h 20 min left, 4 failed`."""
+        """Progress with rate, time left and failures, in one line."""
         seconds = time.monotonic() - self.begun
         parts = [f"{self.done:,} of {count(self.total, 'pair')}"]
         if self.judged and seconds > 0:
@@ -44,7 +47,7 @@ class ProgressCounts:
 
 
 def rate_parts(rate: float, left: float) -> list[str]:
-    """How many come in a second, or how long each takes, and the seconds left in words."""
+    """Return the rate (per second or seconds each) and time left."""
     return [
         f"{rate:.1f} a second" if rate >= 1 else f"{1 / rate:.1f} s each",
         f"{time_left(left)} left",
@@ -52,7 +55,7 @@ def rate_parts(rate: float, left: float) -> list[str]:
 
 
 def time_left(seconds: float) -> str:
-    """`40 s`, `12 min`, `2 h 20 min`."""
+    """Return a duration as `40 s`, `12 min`, `2 h 20 min`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -62,7 +65,7 @@ def time_left(seconds: float) -> str:
 
 @contextmanager
 def pair_progress(counts: ProgressCounts) -> Iterator[Callable[[PairResult], None]]:
-    """Show the counts on standard error as they grow, with the first failures by name; gives the function for each result."""
+    """Show counts and first failures; yield the function for each result."""
     from rich.progress import BarColumn
 
     with progress_line("pairs", (BarColumn(), "{task.description}")) as update:

@@ -1,4 +1,7 @@
-"""The command `rank`: generators are ranked by comparing their videos; a table in the terminal, JSON and HTML in a folder."""
+"""The command `rank`: a ranking of generators by comparing their videos.
+
+It prints a table, and writes JSON and HTML into a folder.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,29 +37,29 @@ def rank(
     videos: Annotated[
         Path,
         typer.Argument(
-            help="Folder of generators with prompts.csv, or CSV with generator, prompt, video."
+            help="Folder of generators with prompts.csv, or a CSV with generator, prompt, video."
         ),
     ],
     *,
     judge: JudgeOption = None,
     budget: Annotated[
         int | None,
-        typer.Option(help="Judge at most so many pairs, the most telling ones. (default: all)"),
+        typer.Option(help="Judge at most this many pairs, the most telling. (default: all)"),
     ] = None,
     missing: Annotated[
-        MissingRule, typer.Option(help="What a video costs that is missing or cannot be decoded.")
+        MissingRule, typer.Option(help="How a missing or undecodable video counts.")
     ] = "loses",
     out: Annotated[
-        Path, typer.Option(help="Folder of the results: a new one, or that of a run to --resume.")
+        Path, typer.Option(help="Folder for the results: new, or of the run to --resume.")
     ] = Path("ranking"),
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the results that the folder holds.")
+        bool, typer.Option("--resume", help="Continue with the results in --out.")
     ] = False,
-    concurrency: Annotated[int, typer.Option(help="Pairs in hand at a time.")] = CONCURRENCY,
+    concurrency: Annotated[int, typer.Option(help="Pairs judged at the same time.")] = CONCURRENCY,
     engine: Annotated[str, typer.Option(help="local, or ray[:ADDRESS] for a cluster.")] = "local",
     settings: Settings,
 ) -> None:
-    """Rank video generators by comparing what they made of the same prompts."""
+    """Rank video generators by comparing their videos of the same prompts."""
     from vrthinker_core.backends.factory import default_choice
     from vrthinker_core.evaluation.job import EvaluationJob
     from vrthinker_core.evaluation.out_folder import open_out
@@ -70,7 +73,8 @@ def rank(
         print_error(line)
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     run = job.describe("ranking", videos, all_pairs(table), budget)
-    whole = all_pairs(replace(table, missing={}))  # of which alone earlier versions made a run
+    # Earlier versions made a run of these pairs alone.
+    whole = all_pairs(replace(table, missing={}))
     with open_out(out, run, resume=resume, pairs=whole), stop_on_signal() as stopped:
         name = _judge(job, table, budget, stopped)
         raise typer.Exit(INTERRUPTED if stopped() else _report(table, out, name))
@@ -79,7 +83,7 @@ def rank(
 def _judge(
     job: "EvaluationJob", table: "VideoTable", budget: int | None, stopped: Callable[[], bool]
 ) -> str:
-    """Judge the pairs that have no result yet; gives the name of the judge."""
+    """Judge the pairs without a result; return the judge's name."""
     from vrthinker_core.evaluation.ranking.run import judge_pairs, planned_pairs
     from vrthinker_core.evaluation.ranking.schedule import all_pairs
     from vrthinker_core.evaluation.run import results_so_far
@@ -90,15 +94,14 @@ def _judge(
     name, engine = job.open_engine(stopped)
     with pair_progress(ProgressCounts(max(planned_pairs(table, budget), earlier), earlier)) as add:
         for result in judge_pairs(table, engine, name, job.out, budget, stopped):
-            if result.fault != ROW_FAULT:  # a missing video has been named already
+            if result.fault != ROW_FAULT:  # missing videos are already named
                 add(result)
     if stopped():
-        print_error("Stopped; what was judged is kept. Go on with --resume.")
+        print_error("Stopped; all results are kept. Go on with --resume.")
     return name
 
 
 def _report(table: "VideoTable", out: Path, judge: str) -> int:
-    """Rank by all results in the folder, write the files and print the table; gives the exit status."""
     from vrthinker_core.evaluation.ranking.ranking import rank_generators
     from vrthinker_core.evaluation.ranking.report_page import write_report
     from vrthinker_core.evaluation.ranking.schedule import all_pairs
@@ -111,7 +114,6 @@ def _report(table: "VideoTable", out: Path, judge: str) -> int:
 
 
 def _print(ranking: "Ranking", out: Path) -> None:
-    """The overall ranking as a table, the places in each dimension beside it, and cycles."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -1,10 +1,11 @@
-"""The examples of the page: stored traces with their clips, all recorded by one command and labelled with the judge that made them.
+"""The examples of the page, recorded by one command.
 
     python -m vrthinker_core examples [--judge nano]
 
-All but two are judged by the judge that is given. What the built-in judge never does (ask for frames that do not exist, or for more
-than one call may bring) comes from a script over drawn clips, written as the 7B writes, and the trace says so: its judge is named
-"scripted". Names say what is learnt, not which video is better; the first word is their row.
+The chosen judge judges all examples but two. The built-in judge never asks for frames that do not
+exist, or for more frames than one call may bring. For these two examples, a script replies in the
+style of the 7B, and the trace names its judge "scripted". Names say what an example teaches, not
+which video is better; the first word is the row on the page.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from vrthinker_core.training.drawn_world.world import DrawnPair, draw_pair
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Finished
 
-SIZE = 336  # Pixels per side of the clips: crisp in the page's players, small in the repository
+SIZE = 336  # pixels per side of a clip: crisp in the page's players, small in the repository
 
 SCRIPTED_NOTE = "A script replies here, not a model: it shows what the protocol allows."
 
@@ -28,10 +29,10 @@ SCRIPTED_NOTE = "A script replies here, not a model: it shows what the protocol 
 class ExampleRecipe:
     """One comparison of two drawn clips."""
 
-    name: str  # Folder of the example: its row ("think" or "protocol"), its place in the row, its title
-    seed: int  # Which drawn pair
+    name: str  # folder: row ("think" or "protocol"), place in the row, title
+    seed: int  # of the drawn pair
     settings: Settings = Settings()
-    script: tuple[str, ...] = ()  # Replies in place of those of the judge that is given
+    script: tuple[str, ...] = ()  # replies, instead of the judge's
 
 
 def _reply(snapshot: str, think: str, *actions: str) -> str:
@@ -42,7 +43,8 @@ def _call(argument: str, *indices: int) -> str:
     return f'<tool_call>{{"name": "select_frames", "arguments": {{"{argument}": {list(indices)}}}}}</tool_call>'
 
 
-# Drawn pair 3_000_012_600: a green ball that is further back from frame 20 to 28 of the list, and a white one in too much light.
+# Drawn pair 3_000_012_600: a green ball that is further back from frame 20 to 28 of the list, and a
+# white ball in too much light.
 RECOMMENDED = (
     _reply(
         "Video 1 (frames 1, 13, 25 and 37): a green ball goes to the left over wood, and a small yellow ring stands behind it. "
@@ -83,7 +85,8 @@ RECOMMENDED = (
     ),
 )
 
-# Drawn pair 3_000_000_449: a cylinder that moves away and flickers from frame 54 to 74, and one that comes closer.
+# Drawn pair 3_000_000_449: a cylinder that moves away and flickers from frame 54 to 74, and a
+# cylinder that comes closer.
 TRUNCATED = (
     _reply(
         "Video 1: a blue cylinder on grass gets smaller from frame 16 to frame 112, so it moves away from the camera; a small "
@@ -134,7 +137,12 @@ EXAMPLES = (
 def record_examples(
     judge_backend: Backend, out: Path, progress: Callable[[int, int], None]
 ) -> Iterator[str]:
-    """Write clips and traces of the examples into `out`; gives one line for each. Raises BadInput when `out` cannot be written."""
+    """Write the examples into `out`; yield a line for each.
+
+    An example is two clips and a trace.
+
+    Raises `BadInput` if `out` cannot be written.
+    """
     for done, example in enumerate(EXAMPLES):
         progress(done, len(EXAMPLES))
         yield _record(judge_backend, out / example.name, example)

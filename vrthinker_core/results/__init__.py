@@ -1,1 +1,4 @@
-"""Pairs with labels as data sets hold them, and what an evaluation keeps of each: a line of JSON for scores, reports and page."""
+"""Labelled pairs of data sets, and the results that an evaluation keeps.
+
+Each result is one line of JSON, which scores, reports and the page read.
+"""

@@ -1,4 +1,7 @@
-"""`labels.jsonl`: the labels that a data set gives the pairs of the traces in the same folder, a line for each trace."""
+"""`labels.jsonl`: the data set's labels for the traces in the same folder.
+
+One line per trace.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,19 +11,22 @@ from vrthinker_core.files.line_file import LineFile, whole_lines
 from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.types import Verdict
 
-LABELS = "labels.jsonl"  # Beside the traces
+LABELS = "labels.jsonl"  # beside the traces
 
 
 @dataclass(frozen=True, slots=True)
 class KnownLabels:
     """The labels of one trace's pair."""
 
-    trace: str  # The file's name
+    trace: str  # file name
     labels: Verdict
 
 
 def add_labels(folder: Path, labels: Mapping[str, Verdict]) -> None:
-    """Add a line for each trace, by its file's name; where no label is known, none. Raises OSError."""
+    """Add a line for each trace, keyed by file name.
+
+    Skips traces without a known label. Raises `OSError`.
+    """
     with LineFile(folder / LABELS) as file:
         for trace, known in labels.items():
             if known.labels:
@@ -28,7 +34,7 @@ def add_labels(folder: Path, labels: Mapping[str, Verdict]) -> None:
 
 
 def read_labels(folder: Path) -> dict[str, Verdict]:
-    """The labels by the trace's file; of several lines the last one counts. A line of anything else is passed over."""
+    """Return the labels by trace file; the last valid line wins."""
     from pydantic import ValidationError
 
     found: dict[str, Verdict] = {}

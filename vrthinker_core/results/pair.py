@@ -1,4 +1,4 @@
-"""One row of a data set: a pair of videos with what people said of it, whatever layout it was published in."""
+"""One row of a data set: two videos with people's labels."""
 
 import hashlib
 from dataclasses import dataclass
@@ -8,27 +8,33 @@ from vrthinker_core.types import Verdict, VideoPair
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPair:
-    """A pair to be judged. One with a `fault` is a broken row, one with `left_out` is none: both are named, and never judged."""
+    """A pair to judge, in any published layout.
 
-    id: str  # Unique in its data set, and the same wherever the row stands: see `pair_id`
-    row: int  # Data row in the file, 1-based
+    A pair with a `fault` is a broken row. A pair with `fault` or `left_out` is never judged.
+    """
+
+    id: str  # unique in its data set and independent of the row: see `pair_id`
+    row: int  # data row in the file, 1-based
     prompt: str
-    first: str  # Path of the video, as it can be opened
+    first: str  # path of the video, ready to open
     second: str
-    labels: Verdict = Verdict()  # People's; None in a dimension where they gave none
-    first_generator: str = ""  # The model that made the first video; "" where that is not known
+    labels: Verdict = Verdict()  # of people; None in a dimension without a label
+    first_generator: str = ""  # model that made the first video; "" if unknown
     second_generator: str = ""
-    fault: str = ""  # Why the row cannot be judged, in one sentence
-    left_out: str = ""  # Why it is not to be judged although nothing is wrong with it: people themselves could not say
+    fault: str = ""  # why the row cannot be judged, in one sentence
+    left_out: str = ""  # why a sound row is not judged: people could not decide
 
     @property
     def videos(self) -> VideoPair:
-        """What a judge is given."""
+        """The pair as a judge gets it."""
         return VideoPair(self.prompt, self.first, self.second)
 
 
 def pair_id(prompt: str, first: str, second: str) -> str:
-    """The id of a pair: from its prompt and its videos as the data set names them, not from the folder it lies in."""
+    """Return the id of a pair, 16 hex digits.
+
+    Made from the prompt and the video names in the data set, not from the data set's folder.
+    """
     return hashlib.sha256(
         "\n".join((prompt, first, second)).encode("utf-8", "replace")
     ).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What judging one pair gave: the little of its trace that scores, reports and lists are made from."""
+"""The result of judging one pair, for scores and reports."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,64 +12,62 @@ from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderCheck, order_of
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
-ROW_FAULT = "BrokenRow"  # The fault of a pair that was never judged
-LEFT_OUT = "LeftOut"  # Stands in place of a fault where people could not say themselves
-OUTSIDE_FAULT = (
-    "OutsideScope"  # The fault of a pair that its judge cannot judge, however often it is asked
-)
+ROW_FAULT = "BrokenRow"  # fault of a pair that was never judged
+LEFT_OUT = "LeftOut"  # in place of a fault, if people could not decide
+OUTSIDE_FAULT = "OutsideScope"  # fault of a pair that its judge can never judge
 OUTSIDE_REASON = f"{OUTSIDE_SCOPE} Choose another judge."
 
-MissingRule = Literal[
-    "loses", "leave-out"
-]  # What a ranking makes of a pair of which one video alone cannot be read
+# How a ranking treats a pair with one unreadable video.
+MissingRule = Literal["loses", "leave-out"]
 
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """One line of `results.jsonl`. Sides are those of the data set: 1 is the pair's first video, in the second order too."""
+    """One line of `results.jsonl`.
+
+    Sides follow the data set: 1 is the pair's first video, in the swapped order, too.
+    """
 
     pair: EvaluationPair
     judge: str
     stop: StopReason = StopReason.FAILED
     verdict: Verdict | None = None
-    provisional: bool = False  # No final answer came: the verdict is the last recommended one
+    provisional: bool = False  # without a final answer, the verdict is the last recommended one
     forced: bool = False
-    outside_scope: bool = False  # The judge cannot judge such videos: there is no verdict, and the pair counts as failed
-    confidence: int | None = (
-        None  # CF of the reply that gave the verdict, 1 to 5; None where it gave none
-    )
+    outside_scope: bool = False  # the judge cannot judge such videos; the pair counts as failed
+    confidence: int | None = None  # CF of the reply with the verdict, 1 to 5; None if not given
     probabilities: dict[Dimension, LabelProbabilities] | None = None
-    """Of a tie, of 1 and of 2, for each label of the verdict, where the judge tells them; they add up to at most 1."""
-    swapped: Verdict | None = (
-        None  # The verdict of the second order, mapped back; None where it was not judged or said nothing
-    )
+    """Probabilities of tie, 1 and 2 for each label of the verdict, if the judge tells them.
+
+    They add up to at most 1.
+    """
+    swapped: Verdict | None = None
+    """Verdict of the swapped order, mapped back; None if not judged or without labels."""
     turns: int = 0
-    frames: int = 0  # Pictures shown to the judge, in both videos and all turns
-    prompt_tokens: int = 0  # Of all turns, each as it was sent
+    frames: int = 0  # shown to the judge, from both videos, in all turns
+    prompt_tokens: int = 0  # of all turns, each as sent
     new_tokens: int = 0
     seconds: float = 0.0
-    clip_seconds: tuple[float, float] | None = None  # Lengths of both videos
-    error: str = ""  # What went wrong and what to do
-    fault: str = ""  # Name of the error, ROW_FAULT for a broken row; "" when nothing failed
-    trace: str = ""  # File of the whole run, relative to the folder of the results
-    unreadable: tuple[
-        Side, ...
-    ] = ()  # Videos that are missing or cannot be decoded, if that is why it failed
+    clip_seconds: tuple[float, float] | None = None  # lengths of both videos
+    error: str = ""  # cause and what to do
+    fault: str = ""  # name of the error, ROW_FAULT for a broken row; "" without an error
+    trace: str = ""  # file of the whole run, relative to the folder of the results
+    unreadable: tuple[Side, ...] = ()  # missing or undecodable videos, if they caused the failure
     format: Literal["vr-thinker-result/1"] = "vr-thinker-result/1"
 
     @property
     def judged(self) -> bool:
-        """The run came to its own end; a pair that failed, or a broken row, says nothing about the judge."""
+        """Whether the run ended by itself; else the judge is not assessed."""
         return not self.fault and self.stop not in (StopReason.FAILED, StopReason.CANCELLED)
 
     @property
     def has_verdict(self) -> bool:
-        """The judge said at least one label."""
+        """Whether the judge gave at least one label."""
         return self.judged and self.verdict is not None and bool(self.verdict.labels)
 
     @property
     def unreadable_generator(self) -> str:
-        """Whose video alone cannot be read; "" if both can be, or neither."""
+        """Generator of the unreadable video; "" unless exactly one is unreadable."""
         if len(self.unreadable) != 1:
             return ""
         return (
@@ -80,12 +78,15 @@ class PairResult:
 
     @property
     def left_out(self) -> bool:
-        """The row is not judged although nothing is wrong with it: this is no failure."""
+        """Whether the sound row is not judged; this is no failure."""
         return self.fault == LEFT_OUT
 
     @property
     def is_transient(self) -> bool:
-        """It failed in a way that may not come again: the judge or its server stopped, a process died. It is judged once more."""
+        """Whether the failure may be transient; the pair is then judged again.
+
+        For example, the judge or its server stopped, or a process died.
+        """
         return self.stop is StopReason.CANCELLED or self.fault not in (
             "",
             ROW_FAULT,
@@ -96,7 +97,7 @@ class PairResult:
 
     @property
     def order(self) -> OrderCheck | None:
-        """Both orders compared; None unless both gave a verdict."""
+        """Comparison of both orders; None unless both have a verdict."""
         return (
             None
             if self.verdict is None or self.swapped is None
@@ -105,12 +106,12 @@ class PairResult:
 
     @property
     def flips(self) -> tuple[Dimension, ...]:
-        """The dimensions without a reliable winner: swapping the sides changed it."""
+        """Dimensions without a reliable winner: swapping the sides changed it."""
         return self.order.flips if self.order else ()
 
 
 def broken_row(pair: EvaluationPair, judge: str) -> PairResult:
-    """The result of a row that cannot be judged, or is left out."""
+    """Return the result of a broken or left-out row."""
     gone = tuple(
         side for side, path in zip(Side, (pair.first, pair.second), strict=True) if not path
     )
@@ -119,12 +120,12 @@ def broken_row(pair: EvaluationPair, judge: str) -> PairResult:
 
 
 def failed_result(pair: EvaluationPair, judge: str, error: Exception) -> PairResult:
-    """The result of a pair that an error ended before there was a run."""
+    """Return the result of a pair that failed before its run began."""
     return PairResult(pair, judge, error=describe(error), fault=type(error).__name__)
 
 
 def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
-    """The result of a run that has ended; `file` is where its trace is kept."""
+    """Return the result of an ended run with its trace in `file`."""
     end = trace.finished or Finished(StopReason.CANCELLED)
     check = order_of(trace.runs)
     first, second = trace.started.clips
@@ -153,7 +154,6 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
 
 
 def _confidence(run: Run, end: Finished) -> int | None:
-    """Of the last reply that gave the labels of the verdict."""
     given = [
         turn.reply.confidence
         for turn in run.turns

@@ -1,4 +1,7 @@
-"""`results.jsonl`: a line for each pair as soon as it is judged. A killed process leaves at most one line that is not whole."""
+"""`results.jsonl`: a line for each pair as soon as it is judged.
+
+A killed process leaves at most one incomplete line.
+"""
 
 import time
 from collections.abc import Iterator
@@ -10,20 +13,21 @@ from vrthinker_core.files.line_file import LineFile
 from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.results.result import PairResult
 
-RESULTS = "results.jsonl"  # In the folder of an evaluation
-TRACES = "traces"  # Folder beside it
-SYNC_SECONDS = 0.5  # at most between two flushes to the disk, as long as results come
+RESULTS = "results.jsonl"  # in the folder of an evaluation
+TRACES = "traces"  # folder beside it
+SYNC_SECONDS = 0.5  # between two flushes to the disk, while results come
 
 
 def to_line(result: PairResult) -> bytes:
-    """One line of JSON, with its end."""
+    """Return one line of JSON with its newline."""
     return type_adapter(PairResult).dump_json(result) + b"\n"
 
 
 def read_results(path: Path) -> Iterator[PairResult]:
-    """Every line of a file, in the order in which they came. A last line that is not whole is left out.
+    """Yield the results of a file in file order.
 
-    Raises BadInput for a file that cannot be read, or that holds anything else.
+    Skips an incomplete last line. Raises `BadInput` if the file cannot be read, or if a line is no
+    result.
     """
     try:
         with path.open("rb") as file:
@@ -35,13 +39,13 @@ def read_results(path: Path) -> Iterator[PairResult]:
 
 
 def final_results(path: Path) -> list[PairResult]:
-    """The result of each pair, in the order of the data set's rows: of several lines the last one counts. Raises BadInput."""
+    """Return final results in row order; the last line per pair wins."""
     found = {result.pair.id: result for result in read_results(path)}
     return sorted(found.values(), key=lambda result: (result.pair.row, result.pair.id))
 
 
 def read_line(line: bytes, where: str) -> PairResult:
-    """The result in a line; `where` is how the sentence of a BadInput begins."""
+    """Parse a line; raises `BadInput`, its sentence beginning with `where`."""
     from pydantic import ValidationError
 
     try:
@@ -52,10 +56,11 @@ def read_line(line: bytes, where: str) -> PairResult:
 
 
 class ResultFile:
-    """Appends results. What a killed process left of a line is cut off first.
+    """Appender of results, which first cuts off an incomplete last line.
 
-    Each line is handed to the system at once, so it outlives this process; twice a second it is flushed to the disk, to outlive the
-    machine. What is lost there is judged again.
+    Each line goes to the operating system at once, so it survives a kill of this process. Twice a
+    second the file is flushed to the disk, to survive a crash of the machine. Lost results are
+    judged again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +68,7 @@ class ResultFile:
         self._synced_at = time.monotonic()
 
     def append(self, result: PairResult) -> None:
-        """Write one line. Raises OSError, and then leaves none of it."""
+        """Write one line whole, or raise `OSError` and write none."""
         due = time.monotonic() - self._synced_at >= SYNC_SECONDS
         self._lines.append(to_line(result).removesuffix(b"\n"), sync=due)
         if due:
@@ -76,6 +81,6 @@ class ResultFile:
         self.close()
 
     def close(self) -> None:
-        """Flush what there is to the disk, and end. Raises OSError."""
+        """Flush to the disk and close; raises `OSError`."""
         with self._lines:
             self._lines.sync()

@@ -1,4 +1,7 @@
-"""`results.parquet`: the results as one flat table, a row for each pair, for pandas, DuckDB and whatever else reads Parquet."""
+"""`results.parquet`: the results as one flat table for pandas, DuckDB and others.
+
+One row per pair.
+"""
 
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -10,22 +13,19 @@ from vrthinker_core.files.atomic_file import atomic_path
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension, Verdict
 
-TABLE = "results.parquet"  # Beside `results.jsonl`
+TABLE = "results.parquet"  # beside `results.jsonl`
 
 PAIR_TEXTS = ("id", "prompt", "first", "second", "first_generator", "second_generator")
 TEXTS = ("judge", "stop", "error", "fault", "trace")
 FLAGS = ("judged", "left_out", "provisional", "forced", "outside_scope")
 COUNTS = ("confidence", "turns", "frames", "prompt_tokens", "new_tokens")
-VERDICTS = (
-    "label",
-    "verdict",
-    "swapped",
-)  # People's, the judge's, and the judge's in the second order: a column a dimension
-OUTCOMES = ("tie", "1", "2")  # Of which the judge tells a probability
+# Labels of people, of the judge, and of the judge in the swapped order: a column per dimension.
+VERDICTS = ("label", "verdict", "swapped")
+OUTCOMES = ("tie", "1", "2")  # with a probability from the judge
 
 
 def check_pyarrow() -> None:
-    """Raises BadInput where the table could not be written at the end."""
+    """Raise `BadInput` if pyarrow is missing, before any pair is judged."""
     if find_spec("pyarrow") is None:
         raise BadInput(
             "An evaluation writes its table with pyarrow: run pip install -e '.[evaluate]'."
@@ -33,7 +33,7 @@ def check_pyarrow() -> None:
 
 
 def write_table(results: Iterable[PairResult], path: Path) -> None:
-    """Write the table whole. Raises OSError."""
+    """Write the whole table; raises `OSError`."""
     import pyarrow
     from pyarrow import parquet
 
@@ -41,15 +41,13 @@ def write_table(results: Iterable[PairResult], path: Path) -> None:
     rows = [table_row(result) for result in results]
     schema = pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in columns.items()])
     arrays = {name: [row[name] for row in rows] for name in columns}
-    with (
-        atomic_path(path) as part,
-        part.open("wb") as file,
-    ):  # pyarrow itself opens no name that is not UTF-8
+    # An open file, because pyarrow itself opens only UTF-8 names.
+    with atomic_path(path) as part, part.open("wb") as file:
         parquet.write_table(pyarrow.table(arrays, schema=schema), file)
 
 
 def table_row(result: PairResult) -> dict[str, Any]:
-    """One row of the table. Labels are 1, 2, 0 for a tie, and None where none was given."""
+    """Return a table row; labels are 1, 2, 0 (tie) or None."""
     pair, (first, second) = result.pair, result.clip_seconds or (None, None)
     verdicts = zip(VERDICTS, (pair.labels, result.verdict, result.swapped), strict=True)
     row: dict[str, Any] = {
@@ -76,7 +74,6 @@ def table_row(result: PairResult) -> dict[str, Any]:
 
 
 def _columns() -> dict[str, str]:
-    """Every column with the name of its Arrow type."""
     labels = [f"{name}_{dimension.value}" for name in VERDICTS for dimension in Dimension]
     shares = [f"p_{dimension.value}_{outcome}" for dimension in Dimension for outcome in OUTCOMES]
     return {

@@ -1,4 +1,7 @@
-"""`run.json`: what an evaluation is, so that its folder is read rightly and never mixed with another one."""
+"""`run.json`: the identity of an evaluation.
+
+It keeps results of different evaluations from mixing in one folder.
+"""
 
 import hashlib
 from collections.abc import Iterable
@@ -14,21 +17,15 @@ from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Settings
 
-RUN = "run.json"  # Beside the results
-PACKAGES = (
-    "torch",
-    "transformers",
-    "av",
-    "openai",
-    "ray",
-)  # Whose versions are kept, where they are installed
+RUN = "run.json"  # beside the results
+PACKAGES = ("torch", "transformers", "av", "openai", "ray")  # recorded versions, if installed
 
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """One start of an evaluation: the first, or one that went on."""
+    """One start of an evaluation: the first one or a resumed one."""
 
-    at: str  # Time in UTC, ISO 8601
+    at: str  # time in UTC, ISO 8601
     engine: str
     concurrency: int
     limit: int | None
@@ -37,25 +34,27 @@ class RunStart:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """What was judged, by whom, and how. Two runs are the same where these agree; only their starts may differ."""
+    """Data set, judge and settings of an evaluation.
 
-    dataset: str  # The layout
-    path: str  # Where it lay
-    pairs: int  # Of the whole data set
-    digest: str  # Of all pairs with people's labels, whatever the order of the rows and wherever the videos lie
-    judge: str  # As it was chosen, a path in it absolute
+    Two runs are the same if these agree; only the starts may differ.
+    """
+
+    dataset: str  # layout of the data set
+    path: str  # its place at the start
+    pairs: int  # number in the whole data set
+    digest: str  # of all pairs and their labels, independent of row order and video folder
+    judge: str  # as chosen, with absolute paths
     settings: Settings
     starts: tuple[RunStart, ...] = ()
     format: Literal["vr-thinker-evaluation/1"] = "vr-thinker-evaluation/1"
 
     def difference(self, other: "EvaluationRun") -> str:
-        """What differs between the two, "" where they are the same run."""
+        """Return the difference from another run in words, "" if the same."""
         if self.dataset != other.dataset or self.digest != other.digest:
             changed = (self.dataset, self.path) == (other.dataset, other.path)
             return f"the data set {self.path} ({self.dataset}, {self.pairs:,} rows){' as it was before its rows changed' * changed}"
-        if resolved_judge(self.judge) != resolved_judge(
-            other.judge
-        ):  # earlier versions kept a relative path
+        # Earlier versions stored relative paths.
+        if resolved_judge(self.judge) != resolved_judge(other.judge):
             return f"the judge {self.judge}"
         mine, its = asdict(self.settings), asdict(other.settings)
         others = [
@@ -67,7 +66,10 @@ class EvaluationRun:
 
 
 def resolved_judge(choice: str) -> str:
-    """The same for the same judge, whichever folder it is named from; a name that cannot be read stays as it is."""
+    """Return the judge's name with absolute paths, to compare names.
+
+    Leaves an unreadable name as it is.
+    """
     try:
         return str(parse_judge(choice).absolute())
     except BadInput:
@@ -75,7 +77,7 @@ def resolved_judge(choice: str) -> str:
 
 
 def read_run(folder: Path) -> EvaluationRun:
-    """What the evaluation in a folder is. Raises BadInput where there is none."""
+    """Read the evaluation of a folder; raises `BadInput` if there is none."""
     from pydantic import ValidationError
 
     try:
@@ -87,18 +89,21 @@ def read_run(folder: Path) -> EvaluationRun:
 
 
 def write_run(folder: Path, run: EvaluationRun) -> None:
-    """Keep it. Raises OSError."""
+    """Write the description into the folder; raises `OSError`."""
     write_atomically(folder / RUN, type_adapter(EvaluationRun).dump_json(run, indent=1) + b"\n")
 
 
 def pairs_digest(pairs: Iterable[EvaluationPair], *, ordered: bool = False) -> str:
-    """The digest of a data set: equal for equal pairs with equal labels, wherever the videos lie; `ordered` in the same order."""
+    """Return the digest of the pairs and labels of a data set.
+
+    Independent of the videos' folder, and of the row order unless `ordered`.
+    """
     lines = [f"{pair.id} {pair.labels.labels}" for pair in pairs]
     return hashlib.sha256("\n".join(lines if ordered else sorted(lines)).encode()).hexdigest()
 
 
 def installed_versions() -> dict[str, str]:
-    """Of Python, of this package and of the others that have a say in the results."""
+    """Return the versions of Python and of packages that affect results."""
     import platform
     from importlib.metadata import PackageNotFoundError, version
 

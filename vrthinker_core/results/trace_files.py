@@ -1,4 +1,4 @@
-"""Which JSON files below a folder may be traces: all but what evaluations and trainings keep beside theirs."""
+"""The JSON files below a folder that may be traces."""
 
 import os
 from collections.abc import Iterator
@@ -7,25 +7,25 @@ from pathlib import Path
 from vrthinker_core.results.result_file import RESULTS
 from vrthinker_core.results.run_file import RUN
 
-CONFIG = "config.json"  # In the folder of a training run: every figure of it
-STATE = "state.json"  # Beside it: which run it is, and how far it has come
-CHECKPOINTS = "checkpoints"  # Folder from which the stage goes on after a stop
-RESULT = (
-    "checkpoint"  # What the stage trained, once it is done: a checkpoint that the product opens
-)
-MADE = f"{RESULT}.part"  # The same, until it is whole
+CONFIG = "config.json"  # all figures of a training run, in its folder
+STATE = "state.json"  # beside it: identity and progress of the run
+CHECKPOINTS = "checkpoints"  # folder from which a stage resumes
+RESULT = "checkpoint"  # the trained checkpoint of a finished stage, as a judge opens it
+MADE = f"{RESULT}.part"  # the same until it is complete
 
 
 def json_files(place: Path) -> Iterator[tuple[Path, bool]]:
-    """Every JSON file below a folder, and whether one that is no trace is to be named.
+    """Yield each JSON file below a folder, and whether to report non-traces.
 
-    Any name may be that of a trace that a person saved, also those that evaluations and trainings give to other files.
+    Files of evaluations and training runs are not reported, but no name is skipped: a person may
+    have saved a trace under any name.
     """
     for folder, subfolders, names in os.walk(place):
+        # A ranking has the files of an evaluation, too.
         evaluation, training = (
             {RUN, RESULTS} <= set(names),
             {STATE, CONFIG} <= set(names),
-        )  # A ranking is an evaluation, too
+        )
         if training:
             subfolders[:] = [name for name in subfolders if name not in (RESULT, MADE, CHECKPOINTS)]
         paths = map(Path(folder).joinpath, names)

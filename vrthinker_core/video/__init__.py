@@ -1,4 +1,4 @@
-"""Open hostile video files, find the frame of each slot, decode every frame at most once."""
+"""Decoding of hostile video files: each slot's frame, decoded at most once."""
 
 from vrthinker_core.video.clip import Clip, open_clip
 from vrthinker_core.video.frames.plan import FramePlan

@@ -1,4 +1,7 @@
-"""An opened clip. A worker process decodes it: a file that crashes or hangs the decoder fails one comparison and nothing else."""
+"""An opened clip, decoded in a worker process.
+
+If a file crashes or hangs the decoder, only its comparison fails.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,11 @@ def open_clip(
 ) -> Clip:
     """Open a video file for one comparison.
 
-    `read_mode` is chosen by the length of the clip unless it is forced. `decoders` starts the worker process, and may make this
-    wait until there is room to open a clip; without it a fresh process is started at once. Raises VideoError with one sentence
-    about the file, DecoderDied when the worker crashed, hung or passed its limits.
+    The `read_mode` "auto" chooses by the length of the clip. `decoders` starts the worker process,
+    after a wait for a free slot; without a pool, a fresh process starts at once.
+
+    Raises `VideoError` with one sentence about the file, `DecoderDied` if the worker crashed, hung
+    or passed its limits.
     """
     return ClipOpening(
         path, side, plan, limits=limits, read_mode=read_mode, decoders=decoders
@@ -41,7 +46,7 @@ def open_clip(
 
 
 class ClipOpening:
-    """A clip that one thread opens, while others see how far it has come, and may break it off."""
+    """A clip that one thread opens; others read its progress or abort."""
 
     def __init__(
         self,
@@ -53,7 +58,7 @@ class ClipOpening:
         read_mode: ReadMode = "auto",
         decoders: DecoderPool | None = None,
     ) -> None:
-        """As `open_clip`, which opens it at once."""
+        """Store the arguments of `open_clip`; `open` starts the work."""
         self._path, self._side, self._plan = path, side, plan
         self._limits, self._read_mode, self._decoders = limits, read_mode, decoders
         self._clip: Clip | None = None
@@ -61,11 +66,11 @@ class ClipOpening:
 
     @property
     def share(self) -> float:
-        """The share of the work that is done, 0 to 1, as far as the worker process has told."""
+        """Share of the opening that the worker has reported, 0 to 1."""
         return self._clip.opened_share if self._clip else 0.0
 
     def open(self) -> Clip:
-        """Open the clip. Raises as `open_clip` does; VideoError, too, when the opening was broken off."""
+        """Open the clip; raises like `open_clip`, and `VideoError` if aborted."""
         open_local(self._path).close()
         sent_plan = asdict(self._plan) | {"first": list(self._plan.first)}
         request = {
@@ -88,19 +93,18 @@ class ClipOpening:
         return clip
 
     def break_off(self) -> None:
-        """End the worker process in the middle of its work: `open` raises VideoError soon."""
+        """Kill the worker process; `open` then raises `VideoError`."""
         self._broken_off.set()
-        if (
-            self._clip is not None
-        ):  # else `open` sees the event: it looks after it has made the clip
+        # Without a clip yet, `open` checks the event right after it has made one.
+        if self._clip is not None:
             self._clip.close()
 
 
 class Clip(contextlib.AbstractContextManager["Clip"]):
-    """An opened clip. Close it, or use it in a `with` statement. Safe for threads."""
+    """An opened, thread-safe clip; close it, or use `with`."""
 
-    info: ClipInfo  # what is known about the file, health notes included
-    read_mode: ReadMode  # how frames are found: "whole" or "seek", never "auto"
+    info: ClipInfo  # with health notes
+    read_mode: ReadMode  # "whole" or "seek", never "auto"
 
     def __init__(
         self,
@@ -118,22 +122,26 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
         self._failure: str | None = None
         self._worker = decoders.start_worker() if decoders else start_worker(CLIP_WORKER)
         self._end = weakref.finalize(self, self._worker.end)
-        self.opened_share = 0.0  # of the opening, 0 to 1
+        self.opened_share = 0.0  # 0 to 1
 
     @property
     def pid(self) -> int:
-        """The number of the worker process."""
+        """Process id of the worker."""
         return self._worker.process.pid
 
     def frames(self, slots: Sequence[int]) -> tuple[Frame, ...]:
-        """The frames of `slots`, in the same order. Raises VideoError, DecoderDied; ValueError for a number that is no slot."""
+        """Return the frames of `slots`, in the same order.
+
+        Raises `VideoError`, `DecoderDied`, and `ValueError` if a number is not a slot.
+        """
         found = {frame.ref.slot: frame for frame in self.stream(slots)}
         return tuple(found[slot] for slot in slots)
 
     def stream(self, slots: Sequence[int]) -> Iterator[Frame]:
-        """As `frames`, each when it is decoded, in any order; where timestamps prove wrong, one may come again: the last counts.
+        """Yield the frames of `slots` as they are decoded, in any order.
 
-        Whoever does not read it to its end closes the clip.
+        If timestamps prove wrong, a slot may come twice; the last frame counts.
+        Leaving the iteration early closes the clip. Raises the same errors as `frames`.
         """
         if not all(0 <= slot < self._slots for slot in slots):
             raise ValueError(f"slots run from 0 to {self._slots - 1}, not {list(slots)}")
@@ -141,21 +149,21 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
         for frame in self._request({"slots": sorted(missing)}) if slots else ():
             missing.discard(frame.ref.slot)
             yield frame
-            del frame  # before the next one is received
+            del frame  # frees the pixels before the next frame arrives
         if missing:
             raise VideoError(f"{self._name}: the decoder left frames out.")
 
     def close(self) -> None:
-        """Kill the worker process, also in the middle of its work. May be called again."""
+        """Kill the worker process, even while it decodes; idempotent."""
         self._end()
-        with self._lock:  # a thread that reads from the connection has left it then
+        with self._lock:  # no other thread reads from the connection then
             self._worker.connection.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def _request(self, request: Header) -> Iterator[Frame]:
-        """Send one request and yield the frames of the responses; updates what is known about the clip."""
+        """Send one request, yield the frames of its responses, update `info`."""
         with self._lock:
             if self._failure is not None:
                 raise DecoderDied(self._failure)
@@ -165,9 +173,8 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
                 yield from self._responses(request)
             except (EOFError, OSError, ValueError, TypeError, KeyError):
                 raise self._death_error() from None
-            except (
-                GeneratorExit
-            ):  # what is still to come would be taken for the answer to the next request
+            except GeneratorExit:
+                # Unread responses would be taken for the answer to the next request.
                 self.close()
                 raise
 
@@ -197,7 +204,7 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
 
 
 def _checked_share(share: object) -> float:
-    """The process that sends it decodes hostile files. Raises ValueError for what is no share."""
+    """Check a share from a process that decodes hostile files."""
     if not isinstance(share, float) or not 0 <= share <= 1:
         raise ValueError("no share of the work")
     return share

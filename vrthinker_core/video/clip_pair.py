@@ -1,4 +1,7 @@
-"""Both clips of a comparison: opened at the same time, each by a worker process of its own, and read as one source of frames."""
+"""Both clips of a comparison, each decoded by its own worker process.
+
+The clips open at the same time and are read as one source of frames.
+"""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
@@ -15,41 +18,44 @@ from vrthinker_core.video.clip import Clip, ClipOpening
 from vrthinker_core.video.frames.plan import FramePlan
 from vrthinker_core.video.processes.pool import DecoderPool
 
-POLL_SECONDS = 0.1  # between two looks whether the run was cancelled, while its videos are being opened and decoded
+POLL_SECONDS = 0.1  # between two checks for cancellation, while videos open and decode
 
 
 def frame_plan(layout: FrameLayout, side: Side) -> FramePlan:
-    """What the layout asks of one of the two videos."""
+    """Return the frame plan of one of the two videos."""
     first = frozenset(ref.slot for ref in layout.opening_refs if ref.side is side)
     return FramePlan(layout.grid, layout.opening, layout.later, first)
 
 
 class PairOpening:
-    """Both clips while they are being opened, each in a thread. Whoever makes one closes it."""
+    """Both clips while threads open them; close it after use."""
 
     def __init__(
         self, pair: VideoPair, layout: FrameLayout, decoders: DecoderPool, executor: Executor
     ) -> None:
-        """Begins to open the first clip and the second, in threads of `executor`."""
+        """Start to open both clips in threads of `executor`."""
         sides = ((Side.FIRST, Path(pair.first)), (Side.SECOND, Path(pair.second)))
         self._openings = [
             ClipOpening(path, side, frame_plan(layout, side), decoders=decoders)
             for side, path in sides
         ]
         self._futures = [executor.submit(opening.open) for opening in self._openings]
-        self._shares = 0.0, 0.0  # As they were told last
+        self._shares = 0.0, 0.0  # as returned last
         self._closed = False
 
     def swapped(self) -> "PairOpening":
-        """The same clips, the second one first."""
+        """Return the same opening with the second clip first."""
         other = copy(self)
         other._openings, other._futures = self._openings[::-1], self._futures[::-1]
         return other
 
     def next_shares(self, cancelled: Cancelled) -> tuple[float, float] | None:
-        """Wait until more has been read of a clip that takes long; gives how much of each has been, 0 to 1.
+        """Wait for progress of a slow clip; return both shares.
 
-        None when both are open or refused. Once `cancelled`, both are closed.
+        A share is 0 to 1.
+
+        Returns None if both clips are open or failed. If `cancelled`, closes both clips and
+        returns None.
         """
         while wait(self._futures, POLL_SECONDS).not_done:
             if cancelled():
@@ -70,7 +76,10 @@ class PairOpening:
         return first, second
 
     def clips(self) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
-        """Wait for both clips; None for one that cannot be opened, and the first error. Once closed, neither and no error."""
+        """Wait for both clips; return them and the first error.
+
+        A clip that cannot be opened is None. After `close`, all three are None.
+        """
         if self._closed:
             return None, None, None
         clips: list[Clip | None] = []
@@ -85,7 +94,7 @@ class PairOpening:
         return clips[0], clips[1], _first_error(named)
 
     def close(self) -> None:
-        """Close what is open, and break off what is still being opened. May be called again."""
+        """Close open clips and abort the others; idempotent."""
         self._closed = True
         for opening in self._openings:
             opening.break_off()
@@ -95,7 +104,10 @@ class PairOpening:
 
 
 def _first_error(failed: Mapping[Side, VrThinkerError]) -> VrThinkerError | None:
-    """The first error, with the sides of all videos that cannot be read; a file that may be read later is none of them."""
+    """Return the first error, its `sides` naming all unreadable videos.
+
+    A `VideoUnavailable` file may be readable later, so its side is left out.
+    """
     first = next(iter(failed.values()), None)
     if isinstance(first, VideoError):
         unreadable = (side for side, error in failed.items() if isinstance(error, VideoError))
@@ -106,10 +118,11 @@ def _first_error(failed: Mapping[Side, VrThinkerError]) -> VrThinkerError | None
 
 
 def frame_source(clips: tuple[Clip, Clip], cancelled: Cancelled = lambda: False) -> FrameSource:
-    """Reads frames of both clips, in the order of the references. Both worker processes decode at the same time.
+    """Return a function that reads frames of both clips by reference.
 
-    The first clip gives the frames of the first side, whichever side it was opened for. Once `cancelled`, both clips are closed in
-    the middle of their work, and VideoError is raised.
+    Frames come in the order of the references. Both worker processes decode at the same time.
+    The first clip gives the frames of the first side, whichever side it was opened for.
+    If `cancelled`, the function closes both clips while they decode and raises `VideoError`.
     """
 
     def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
@@ -119,7 +132,7 @@ def frame_source(clips: tuple[Clip, Clip], cancelled: Cancelled = lambda: False)
             executor.submit(clip.frames, slots)
             for clip, slots in zip(clips, slots_by_side, strict=True)
         ]
-        executor.shutdown(wait=False)  # its threads end with what they do, or with the clips
+        executor.shutdown(wait=False)  # threads end when decoding ends or the clips close
         while wait(futures, POLL_SECONDS).not_done:
             if cancelled():
                 for clip in clips:

@@ -1,6 +1,6 @@
-"""The mark of a video that this project drew: its comment names the SHA-256 of its own packets.
+"""The mark of a drawn video: its comment names its packets' SHA-256.
 
-Re-encoding changes the packets and most tools copy the comment, so a digest of the content is what makes the mark mean something.
+Re-encoding changes the packets, but most tools copy the comment. The digest exposes such a copy.
 """
 
 import hashlib
@@ -11,22 +11,22 @@ from typing import Final
 _MARK: Final = "drawn by VR-Thinker, packets sha256 "
 _MARKED: Final = re.compile(rf"(?:(.*); )?{_MARK}([0-9a-f]{{64}})", re.DOTALL)
 UNSEALED: Final = f"{_MARK}{'0' * 64}"
-"""The mark before the packets are known: as long as the final one, so it can be replaced in the written file."""
+"""Placeholder as long as the final mark, which replaces it in the written file."""
 
 
 def sealed(digest: str) -> str:
-    """The mark of a video whose packets have this SHA-256."""
+    """Return the mark of a video whose packets have this SHA-256."""
     return _MARK + digest
 
 
 def unmarked(comment: str) -> str | None:
-    """The comment in front of the mark; None for a comment without a mark."""
+    """Return the comment before the mark, or None without a mark."""
     found = _MARKED.fullmatch(comment)
     return None if found is None else found[1] or ""
 
 
 class PacketDigest:
-    """Collects the packets of one video stream. Without a mark in the file's metadata nothing is hashed."""
+    """SHA-256 of a stream's packets, computed only if a mark exists."""
 
     def __init__(self, metadata: Mapping[str, str]) -> None:
         found = _MARKED.fullmatch(metadata.get("comment", ""))
@@ -34,16 +34,16 @@ class PacketDigest:
         self._digest = hashlib.sha256()
 
     def add(self, packet: bytes | memoryview) -> None:
-        """Take the next packet, in the order of the file."""
+        """Add the next packet, in file order."""
         if self._claimed:
             self._digest.update(packet)
 
     @property
     def hexdigest(self) -> str:
-        """Of all packets so far."""
+        """Hex digest of all packets so far."""
         return self._digest.hexdigest()
 
     @property
     def drawn(self) -> bool:
-        """Whether the mark is there and names the packets that were added."""
+        """Whether the mark exists and matches the added packets."""
         return self._claimed == self.hexdigest

@@ -1,6 +1,6 @@
-"""Which paths may be opened: local, resolved, regular files; and their digests.
+"""Checks of a path before a decoder sees it, and file digests.
 
-Standard library only, so that the parent can check first.
+Imports no decoder, so the parent process can check before it starts a worker.
 """
 
 import errno
@@ -15,23 +15,26 @@ from vrthinker_core.errors import VideoError, VideoUnavailable, out_of_files
 from vrthinker_core.text import encodable
 from vrthinker_core.video.sniff import HEAD_BYTES, why_not_a_video
 
-# What FFmpeg, or a library that wraps it, takes for an address instead of a file. A drive letter (C:) does not match.
+# FFmpeg and its wrappers read these prefixes as addresses. Drive letters (C:) do not match.
 _ADDRESS = re.compile(
     r"(?:[a-z][a-z0-9+.-]+:/|(?:async|cache|concat|concatf|crypto|data|fd|file|gopher|gophers|hls|ipfs|ipns|md5|mmsh|mmst|pipe|"
     r"rtmp[a-z]*|rtp|rtsp|sftp|smb|srt|srtp|subfile|tcp|tee|tls|udp|unix):)",
     re.IGNORECASE,
 )
 _PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE))
-"""What says nothing about a file: the machine is short of something, or its disk or network fails."""
+"""Failures of the machine, its disk or network, which say nothing about the file."""
 
 
 def shown_name(path: Path) -> str:
-    """The file's name without its folders, every unprintable character replaced."""
+    """Return the file name without folders, unprintable characters replaced."""
     return _shown(path.name)
 
 
 def _shown_place(path: Path) -> str:
-    """The path where it is relative, as only a person or a program names one; else the name: nobody sees a server's folders."""
+    """Return a relative path, but only the name of an absolute one.
+
+    Visitors must not see a server's folders. Only people and programs name relative paths.
+    """
     return shown_name(path) if path.is_absolute() else _shown(str(path))
 
 
@@ -43,18 +46,18 @@ def _shown(name: str) -> str:
 
 
 def open_local(path: Path) -> BufferedReader:
-    """The file, open for reading, after all checks that need no decoder.
+    """Open a file for reading after all checks that need no decoder.
 
-    Raises VideoError: an address, missing, a folder, no regular file, no permission, empty, or by its first bytes an image, a
-    playlist, text or audio. It is VideoUnavailable where the same file may well be opened later.
+    Raises `VideoError` for an address, a missing file, a folder, a special file, no permission, an
+    empty file, and an image, playlist, text or audio by the first bytes. Raises
+    `VideoUnavailable` if the same file may open later.
     """
     if not path.name:
         raise VideoError(f"No video file was given: {path} is a folder.")
     name = shown_name(path)
     if _ADDRESS.match(os.fspath(path)):
-        address = re.sub(
-            r"^([a-z][a-z0-9+.-]+:)/(?!/)", r"\1//", str(path), flags=re.IGNORECASE
-        )  # a path has no two slashes
+        # `Path` has collapsed the two slashes of the address.
+        address = re.sub(r"^([a-z][a-z0-9+.-]+:)/(?!/)", r"\1//", str(path), flags=re.IGNORECASE)
         raise VideoError(
             f"{address} is an address, not a file: download the video first and give its path on this machine."
         )
@@ -75,7 +78,7 @@ def open_local(path: Path) -> BufferedReader:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content, as a trace holds it; "" for what is no file, or cannot be read."""
+    """Return a file's SHA-256 as traces store it, "" if unreadable."""
     try:
         if not path.is_file():
             return ""
@@ -86,7 +89,7 @@ def file_digest(path: Path) -> str:
 
 
 def _refusal(error: Exception, sentence: str) -> VideoError:
-    """The error of a file that cannot be used; `sentence` is how it begins."""
+    """Return the error for an unusable file; its message starts with `sentence`."""
     cause = getattr(error, "strerror", None) or "not a usable path"
     if isinstance(error, OSError) and error.errno in _PASSING:
         return VideoUnavailable(
@@ -98,7 +101,7 @@ def _refusal(error: Exception, sentence: str) -> VideoError:
 def _open_regular(path: Path, name: str) -> BufferedReader:
     if path.is_dir():
         raise VideoError(f"{name} is a folder, not a video.")
-    # Not blocking: opening a named pipe would wait for a writer for ever.
+    # Non-blocking, because opening a named pipe would wait for a writer forever.
     descriptor = os.open(
         path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     )

@@ -1,4 +1,8 @@
-"""Limits of one clip. The parent enforces wall time; the worker limits its own memory and processor time before it opens a file."""
+"""Limits of one clip.
+
+The parent enforces wall time. The worker limits its own memory and processor time before it opens a
+file.
+"""
 
 import contextlib
 import sys
@@ -14,12 +18,18 @@ if sys.platform != "win32":
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one clip may cost. A clip that passes a limit ends with a VideoError or DecoderDied, never with a server that hangs."""
+    """Resources that one clip may use.
+
+    A clip that passes a limit fails with `VideoError` or `DecoderDied`, so the server never hangs.
+    """
 
     cpu_seconds: float = 20.0
-    """Processor time for opening, and again for every later request."""
+    """Processor time for opening, and again for each later request."""
     wall_seconds: float = 120.0
-    """Wall time for opening, and again for every later request: well above the processor time, for busy machines."""
+    """Wall time for opening, and again for each later request.
+
+    Well above the processor time, for busy machines.
+    """
     memory_bytes: int = 1_400_000_000
     """Resident memory of the worker process."""
     side: int = 8192
@@ -33,26 +43,29 @@ _MEMORY_MARGIN_BYTES = 64 << 20
 
 
 class CpuBudget:
-    """Processor time left for the current request; checked often while decoding."""
+    """Processor time left for the current request, checked while decoding."""
 
     def __init__(self, name: str, limits: Limits) -> None:
-        self.name = name  # the file's, for error messages
+        self.name = name  # of the file, for error messages
         self.limits = limits
         self.restart()
 
     def restart(self) -> None:
-        """A new request has the whole time again; the kernel's own limit is moved along, to 5 s after ours."""
+        """Grant a new request the whole time again.
+
+        The kernel's own limit moves along, to 5 s after ours.
+        """
         self._end = time.process_time() + self.limits.cpu_seconds
         if sys.platform != "win32":
             _limit(resource.RLIMIT_CPU, int(self._end) + 5)
 
     @property
     def is_spent(self) -> bool:
-        """The time is used up."""
+        """Whether the time is used up."""
         return time.process_time() > self._end
 
     def check(self) -> None:
-        """Raises VideoError when the time is used up."""
+        """Raise `VideoError` if the time is used up."""
         if self.is_spent:
             raise VideoError(
                 f"{self.name} needs more than {self.limits.cpu_seconds:g} s of processor time to decode: "
@@ -61,17 +74,20 @@ class CpuBudget:
 
 
 def confine_process(limits: Limits) -> None:
-    """Limit this process: memory, no core dump, no writing into files. Does nothing on Windows."""
+    """Limit memory; forbid core dumps and file writes (not on Windows)."""
     if sys.platform == "win32":
         return
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, 0)
-    # Loaded libraries reserve address space that is never used: what is already mapped but not resident is added.
+    # Loaded libraries reserve address space that they never use, so it is added to the limit.
     _limit(resource.RLIMIT_AS, limits.memory_bytes + _mapped_not_resident())
 
 
 def near_memory_limit() -> bool:
-    """Whether this process came close to its memory limit: decoders often report that as damage."""
+    """Return whether this process came close to its memory limit.
+
+    Decoders often report exhausted memory as a damaged file.
+    """
     if sys.platform == "win32":
         return False
     with contextlib.suppress(OSError, StopIteration):

@@ -1,7 +1,8 @@
-"""Why a file is refused from its first bytes, before any decoder reads it.
+"""Refusal of files by their first bytes, before any decoder reads them.
 
-Playlists are the reason: `.m3u8`, ffconcat, SDP and the like make a demuxer open other files or addresses, whatever the file is
-called. Images, audio and text are named too, because "invalid data" helps nobody.
+Playlists are the attack: `.m3u8`, ffconcat, SDP and the like make a demuxer open other files or
+addresses, whatever the file name. Images, audio and text get messages of their own, because
+"invalid data" helps nobody.
 """
 
 import re
@@ -23,8 +24,8 @@ _MP3 = re.compile(rb"\xff[\xfa\xfb\xf2\xf3\xe2\xe3]")
 _AUDIO_MAGIC = (b"ID3", b"fLaC", b"#!AMR", b".snd", b"caff", b"MThd")
 _SEQUENCE_BRANDS = (b"avis", b"msf1", b"hevc", b"hevx", b"hevm", b"hevs")
 IMAGE_BRANDS = (b"avif", b"heic", b"heix", b"heim", b"heis", b"mif1", b"mif2", *_SEQUENCE_BRANDS)
-"""Major brands of AVIF and HEIF files: still pictures, or sequences of them."""
-_WEBP_ANIMATION = 2  # a flag in the header of an extended WebP
+"""Major brands of AVIF and HEIF files: still pictures or sequences."""
+_WEBP_ANIMATION = 2  # flag in the header of an extended WebP
 _PLAYLIST = re.compile(
     rb"#EXT|ffconcat|v=0\s|\[playlist\]|\[reference\]|\[internetshortcut\]|RTSPtext|<\?xml|<mpd|<smil|<asx|<playlist",
     re.IGNORECASE,
@@ -32,7 +33,12 @@ _PLAYLIST = re.compile(
 
 
 def why_not_a_video(head: bytes) -> str | None:
-    """Why a file with these first HEAD_BYTES bytes is no video ("is an image …"); None where they do not tell."""
+    """Return why a file is no video, or None.
+
+    Example: "is an image (PNG), not a video".
+
+    `head` holds the first `HEAD_BYTES` bytes of the file. None means that they do not tell.
+    """
     if _is_animated(head):
         return None
     if (
@@ -57,7 +63,7 @@ def why_not_a_video(head: bytes) -> str | None:
 
 
 def _is_animated(head: bytes) -> bool:
-    """Motion JPEG 2000, an animated PNG, or a sequence of AVIF or HEIF pictures."""
+    """Recognise Motion JPEG 2000, animated PNG, and AVIF or HEIF sequences."""
     if head.startswith(_IMAGE_MAGIC["JPEG 2000"]):
         return head[16:24] == b"ftypmjp2"
     if head.startswith(_IMAGE_MAGIC["PNG"]):

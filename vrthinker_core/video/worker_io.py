@@ -1,6 +1,7 @@
-"""Messages between a worker process and its parent: a JSON header, then raw bytes, over a `multiprocessing.connection.Connection`.
+"""Messages between a worker process and its parent: JSON header, raw bytes.
 
-Never `Connection.recv`, which unpickles: a process that decodes hostile files must not hand its parent anything that runs.
+They pass through a `multiprocessing.connection.Connection`. `Connection.recv` is never used,
+because it unpickles: a process that decodes hostile files must not make its parent run code.
 """
 
 import json
@@ -19,13 +20,16 @@ Header = dict[str, Any]
 
 
 def send_message(receiver: Connection, header: Header, payload: bytes | memoryview = b"") -> None:
-    """Send one message. Raises OSError when the other end is closed."""
+    """Send one message; raises `OSError` if the other end is closed."""
     receiver.send_bytes(json.dumps(header).encode())
     receiver.send_bytes(payload)  # type: ignore[arg-type, unused-ignore]
 
 
 def receive_message(sender: Connection) -> tuple[Header, bytes]:
-    """The next message. Raises EOFError when the other end is closed or sends anything but a message."""
+    """Return the next message as (header, payload).
+
+    Raises `EOFError` if the other end is closed or sends anything but a message.
+    """
     try:
         header = json.loads(sender.recv_bytes(_MAX_HEADER_BYTES))
         payload = sender.recv_bytes(_MAX_PAYLOAD_BYTES)
@@ -37,14 +41,14 @@ def receive_message(sender: Connection) -> tuple[Header, bytes]:
 
 
 def connect_to_parent(handle: int) -> Connection:
-    """The connection that this process inherited under the number `handle`."""
+    """Return the inherited connection with the descriptor `handle`."""
     if sys.platform == "win32":
         return connection.PipeConnection(handle)
     return Connection(handle)
 
 
 def respond(parent: Connection, header: Header, payload: bytes | memoryview = b"") -> None:
-    """Send one message; the process ends when the parent is gone."""
+    """Send one message; end this process if the parent is gone."""
     try:
         send_message(parent, header, payload)
     except OSError:
@@ -52,7 +56,10 @@ def respond(parent: Connection, header: Header, payload: bytes | memoryview = b"
 
 
 def request_queue(parent: Connection) -> queue.SimpleQueue[Header]:
-    """The parent's requests. The process ends, also in the middle of its work, when the parent dies or closes the connection."""
+    """Return the queue of the parent's requests.
+
+    If the parent dies or closes the connection, this process ends, even while it decodes.
+    """
     requests: queue.SimpleQueue[Header] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(parent, requests), daemon=True).start()
     return requests

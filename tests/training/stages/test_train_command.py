@@ -215,7 +215,7 @@ def test_a_run_that_goes_on_keeps_its_teacher_and_knows_its_data_from_anywhere(
     del state["teacher"]  # as a run of an earlier version left it
     state["data"] = "pairs.csv"
     (out / "state.json").write_text(json.dumps(state))
-    assert "name it with --teacher" in refused(*begun, "--resume")
+    assert "name the judge with --teacher" in refused(*begun, "--resume")
     assert train(*begun, "--resume", "--teacher", f"scripted:{script}") == done
     assert train("cold-start", "--out", out, "--resume") == done
 

@@ -1,4 +1,4 @@
-"""The command `teacher`: runs of any judge over pairs with known labels, to be learnt from."""
+"""The command `teacher`: runs of a judge over labelled pairs, for training."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,20 +28,22 @@ if TYPE_CHECKING:
 def teacher(
     *,
     data: Annotated[
-        str, typer.Option(help="drawn:SEED, a data set, a table, rows, or a folder of traces.")
+        str,
+        typer.Option(help="Pairs: drawn:SEED, a data set, a table, rows, or a folder of traces."),
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the runs: a new one, or one to go on with.")],
+    out: Annotated[Path, typer.Option(help="Folder for the runs: a new one, or one to continue.")],
     judge: JudgeOption = None,
     pairs: Annotated[
         int | None,
-        typer.Option(help="How many pairs, from the first on. (default: all of the data)"),
+        typer.Option(help="Number of pairs, from the first on. (default: all)"),
     ] = None,
-    samples: Annotated[int, typer.Option(help="Runs of each pair.")] = 1,
+    samples: Annotated[int, typer.Option(help="Runs per pair.")] = 1,
     settings: Settings,
 ) -> None:
-    """Run a judge over pairs with known labels, and say which of its runs can be learnt from; scripted knows drawn pairs.
+    """Run a judge over labelled pairs; report runs fit for training.
 
-    Every run is kept as a trace as it ends. Calling the command again goes on where it stopped.
+    Every run is saved as a trace when it ends. The same command continues after a stop. The judge
+    scripted works on drawn pairs only.
     """
     from vrthinker_core.backends.factory import default_choice
     from vrthinker_core.training.rows.filters import report_outcomes
@@ -69,7 +71,10 @@ def teacher(
 
 
 def _named_data(data: str, out: Path) -> str:
-    """What the folder says its pairs are: with their whole path, or as an earlier version began it. Raises BadInput."""
+    """Return the name of the data with an absolute path.
+
+    Keeps the spelling of a folder that an earlier version began. Raises `BadInput`.
+    """
     from vrthinker_core.training.labelled_pairs.open_pairs import absolute_data
     from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_job
 
@@ -79,7 +84,7 @@ def _named_data(data: str, out: Path) -> str:
 
 
 def _open(choice: str, data: str, settings: Settings) -> "tuple[PairSet, Backend | BackendOfPair]":
-    """The judge, and the pairs with the frames of the protocol that it was trained for. Raises BadInput and CheckpointError."""
+    """Open judge and its protocol's pairs; raises `BadInput`, `CheckpointError`."""
     from vrthinker_core.backends.factory import open_backend
     from vrthinker_core.dialects.factory import chosen_protocol, frame_layouts
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
@@ -95,7 +100,6 @@ def _open(choice: str, data: str, settings: Settings) -> "tuple[PairSet, Backend
 
 
 def _how_many(pair_set: "PairSet", wanted: int | None) -> int:
-    """How many pairs are judged. Raises BadInput."""
     if wanted is not None and wanted < 1:
         raise BadInput(f"--pairs {wanted} takes no pair: give a number from 1 up.")
     if wanted is None and pair_set.size is None:

@@ -1,4 +1,7 @@
-"""The command `train`: a stage of the paper's training, or all of them, as a run in a folder that goes on after a stop."""
+"""The command `train`: one or all stages of the paper's training.
+
+A run lives in a folder and can continue after a stop.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -53,23 +56,21 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class StepPace:
-    """Counts the steps of each stage as they come, and says how fast those of the newest one do."""
+    """Step counts of each stage, and the pace of the newest."""
 
-    minutes: float | None = None  # That the whole may take
+    minutes: float | None = None  # limit for the whole run
     stage: str = ""
     done: int = 0
     total: int = 0
     reward: float | None = None
     begun: float = field(default_factory=time.monotonic)
-    starts: dict[str, tuple[int, float]] = field(
-        default_factory=dict
-    )  # Steps before this start, and when it was, by stage
+    # By stage: steps before this start, and the time of the start.
+    starts: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def add(self, step: "StepMetrics", total: int) -> None:
-        """Count one more."""
-        before = (
-            step.step - 1 if step.seconds else step.step
-        )  # Where it says no time, it is not counted
+        """Count a step."""
+        # A step without a time does not count for the pace.
+        before = step.step - 1 if step.seconds else step.step
         self.starts.setdefault(step.stage, (before, time.monotonic() - step.seconds))
         self.stage, self.done, self.total, self.reward = (
             step.stage,
@@ -80,7 +81,7 @@ class StepPace:
 
     @property
     def line(self) -> str:
-        """`grpo: 12 of 100 steps, 8.1 s each, 11 min left, reward 1.52`."""
+        """Progress with pace, time left and reward, in one line."""
         first, begun = self.starts.get(self.stage, (self.done, time.monotonic()))
         seconds, made = time.monotonic() - begun, self.done - first
         parts = [f"{self.stage}: {self.done:,} of {self.total:,}"]
@@ -101,7 +102,7 @@ class StepPace:
 
 @contextmanager
 def step_progress(pace: StepPace) -> Iterator[Callable[["StepMetrics", int], None]]:
-    """Show the pace on standard error as it changes; gives the function for each step."""
+    """Show the pace on standard error; yield the function for each step."""
     from rich.progress import BarColumn
 
     with progress_line("steps", (BarColumn(), "{task.description}")) as update:
@@ -116,61 +117,61 @@ def step_progress(pace: StepPace) -> Iterator[Callable[["StepMetrics", int], Non
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What concerns one start of a run alone."""
+    """Options of one start of a run."""
 
     minutes: float | None
     resume: bool
 
 
 def train(
-    stage: Annotated[StageName, typer.Argument(help="The stage; all is one after the other.")],
+    stage: Annotated[StageName, typer.Argument(help="Stage to train, or all in turn.")],
     *,
     model: Annotated[
         str | None,
         typer.Option(
-            help="Checkpoint to begin with: a folder, a hub id, or nano for the built-in judge. (all: nano)"
+            help="Checkpoint to start from: a folder, a hub id, or nano. (default for all: nano)"
         ),
     ] = None,
     data: Annotated[
         str | None,
         typer.Option(
-            help="drawn:SEED, a data set, a table, rows, a folder of traces, or that of a teacher."
+            help="drawn:SEED, a data set, a table, rows, or a folder of traces or of a teacher."
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the run: a new one, or that of a run to --resume."),
+        typer.Option(help="Folder for the run: new, or of the run to --resume."),
     ] = None,
     teacher: Annotated[
         str | None,
         typer.Option(
-            help="Judge whose runs the cold start learns from, as --judge elsewhere; scripted on drawn pairs."
+            help="Judge that the cold start learns from. (default for drawn pairs: scripted)"
         ),
     ] = None,
     preset: Annotated[
-        PresetName | None, typer.Option(help="The figures of a size. (default: nano)")
+        PresetName | None, typer.Option(help="Settings for a size of model. (default: nano)")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where the run in --out was stopped or killed.")
+        bool, typer.Option("--resume", help="Continue the stopped or killed run in --out.")
     ] = False,
     minutes: Annotated[
-        float | None, typer.Option(help="End after so many minutes, with what there is then.")
+        float | None, typer.Option(help="End after this many minutes and keep the result.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Equal seeds train equal judges. (default: 0)")
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change a setting: grpo.steps=30. May come again."),
+        typer.Option("--set", help="Change a setting, as in grpo.steps=30. Repeatable."),
     ] = None,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="Only say what it takes on GPUs in memory and hours.")
+        bool, typer.Option("--estimate", help="Only print the GPU memory and hours needed.")
     ] = False,
-    gpus: Annotated[int, typer.Option(help="With --estimate: how many, of 80 GiB each.")] = 8,
+    gpus: Annotated[int, typer.Option(help="Number of 80-GiB GPUs for --estimate.")] = 8,
 ) -> None:
     """Train a judge: cold start, rejection sampling, GRPO, or all in turn.
 
-    Checkpoints are kept every few minutes. A run that was stopped or killed goes on with --resume.
+    Checkpoints are saved every few minutes. --resume continues a stopped or killed run.
     """
     if minutes is not None and not minutes > 0:
         raise BadInput(f"--minutes {minutes} leaves no time: give a number above 0.")
@@ -194,7 +195,7 @@ def train(
 
 
 def _as_before(out: Path, *given: str | None) -> Iterator[str | None]:
-    """Model, data and teacher of a run that goes on, each its own where none is given. Raises BadInput for a damaged state."""
+    """Yield given or stored model, data and teacher; raises `BadInput`."""
     if not (out / STATE).is_file():
         return iter(given)
     before = read_state(out)
@@ -203,7 +204,7 @@ def _as_before(out: Path, *given: str | None) -> Iterator[str | None]:
 
 
 def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gpus: int) -> None:
-    """Memory and hours of the stages; without a model those of Qwen2.5-VL-7B. Raises BadInput and CheckpointError."""
+    """Print the estimate, by default for Qwen2.5-VL-7B; raises `BadInput`, `CheckpointError`."""
     from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
     from vrthinker_core.training.stages.pipeline import STAGES
     from vrthinker_core.training.trl.estimate import config_plan, estimate, model_shape
@@ -223,7 +224,7 @@ def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gp
 def _config(
     out: Path | None, preset: PresetName | None, seed: int | None, changes: list[str], resume: bool
 ) -> TrainConfig:
-    """What was chosen; where a run goes on, its own with what is changed."""
+    """Return the preset, or a resumed run's config, with the changes."""
     if resume and out is not None and preset is None and (out / CONFIG).is_file():
         config = read_config(out)
     else:
@@ -232,7 +233,6 @@ def _config(
 
 
 def _train(run: TrainingRun, config: TrainConfig, out: Path, start: Start) -> int:
-    """Open everything and train; gives the exit status."""
     from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
     from vrthinker_core.training.run.processes import launched_processes
 
@@ -280,6 +280,6 @@ def _sitting(
 
 
 def _say(processes: "Processes", line: str) -> None:
-    """A line on standard output, once."""
+    """Print a line on standard output, only in the main process."""
     if processes.main:
         print(printable(line))

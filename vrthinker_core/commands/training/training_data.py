@@ -1,4 +1,4 @@
-"""What `train` learns from: pairs with known labels, a teacher for the cold start, or runs that are there already."""
+"""The data of `train`: labelled pairs, a teacher or finished runs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,18 +17,22 @@ if TYPE_CHECKING:
     from vrthinker_core.training.stages.pipeline import TrainingData
     from vrthinker_core.types import ProtocolName
 
-SCRIPTED = "scripted"  # As a teacher: the one that knows the truth of drawn pairs
+SCRIPTED = "scripted"  # the teacher that knows the labels of drawn pairs
 
 
 def resolved_model(model: str) -> str:
-    """A folder or hub id; the word for the built-in judge means its folder. Raises BadInput where that is missing."""
+    """Return a folder or hub id; `nano` becomes its folder.
+
+    Raises `BadInput` if that folder is missing.
+    """
     return str(asset("nano")) if model == "nano" else model
 
 
 def named_places(model: str, data: str, out: Path) -> tuple[str, str]:
-    """Model and data as a run in `out` is said to have them: with their whole paths, or as an earlier version began it.
+    """Return the names of model and data with absolute paths.
 
-    Raises BadInput for a damaged state.
+    Keeps the spelling of a run in `out` that an earlier version began. Raises `BadInput` if its
+    state is damaged.
     """
     from vrthinker_core.training.labelled_pairs.open_pairs import absolute_data
     from vrthinker_core.training.run.run_folder import STATE, read_state
@@ -41,7 +45,7 @@ def named_places(model: str, data: str, out: Path) -> tuple[str, str]:
 
 
 def chosen_teacher(stage: str, data: str, teacher: str | None) -> str | None:
-    """The one that was named; of drawn pairs the scripted one, where none is: nobody knows them better."""
+    """Return the named teacher; `scripted` for cold starts on drawn pairs."""
     return (
         SCRIPTED
         if teacher is None and _is_drawn(data) and stage in ("cold-start", "all")
@@ -54,7 +58,10 @@ def _is_drawn(data: str) -> bool:
 
 
 def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingData":
-    """The pairs, and what the cold start learns from. Raises BadInput and CheckpointError before a weight is read."""
+    """Open the pairs, and the cold start's teacher or runs.
+
+    Raises `BadInput` and `CheckpointError` before any weight is read.
+    """
     from vrthinker_core.dialects.factory import frame_layouts
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
     from vrthinker_core.training.labelled_pairs.ready_runs import taught_pairs
@@ -64,9 +71,8 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
     protocols = _protocols(run, config)
     if ready is not None and run.stage == "cold-start":
         return TrainingData(run.data, None, ready=ready)
-    played = (
-        protocols[:1] if run.stage in ("grpo", "all") else protocols
-    )  # TRL reads the replies of one
+    # TRL reads the replies of one protocol only.
+    played = protocols[:1] if run.stage in ("grpo", "all") else protocols
     pairs = open_pairs(taught_pairs(run.data), frame_layouts(config.settings, played))
     taught = (
         open_teacher(run.teacher, pairs, frame_layouts(config.settings, protocols))
@@ -77,7 +83,7 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
 
 
 def _protocols(run: "TrainingRun", config: "TrainConfig") -> "tuple[ProtocolName, ...]":
-    """Those that are trained: the one of the settings, or all that the model was made for. Raises CheckpointError."""
+    """Return the protocols to train, by default all; raises `CheckpointError`."""
     from vrthinker_core.dialects.factory import chosen_protocol
 
     known = _spoken(resolved_model(run.model))
@@ -89,7 +95,7 @@ def _protocols(run: "TrainingRun", config: "TrainConfig") -> "tuple[ProtocolName
 
 
 def _spoken(model: str) -> "tuple[ProtocolName, ...]":
-    """What a checkpoint speaks whose files are all there. Raises CheckpointError."""
+    """Check a checkpoint's files; return its protocols or raise `CheckpointError`."""
     from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
     from vrthinker_core.backends.local.checkpoint.marker import read_marker
 
@@ -99,7 +105,12 @@ def _spoken(model: str) -> "tuple[ProtocolName, ...]":
 
 
 def _ready_runs(run: "TrainingRun") -> "ReadyRuns | None":
-    """The runs that the data hold, where the stage wants some and nobody is to write them. Raises BadInput where there are none."""
+    """Return the data's runs if the stage needs them.
+
+    Returns None with a teacher, and for a stage without a cold start.
+
+    Raises `BadInput` if the data hold none.
+    """
     from vrthinker_core.training.labelled_pairs.open_pairs import find_data
     from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs
 
@@ -110,16 +121,17 @@ def _ready_runs(run: "TrainingRun") -> "ReadyRuns | None":
         if not _is_drawn(run.data):
             find_data(run.data)
         raise BadInput(
-            "The cold start learns from the runs of another judge: name it with --teacher, or give its runs with --data, a folder "
-            "of traces."
+            "The cold start learns from the runs of another judge: name the judge with --teacher, or give a folder of its traces with "
+            "--data."
         )
     return ready
 
 
 def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
-    """The judge of that name; the scripted one speaks all these protocols in turn. Raises BadInput and CheckpointError.
+    """Return a teacher by name; `scripted` uses all these protocols in turn.
 
-    A checkpoint is only looked at: its weights are read by the process that lets it play, when it does.
+    Checks only the files of a checkpoint. The process that runs the teacher reads the weights.
+    Raises `BadInput` and `CheckpointError`.
     """
     from vrthinker_core.backends import open_backend
     from vrthinker_core.backends.judge_name import parse_judge
@@ -131,7 +143,7 @@ def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
     if name == SCRIPTED:
         if not isinstance(pairs, DrawnPairSet):
             raise BadInput(
-                "The scripted teacher knows drawn pairs alone: give --data drawn:SEED, or name another judge."
+                "The scripted teacher knows only drawn pairs: give --data drawn:SEED, or name another judge."
             )
         own = replace(
             pairs, grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items())

@@ -1,4 +1,7 @@
-"""The public layouts: a file for each says which column is which label, and nothing else. `read_dataset` opens the one named."""
+"""Readers of public data sets, one file per layout.
+
+`read_dataset` opens a data set by the name of its layout.
+"""
 
 from vrthinker_core.results.datasets.factory import DATASETS, read_dataset, take_some
 

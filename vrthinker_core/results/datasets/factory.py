@@ -1,4 +1,4 @@
-"""Reads the data set that was chosen, and chooses some of its pairs."""
+"""Reading of a data set by name, and choice of pairs."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,17 +16,18 @@ DATASETS: dict[str, Callable[[Path], list[EvaluationPair]]] = {
     "mj-bench-video": read_mj_bench_video,
     "csv": read_pair_csv,
 }
-"""By the word that the command line has for them."""
+"""Readers by their name on the command line."""
 
 
 def read_dataset(kind: str, path: Path) -> list[EvaluationPair]:
-    """The pairs of a data set in the order of its rows, broken rows among them. Raises BadInput where nothing can be read."""
+    """Return the pairs and broken rows in row order; raises `BadInput`."""
     if kind not in DATASETS:
         raise BadInput(f"There is no data set {kind!r}. Choose one of {', '.join(DATASETS)}.")
     try:
         if not path.exists():
             raise BadInput(f"There is no file or folder {path}.")
-        pairs = DATASETS[kind](path.absolute())  # a result names its videos wherever it is read
+        # Absolute, because results name their videos and may be read from any folder.
+        pairs = DATASETS[kind](path.absolute())
     except OSError as error:
         raise BadInput(f"Cannot read {path}: {error.strerror or error}.") from None
     if not pairs:
@@ -35,7 +36,10 @@ def read_dataset(kind: str, path: Path) -> list[EvaluationPair]:
 
 
 def take_some(pairs: Sequence[EvaluationPair], limit: int | None) -> list[EvaluationPair]:
-    """At most `limit` pairs: always the same of a data set, whatever the order of its rows, and all of a smaller limit's."""
+    """Return at most `limit` pairs, the same for every row order.
+
+    A larger limit includes all pairs of a smaller one. Raises `BadInput` if `limit` is below 1.
+    """
     if limit is None:
         return list(pairs)
     if limit < 1:

@@ -1,4 +1,7 @@
-"""GenAI-Bench, video: Parquet files of votes, whose videos are addresses that end in `<md5>.mp4`, here files below the folder."""
+"""GenAI-Bench, video: Parquet files of votes.
+
+They name videos by addresses that end in `<md5>.mp4`; here these are files below the folder.
+"""
 
 import re
 from collections.abc import Iterator
@@ -33,7 +36,10 @@ VIDEO_NAME = re.compile(r"(?:^|/)([0-9a-fA-F]{32}\.mp4)$")
 
 
 def read_genai_bench(path: Path) -> list[EvaluationPair]:
-    """The pairs of a Parquet file, or of the one split in a folder. Raises BadInput where there are two, or none."""
+    """Return the pairs of a Parquet file, or a folder's only split.
+
+    Raises `BadInput` if the folder has several splits or none.
+    """
     files = _files(path)
     folder = path if path.is_dir() else path.parent
     root = folder.parent if folder.name == SUBFOLDER else folder
@@ -42,7 +48,7 @@ def read_genai_bench(path: Path) -> list[EvaluationPair]:
 
 
 def _files(path: Path) -> list[Path]:
-    """The Parquet files of one split: `test-*`, or `test_v1-*`."""
+    """Return the Parquet files of one split: `test-*`, or `test_v1-*`."""
     if not path.is_dir():
         return [path]
     found = [
@@ -83,7 +89,7 @@ def _read_parquet(file: Path, columns: list[str]) -> list[dict[str, Any]]:
 
 
 class _Videos:
-    """The videos below a folder, by their names; the folder is read once."""
+    """The videos below a folder by name; the folder is read once."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -92,7 +98,6 @@ class _Videos:
         }
 
     def find(self, address: str) -> Path:
-        """The file of a video's address. Raises BadInput with one sentence."""
         match = VIDEO_NAME.search(address)
         if match is None:
             raise BadInput(

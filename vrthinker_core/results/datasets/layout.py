@@ -1,4 +1,7 @@
-"""From the rows of a published table to pairs: each layout says which column is what, and this says which rows can be judged."""
+"""Pairs from the rows of a published table.
+
+A `PairLayout` names the columns of a data set. This module decides which rows can be judged.
+"""
 
 import os
 from collections import defaultdict
@@ -12,17 +15,22 @@ from vrthinker_core.results.pair import EvaluationPair, pair_id
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension, Preference, Verdict
 
-MISSING = frozenset(
-    ("", "nan", "none", "null", "n/a", "<na>")
-)  # How tables write that nobody gave a label, in lower case
+# Spellings of a missing label in tables, in lower case.
+MISSING = frozenset(("", "nan", "none", "null", "n/a", "<na>"))
 
 FindVideo = Callable[[str], Path]
-"""The file of a video that a row names. Raises BadInput with the sentence that says why it cannot be judged."""
+"""Finder of the file for a row's video.
+
+Raises `BadInput` with the sentence that says why the row cannot be judged.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row of a data set as text, by column. With a `fault` it could not be read."""
+    """One row of a data set as text by column.
+
+    A row with a `fault` could not be read.
+    """
 
     number: int  # 1-based
     values: Mapping[str, str]
@@ -31,27 +39,36 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class PairLayout:
-    """Which column of a data set is what."""
+    """The columns of a data set."""
 
     videos: tuple[str, str]
     prompt: str
     labels: Mapping[Dimension, str]
     generators: tuple[str, str]
     words: Mapping[str, Preference]
-    """What stands in the columns of labels, in lower case."""
+    """Values of the label columns, in lower case."""
     undecided: frozenset[str] = field(default_factory=frozenset)
-    """Words, in lower case, of people who could not say: overall they leave the row out, elsewhere they are no label."""
+    """Values, in lower case, for people who could not decide.
+
+    In the overall label such a value leaves the row out; elsewhere it is no label.
+    """
 
 
 def make_pairs(
     rows: Iterable[TableRow], layout: PairLayout, find: FindVideo
 ) -> list[EvaluationPair]:
-    """The pairs of all rows, in their order. What is wrong with a row becomes its `fault`; the same row again is one, too."""
+    """Return the pairs of all rows, in row order.
+
+    An error in a row becomes the `fault` of its pair. A repeated row has a fault, too.
+    """
     return _name_repeated([_make_pair(row, layout, find) for row in rows])
 
 
 def find_below(folder: Path, name: str, *, absolute: bool = False) -> Path:
-    """The file `name` below `folder`; `absolute` allows a full path to any place. Raises BadInput with one sentence."""
+    """Return the file `name` below `folder`.
+
+    `absolute` allows full paths to any place. Raises `BadInput` with one sentence.
+    """
     if not name:
         raise BadInput("A video is not named.")
     if "://" in name:
@@ -72,9 +89,10 @@ def find_below(folder: Path, name: str, *, absolute: bool = False) -> Path:
 
 
 def existing_file(folder: Path, name: str) -> Path:
-    """The file that a row calls `name`, from `folder` on unless it is a full path. Raises BadInput with one sentence.
+    """Return the file `name`, relative to `folder` or as a full path.
 
-    The name counts as it stands; if there is no such file, with the accents or the separators of another system.
+    If no such file exists, tries the accents and separators of other systems.
+    Raises `BadInput` with one sentence.
     """
     try:
         for spelled in _spellings(name):
@@ -90,12 +108,11 @@ def existing_file(folder: Path, name: str) -> Path:
 
 
 def _spellings(name: str) -> Iterable[str]:
-    """The name as it stands, and with the separators of Windows turned."""
     return dict.fromkeys((name, name.replace("\\", "/")))
 
 
 def _as_stored(path: Path) -> Path:
-    """The path as the disk spells it: macOS writes an accent as a character of its own, most programs do not."""
+    """Find the disk's Unicode form: macOS may store decomposed accents (NFD)."""
     found = Path()
     for part in path.parts:
         forms = (found / form for form in (part, normalize("NFC", part), normalize("NFD", part)))
@@ -104,7 +121,7 @@ def _as_stored(path: Path) -> Path:
 
 
 def check_columns(columns: Sequence[str], needed: Sequence[str], file: str) -> None:
-    """Raises BadInput unless every needed column is there, each once."""
+    """Raise `BadInput` if a needed column is missing or any is repeated."""
     missing = [column for column in needed if column not in columns]
     if missing:
         raise BadInput(f"{file} has no column {missing[0]}. It needs {', '.join(needed)}.")
@@ -114,7 +131,7 @@ def check_columns(columns: Sequence[str], needed: Sequence[str], file: str) -> N
 
 
 def as_text(value: object) -> str:
-    """A value of JSON or Parquet as a row has it; "" for what is missing: None, or a float that is no number."""
+    """Return a table value as text, "" for None and NaN."""
     return "" if value is None or value != value else str(value)
 
 
@@ -145,7 +162,7 @@ def _make_pair(row: TableRow, layout: PairLayout, find: FindVideo) -> Evaluation
 
 
 def _labels(row: TableRow, layout: PairLayout) -> tuple[Verdict, str]:
-    """People's labels, and why the row is left out, "" where it is not. Raises BadInput for a word that is no label."""
+    """Return labels and why the row is left out; raises `BadInput`."""
     labels: dict[str, Preference] = {}
     left_out = ""
     for dimension, column in layout.labels.items():
@@ -166,7 +183,10 @@ def _labels(row: TableRow, layout: PairLayout) -> tuple[Verdict, str]:
 
 
 def _name_repeated(pairs: list[EvaluationPair]) -> list[EvaluationPair]:
-    """Each id once. A row that says the same as an earlier one is a broken row; one with other labels is a pair of its own."""
+    """Make ids unique.
+
+    A row with the labels of an earlier one is a broken row; with other labels it is its own pair.
+    """
     groups: dict[str, list[int]] = defaultdict(list)
     for position, pair in enumerate(pairs):
         groups[pair.id].append(position)
@@ -177,9 +197,12 @@ def _name_repeated(pairs: list[EvaluationPair]) -> list[EvaluationPair]:
 
 
 def _name_group(pairs: list[EvaluationPair], positions: list[int]) -> None:
-    """Name the rows of one pair, so that no name depends on the order of the rows: those that can be judged come first."""
+    """Rename the rows of one pair, independent of row order.
+
+    Rows that can be judged come first.
+    """
     told = {pairs[position].labels for position in positions}
-    seen: dict[str, int] = {}  # Row in which each name came first
+    seen: dict[str, int] = {}  # first row of each name
     repeats = 0
     for position in sorted(
         positions, key=lambda position: bool(pairs[position].fault or pairs[position].left_out)
@@ -196,10 +219,9 @@ def _name_group(pairs: list[EvaluationPair], positions: list[int]) -> None:
 
 
 def _signature(labels: Verdict) -> str:
-    """`1x20`: a character for each dimension, x where there is no label."""
+    """Return `1x20`: a character per dimension, x without a label."""
     return "".join("x" if label is None else str(int(label)) for _, label in labels)
 
 
 def _short(text: str) -> str:
-    """The text as a sentence shows it."""
     return encodable(text if len(text) <= 120 else f"{text[:60]}…{text[-59:]}")

@@ -1,4 +1,7 @@
-"""MJ-Bench-Video: `test.json` beside its `videos/`. Its Alignment is TA, its Fineness VQ, its Coherence & Consistency MQ."""
+"""MJ-Bench-Video: `test.json` beside its `videos/`.
+
+Alignment is TA, Fineness is VQ, Coherence & Consistency is MQ.
+"""
 
 import json
 from collections.abc import Iterator
@@ -39,7 +42,7 @@ LAYOUT = PairLayout(
 
 
 def read_mj_bench_video(path: Path) -> list[EvaluationPair]:
-    """The pairs of the folder, or of the file in it. Raises BadInput where that is none of this layout."""
+    """Return the pairs of a folder or file; raises `BadInput`."""
     file = path / FILE if path.is_dir() else path
     return make_pairs(_rows(_read_list(file), file), LAYOUT, partial(find_below, file.parent))
 

@@ -1,4 +1,7 @@
-"""A plain CSV of pairs: `video1, video2, prompt`; labels in `TA, MQ, VQ, OA` and generators in `model1, model2` where known."""
+"""A plain CSV of pairs with the columns `video1, video2, prompt`.
+
+Optional columns: labels in `TA, MQ, VQ, OA`, generators in `model1, model2`.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -23,7 +26,11 @@ LAYOUT = PairLayout(
 
 
 def read_pair_csv(path: Path) -> list[EvaluationPair]:
-    """The pairs; paths are full, or relative to the folder of the file. Raises BadInput for a file without the three columns."""
+    """Return the pairs of a CSV file.
+
+    Paths are full, or relative to the folder of the file. Raises `BadInput` if one of the three
+    columns is missing.
+    """
     columns = [*LAYOUT.videos, LAYOUT.prompt]
     optional = [*LAYOUT.labels.values(), *LAYOUT.generators]
     return make_pairs(

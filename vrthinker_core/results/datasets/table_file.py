@@ -1,4 +1,4 @@
-"""The rows of a CSV file, however it was saved: a row that cannot be read costs that row alone."""
+"""Rows of a CSV file; an unreadable row spoils no other row."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,10 +9,10 @@ from vrthinker_core.results.datasets.layout import TableRow, check_columns
 
 DELIMITERS = ",;\t"
 SEPARATOR_LINE = re.compile(r'\s*"?sep=(\\t|[^\w"\r\n])[^\w\r\n]*(?:\r\n?|\n|\Z)', re.IGNORECASE)
-"""Excel's own first line, `sep=;`, perhaps in quotation marks and with the empty fields that another program added."""
+"""Excel's own first line `sep=;`, maybe quoted or with empty fields from another program."""
 FILLED_LINE = re.compile(r"\S[^\r\n]*")
 LINE_END = re.compile(r"\r\n?|\n|\Z")
-LONGEST = 2**17  # Characters of one field
+LONGEST = 2**17  # characters of one field
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 QUOTES = (
     "its quotation marks do not pair up: put the text in a pair of them and double those within it"
@@ -22,10 +22,12 @@ QUOTES = (
 def read_table(
     path: Path, needed: Sequence[str], optional: Sequence[str] = ()
 ) -> Iterator[TableRow]:
-    """The rows under the header line. Columns are known by their names, whatever the case.
+    """Yield the rows under the header line.
 
-    They are separated as Excel's line `sep=` says, else by `,`, `;` or tabs. Raises BadInput for a file that cannot be read, or
-    whose header lacks one of the needed columns.
+    Column names ignore case. Excel's line `sep=` sets the separator; without it, `,`, `;` or tabs
+    separate columns.
+
+    Raises `BadInput` if the file cannot be read, or if a needed column is missing.
     """
     text = _read_text(path)
     said = SEPARATOR_LINE.match(text)
@@ -55,7 +57,10 @@ def read_table(
 
 
 def _fitted(values: list[str], columns: Sequence[str], known: Mapping[str, str]) -> list[str]:
-    """The fields without empty ones behind the last column, and with empty ones where no column that counts has been left out."""
+    """Drop extra empty fields, or fill up with empty fields.
+
+    Adds none if a known column would be left empty.
+    """
     while len(values) > len(columns) and not values[-1].strip():
         values = values[:-1]
     left_out = columns[len(values) :]
@@ -72,9 +77,10 @@ def _wrong_number(found: int, wanted: int, delimiter: str) -> str:
 
 
 def _records(text: str, delimiter: str) -> Iterator[tuple[list[str], str]]:
-    """The records, each with the cause if it cannot be read. After a line that begins none, the next line is tried.
+    """Yield each record, and the cause if it cannot be read.
 
-    Space around a pair of quotation marks is no part of the text: people write `a.mp4, "one, two"`.
+    After an unreadable record, goes on with the next line. Space around quotation marks is no part
+    of the text, because people write `a.mp4, "one, two"`.
     """
     mark = re.escape(delimiter)
     space = rf"[^\S\r\n{mark}]*+"
@@ -101,7 +107,7 @@ def _records(text: str, delimiter: str) -> Iterator[tuple[list[str], str]]:
 
 
 def _read_text(path: Path) -> str:
-    """The text; a byte that is no UTF-8 is kept as a half character, to be found in its row."""
+    """Return the text; non-UTF-8 bytes become surrogates, found later per row."""
     try:
         data = path.read_bytes()
     except OSError as error:

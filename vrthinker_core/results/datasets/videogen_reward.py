@@ -1,4 +1,7 @@
-"""VideoGen-RewardBench: `videogen-rewardbench.csv` beside its `videos/`, each label one of A, B, same."""
+"""VideoGen-RewardBench: `videogen-rewardbench.csv` beside its `videos/`.
+
+Labels are A, B or same.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -19,9 +22,10 @@ LAYOUT = PairLayout(
 
 
 def read_videogen_reward(path: Path) -> list[EvaluationPair]:
-    """The pairs of the data set in a folder, or of one table, whose videos may lie anywhere: `export` names them by full paths.
+    """Return the pairs of a data set's folder, or of one table.
 
-    Raises BadInput where that is none of this layout.
+    Videos of a table may lie anywhere, because `export` writes full paths. Raises `BadInput` if the
+    table does not have this layout.
     """
     table = path / FILE if path.is_dir() else path
     columns = [*LAYOUT.videos, *LAYOUT.generators, LAYOUT.prompt, *LAYOUT.labels.values()]

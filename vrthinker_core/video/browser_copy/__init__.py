@@ -1,1 +1,1 @@
-"""A copy of a video that every browser plays, for the page only: the judge reads the original."""
+"""Copies of videos for browsers; the judge reads the originals."""

@@ -1,4 +1,4 @@
-"""Whether browsers play a file, from its header and its packets, without decoding any."""
+"""Browser support of a file, from its header and packets, without decoding."""
 
 import re
 from dataclasses import dataclass
@@ -13,27 +13,31 @@ _VIDEO_CODECS = {"mp4": ("h264", "vp9", "av1"), "webm": ("vp8", "vp9", "av1")}
 _PIXEL_FORMATS = ("yuv420p", "yuvj420p")
 _AUDIO_CODECS = ("aac", "mp3", "opus", "vorbis", "flac")
 _SUFFIXES = {".mp4": "mp4", ".m4v": "mp4", ".webm": "webm"}
-# Files of the brand "qt  " are played by Safari, and by other browsers only sometimes.
+# Safari plays files of the brand "qt  "; other browsers do only sometimes.
 _QUICKTIME = "qt"
-# Containers whose packets have the timestamps of the frames.
+# In these containers, packets have the timestamps of their frames.
 _REMUXABLE = ("mp4", "webm", "mov", "matroska")
 _WEBM = re.compile(rb"\x42\x82[\x40-\xff]?[\x80-\xff]?\x00*webm")
 _IDR_UNIT = 5
-_MAX_AUDIO_LEAD = 0.1  # seconds by which audio may begin before the video: what its codec needs to start, and no browser plays
+# Seconds that audio may start before the video: its codec's priming, which no browser plays.
+_MAX_AUDIO_LEAD = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class BrowserSupport:
-    """What a browser can do with a file."""
+    """Support of a file by browsers."""
 
-    playable: bool  # browsers play the file as it is, with the same timestamps as the judge
-    remuxable: bool  # the packets can be copied into an MP4 without decoding them
+    playable: bool  # browsers play the file as it is, with the judge's timestamps
+    remuxable: bool  # the packets can be copied into an MP4 without decoding
     packet_times: tuple[int, ...] = ()
-    """Timestamps of the packets in stored order, in units of the stream's time base; () where these cannot be used."""
+    """Packet timestamps in stored order, in units of the stream's time base; () if unusable."""
 
 
 def check_browser_support(source: VideoSource, path: Path) -> BrowserSupport:
-    """Reads all packets of an opened source and leaves it at its end. Raises VideoError."""
+    """Return how browsers support an opened source.
+
+    Reads all packets and leaves the source at its end. Raises `VideoError`.
+    """
     container = _container(source, path)
     plain_pixels = source.stream.codec_context.pix_fmt in _PIXEL_FORMATS
     plain_header = (
@@ -48,7 +52,7 @@ def check_browser_support(source: VideoSource, path: Path) -> BrowserSupport:
 
 
 def _container(source: VideoSource, path: Path) -> str:
-    """The container by its content: one demuxer reads MP4 and QuickTime, another one WebM and Matroska."""
+    """Tell MP4 from QuickTime and WebM from Matroska, which share demuxers."""
     kind = source.format.split(",")[0]
     if kind == "mov":
         return (
@@ -63,7 +67,7 @@ def _container(source: VideoSource, path: Path) -> str:
 
 
 def _header_is_plain(source: VideoSource, container: str) -> bool:
-    """The codecs fit the container, there is one video stream, the length is known and the start is at 0."""
+    """Check for fitting codecs, one video stream, a length and start 0."""
     header = source.container
     contexts = [
         stream.codec_context for stream in header.streams.audio if stream.codec_context is not None
@@ -72,7 +76,7 @@ def _header_is_plain(source: VideoSource, container: str) -> bool:
         audio.name in _AUDIO_CODECS for audio in contexts
     )
     single = len(header.streams.video) == 1
-    # An MP4 without frames in its table is fragmented, a recorded WebM has no length. Browsers seek badly in both.
+    # Browsers seek badly in fragmented MP4 (no frames in its table) and WebM without a length.
     seekable = bool(header.duration) and (container != "mp4" or source.header_frames > 0)
     starts_at_zero = (
         header.start_time is None or -_MAX_AUDIO_LEAD * av.time_base <= header.start_time <= 0
@@ -81,7 +85,10 @@ def _header_is_plain(source: VideoSource, container: str) -> bool:
 
 
 def _packet_times(source: VideoSource) -> tuple[int, ...]:
-    """The packets' timestamps in stored order; () if one is damaged, hidden, a key frame but no IDR, or has a wrong timestamp."""
+    """Return the packet timestamps in stored order, () if unusable.
+
+    Unusable: a packet is damaged or hidden, an H.264 key frame is no IDR, a timestamp is wrong.
+    """
     times: list[int] = []
     extra = source.stream.codec_context.extradata or b""
     length_bytes = (
@@ -109,9 +116,10 @@ def _packet_times(source: VideoSource) -> tuple[int, ...]:
 
 
 def holds_idr(packet: bytes, length_bytes: int) -> bool:
-    """Whether an H.264 packet, in which each NAL unit follows its length in `length_bytes` bytes, holds an IDR picture.
+    """Return whether an H.264 packet holds an IDR picture.
 
-    After a seek to a key frame without one (open GOPs, intra refresh), Chromium stops playing for good.
+    In the packet, each NAL unit follows its length in `length_bytes` bytes. Chromium stops playing
+    for good after a seek to a key frame without an IDR picture (open GOP, intra refresh).
     """
     offset = 0
     while offset + length_bytes < len(packet):

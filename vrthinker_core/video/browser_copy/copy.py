@@ -1,7 +1,7 @@
-"""Make, and keep in a folder, a copy of a video that every browser plays.
+"""A folder of video copies that every browser plays.
 
-The copy is an MP4 without audio, with the timestamps of the original shifted so that the first frame is at 0. A worker process
-makes it, which reads the file, writes no file and sends the copy as bytes.
+A copy is an MP4 without audio. Its timestamps are the original's, shifted so that the first frame
+is at 0. A worker process reads the original, writes no file and sends the copy as bytes.
 """
 
 import contextlib
@@ -18,20 +18,22 @@ from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.processes.process import start_worker
 from vrthinker_core.video.worker_io import Header
 
-COPY_LIMITS = Limits(
-    cpu_seconds=60.0, wall_seconds=90.0
-)  # more than a comparison's own decoding, because encoding is added to it
-MAX_COPY_BYTES = 300_000_000  # the largest copy that is kept
+# More processor time than a comparison gets, because encoding comes on top of decoding.
+COPY_LIMITS = Limits(cpu_seconds=60.0, wall_seconds=90.0)
+MAX_COPY_BYTES = 300_000_000  # of a copy that is kept
 
 _VERSION = b"playable/1"
 _WORKER = "vrthinker_core.video.browser_copy.worker"
 
 
 def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -> Path | None:
-    """None when Chromium, Firefox and Safari play the file as it is, else the path of an MP4 in `folder` that they play.
+    """Return the path of a playable copy, None if not needed.
 
-    The copy is named by a hash of the source; one that exists is returned as it is. Raises VideoError with one sentence when the
-    file is no video, NoCopy when the copy passes a limit, cannot be kept, or the worker process crashed.
+    None means that Chromium, Firefox and Safari play the file as it is. The copy is an MP4 in
+    `folder`, named by a hash of the source. An existing copy is returned unchanged.
+
+    Raises `VideoError` with one sentence if the file is no video, `NoCopy` if the copy passes a
+    limit or cannot be kept, or if the worker process crashed.
     """
     copy = folder / f"{_digest(source)}.mp4"
     if copy.is_file():
@@ -48,7 +50,7 @@ def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -
 
 
 def _digest(source: Path) -> str:
-    """Hash of content and suffix: with another suffix the same bytes may need a copy."""
+    """Hash content and suffix, because browser support depends on both."""
     digest = hashlib.blake2b(
         _VERSION + source.suffix.lower().encode("utf-8", "replace"), digest_size=16
     )
@@ -62,7 +64,6 @@ def _digest(source: Path) -> str:
 
 
 def _write_copy(copy: Path, chunks: Generator[bytes, None, None], name: str) -> Path | None:
-    """None when there are no chunks."""
     with contextlib.closing(chunks):
         first = next(chunks, b"")
         if not first:
@@ -78,7 +79,7 @@ def _write_copy(copy: Path, chunks: Generator[bytes, None, None], name: str) -> 
 
 
 def _copy_chunks(source: Path, limits: Limits) -> Generator[bytes, None, None]:
-    """The copy in pieces, as the worker process sends them; none when browsers play the file as it is."""
+    """Yield the worker's chunks; none if browsers play the file."""
     worker = start_worker(_WORKER)
     request: Header = {"path": str(source.resolve()), "limits": asdict(limits)}
     try:

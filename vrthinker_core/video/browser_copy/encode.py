@@ -1,4 +1,4 @@
-"""Encode every frame anew as 8-bit H.264, with the times that the judge is told."""
+"""Encoding of every frame as 8-bit H.264, with the judge's timestamps."""
 
 from __future__ import annotations
 
@@ -25,23 +25,26 @@ from vrthinker_core.video.frames.decode import DecodeStats, read_all
 from vrthinker_core.video.frames.timeline import FrameTimes, make_frame_times
 
 MAX_SIDE = 1280
-"""Pixels of the longer side of a copy, at most."""
+"""Most pixels of the longer side of a copy."""
 
-# No B-frames: the first frame is at 0 without an edit list. Many key frames: seeking in the copy is quick.
+# Without B-frames, the first frame is at 0 without an edit list. Many key frames make seeking fast.
 _OPTIONS = {"preset": "veryfast", "crf": "20", "bf": "0", "g": "12", "threads": "2"}
 _BT709, _LIMITED = 1, 1
 _FALLBACK_TIME_BASE = Fraction(1, 90_000)
-_SMALLEST_TIME_BASE = Fraction(
-    1, 1_000_000
-)  # time bases below this are too small for an MP4; they are rounded to the fallback
+# Smaller time bases do not fit into an MP4; times are rounded to the fallback instead.
+_SMALLEST_TIME_BASE = Fraction(1, 1_000_000)
 
 
 class UnusableTimestamps(Exception):
-    """Some of the decoder's timestamps are missing or wrong."""
+    """Missing or wrong timestamps from the decoder."""
 
 
 def encode(source: VideoSource) -> io.BytesIO:
-    """The copy. If a timestamp is not usable, all times are known only after one more decode. Raises VideoError."""
+    """Return the copy as an MP4.
+
+    If a timestamp is unusable, decodes once more to find the times of all frames first.
+    Raises `VideoError`.
+    """
     with contextlib.suppress(UnusableTimestamps):
         return _encode(source, None)
     stats = DecodeStats()
@@ -50,7 +53,10 @@ def encode(source: VideoSource) -> io.BytesIO:
 
 
 def _encode(source: VideoSource, times: FrameTimes | None) -> io.BytesIO:
-    """Each frame lasts until the next one, the last frame as long as the median one. `times` replace the decoder's timestamps."""
+    """Return the copy; `times`, if given, replace the decoder's timestamps.
+
+    Each frame lasts until the next one, the last one for the median duration.
+    """
     copy = io.BytesIO()
     time_base = (
         source.time_base
@@ -76,7 +82,10 @@ def _encode(source: VideoSource, times: FrameTimes | None) -> io.BytesIO:
 def _encoded_packets(
     output: OutputContainer, source: VideoSource, time_base: Fraction, times: FrameTimes | None
 ) -> Iterator[Packet[VideoStream]]:
-    """Their timestamps are in units of `time_base`. Raises UnusableTimestamps."""
+    """Yield packets with timestamps in units of `time_base`.
+
+    Raises `UnusableTimestamps`, and `VideoError` if no frame decodes.
+    """
     stats = DecodeStats()
     frames = _display_frames(source, stats)
     first = next(frames, None)
@@ -121,7 +130,10 @@ def _add_stream(
 
 
 def _display_frames(source: VideoSource, stats: DecodeStats) -> Iterator[tuple[int | None, Pixels]]:
-    """(pts, pixels as displayed) of every frame; one size for all, sides even."""
+    """Yield (pts, displayed pixels) of every frame.
+
+    All frames have one size with even sides.
+    """
     converter: FrameConverter | None = None
     for decoded in read_all(source, stats):
         converter = converter or FrameConverter(source, decoded.frame)

@@ -1,4 +1,4 @@
-"""Copy the packets into an MP4 without decoding them."""
+"""Copying of packets into an MP4 without decoding."""
 
 import io
 from collections.abc import Sequence
@@ -9,9 +9,10 @@ from vrthinker_core.video.frames.container import VideoSource
 
 
 def remux(source: VideoSource, times: Sequence[int]) -> io.BytesIO | None:
-    """The copy, its first frame at 0; None when the packets do not fit into an MP4 after all.
+    """Return the copy as an MP4 with its first frame at 0.
 
-    `times` are the packets' timestamps in stored order.
+    `times` are the packet timestamps in stored order. Returns None if the packets do not fit into
+    an MP4.
     """
     copy = io.BytesIO()
     first, decoding = min(times), decoding_times(times)
@@ -32,7 +33,10 @@ def remux(source: VideoSource, times: Sequence[int]) -> io.BytesIO | None:
 
 
 def decoding_times(times: Sequence[int]) -> list[int]:
-    """Decoding timestamps for presentation timestamps: ascending, and never later than these. Some containers do not store them."""
+    """Return decoding timestamps for presentation timestamps in stored order.
+
+    They ascend and are never later than the presentation timestamps. Some containers store none.
+    """
     ascending = sorted(times)
     delay = max(dts - pts for dts, pts in zip(ascending, times, strict=True))
     return [pts - delay for pts in ascending]

@@ -1,4 +1,7 @@
-"""The worker process that makes a browser copy: remuxed where that is enough, encoded anew otherwise."""
+"""The worker process that makes a browser copy.
+
+It remuxes the file if possible and encodes it otherwise.
+"""
 
 import io
 from pathlib import Path
@@ -19,7 +22,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def main(handle: int) -> None:
-    """Handle one request over the connection with the number `handle`."""
+    """Serve one request over the connection with the descriptor `handle`."""
     av.logging.set_level(av.logging.PANIC)
     cv2.setNumThreads(1)
     parent = connect_to_parent(handle)
@@ -28,7 +31,8 @@ def main(handle: int) -> None:
     budget = CpuBudget(shown_name(path), limits)
     try:
         copy = _make_copy(path, limits, budget)
-    except VideoError as error:  # at a limit of the copy it says nothing about the file
+    except VideoError as error:
+        # If the copy passed a limit, the error says nothing about the file.
         respond(parent, {"error": str(error), "died": budget.is_spent or near_memory_limit()})
     except MemoryError:
         respond(
@@ -54,7 +58,6 @@ def main(handle: int) -> None:
 
 
 def _make_copy(path: Path, limits: Limits, budget: CpuBudget) -> io.BytesIO:
-    """The copy, empty when none is needed."""
     confine_process(limits)
     with open_local(path) as file:
         source = VideoSource(file, budget)

@@ -1,1 +1,1 @@
-"""What a decoding process does: find the frames that slots mean, decode each once, convert it to the pixels a judge is given."""
+"""Decoding in a worker process: find, decode and convert each slot's frame."""

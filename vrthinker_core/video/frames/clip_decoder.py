@@ -1,4 +1,4 @@
-"""One clip in its worker process: find and convert the frame of each slot, and cache decoded frames."""
+"""One clip in its worker process: find, convert and cache frames."""
 
 import hashlib
 import math
@@ -30,19 +30,22 @@ from vrthinker_core.video.frames.plan import FramePlan, FrameRequest, ReadMode
 from vrthinker_core.video.frames.timeline import make_frame_times, read_timeline
 from vrthinker_core.video.limits import CpuBudget, near_memory_limit
 
-_MAX_BYTES = 100_000_000  # enough for every slot of the published protocols: 128 frames of 448 x 448 pixels are 77 MB
-_MAX_FRAME_BYTES = (
-    _MAX_BYTES // 4
-)  # a frame in 8K that is sent as it is has 100 MB: keeping one helps no other slot
+# Enough for every slot of the published protocols: 128 frames of 448 x 448 pixels take 77 MB.
+_MAX_BYTES = 100_000_000
+# An 8K frame at native size takes 100 MB; caching it would help no other slot.
+_MAX_FRAME_BYTES = _MAX_BYTES // 4
 _BYTES_PER_PIXEL = 1.5
-"""Of a decoded frame in 4:2:0, as nearly all videos are stored. Converting every frame of 480p costs more than decoding it."""
+"""Bytes per pixel of a decoded frame in 4:2:0, the format of nearly all videos.
+
+Decoded frames are cached, because converting every frame of 480p costs more than decoding it.
+"""
 
 
 class FrameCache:
-    """Converts frames and keeps them."""
+    """Cache of frames, either as decoded or as converted pixels."""
 
     def __init__(self, source: VideoSource, plan: FramePlan) -> None:
-        """Empty. The display geometry is read from the first frame that is added."""
+        """Start empty; the first added frame sets the display geometry."""
         self._source = source
         self._plan = plan
         self._converter: FrameConverter | None = None
@@ -56,12 +59,12 @@ class FrameCache:
 
     @property
     def geometry(self) -> DisplayGeometry:
-        """How the clip is displayed; known after the first frame."""
+        """Display geometry of the clip, known after the first frame."""
         assert self._converter is not None
         return self._converter.geometry
 
     def find(self, request: FrameRequest) -> Pixels | None:
-        """The frame in RGB, if it was kept converted or as it was decoded."""
+        """Return the frame in RGB, or None if not cached."""
         if request.index in self._frames:
             return self._convert(self._frames[request.index], [request])[request]
         return self._converted.get(request)
@@ -69,7 +72,10 @@ class FrameCache:
     def add(
         self, decoded: DecodedFrame, requests: Collection[FrameRequest]
     ) -> dict[FrameRequest, Pixels]:
-        """Convert one frame for each request, and keep it unless it only replaces the one that was requested."""
+        """Convert a frame for each request, and cache it.
+
+        A neighbour in place of the requested frame is not cached.
+        """
         self._converter = self._converter or FrameConverter(self._source, decoded.frame)
         if decoded.index == decoded.requested and decoded.index not in self.samples:
             self.samples[decoded.index] = self._converter.grey_sample(decoded.frame)
@@ -79,9 +85,10 @@ class FrameCache:
         return converted
 
     def missing_requests(self, total: int) -> dict[int, list[FrameRequest]]:
-        """By frame, the possible requests whose frame is not kept yet; only those of the first slots where not all would fit.
+        """Return the uncached requests of all slots, by frame index.
 
-        A frame that will be kept as it was decoded has no requests: it is converted when it is asked for.
+        If not all would fit, only the requests of the first slots are included. A frame that will
+        be cached as decoded has no requests, because it is converted on demand.
         """
         if self._keeps_frames:
             return {index: [] for index in self._plan.frame_indices(total) - self._frames.keys()}
@@ -109,7 +116,7 @@ class FrameCache:
         return {request: converter.resize_for(pixels, request.sizing) for request in requests}
 
     def _keep(self, decoded: DecodedFrame, converted: dict[FrameRequest, Pixels]) -> None:
-        """As it was decoded, if frames of this clip are kept so and there is room; else every conversion that finds room."""
+        """Cache the decoded frame if possible, else every conversion that fits."""
         size = sum(plane.buffer_size for plane in decoded.frame.planes)
         if self._keeps_frames and self._converter and self._bytes + size <= _MAX_BYTES:
             self._frames[decoded.index] = self._converter.copy(decoded.frame)
@@ -122,9 +129,10 @@ class FrameCache:
                 self._bytes += pixels.nbytes
 
 
-# Up to 640 million pixels (10 s of 1080p at 30 per second) a clip is decoded once, as a whole. Measured: 3 to 8 s of processor time
-# per thousand million pixels. Generated clips mostly have a single key frame, so that reaching slot 112 of 128 means decoding 87 %
-# of them anyway, and every later request costs nothing. Longer clips are read on demand: four frames of a minute cost a quarter.
+# Up to 640 million pixels (10 s of 1080p at 30 per second), a clip is decoded once, as a whole.
+# Measured: 3 to 8 s of processor time per 1000 million pixels. Most generated clips have a single
+# key frame: reaching slot 112 of 128 decodes 87 % of the clip anyway, and later requests then cost
+# nothing. Longer clips are read on demand: four frames of a minute cost a quarter.
 _MAX_WHOLE_PIXELS = 640_000_000
 _SECONDS_PER_PIXEL = 8e-9
 _BLOCK_BYTES = 1 << 20
@@ -132,7 +140,7 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ConvertedFrame:
-    """A frame as it is sent, and the slots that it is for."""
+    """A frame as it is sent, and its slots."""
 
     slots: list[int]
     index: int
@@ -146,7 +154,7 @@ class ConvertedFrame:
 
 
 class ClipDecoder:
-    """An opened clip. Not safe for threads."""
+    """An opened clip; not thread-safe."""
 
     def __init__(
         self,
@@ -156,7 +164,7 @@ class ClipDecoder:
         budget: CpuBudget,
         progress: OpeningProgress | None = None,
     ) -> None:
-        """Opens the file and decodes at least the frames of the first slots. Raises VideoError."""
+        """Open and decode at least the first slots; raises `VideoError`."""
         self._plan = plan
         self.budget = budget
         self._progress = progress or OpeningProgress(lambda _: None)
@@ -173,7 +181,7 @@ class ClipDecoder:
         self._seeking_reader: SeekingReader | None = None
         self._strict = True
         self._opened = False
-        self._recount = ""  # What a frame says that was counted otherwise than those before it
+        self._recount = ""  # note of frames after a change of the frame count
         if self._timeline.seekable and (
             read_mode == "seek" or (read_mode == "auto" and self._pixels > _MAX_WHOLE_PIXELS)
         ):
@@ -185,11 +193,16 @@ class ClipDecoder:
 
     @property
     def read_mode(self) -> ReadMode:
-        """How frames are found from now on."""
+        """Way in which frames are found from now on."""
         return "seek" if self._seeking_reader else "whole"
 
     def read(self, slots: Collection[int]) -> Iterator[ConvertedFrame]:
-        """The frames of `slots`, in any order. Where timestamps prove wrong, a slot may come twice: the last one counts."""
+        """Yield the frames of `slots`, in any order.
+
+        If timestamps prove wrong, a slot may come twice; the last frame counts.
+
+        Raises `VideoError`.
+        """
         try:
             yield from self._read_slots(slots)
         except TimestampMismatch:
@@ -202,7 +215,6 @@ class ClipDecoder:
                 ) from None
 
     def _read_digest(self, file: BufferedReader, size: int) -> str:
-        """SHA-256 of the whole file."""
         digest = hashlib.sha256()
         while block := file.read(_BLOCK_BYTES):
             digest.update(block)
@@ -210,7 +222,10 @@ class ClipDecoder:
         return digest.hexdigest()
 
     def _decode_all(self) -> None:
-        """One pass that keeps what slots can ask for; a second one where the packets announced another number of frames."""
+        """Decode the whole clip, and cache what slots can request.
+
+        Decodes it again if the packets announced another number of frames.
+        """
         self._seeking_reader = None
         announced = max(1, self._timeline.stored)
         self._decode_pass(announced, self._stats)
@@ -239,7 +254,7 @@ class ClipDecoder:
                 self._cache.add(decoded, missing.get(decoded.index, ()))
 
     def _use_timestamps(self) -> None:
-        """Find frames by the packets' timestamps; every decoded frame is checked against them."""
+        """Find frames by packet timestamps, which every decoded frame must match."""
         self._total = len(self._timeline.pts)
         self._times = make_frame_times(
             self._timeline.pts, self._source.time_base, self._source.rate
@@ -250,17 +265,19 @@ class ClipDecoder:
         self.info = self._describe()
 
     def _fall_back(self) -> None:
-        """The timestamps are wrong: decode everything where the budget allows it, else let neighbours replace missing frames."""
+        """Recover from wrong timestamps.
+
+        Decodes everything if the budget allows it, else lets neighbours replace missing frames.
+        """
         if self._strict and self._pixels * _SECONDS_PER_PIXEL < self.budget.limits.cpu_seconds:
-            self._cache = FrameCache(
-                self._source, self._plan
-            )  # the indices of the frames were wrong
+            # The old cache has wrong frame indices.
+            self._cache = FrameCache(self._source, self._plan)
             before = self._total
             self._decode_all()
             if self._opened and self._total != before:
                 self._recount = f"counted among the {self._total:,} frames that decode, earlier ones among {before:,}"
         else:
-            self._source.reopen()  # with a decoder that shows what it can of damaged frames
+            self._source.reopen()  # the new decoder shows damaged frames as far as it can
             self._seeking_reader = SeekingReader(self._source, self._timeline)
         self._strict = False
 
@@ -275,7 +292,7 @@ class ClipDecoder:
                 yield self._converted(slots_of[request], request, request.index, pixels)
         for decoded, requests in self._decode_missing(missing):
             converted = self._cache.add(decoded, requests)
-            while converted:  # no frame is held when the next one is decoded: one in 8K has 100 MB
+            while converted:  # holds no frame while the next one decodes: in 8K it takes 100 MB
                 request, pixels = converted.popitem()
                 if request in slots_of:
                     yield self._converted(slots_of[request], request, decoded.index, pixels)
@@ -284,7 +301,7 @@ class ClipDecoder:
     def _decode_missing(
         self, missing: dict[int, list[FrameRequest]]
     ) -> Iterator[tuple[DecodedFrame, set[FrameRequest]]]:
-        """The frames that are missing, and those decoded to reach them that a slot may ask for later."""
+        """Yield missing frames, and frames on the way for later requests."""
         if not missing:
             return
         later = self._cache.missing_requests(self._total)
@@ -300,7 +317,7 @@ class ClipDecoder:
         raise VideoError(f"{self._source.name} changed while it was read.")
 
     def _read_frames(self, indices: list[int]) -> Iterator[DecodedFrame]:
-        """Frames up to the last one of `indices` at least."""
+        """Yield frames up to at least the last of `indices`."""
         if self._seeking_reader is not None:
             return self._seeking_reader.read(indices, strict=self._strict)
         return read_all(self._source, DecodeStats())
@@ -316,7 +333,7 @@ class ClipDecoder:
             until=self._times.end_of(index),
             width=width,
             height=height,
-            # Of the pixels themselves: an index means another frame once timestamps prove wrong, and damaged frames vary.
+            # A hash of the pixels: wrong timestamps change an index, and damaged frames vary.
             key=f"{hashlib.blake2b(rgb, digest_size=16).hexdigest()}:{width}x{height}",
             note=self._recount if index == request.index else "nearest decodable neighbour",
             rgb=rgb,

@@ -1,4 +1,7 @@
-"""Open a file that may be hostile: FFmpeg is given an open file, never a name, and may open nothing else."""
+"""The video container of a hostile file.
+
+FFmpeg gets an open file, never a name, and may open nothing else.
+"""
 
 import contextlib
 import errno
@@ -19,42 +22,51 @@ from vrthinker_core.errors import VideoError
 from vrthinker_core.video.limits import CpuBudget
 from vrthinker_core.video.sniff import IMAGE_BRANDS
 
-# Demuxers that read one self-contained file of video. Everything that can point elsewhere (hls, dash, concat, sdp, image2, …) is
-# missing on purpose, and so are the image and audio formats.
+# Demuxers of self-contained video files. Formats that can point elsewhere (hls, dash, concat, sdp,
+# image2, ...) are missing on purpose, and so are image and audio formats.
 _FORMATS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,flv,live_flv,mpegts,mpeg,mpegvideo,ogg,asf,gif,ivf,obu,h263,h264,hevc,vvc,m4v,"
     "yuv4mpegpipe,mxf,nut,rm,dv,nsv,vc1,vc1test,cavsvideo,avs2,avs3,dirac,wtv,apng"
 )
 THREADS = 3
-"""Of a decoder: PyAV's default on two processors, whatever the machine. In clips with lost slices the pictures depend on it."""
+"""Decoder threads: PyAV's default on two processors, fixed for all machines.
+
+The pictures of clips with lost slices depend on the number.
+"""
 _HEADER_BYTES = 1 << 20
 _READ_BYTES = 1 << 18
 _TAIL_BYTES = 1 << 17
 """Enough for the last page of an Ogg file."""
 _ENDINGS = {"gif": b"\0;", "apng": b"IEND"}
-"""With what a whole file of a format ends; little may follow."""
+"""Last bytes of a complete file, by format; little may follow."""
 _PACKET_BYTES = (188, 192, 204)
-"""Lengths of the packets that a transport stream may have."""
+"""Possible packet lengths of a transport stream."""
 _MAX_FRAME_HEADER = 80
-"""Bytes before a picture in YUV4MPEG, which count as no part of its packet."""
+"""Most bytes before a YUV4MPEG picture that are not part of its packet."""
 _ONE_DURATION = ("matroska", "flv")
-"""Formats whose header announces when the last stream ends, instead of each one."""
+"""Formats whose header announces one end for all streams."""
 _UNKNOWN_FRAMES = 1 << 30
-"""Recordings announce this many frames or more until they are finished."""
+"""Unfinished recordings announce at least this many frames."""
 _PROTECTED_BOXES = (b"encv", b"sinf")
-"""What an MP4 has in place of the codec of an encrypted stream, and what says how it is encrypted."""
+"""MP4 boxes of an encrypted stream: in place of its codec, and for its encryption."""
 CONTAINER_ERRORS = (av.FFmpegError, IndexError)
-"""What reading a damaged container raises. PyAV's IndexError is for a packet of a stream that the header did not announce."""
+"""Errors from reading a damaged container.
+
+PyAV raises `IndexError` for a packet of a stream that the header did not announce.
+"""
 
 
 class _SeekableFile:
-    """A file as FFmpeg expects it: a failed seek gives an error code. An exception would end the run instead of the seek."""
+    """A file whose failed seek returns an error code, as FFmpeg expects.
+
+    An exception would end the run instead of the seek.
+    """
 
     def __init__(self, file: BufferedReader) -> None:
         self._file, self.read, self.tell = file, file.read, file.tell
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """The new position, or the negative number of the error."""
+        """Return the new position, or a negative error number."""
         try:
             return self._file.seek(offset, whence)
         except OSError as error:
@@ -62,50 +74,52 @@ class _SeekableFile:
 
 
 class VideoSource:
-    """An open file, and the one container and video stream that read it at a time."""
+    """An open file, its container and its video stream."""
 
     def __init__(self, file: BufferedReader, budget: CpuBudget) -> None:
-        """Owns the file from now on. Raises VideoError when it is no video within the limits."""
+        """Take over the file; raises `VideoError` if no video within limits."""
         self._file = file
         self.budget = budget
         self.name = budget.name
         self._bytes = file.seek(0, os.SEEK_END)
         file.seek(max(0, self._bytes - _TAIL_BYTES))
         self._tail = file.read()
-        self._complaints: set[str] = set()  # which parts of FFmpeg have logged an error
+        self._complaints: set[str] = set()  # parts of FFmpeg that have logged an error
         with _heard_errors() as errors:
             self.container, self.stream = self._open()
             self._complaints.update(name for _, name, _ in errors)
-        # Read once: after its container is closed, PyAV would read freed memory of a stream.
+        # Read once, because PyAV would read freed memory after the container is closed.
         self.format: str = self.container.format.name
         self.codec: str = self.stream.codec_context.codec.canonical_name
         self.video_streams = len(_video_streams(self.container))
-        self.encrypted = (
-            "enc_key_id" in self.stream.metadata
-        )  # Matroska; an MP4 says it with every packet
+        # The mark of Matroska; MP4 marks each packet instead.
+        self.encrypted = "enc_key_id" in self.stream.metadata
         frames = self.stream.frames
-        self.header_frames = (
-            frames if frames < _UNKNOWN_FRAMES else 0
-        )  # 0 if the header announces none
-        self.read_seconds = 0.0  # when the last packet ends, as far as `packets` has read
-        self.damaged = False  # known when `packets` has ended
+        # 0 if the header announces none
+        self.header_frames = frames if frames < _UNKNOWN_FRAMES else 0
+        self.read_seconds = 0.0  # end of the last packet that `packets` has read
+        self.damaged = False  # known after `packets` has ended
         self.time_base = _fraction(self.stream.time_base) or Fraction(0)
         self._kind = self.format.split(",")[0]
         self.header_seconds = self._header_seconds()
-        self.size = (
-            self.stream.codec_context.width,
-            self.stream.codec_context.height,
-        )  # in stored pixels, as the header declares
+        # In stored pixels, as the header declares.
+        self.size = (self.stream.codec_context.width, self.stream.codec_context.height)
         self.rate = _rate(self.stream)
         self._check_size()
 
     def reopen(self) -> None:
-        """Start again from the first packet, with a new decoder. Container and stream of before must not be used any more."""
+        """Restart from the first packet with a new decoder.
+
+        The old container and stream must not be used any more.
+        """
         self.container.close()
         self.container, self.stream = self._open()
 
     def report_damage(self) -> None:
-        """Let the decoder, before it has decoded anything, refuse or mark every damaged frame, instead of showing what it can."""
+        """Make the decoder refuse or mark damaged frames instead of showing them.
+
+        Call it before anything is decoded.
+        """
         context = self.stream.codec_context
         if self.codec == "h264":  # with slice threads a lost slice is not marked
             context.thread_count = 1
@@ -113,9 +127,9 @@ class VideoSource:
             context.options = {**context.options, "err_detect": "explode"}
 
     def packets(self) -> Iterator["Packet[Any]"]:
-        """All packets of the video from here on that hold anything.
+        """Yield all nonempty packets of the video from here on.
 
-        Raises VideoError at a limit, CONTAINER_ERRORS where the file is damaged.
+        Raises `VideoError` at a limit, `CONTAINER_ERRORS` if the file is damaged.
         """
         self.damaged, corrupt, end = True, {}, 0
         try:
@@ -141,15 +155,14 @@ class VideoSource:
         )
 
     def _header_seconds(self) -> float:
-        """When the last packet ends according to the header; 0 if it does not tell. Other demuxers estimate a duration."""
+        """Return the end by the header, 0 if only estimated."""
         stream = self.stream
         if self._kind in ("avi", "ivf"):
             return float(self.header_frames * self.time_base)
         if self._kind in ("mov", "mxf"):
             return float((stream.duration or 0) * self.time_base)
-        announced = (
-            self._kind in _ONE_DURATION and stream.duration is None
-        )  # else estimated for each stream, too
+        # If the stream has a duration, too, FFmpeg has estimated both.
+        announced = self._kind in _ONE_DURATION and stream.duration is None
         return (self.container.duration or 0) / av.time_base if announced else 0.0
 
     def _note_end(self, packet: "Packet[Any]") -> None:
@@ -160,18 +173,19 @@ class VideoSource:
             )
 
     def _lacks_end(self, end: int) -> bool:
-        """Whether data is missing at the end, of formats whose demuxers do not tell; `end` is where the last packet ends."""
+        """Return whether data is missing at the end of the file.
+
+        Covers formats whose demuxers do not tell. `end` is the byte behind the last packet.
+        """
         rest = self._bytes - end
         if self._kind == "ogg":
             page = self._tail.rpartition(b"OggS")[2]
             lengths = page[23 : 23 + page[22]] if len(page) > 22 else b""
-            return (
-                len(page) < 23 + len(lengths) + sum(lengths) or not page[1] & 4
-            )  # the mark of a stream's last page
+            # Flag 4 marks the last page of a stream.
+            return len(page) < 23 + len(lengths) + sum(lengths) or not page[1] & 4
         if self._kind == "mov":
-            return (
-                not self.stream.frames and 4 * rest > self._bytes
-            )  # nothing large follows the last fragment
+            # In a complete file, nothing large follows the last fragment.
+            return not self.stream.frames and 4 * rest > self._bytes
         if self._kind == "mpegts":
             return all(self._bytes % length for length in _PACKET_BYTES)
         if self._kind == "yuv4mpegpipe":
@@ -180,7 +194,10 @@ class VideoSource:
 
     @property
     def pixel_aspect(self) -> Fraction:
-        """Width of a stored pixel over its height, reliable after the first decoded frame; 1 where the file says nothing usable."""
+        """Width of a stored pixel over its height.
+
+        Reliable after the first decoded frame; 1 if the file gives no usable value.
+        """
         stream = self.stream
         aspect = (
             _fraction(stream.sample_aspect_ratio)
@@ -250,14 +267,14 @@ class VideoSource:
             )
         if max(width, height) > limits.side or width * height > limits.pixels:
             raise VideoError(
-                f"{self.name} is too large: {width} x {height} pixels, where {limits.side} per side and "
-                f"{limits.pixels // 1_000_000} megapixels are the most that is decoded."
+                f"{self.name} is too large: {width} x {height} pixels. The limits are {limits.side} per side and "
+                f"{limits.pixels // 1_000_000} megapixels."
             )
 
 
 @contextlib.contextmanager
 def _heard_errors() -> Iterator[list[tuple[int, str, str]]]:
-    """What FFmpeg logs as errors meanwhile: many demuxers tell of damage in no other way."""
+    """Collect FFmpeg's error logs; many demuxers report damage nowhere else."""
     level = av.logging.get_level()
     av.logging.set_level(av.logging.ERROR)
     try:
@@ -268,13 +285,13 @@ def _heard_errors() -> Iterator[list[tuple[int, str, str]]]:
 
 
 def _rate(stream: VideoStream) -> Fraction:
-    """Declared frames per second, for files without timestamps and for the duration of a single frame."""
+    """Return the declared rate, 25 if unusable, for missing times or durations."""
     rate = _fraction(stream.guessed_rate) or _fraction(stream.average_rate) or Fraction(25)
     return rate if 0 < rate <= 1000 else Fraction(25)
 
 
 def _fraction(value: Fraction | None) -> Fraction | None:
-    """None for None and for 0. Newer PyAV has a rational type of its own."""
+    """Convert PyAV's rational type to `Fraction`, None and 0 to None."""
     return Fraction(value.numerator, value.denominator) if value else None
 
 
@@ -283,7 +300,7 @@ def _refuse_other_files(url: str, flags: int, options: dict[str, str]) -> NoRetu
 
 
 def _video_streams(container: InputContainer) -> list[VideoStream]:
-    """Video streams that can be decoded, without cover pictures and other stills."""
+    """Return decodable video streams without cover pictures and other stills."""
     cover = Disposition.attached_pic | Disposition.timed_thumbnails | Disposition.still_image
     streams = [
         stream
@@ -291,9 +308,8 @@ def _video_streams(container: InputContainer) -> list[VideoStream]:
         if stream.codec_context is not None and not stream.disposition & cover
     ]
     if container.metadata.get("major_brand", "").encode() in IMAGE_BRANDS:
-        return [
-            stream for stream in streams if stream.frames > 1
-        ]  # the still picture beside a sequence is listed as a stream too
+        # The still picture beside a sequence is listed as a stream, too.
+        return [stream for stream in streams if stream.frames > 1]
     return streams
 
 

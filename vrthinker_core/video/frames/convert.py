@@ -1,4 +1,4 @@
-"""Convert a decoded frame to the pixels that are sent: colours, pixel aspect, rotation, size."""
+"""Conversion of decoded frames to sent pixels: colours, aspect, rotation, size."""
 
 import math
 import struct
@@ -24,44 +24,50 @@ GreySample = NDArray[np.uint8]  # about 64 x 64 grey values of a frame
 _SAMPLES = 64
 _HDR_TRANSFERS = (16, 18)  # PQ and HLG, as numbered in H.273
 READ_MATRICES = (0, 1, 2, 4, 5, 6, 7, 9)
-"""The colour matrices, as numbered in H.273, that FFmpeg converts by their own coefficients."""
+"""Colour matrices, as numbered in H.273, that FFmpeg converts by their own coefficients."""
 _BT2020_CONSTANT = 10
-_MAX_LINEAR_RATIO = (
-    2.2  # ratio up to which interpolating between pixels of a halved frame uses all of them
-)
+# Up to this ratio, linear interpolation of a halved frame uses all its pixels.
+_MAX_LINEAR_RATIO = 2.2
 
 
 @dataclass(frozen=True, slots=True)
 class Orientation:
-    """How the file says that its frames are rotated or mirrored for display. First transposed, then mirrored, then flipped."""
+    """Rotation and reflection that the file declares for display.
+
+    Frames are first transposed, then mirrored, then flipped.
+    """
 
     transpose: bool = False
-    mirror: bool = False  # left and right are swapped
-    flip: bool = False  # top and bottom are swapped
-    skewed: bool = (
-        False  # the file asks for an angle that is no quarter turn; frames are not rotated
-    )
+    mirror: bool = False  # swaps left and right
+    flip: bool = False  # swaps top and bottom
+    skewed: bool = False  # the declared angle is no quarter turn; frames are not rotated
 
     @property
     def clockwise(self) -> int:
-        """Degrees of the rotation: 0, 90, 180 or 270. Where there is a reflection too, left and right are swapped after it."""
+        """Degrees of the rotation: 0, 90, 180 or 270.
+
+        If there is a reflection, too, left and right are swapped after the rotation.
+        """
         if self.transpose:
             return 270 if self.flip else 90
         return 180 if self.flip else 0
 
     @property
     def reflected(self) -> bool:
-        """Whether this is more than a rotation."""
+        """Whether the orientation includes a reflection."""
         return (self.mirror != self.flip) != self.transpose
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """The pixels as they are displayed."""
+        """Return the pixels as displayed."""
         pixels = pixels.transpose(1, 0, 2) if self.transpose else pixels
         return np.ascontiguousarray(pixels[:: -1 if self.flip else 1, :: -1 if self.mirror else 1])
 
 
 def _read_orientation(frame: VideoFrame) -> Orientation:
-    """From the frame's display matrix: x' = a x + c y, y' = b x + d y."""
+    """Read the orientation from the frame's display matrix.
+
+    x' = a x + c y, y' = b x + d y.
+    """
     matrix = _matrix(frame)
     if matrix is None:
         return Orientation()
@@ -77,7 +83,7 @@ def _matrix(frame: VideoFrame) -> tuple[float, float, float, float] | None:
     try:
         entry = frame.side_data.get(Type.DISPLAYMATRIX)  # type: ignore[call-overload]
     except ValueError:
-        # PyAV cannot list side data when one entry is of a kind unknown to it (stereo clips), but still gives the angle.
+        # PyAV cannot list side data with an unknown entry (stereo clips), but knows the angle.
         angle = math.radians(frame.rotation)
         return math.cos(angle), -math.sin(angle), math.sin(angle), math.cos(angle)
     if entry is None:
@@ -88,17 +94,17 @@ def _matrix(frame: VideoFrame) -> tuple[float, float, float, float] | None:
 
 @dataclass(frozen=True, slots=True)
 class DisplayGeometry:
-    """How the frames of a clip are displayed; read from the first one."""
+    """Display of a clip's frames, read from the first frame."""
 
     stored_size: tuple[int, int]  # (width, height) in stored pixels
     pixel_aspect: Fraction
     orientation: Orientation
     hdr: bool
-    matrix: int  # how colours become red, green and blue, as numbered in H.273
+    matrix: int  # colour matrix to RGB, as numbered in H.273
 
     @property
     def displayed_size(self) -> tuple[int, int]:
-        """(width, height) after pixel aspect and rotation. Pixels are made square by enlarging, so that no detail is lost."""
+        """(width, height) after rotation; enlarged to square pixels to keep all detail."""
         (width, height), aspect = self.stored_size, self.pixel_aspect
         width, height = (
             (round(width * aspect), height) if aspect >= 1 else (width, round(height / aspect))
@@ -107,17 +113,15 @@ class DisplayGeometry:
 
 
 class FrameConverter:
-    """Converts the frames of one clip to RGB."""
+    """Converter of one clip's frames to RGB."""
 
     def __init__(self, source: VideoSource, first: VideoFrame) -> None:
-        """The first decoded frame of the source tells how all are displayed."""
+        """Read the display geometry of all frames from the first decoded one."""
         size, hdr = (first.width, first.height), first.color_trc in _HDR_TRANSFERS
         self._name = source.name
-        self._reformatter, self._sampler = (
-            VideoReformatter(),
-            VideoReformatter(),
-        )  # each caches the tables of one size
-        # PyAV holds a frame whose side data is read: a small one with the same side data.
+        # Two, because each caches the tables of one size.
+        self._reformatter, self._sampler = VideoReformatter(), VideoReformatter()
+        # PyAV holds a frame whose side data is read, so a small copy of the frame is used.
         self.geometry = DisplayGeometry(
             size,
             source.pixel_aspect,
@@ -127,12 +131,19 @@ class FrameConverter:
         )
 
     def to_rgb(self, frame: VideoFrame) -> Pixels:
-        """The frame in RGB at its stored size, by PyAV's conversion, with the colour space and range that the file declares."""
+        """Return the frame in RGB at its stored size.
+
+        PyAV converts with the colour space and range that the file declares.
+        """
         rgb = self._reformat(self._reformatter, frame)
         return rgb.to_ndarray().astype(np.uint8, copy=rgb is frame)
 
     def grey_sample(self, frame: VideoFrame) -> GreySample:
-        """Grey values of 64 to 128 points a side, all of a smaller frame: no averages, so that a small movement is not lost."""
+        """Return grey values of 64 to 128 points per side.
+
+        A smaller frame gives all its points. Points are not averaged, which would lose small
+        movements.
+        """
         return cv2.cvtColor(self._sampled(frame).to_ndarray(), cv2.COLOR_RGB2GRAY).astype(
             np.uint8, copy=False
         )
@@ -146,11 +157,10 @@ class FrameConverter:
         )
 
     def copy(self, frame: VideoFrame) -> VideoFrame:
-        """A frame with the same picture that holds no buffer of the decoder's: the same object, or one in RGB."""
+        """Return the same picture, in RGB if needed, without decoder buffers."""
         try:
-            other = (
-                frame.planes[0].__dlpack__()
-            )  # FFmpeg copies a frame only while something else refers to it, as this does
+            # FFmpeg copies a frame only if another reference, such as this one, exists.
+            other = frame.planes[0].__dlpack__()
         except (NotImplementedError, ValueError):  # palettes, packed and big-endian formats
             return self._reformat(self._reformatter, frame)
         frame.make_writable()
@@ -160,7 +170,8 @@ class FrameConverter:
     def _reformat(
         self, reformatter: VideoReformatter, frame: VideoFrame, **size: Any
     ) -> VideoFrame:
-        if frame.colorspace not in READ_MATRICES:  # FFmpeg 8 refuses these, players show them so
+        # FFmpeg 8 refuses other matrices; players show them like this.
+        if frame.colorspace not in READ_MATRICES:
             size["src_colorspace"] = (
                 Colorspace.BT2020 if frame.colorspace == _BT2020_CONSTANT else Colorspace.ITU601
             )
@@ -172,7 +183,7 @@ class FrameConverter:
             ) from None
 
     def resize_for(self, pixels: Pixels, sizing: Sizing) -> Pixels:
-        """The pixels that are sent, from those of `to_rgb`."""
+        """Return the sent pixels, made from the pixels of `to_rgb`."""
         width, height = self.geometry.displayed_size
         across, down = sizing.size(width, height)
         if sizing.mode != "letterbox":
@@ -185,7 +196,7 @@ class FrameConverter:
         return framed
 
     def display(self, pixels: Pixels, width: int, height: int) -> Pixels:
-        """The pixels of `to_rgb` as they are displayed, resized to `width` x `height`."""
+        """Orient the pixels of `to_rgb` and resize them to `width` x `height`."""
         orientation = self.geometry.orientation
         return orientation.apply(
             _resize(pixels, *((height, width) if orientation.transpose else (width, height)))
@@ -193,11 +204,12 @@ class FrameConverter:
 
 
 def _resize(pixels: Pixels, width: int, height: int) -> Pixels:
-    """Area average where it shrinks, cubic interpolation where it enlarges, for each axis on its own."""
+    """Shrink by area average and enlarge by cubic interpolation, per axis."""
     down, across = pixels.shape[:2]
     interpolation = cv2.INTER_AREA
-    # OpenCV averages 2 x 2 far faster than odd ratios: 1080p to 448 x 448 takes 1.3 ms instead of 8.6 when it is halved first and
-    # interpolated from there, and is 0.3 of 255 levels from the published resizing on average, where plain averaging is 0.2.
+    # OpenCV averages 2 x 2 far faster than odd ratios. 1080p to 448 x 448 takes 1.3 ms instead of
+    # 8.6 ms if halved first and interpolated then. The result differs from the published resizing
+    # by 0.3 of 255 levels on average; plain averaging differs by 0.2.
     while across >= 2 * width and down >= 2 * height and across % 2 == down % 2 == 0:
         across, down = across // 2, down // 2
         pixels = _cv_resize(pixels, across, down, cv2.INTER_AREA)

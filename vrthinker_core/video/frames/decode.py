@@ -1,4 +1,4 @@
-"""Decode packets to frames: all in sequence, or from the nearest key frame to the frame with a given timestamp."""
+"""Decoding of packets, in sequence or from the nearest key frame."""
 
 import itertools
 from collections.abc import Collection, Iterator
@@ -15,13 +15,13 @@ from vrthinker_core.video.frames.timeline import Timeline
 
 @dataclass(slots=True)
 class DecodeStats:
-    """What was noticed while decoding."""
+    """Findings of one decode."""
 
     pts: list[int | None] = field(default_factory=list)
     refused: int = 0  # packets that the decoder could not decode
     corrupt: int = 0  # frames that the decoder marked as damaged
     interlaced: bool = False
-    resized_at: int | None = None  # the first frame of another size than the first one
+    resized_at: int | None = None  # first index with a frame of another size than the first
 
 
 @dataclass(slots=True)
@@ -29,20 +29,24 @@ class DecodedFrame:
     """A frame and its index."""
 
     requested: int
-    index: int  # equals `requested`, unless this is the nearest frame that could be decoded
+    index: int  # differs from `requested` if only a neighbour could be decoded
     frame: VideoFrame
-    """In a buffer of the decoder's. Where data is lost, the decoder shows what is left in the next free one: while any is held, it
-    takes another one, and damaged frames change."""
+    """A frame in a buffer of the decoder; do not hold it.
+
+    If data is lost, the decoder shows the old content of the next free buffer. A held buffer
+    changes which buffer is next, and so changes damaged frames.
+    """
 
 
 class TimestampMismatch(Exception):
-    """The decoder gives other frames than the packets announce."""
+    """Decoded frames that differ from the frames announced by the packets."""
 
 
 def read_all(source: VideoSource, stats: DecodeStats) -> Iterator[DecodedFrame]:
-    """Every frame from the start: the reference for which frame has which index. Damaged packets are skipped and counted.
+    """Yield every frame from the start, the reference for frame indices.
 
-    Each frame goes back to the decoder when the next one is asked for: whoever keeps one keeps a copy.
+    Skips and counts damaged packets. Each frame returns to the decoder when the next one is
+    requested, so keep only copies.
     """
     source.reopen()
     size = None
@@ -61,7 +65,7 @@ def read_all(source: VideoSource, stats: DecodeStats) -> Iterator[DecodedFrame]:
 
 
 def _decode_packets(source: VideoSource, stats: DecodeStats) -> Iterator[VideoFrame]:
-    """Frames from the current position of the source, in display order. A damaged container ends the iteration."""
+    """Yield frames in display order, up to damage of the container."""
     try:
         for packet in source.container.demux(source.stream):
             source.budget.check()
@@ -80,10 +84,13 @@ def _decode_packets(source: VideoSource, stats: DecodeStats) -> Iterator[VideoFr
 
 
 class SeekingReader:
-    """Frames on demand, found by timestamp. The decoder keeps its position, so that frames after it need no second decode."""
+    """Reader of single frames by timestamp.
+
+    The decoder keeps its position, so later frames need no second decode.
+    """
 
     def __init__(self, source: VideoSource, timeline: Timeline) -> None:
-        """Nothing else may read the source meanwhile; the timeline must be seekable."""
+        """Require a seekable timeline and a source that nothing else reads."""
         self._source = source
         self._timeline = timeline
         self._frames: Iterator[VideoFrame] = iter(())
@@ -91,9 +98,10 @@ class SeekingReader:
         self._stats = DecodeStats()
 
     def read(self, indices: Collection[int], *, strict: bool) -> Iterator[DecodedFrame]:
-        """Every frame that is decoded to reach those of `indices`, which are included.
+        """Yield the frames of `indices` and every frame decoded to reach them.
 
-        Strict: raises TimestampMismatch as soon as an announced frame is missing. Otherwise the nearest one replaces it.
+        If `strict`, raises `TimestampMismatch` as soon as an announced frame is missing. Otherwise
+        the nearest frame replaces it.
         """
         for target in sorted(indices):
             start = self._timeline.interval_start(target)
@@ -102,7 +110,7 @@ class SeekingReader:
             yield from self._read_to(target, strict)
 
     def cost(self, indices: Collection[int]) -> int:
-        """How many frames `read` gives to reach those of `indices`."""
+        """Return how many frames `read` yields for `indices`."""
         count, last = 0, self._last.index if self._last else -1
         for target in sorted(indices):
             start = self._timeline.interval_start(target)
@@ -140,7 +148,7 @@ class SeekingReader:
         return None
 
     def _seek_to_interval(self, start: int, strict: bool) -> None:
-        """Make frame `start`, the first one of a key frame's interval, the next one to be read."""
+        """Seek so that the next frame is `start`, first of its interval."""
         offsets = self._seek_offsets(start)
         for offset in offsets:
             self._last, self._stats = None, DecodeStats()
@@ -151,7 +159,7 @@ class SeekingReader:
             self._frames = _decode_packets(self._source, self._stats)
             for frame in self._frames:
                 index = self._timeline.index_of(frame.pts)
-                # Frames shown before the key frame may lack the frames that they refer to: they are left out.
+                # Frames shown before the key frame may lack their references, so they are skipped.
                 if index is None or index < start:
                     continue
                 if index == start or (not strict and offset == offsets[-1]):
@@ -162,7 +170,10 @@ class SeekingReader:
             raise TimestampMismatch
 
     def _seek_offsets(self, start: int) -> list[int]:
-        """Timestamps to try: the key frame, the one before (some indexes are in decoding order), the start."""
+        """Return timestamps to try: the key frame, the previous one, the start.
+
+        The previous one helps if the file's index is in decoding order.
+        """
         keys = self._timeline.keyframes
         key = int(np.searchsorted(keys, self._timeline.pts[start], "right")) - 1
         return [

@@ -1,4 +1,7 @@
-"""What is unusual about a clip, in sentences for people who read a verdict on it, measured on the clip itself."""
+"""Health notes: sentences on what is unusual about a clip.
+
+They are measured on the clip itself, for people who read a verdict on it.
+"""
 
 import math
 from collections import Counter
@@ -18,35 +21,31 @@ _BLACK = 24
 _CHANGED = 12
 _LEAST_SECONDS = 0.5
 _MAX_STRETCHES = 4
-_HIDDEN_FRAME_CODECS = (
-    "vp8",
-    "vp9",
-    "av1",
-)  # some frames are only referred to: fewer frames than packets are no loss
+# Some frames of these codecs are only references, so fewer frames than packets are no loss.
+_HIDDEN_FRAME_CODECS = ("vp8", "vp9", "av1")
 
 
 @dataclass(frozen=True, slots=True)
 class ClipFacts:
-    """Everything the notes are made from."""
+    """Facts that the health notes are made from."""
 
     source: VideoSource
     plan: FramePlan
     times: FrameTimes
     geometry: DisplayGeometry
     timeline: Timeline
-    stats: DecodeStats  # of the decode of the whole clip; empty where there was none
-    samples: (
-        Mapping[int, GreySample] | None
-    )  # of every frame that a slot means; None where the clip was not decoded as a whole
+    stats: DecodeStats  # empty if the clip was not decoded as a whole
+    # By index of each frame that a slot means; None if the clip was not decoded as a whole.
+    samples: Mapping[int, GreySample] | None
 
     @property
     def frames(self) -> int:
-        """Frames that can be decoded."""
+        """Number of decodable frames."""
         return len(self.times.starts)
 
 
 def health_notes(facts: ClipFacts) -> tuple[str, ...]:
-    """One sentence each, the most serious first; () for a clip with nothing unusual."""
+    """Return a sentence per finding, most serious first."""
     parts = (_decoding, _length, _picture, _stretches, _slots)
     return tuple(note for part in parts for note in part(facts))
 
@@ -59,7 +58,7 @@ def _decoding(facts: ClipFacts) -> Iterator[str]:
     elif facts.source.damaged:
         yield "The file ends early or is damaged: not everything in it can be read."
     if facts.source.encrypted:
-        yield "The clip is encrypted: its pictures are what can be decoded without its key."
+        yield "The clip is encrypted: its pictures are decoded without the key."
     if facts.stats.refused and lost > 0:
         yield f"{lost} of {stored} frames cannot be decoded."
     elif lost > 0 and facts.source.codec not in _HIDDEN_FRAME_CODECS:
@@ -155,7 +154,10 @@ def _stretches(facts: ClipFacts) -> Iterator[str]:
 def _describe_stretches(
     facts: ClipFacts, what: str, runs: list[tuple[int, int]], seen: list[int]
 ) -> Iterator[str]:
-    """`runs` are positions in `seen`, the indices of the sampled frames. A stretch ends where the next sampled frame begins."""
+    """Describe `runs`, which are positions in `seen`, the sampled frame indices.
+
+    A stretch ends when the next sampled frame begins.
+    """
     edges = [*(float(facts.times.starts[index]) for index in seen), facts.times.seconds]
     if (0, len(seen) - 1) in runs and len(seen) > 1:
         yield f"{what} throughout."
@@ -177,7 +179,10 @@ def _describe_stretches(
 def _equal_runs(
     samples: Sequence[GreySample], same: Callable[[GreySample, GreySample], bool]
 ) -> Iterator[tuple[int, int]]:
-    """First and last position of every run whose samples all equal its FIRST one, so that a slow movement ends it."""
+    """Yield the first and last position of every run of equal samples.
+
+    Samples are compared with the FIRST of the run, so that a slow movement ends it.
+    """
     start = 0
     for position in range(1, len(samples) + 1):
         if position == len(samples) or not same(samples[start], samples[position]):
@@ -187,12 +192,12 @@ def _equal_runs(
 
 
 def _is_black(sample: GreySample) -> bool:
-    """At most two points in a thousand are light: noise is let pass, a dot on black is not."""
+    """Allow two light points per thousand: noise passes, a dot does not."""
     return int(np.count_nonzero(sample >= _BLACK)) * 500 <= sample.size
 
 
 def _is_same(one: GreySample, other: GreySample) -> bool:
-    """At most two points in a thousand changed visibly: encoding a still picture changes as many."""
+    """Allow two changed points per thousand, as encoding a still changes them."""
     return (
         one.shape == other.shape
         and int(np.count_nonzero(cv2.absdiff(one, other) > _CHANGED)) * 500 <= one.size

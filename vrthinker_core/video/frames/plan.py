@@ -1,4 +1,4 @@
-"""Which frame a slot means, and at what size: arithmetic on top of the grid."""
+"""The plan of a clip: frame and size of each slot."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,12 +7,15 @@ from typing import Literal
 from vrthinker_core.types.geometry import Grid, Sizing
 
 ReadMode = Literal["auto", "whole", "seek"]
-"""How frames are found: by decoding the whole clip once, or by seeking to the nearest key frame; "auto" chooses by its length."""
+"""Way to find frames: decode the whole clip once, or seek to the nearest key frame.
+
+"auto" chooses by the length of the clip.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameRequest:
-    """A frame of the clip and the size it is sent at."""
+    """A frame index and the size at which the frame is sent."""
 
     index: int
     sizing: Sizing
@@ -20,18 +23,21 @@ class FrameRequest:
 
 @dataclass(frozen=True, slots=True)
 class FramePlan:
-    """Which slots a clip has, and at what size the frame of each is sent."""
+    """Slots of a clip, and the sizes of their sent frames."""
 
     grid: Grid
     opening: Sizing
-    """Of the slots in `first`."""
+    """Size for the slots in `first`."""
     later: Sizing
-    """Of all others."""
+    """Size for all other slots."""
     first: frozenset[int]
-    """The slots that are sent before the judge's first turn."""
+    """Slots that are sent before the judge's first turn."""
 
     def by_request(self, slots: Iterable[int], total: int) -> dict[FrameRequest, list[int]]:
-        """The frames that `slots` mean in a clip of `total` frames: each request once, with the slots that it is for."""
+        """Return each request of `slots` once, with the slots that share it.
+
+        `total` is the number of frames in the clip.
+        """
         slots_of: dict[FrameRequest, list[int]] = {}
         for slot in slots:
             request = FrameRequest(
@@ -41,5 +47,5 @@ class FramePlan:
         return slots_of
 
     def frame_indices(self, total: int) -> set[int]:
-        """Every frame that some slot means."""
+        """Return the index of every frame that a slot means."""
         return {self.grid.index(slot, total) for slot in range(self.grid.slots)}

@@ -1,4 +1,4 @@
-"""When each frame is shown, from one pass over the packets, without decoding any."""
+"""Timestamps of frames from one pass over the packets, without decoding."""
 
 from __future__ import annotations
 
@@ -16,36 +16,39 @@ from numpy.typing import NDArray
 from vrthinker_core.video.drawn_mark import PacketDigest
 from vrthinker_core.video.frames.container import CONTAINER_ERRORS, VideoSource
 
-# Where a packet has the timestamp of its frame, and decoding can start at a key frame. In MPEG-TS, AVI, raw streams and the like
-# frames get their number only while decoding; VP8 stores frames that are never shown.
+# Here packets have the timestamps of their frames, and decoding can start at a key frame. MPEG-TS,
+# AVI, raw streams and the like number frames only while decoding. VP8 stores frames that are never
+# shown.
 _RELIABLE_FORMATS = ("mov", "matroska")
 _RELIABLE_CODECS = ("h264", "hevc", "vp9", "av1")
-_ROUNDED_SECONDS = 0.1  # by which a header may announce more than there is
-_WILD = (
-    20  # times the length of the clip: a few frames that far from all others have wrong timestamps
-)
+_ROUNDED_SECONDS = 0.1  # that rounding may add to the length in a header
+# A few frames this many clip lengths away from all others have wrong timestamps.
+_WILD = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Timestamps according to the packets; what the decoder gives may differ."""
+    """Timestamps according to the packets; decoded frames may differ."""
 
-    pts: NDArray[
-        np.int64
-    ]  # timestamps of the frames in display order, in units of the stream's time base
+    pts: NDArray[np.int64]  # of the frames in display order, in units of the stream's time base
     keyframes: NDArray[np.int64]  # timestamps of the key frames, ascending
-    stored: int  # packets of frames to be shown: without those that an edit list hides
-    drawn: bool  # the mark of a drawn video is there and names these packets
-    seekable: bool  # frames can be found by timestamp: one per packet, key frames in order, in a container with reliable timestamps
-    missing_seconds: float  # by which the file ends before what its header announces; 0 if the last frame may stay so long
+    stored: int  # packets of frames to be shown, without frames hidden by an edit list
+    drawn: bool  # the mark of a drawn video exists and matches these packets
+    # Frames can be found by timestamp: one per packet, key frames in order, reliable container.
+    seekable: bool
+    # From the last packet's end to the end in the header; 0 if the last frame may stay so long.
+    missing_seconds: float
 
     def interval_start(self, index: int) -> int:
-        """Index of the first frame that is shown at or after the key frame from which frame `index` can be decoded."""
+        """Return the first frame of the key frame interval of frame `index`.
+
+        Decoding of frame `index` starts at that key frame.
+        """
         key = int(np.searchsorted(self.keyframes, self.pts[index], "right")) - 1
         return int(np.searchsorted(self.pts, self.keyframes[key])) if key >= 0 else 0
 
     def index_of(self, pts: int | None) -> int | None:
-        """Index of the frame with the timestamp `pts`, or None."""
+        """Return the index of the frame with the timestamp `pts`, or None."""
         if pts is None:
             return None
         index = int(np.searchsorted(self.pts, pts))
@@ -53,7 +56,10 @@ class Timeline:
 
 
 def read_timeline(source: VideoSource, reached: Callable[[int], None] = lambda _: None) -> Timeline:
-    """Read all packets of an opened source. Leaves it at its end. `reached` is told where in the file each one stands."""
+    """Read all packets of an opened source, up to its end.
+
+    `reached` is called with the byte position of each packet.
+    """
     pts, keys, stored, complete, latest = array("q"), array("q"), 0, True, -math.inf
     digest = PacketDigest(source.container.metadata)
     try:
@@ -61,11 +67,13 @@ def read_timeline(source: VideoSource, reached: Callable[[int], None] = lambda _
             reached(packet.pos or 0)
             digest.add(memoryview(packet))
             if packet.pts is not None and packet.is_keyframe:
-                # Whatever is stored before a key frame must be shown before it, else decoding from it misses frames.
+                # A frame stored before a key frame must be shown before it, else decoding from the
+                # key frame misses the frame.
                 complete = complete and packet.pts > latest
                 keys.append(packet.pts)
             elif packet.pts is not None and len(keys) > 1:
-                # A wrong timestamp changes the indices of all frames between it and the right one, so that seeking cannot find it.
+                # A wrong timestamp shifts the indices of all frames between it and the right one,
+                # which seeking cannot detect.
                 complete = complete and packet.pts > keys[-2]
             latest = latest if packet.pts is None else max(latest, packet.pts)
             if packet.is_discard:
@@ -98,24 +106,25 @@ def _missing_seconds(source: VideoSource, shown: NDArray[np.int64], stored: int)
 
 
 def _ascending(times: array[int]) -> NDArray[np.int64]:
-    """Each value once. NumPy's `unique` and `median` load its masked arrays, which takes longer than decoding a short clip."""
+    """Return each value once, ascending.
+
+    `np.unique` and `np.median` load masked arrays, which takes longer than decoding a short clip.
+    """
     return np.array(sorted(set(times)), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class FrameTimes:
-    """When every frame is shown, in seconds from the first."""
+    """Display times of all frames, in seconds from the first."""
 
     starts: NDArray[np.float64]
     typical_duration: float  # median seconds that a frame is shown; also assumed for the last one
-    tick: float  # the time base in seconds: timestamps are multiples of it
-    from_rate: bool = (
-        False  # the file has no usable timestamps: these follow from the declared rate
-    )
-    estimated: int = 0  # frames whose time follows from that of their neighbours
+    tick: float  # time base in seconds; timestamps are multiples of it
+    from_rate: bool = False  # without usable timestamps, times follow from the declared rate
+    estimated: int = 0  # number of frames whose time is estimated from their neighbours
 
     def end_of(self, index: int) -> float:
-        """When the next frame replaces frame `index`."""
+        """Return when frame `index` ends, in seconds."""
         last = len(self.starts) - 1
         return (
             float(self.starts[index + 1])
@@ -125,7 +134,7 @@ class FrameTimes:
 
     @property
     def seconds(self) -> float:
-        """Duration of the clip."""
+        """Duration of the clip in seconds."""
         return self.end_of(len(self.starts) - 1)
 
     @property
@@ -135,7 +144,10 @@ class FrameTimes:
 
     @property
     def variable(self) -> bool:
-        """Some frame lasts clearly longer or shorter than the median, beyond what rounding to ticks explains."""
+        """Whether a frame lasts clearly longer or shorter than the median.
+
+        Differences from rounding to ticks do not count.
+        """
         if len(self.starts) < 3:
             return False
         return bool(
@@ -149,12 +161,14 @@ class FrameTimes:
 def make_frame_times(
     pts: Sequence[int | None] | NDArray[np.int64], time_base: Fraction, rate: Fraction
 ) -> FrameTimes:
-    """From the timestamps of the decoded frames or of the packets, in units of `time_base`.
+    """Return display times from timestamps in units of `time_base`.
 
-    A frame whose timestamp is missing or wrong lies between its neighbours. If most are, all times follow from the rate.
+    The timestamps are from decoded frames or from packets. A frame with a missing or wrong
+    timestamp is placed between its neighbours. If at most half are usable, all times follow from
+    the rate.
     """
     tick, frames = float(time_base), np.arange(len(pts))
-    ticks = np.array(pts, np.float64)  # not a number for None
+    ticks = np.array(pts, np.float64)  # NaN for None
     known = np.flatnonzero(~np.isnan(ticks))
     ticks = ticks[known]
     usable = _usable(known, ticks)
@@ -173,7 +187,7 @@ def make_frame_times(
     if len(kept) < len(ordered) == len(pts) and _unevenness(frames, ordered, typical) < _unevenness(
         frames, starts, typical
     ):
-        starts = ordered  # some files have the timestamps of another order of the same frames
+        starts = ordered  # some files store the right timestamps in another order
     return FrameTimes(
         (starts - starts[0]) * tick, typical * tick, tick, estimated=len(pts) - len(kept)
     )
@@ -184,7 +198,7 @@ def _unevenness(frames: NDArray[np.int64], times: NDArray[np.float64], typical: 
 
 
 def _usable(frames: NDArray[np.int64], times: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Positions of as many ascending times as possible, without a few that are far from all others."""
+    """Return positions of most ascending times, without a few far outliers."""
     kept = _most_ascending(frames, times) if np.any(np.diff(times) <= 0) else np.arange(len(times))
     gaps = np.diff(times[kept])
     limit = _WILD * len(kept) * statistics.median(gaps.tolist()) if len(gaps) else math.inf
@@ -193,9 +207,9 @@ def _usable(frames: NDArray[np.int64], times: NDArray[np.float64]) -> NDArray[np
 
 
 def _most_ascending(frames: NDArray[np.int64], times: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Positions of a longest run of ascending times. Where several are as long, the most even one.
+    """Return positions of the longest run of ascending times.
 
-    In 3 4 4 6 the second 4 is wrong, in 4 6 6 7 the first 6.
+    Of several, chooses the most even one: in 3 4 4 6 the second 4 is wrong, in 4 6 6 7 the first 6.
     """
     low = np.array(_ascending_run(times.tolist()))
     high = len(times) - 1 - np.array(_ascending_run((-times[::-1]).tolist()))[::-1]
@@ -214,14 +228,14 @@ def _most_ascending(frames: NDArray[np.int64], times: NDArray[np.float64]) -> ND
 
 
 def _ascending_run(values: list[float]) -> list[int]:
-    """Positions of the longest strictly ascending run, gaps allowed; of several the one with the lowest values."""
-    ends: list[float] = []  # the lowest value at which a run of each length can end
-    positions: list[int] = []  # where each of these stands
-    before: list[int] = []  # for each position the one before it in a run
+    """Return positions of the longest strictly ascending subsequence with lowest values."""
+    ends: list[float] = []  # lowest last value of a run of each length
+    positions: list[int] = []  # position of each of these values
+    before: list[int] = []  # previous position in the run, for each position
     for position, value in enumerate(values):
         length = bisect_left(ends, value)
         before.append(positions[length - 1] if length else -1)
-        if ends[length : length + 1] != [value]:  # of equal ones the first stays
+        if ends[length : length + 1] != [value]:  # keeps the first of equal values
             ends[length : length + 1], positions[length : length + 1] = [value], [position]
     run = positions[-1:]
     while before[run[-1]] >= 0:

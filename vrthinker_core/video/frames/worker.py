@@ -1,4 +1,8 @@
-"""The worker process of one clip: the first request opens it, each later one asks for frames. It ends when the parent is gone."""
+"""The worker process of one clip.
+
+The first request opens the clip, each later one reads frames. The process ends when the parent is
+gone.
+"""
 
 from dataclasses import asdict
 from multiprocessing.connection import Connection
@@ -18,7 +22,7 @@ from vrthinker_core.video.worker_io import Header, connect_to_parent, request_qu
 
 
 def main(handle: int) -> None:
-    """Serve one clip over the connection with the number `handle`."""
+    """Serve one clip over the connection with the descriptor `handle`."""
     av.logging.set_level(av.logging.PANIC)
     cv2.setNumThreads(1)
     parent = connect_to_parent(handle)
@@ -35,9 +39,8 @@ def main(handle: int) -> None:
         except VideoError as error:
             respond(parent, {"error": str(error), "died": False})
         except Exception as error:  # noqa: BLE001 - whatever a hostile file provokes becomes one sentence about that file
-            full = (
-                isinstance(error, MemoryError) or near_memory_limit()
-            )  # decoders raise many errors for it
+            # Decoders raise many kinds of errors when memory runs out.
+            full = isinstance(error, MemoryError) or near_memory_limit()
             cause = (
                 "needs more memory to decode than a video may take"
                 if full
@@ -71,4 +74,4 @@ def _send_frames(parent: Connection, decoder: ClipDecoder, slots: list[int]) -> 
     for frame in decoder.read(slots):
         header = {name: getattr(frame, name) for name in ConvertedFrame.__slots__ if name != "rgb"}
         respond(parent, {"frame": header, "done": False}, frame.rgb)
-        del frame  # before the next one is decoded
+        del frame  # frees the pixels before the next frame is decoded

@@ -1,1 +1,1 @@
-"""Worker processes, which decode hostile files: the pool that starts them, the fork server, and how a parent holds one."""
+"""Worker processes for hostile files: pool, fork server and parent's handle."""

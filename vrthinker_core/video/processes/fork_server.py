@@ -1,10 +1,14 @@
-"""Fork server: a process that has the decoders loaded, opens no file, and forks a worker whenever its owner asks. Linux only.
+"""The fork server: a process with loaded decoders that forks workers.
 
-A worker forked here sends its first response 7 ms after it is asked for; a fresh process spends 0.2 s of processor time on loading.
+Linux only.
 
-`multiprocessing.forkserver`, with the same modules preloaded, needs 8 to 19 ms, and its children hold what a process that decodes
-hostile files must not: the parent's environment (`HF_TOKEN`), command line and `authkey`, and the descriptors that keep the server
-and the resource tracker alive. They run a `__main__` without a guard again, and a fork of the owner cannot start any.
+The fork server opens no file. A forked worker sends its first response 7 ms after the request; a
+fresh process spends 0.2 s of processor time on loading.
+
+`multiprocessing.forkserver` with the same preloaded modules needs 8 to 19 ms. Its children inherit
+secrets that a process with hostile files must not hold: the parent's environment (`HF_TOKEN`),
+command line and `authkey`, and the descriptors that keep the server and the resource tracker alive.
+They also run an unguarded `__main__` again, and a fork of the owner cannot start any.
 """
 
 import contextlib
@@ -16,29 +20,36 @@ from multiprocessing.connection import Connection, wait
 
 from vrthinker_core.video.frames import worker
 
-_CONNECTION = 3  # the only descriptor that a worker begins with, besides the standard ones, which are the null device
+_CONNECTION = 3  # a worker's only descriptor besides the standard ones (null device)
 
 
 def main(handle: int) -> None:
-    """Serve the socket with the number `handle` until its other end is closed; then kill every worker."""
-    gc.freeze()  # what is loaded is never collected, so that forks go on sharing its memory
+    """Serve the socket `handle` until closed, then kill every worker."""
+    gc.freeze()  # keeps loaded modules uncollected, so that forks go on sharing their memory
     with socket.socket(fileno=handle) as control:
         ForkServer(control).serve()
 
 
 class ForkServer:
-    """Forks, reports and reaps. One thread, so that forking is safe."""
+    """Server that forks, reports and reaps, in one thread for safe forking."""
 
     def __init__(self, control: socket.socket) -> None:
-        """`control` brings requests: a byte, and two descriptors, the worker's end of its connection and our end of its status."""
+        """Serve the requests of `control`.
+
+        A request is a byte and two descriptors: the worker's end of its connection, and our end of
+        its status connection.
+        """
         self._control = control
         self._wakeups, self._signals = socket.socketpair()
         self._running: dict[Connection, int] = {}
         self._ended: dict[Connection, int] = {}
-        """Numbers of processes that have ended, by status connection. When it is closed they are reaped, and no longer reserved."""
+        """Process ids of ended workers by status connection.
+
+        Closing the connection reaps the process; until then its id stays reserved.
+        """
 
     def serve(self) -> None:
-        """Return when the owner has closed its end."""
+        """Serve until the owner closes its end of the socket."""
         self._signals.setblocking(False)
         signal.set_wakeup_fd(self._signals.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -55,7 +66,7 @@ class ForkServer:
                     return
 
     def _accept(self) -> bool:
-        """Fork for one request. False when there are no more."""
+        """Fork for one request; return False at the end of requests."""
         request, handles, _, _ = socket.recv_fds(self._control, 1, 2)
         if not request:
             return False
@@ -85,7 +96,10 @@ class ForkServer:
 
 
 def _run_worker(connection: int) -> None:
-    """Never returns. Of the fork server, the child keeps what is loaded and nothing else."""
+    """Run the worker in the child; never return.
+
+    The child keeps the loaded modules and drops the fork server's handlers and descriptors.
+    """
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -1,4 +1,7 @@
-"""The worker pool: starts worker processes as forks of a process that has everything loaded (`fork_server`), else fresh ones."""
+"""The pool that starts worker processes.
+
+Workers are forks of a process with loaded decoders (`fork_server`), or fresh processes.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +28,23 @@ from vrthinker_core.video.processes.process import (
 )
 
 _FORK_SERVER = "vrthinker_core.video.processes.fork_server"
-_READY_SECONDS = 30.0  # how long the fork server may take to load; after that fresh processes are started without it
-_POLL_SECONDS = 0.1  # between two looks whether a clip is still to be opened
-_STOP_SECONDS = 2.0  # how long the fork server may take to end its workers and itself
+_READY_SECONDS = 30.0  # for the fork server to answer; later, a fresh process is started instead
+_POLL_SECONDS = 0.1  # between two checks whether a clip is still wanted
+_STOP_SECONDS = 2.0  # for the fork server to end its workers and itself
 
 
 class DecoderPool(AbstractContextManager["DecoderPool"]):
-    """Starts worker processes, for any number of clips. Safe for threads; close it, or use it in a `with` statement.
+    """Starter of worker processes for any number of clips.
 
-    The process that forks (Linux only) never opens a file itself, and every clip still has a process, a memory and limits of its
-    own. In a fork of the owner, and where forking is not possible, every process is a fresh one.
+    Thread-safe. Close it, or use it in a `with` statement.
+
+    The forking process (Linux only) never opens a file. Every clip has a process, memory and limits
+    of its own. In a fork of the owner, and if forking is impossible, every worker is a fresh
+    process.
     """
 
     def __init__(self, max_opening: int | None = None) -> None:
-        """At most `max_opening` clips are opened at the same time: by default one for each processor, at least those of a pair."""
+        """Limit clips opening at once; default: processors, at least 2."""
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._opening_slots = threading.BoundedSemaphore(max_opening or max(2, cpu_count()))
@@ -46,17 +52,20 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
         self._closed = False
 
     def preload(self) -> None:
-        """Load what decoding needs, in the background, so that the first clip opens as fast as the others."""
+        """Load the decoders in the background, so the first clip opens fast."""
         if self._can_fork:
             with self._lock:
                 self._running_server()
 
     @contextlib.contextmanager
     def opening_slot(self, given_up: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """A context in which one clip may be opened; entering it waits until there is room. Raises VideoError when `given_up`.
+        """Wait for a slot to open clips; free it after the block.
 
-        Opening decodes. A crowd that opened all its clips at once would have none of them sooner, and would leave the server no
-        time to answer anybody. A fork of the owner opens the clips of one comparison and need not wait.
+        Opening decodes. If many clips opened at once, none would be ready sooner, and the server
+        would have no time to answer anybody. A fork of the owner opens the clips of one comparison
+        and does not wait.
+
+        Raises `VideoError` if `given_up` returns True during the wait.
         """
         if os.getpid() != self._owner:
             yield
@@ -70,11 +79,11 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
             self._opening_slots.release()
 
     def start_worker(self) -> Worker:
-        """A process that serves one clip."""
+        """Start a process that serves one clip."""
         return (self._fork() if self._can_fork else None) or start_worker(CLIP_WORKER)
 
     def close(self) -> None:
-        """End the fork server, and with it every worker that it has forked."""
+        """End the fork server and every worker that it has forked."""
         self._closed = True
         with self._lock:
             if self._server is not None:
@@ -88,7 +97,6 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
         return sys.platform == "linux" and os.getpid() == self._owner and not self._closed
 
     def _running_server(self) -> _ForkServer:
-        """The fork server; it is started where none runs."""
         if (
             self._server is None
             or not self._server.stop.alive
@@ -98,7 +106,7 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
         return self._server
 
     def _fork(self) -> Worker | None:
-        """None when the fork server does not answer."""
+        """Fork a worker; return None if the fork server does not answer."""
         ours, theirs = Pipe()
         status, reports = Pipe()
         with contextlib.suppress(OSError, EOFError):
@@ -112,7 +120,7 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
 
 
 class _ForkServer:
-    """A fork server as its owner holds it. It is stopped at the latest when this object is collected."""
+    """The owner's handle of a fork server, which stops when collected."""
 
     def __init__(self) -> None:
         self.control, theirs = socket.socketpair()
@@ -124,7 +132,7 @@ class _ForkServer:
 
 
 def _stop_server(process: subprocess.Popen[bytes], control: socket.socket, owner: int) -> None:
-    """In a fork of the owner this leaves the server alone."""
+    """Stop the server; in the owner's forks, only close the socket."""
     control.close()
     if os.getpid() != owner:
         return

@@ -1,4 +1,4 @@
-"""A worker process, which decodes hostile files, as its parent holds it: how it is started, watched and ended."""
+"""The parent's handle of a worker process: start, watch and end it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from vrthinker_core.video.worker_io import Header, receive_message, send_message
 
 CLIP_WORKER = "vrthinker_core.video.frames.worker"  # the module that serves one clip
 
-# The process must run this very package, in place or installed, and its folder must not stay on the path: site-packages in front of
-# the standard library, which is what `-m` with PYTHONPATH would give, breaks where an old backport (`dataclasses`) is installed.
-# Nothing is taken from the working directory (-P).
+# The process must run this very package, in place or installed. The package's folder must not stay
+# on the path: `-m` with PYTHONPATH would put site-packages before the standard library, and an old
+# backport (`dataclasses`) there breaks the process. -P keeps the working directory off the path.
 _RUN_MODULE = (
     "import importlib, sys, typing; sys.path.insert(0, sys.argv[1]); import vrthinker_core; del sys.path[0]; "
     "importlib.import_module(sys.argv[2]).main(int(sys.argv[3]))"
 )
 _FOLDER = Path(__file__).resolve().parents[3]
-# Keys and tokens of the parent have no business in a process that decodes hostile files.
+# A process that decodes hostile files must not hold the parent's keys and tokens.
 _ENVIRONMENT = (
     "PATH",
     "HOME",
@@ -40,19 +40,22 @@ _ENVIRONMENT = (
     "PYTHONPATH",
     "LANG",
 )
-# One arena and one thread: address space is what the memory limit counts. Freed pictures go back to the heap, not to the kernel,
-# which saves a tenth of the time of a pass over 1080p.
+# One arena and one thread, because the memory limit counts address space. Freed pictures return to
+# the heap, not to the kernel, which saves a tenth of the time of a pass over 1080p.
 _SETTINGS = {
     "OPENBLAS_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
-_EXIT_SECONDS = 2.0  # how long a process that closed its connection may take to end: its exit code then tells the cause
+_EXIT_SECONDS = 2.0  # wait for the exit code, which tells why the connection closed
 
 
 def start_module(module: str, handle: int) -> subprocess.Popen[bytes]:
-    """A new process that calls `main(handle)` of a module of this package; it inherits the descriptor (Windows: handle)."""
+    """Start a process that calls `main(handle)` of a module of this package.
+
+    The process inherits the descriptor (Windows: handle).
+    """
     inherited: dict[str, Any] = {"pass_fds": [handle]}
     if sys.platform == "win32":
         os.set_handle_inheritable(handle, True)
@@ -71,31 +74,35 @@ def start_module(module: str, handle: int) -> subprocess.Popen[bytes]:
 
 
 def start_worker(module: str) -> Worker:
-    """A worker in a new process."""
+    """Start a worker in a new process."""
     ours, theirs = Pipe()
     with theirs:
         return Worker(start_module(module, theirs.fileno()), ours)
 
 
 class ForkedProcess:
-    """A child of the fork server, with those parts of `subprocess.Popen` that a `Worker` needs."""
+    """A child of the fork server, with the `Popen` methods for `Worker`."""
 
     def __init__(self, pid: int, status: Connection) -> None:
-        """The fork server sends the exit code over `status`, and kills and reaps the process when this end of it is closed."""
+        """Watch the process `pid` through its `status` connection.
+
+        The fork server sends the exit code over `status`. When our end closes, the server kills and
+        reaps the process.
+        """
         self.pid = pid
         self._status = status
         self._code: int | None = None
         self._lock = threading.Lock()
 
     def kill(self) -> None:
-        """Kill the process. Its number is not given to another one before `status` is closed."""
+        """Kill the process; its id stays reserved until `status` closes."""
         with self._lock:
             if self._code is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code, once the process has ended. Raises subprocess.TimeoutExpired."""
+        """Return the exit code; raises `subprocess.TimeoutExpired`."""
         with self._lock:
             if self._code is None:
                 self._code = self._receive_code(timeout)
@@ -103,7 +110,7 @@ class ForkedProcess:
             return self._code
 
     def release(self) -> None:
-        """Let the fork server kill and reap the process; its exit code will not be asked for any more."""
+        """Let the fork server kill and reap the process."""
         with self._lock:
             if self._code is None:
                 self._code = -signal.SIGKILL
@@ -119,7 +126,7 @@ class ForkedProcess:
 
 
 def receive_number(status: Connection) -> int:
-    """The number that the fork server sends. Raises EOFError, OSError when it is gone."""
+    """Receive a number; raises `EOFError`, `OSError` if the server is gone."""
     return int(status.recv_bytes(16))
 
 
@@ -135,10 +142,13 @@ class Worker:
         self._late = threading.Event()
 
     def request(self, request: Header, seconds: float) -> Iterator[tuple[Header, bytes]]:
-        """Send a request and yield the responses up to the one marked as `done`; the process is killed after `seconds` of waiting.
+        """Send a request and yield responses up to the one marked `done`.
 
-        Raises VideoError or DecoderDied with the sentence that the process sent; EOFError, OSError or KeyError when it died or did
-        not keep to the protocol: `cause_of_death` then tells more.
+        Kills the process after `seconds` of waiting.
+
+        Raises `VideoError` or `DecoderDied` with the sentence that the process sent. Raises
+        `EOFError`, `OSError` or `KeyError` if the process died or broke the protocol;
+        `cause_of_death` then tells more.
         """
         done = False
         send_message(self.connection, request)
@@ -151,10 +161,13 @@ class Worker:
                 raise (DecoderDied if header["died"] else VideoError)(str(header["error"]))
             done = header["done"]
             yield header, payload
-            del payload  # before the next one is received
+            del payload  # frees the pixels before the next ones arrive
 
     def cause_of_death(self, limits: Limits) -> str:
-        """Half a sentence about why the process ended without an answer, from its exit code. Ends it if it still runs."""
+        """Return half a sentence about why the process did not answer.
+
+        Reads the exit code. Ends the process if it still runs.
+        """
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_EXIT_SECONDS)
         self.end()
@@ -169,9 +182,10 @@ class Worker:
         return f"the decoder crashed ({name})"
 
     def end(self) -> None:
-        """Kill the process, so that a thread that reads from it gets EOFError. Leaves no zombie. Nothing in a fork of the parent.
+        """Kill and reap the process; its reading thread gets `EOFError`.
 
-        The connection stays open: closing it under a reading thread would let that thread read from whatever is opened next.
+        Does nothing in a fork of the parent. The connection stays open, because closing it under a
+        reading thread would make that thread read from the file that is opened next.
         """
         if os.getpid() != self._owner:
             return
