@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+R = TypeVar("R")
 
 CLOSING_SECONDS = 5  # Time to close open connections
 
@@ -23,7 +23,7 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+    def submit(self, coroutine: Coroutine[Any, Any, R]) -> "Future[R]":
         """Run a coroutine; cancelling the future cancels the coroutine."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 

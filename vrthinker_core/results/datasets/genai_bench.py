@@ -20,7 +20,7 @@ from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Preference
 
 SUBFOLDER = "video_generation"
-LAYOUT = PairLayout(
+GENAI_LAYOUT = PairLayout(
     ("left_video", "right_video"),
     "prompt",
     {Dimension.OA: "vote_type"},
@@ -44,7 +44,7 @@ def read_genai_bench(path: Path) -> list[EvaluationPair]:
     folder = path if path.is_dir() else path.parent
     root = folder.parent if folder.name == SUBFOLDER else folder
     videos = _Videos(root)
-    return make_pairs(_rows(files), LAYOUT, videos.find)
+    return make_pairs(_genai_rows(files), GENAI_LAYOUT, videos.find)
 
 
 def _files(path: Path) -> list[Path]:
@@ -65,8 +65,13 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _rows(files: list[Path]) -> Iterator[TableRow]:
-    columns = [*LAYOUT.videos, LAYOUT.prompt, *LAYOUT.generators, *LAYOUT.labels.values()]
+def _genai_rows(files: list[Path]) -> Iterator[TableRow]:
+    columns = [
+        *GENAI_LAYOUT.videos,
+        GENAI_LAYOUT.prompt,
+        *GENAI_LAYOUT.generators,
+        *GENAI_LAYOUT.labels.values(),
+    ]
     number = 0
     for file in files:
         for values in _read_parquet(file, columns):

@@ -20,9 +20,9 @@ from vrthinker_core.results.datasets.layout import (
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Preference
 
-FILE = "test.json"
+MJ_FILE = "test.json"
 OVERALL, CATEGORIES = "overall_preference", "category_preference"
-LAYOUT = PairLayout(
+MJ_LAYOUT = PairLayout(
     ("video_0_path", "video_1_path"),
     "caption",
     {
@@ -43,8 +43,8 @@ LAYOUT = PairLayout(
 
 def read_mj_bench_video(path: Path) -> list[EvaluationPair]:
     """Return the pairs of a folder or file; raises `BadInput`."""
-    file = path / FILE if path.is_dir() else path
-    return make_pairs(_rows(_read_list(file), file), LAYOUT, partial(find_below, file.parent))
+    file = path / MJ_FILE if path.is_dir() else path
+    return make_pairs(_mj_rows(_read_list(file), file), MJ_LAYOUT, partial(find_below, file.parent))
 
 
 def _read_list(file: Path) -> list[Any]:
@@ -59,8 +59,8 @@ def _read_list(file: Path) -> list[Any]:
     return found
 
 
-def _rows(items: list[Any], file: Path) -> Iterator[TableRow]:
-    needed = (*LAYOUT.videos, LAYOUT.prompt, OVERALL)
+def _mj_rows(items: list[Any], file: Path) -> Iterator[TableRow]:
+    needed = (*MJ_LAYOUT.videos, MJ_LAYOUT.prompt, OVERALL)
     for column in needed:
         if not any(isinstance(item, dict) and column in item for item in items):
             raise BadInput(

@@ -16,7 +16,7 @@ WORDS = {
     **dict.fromkeys(("2", "second", "b", "2.0"), Preference.SECOND),
     **dict.fromkeys(("0", "tie", "same", "0.0"), Preference.TIE),
 }
-LAYOUT = PairLayout(
+CSV_LAYOUT = PairLayout(
     ("video1", "video2"),
     "prompt",
     {each: each.value for each in Dimension},
@@ -31,8 +31,10 @@ def read_pair_csv(path: Path) -> list[EvaluationPair]:
     Paths are full, or relative to the folder of the file. Raises `BadInput` if one of the three
     columns is missing.
     """
-    columns = [*LAYOUT.videos, LAYOUT.prompt]
-    optional = [*LAYOUT.labels.values(), *LAYOUT.generators]
+    columns = [*CSV_LAYOUT.videos, CSV_LAYOUT.prompt]
+    optional = [*CSV_LAYOUT.labels.values(), *CSV_LAYOUT.generators]
     return make_pairs(
-        read_table(path, columns, optional), LAYOUT, partial(find_below, path.parent, absolute=True)
+        read_table(path, columns, optional),
+        CSV_LAYOUT,
+        partial(find_below, path.parent, absolute=True),
     )

@@ -11,8 +11,8 @@ from vrthinker_core.results.datasets.table_file import read_table
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Preference
 
-FILE = "videogen-rewardbench.csv"
-LAYOUT = PairLayout(
+VIDEOGEN_FILE = "videogen-rewardbench.csv"
+VIDEOGEN_LAYOUT = PairLayout(
     ("path_A", "path_B"),
     "prompt",
     {Dimension.TA: "TA", Dimension.MQ: "MQ", Dimension.VQ: "VQ", Dimension.OA: "Overall"},
@@ -27,10 +27,15 @@ def read_videogen_reward(path: Path) -> list[EvaluationPair]:
     Videos of a table may lie anywhere, because `export` writes full paths. Raises `BadInput` if the
     table does not have this layout.
     """
-    table = path / FILE if path.is_dir() else path
-    columns = [*LAYOUT.videos, *LAYOUT.generators, LAYOUT.prompt, *LAYOUT.labels.values()]
+    table = path / VIDEOGEN_FILE if path.is_dir() else path
+    columns = [
+        *VIDEOGEN_LAYOUT.videos,
+        *VIDEOGEN_LAYOUT.generators,
+        VIDEOGEN_LAYOUT.prompt,
+        *VIDEOGEN_LAYOUT.labels.values(),
+    ]
     return make_pairs(
         read_table(table, columns),
-        LAYOUT,
+        VIDEOGEN_LAYOUT,
         partial(find_below, table.parent, absolute=table is path),
     )

@@ -18,9 +18,9 @@ from vrthinker_core.results.datasets.layout import (
     find_below,
     make_pairs,
 )
-from vrthinker_core.results.datasets.mj_bench_video import FILE as MJ_BENCH
-from vrthinker_core.results.datasets.pair_csv import LAYOUT
-from vrthinker_core.results.datasets.videogen_reward import FILE as VIDEOGEN
+from vrthinker_core.results.datasets.mj_bench_video import MJ_FILE
+from vrthinker_core.results.datasets.pair_csv import CSV_LAYOUT
+from vrthinker_core.results.datasets.videogen_reward import VIDEOGEN_FILE
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result_file import RESULTS
 from vrthinker_core.results.run_file import RUN
@@ -44,7 +44,7 @@ LABEL = re.compile(rf"\b({'|'.join(Dimension)})\s*[=:]\s*([\w.+-]*\w)", re.IGNOR
 def read_rl_rows(path: Path) -> list[EvaluationPair]:
     """The pairs of a file; videos are full paths, or relative to its folder. Raises BadInput for a file that holds no rows."""
     rows = [_table_row(number, row) for number, row in enumerate(_load(path), start=1)]
-    return make_pairs(rows, LAYOUT, partial(find_below, path.parent, absolute=True))
+    return make_pairs(rows, CSV_LAYOUT, partial(find_below, path.parent, absolute=True))
 
 
 def _load(path: Path) -> list[dict[str, Any]]:
@@ -128,7 +128,7 @@ def read_traced_pairs(folder: Path) -> list[EvaluationPair]:
         _traced_row(number, key, known)
         for number, (key, known) in enumerate(found.items(), start=1)
     ]
-    return make_pairs(rows, LAYOUT, lambda name: existing_file(Path(), name))
+    return make_pairs(rows, CSV_LAYOUT, lambda name: existing_file(Path(), name))
 
 
 def agreed_labels(known: Sequence[Known]) -> dict[Dimension, int]:
@@ -253,9 +253,9 @@ def kind_of(path: Path) -> str:
             path / RESULTS
         ).exists():  # An evaluation or a ranking, whose table is a parquet file too
             return "traces"
-        if (path / VIDEOGEN).exists():
+        if (path / VIDEOGEN_FILE).exists():
             return "videogen-reward"
-        if (path / MJ_BENCH).exists():
+        if (path / MJ_FILE).exists():
             return "mj-bench-video"
         return (
             "genai-bench"
@@ -265,7 +265,7 @@ def kind_of(path: Path) -> str:
     if path.suffix == ".parquet":
         return "genai-bench"
     if path.suffix in (".jsonl", ".json"):
-        return "mj-bench-video" if path.name == MJ_BENCH else "rows"
+        return "mj-bench-video" if path.name == MJ_FILE else "rows"
     return "videogen-reward" if "path_A" in _head(path) else "csv"
 
 
