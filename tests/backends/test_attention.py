@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from vrthinker_core.backends.local.engine.attention import (
+from vrthinker_core.backends.attention import (
     BATCH_THRESHOLD,
     FEW_ROWS,
     ROW_BLOCK,

@@ -11,14 +11,13 @@ import torch
 
 from tests.backends.support.random_model import generate, noise_frame
 from tests.backends.test_kv_cache import OPENING, WITH_VIDEOS, tool_response, without_frames
+from vrthinker_core.backends import transformers_local as batch_decoding
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
-from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
-from vrthinker_core.backends.local.engine import batch_decoding
-from vrthinker_core.backends.local.engine.batch_decoding import BatchedCache
-from vrthinker_core.backends.local.engine.decode_step import StaticLayer
-from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
-from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
-from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.backends.checkpoint import open_checkpoint
+from vrthinker_core.backends.decode import StaticLayer
+from vrthinker_core.backends.kv_cache import PrefixCache
+from vrthinker_core.backends.transformers_local import BatchedCache, TransformersBackend
+from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.errors import BackendFailed, ContextFull
 from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text
 

@@ -10,15 +10,15 @@ from tokenizers import Tokenizer
 from tests.backends.support.random_model import noise_frame
 from tests.backends.support.stock_transformers import StockModel
 from vrthinker_core.backends import NANO
-from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
-from vrthinker_core.backends.local.text.chat_template import (
+from vrthinker_core.backends.chat_template import (
     PromptItem,
+    SafeTokenizer,
     VisionItem,
     render_prompt,
     token_count,
 )
-from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Text, Video
 

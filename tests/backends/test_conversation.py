@@ -18,8 +18,7 @@ from transformers import GenerationConfig
 from tests.backends.support.random_model import generate, noise_frame
 from tests.backends.support.stock_transformers import StockModel
 from vrthinker_core.backends import NANO
-from vrthinker_core.backends.local.text.detokenizer import StreamingDetokenizer
-from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.backends.chat_template import SafeTokenizer, StreamingDetokenizer
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendFailed, ContextFull
 from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text

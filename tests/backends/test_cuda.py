@@ -15,10 +15,9 @@ from tests.backends.test_multi_step import OPENING, SLIDING
 from tests.benchmarks.grpo_step import SMALL_TEXT
 from tests.benchmarks.tools.random_models import build_on_device
 from tests.benchmarks.tools.taught_judges import PAIRS, write_taught_judge
-from vrthinker_core.backends import NANO
+from vrthinker_core.backends import NANO, kv_cache
+from vrthinker_core.backends.attention import FEW_ROWS
 from vrthinker_core.backends.base import GenerationRequest, not_cancelled
-from vrthinker_core.backends.local.engine import kv_cache
-from vrthinker_core.backends.local.engine.attention import FEW_ROWS
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import Settings

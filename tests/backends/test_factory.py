@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core.backends import DEFAULT_CHECKPOINT, ScriptedBackend, open_backend
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_PROTOCOLS
+from vrthinker_core.backends.checkpoint_files import PUBLISHED_PROTOCOLS
 from vrthinker_core.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
         "backends.base",
         "backends.factory",
         "backends.server_backend",
-        "backends.local.checkpoint.checkpoint_files",
+        "backends.checkpoint_files",
     ],
 )
 def test_import_does_not_import_torch(module: str) -> None:

@@ -12,11 +12,10 @@ import torch
 from tests.backends.support.random_model import generate, noise_frame
 from tests.backends.support.stock_transformers import StockModel
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
-from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
-from vrthinker_core.backends.local.text.chat_template import render_prompt
-from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.backends.chat_template import SafeTokenizer, render_prompt
+from vrthinker_core.backends.kv_cache import PrefixCache
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import (
     Completion,

@@ -14,10 +14,9 @@ from tests.backends.support.random_model import VOCABULARY_SIZE, generate
 from tests.backends.test_conversation import TOKENIZER
 from tests.backends.test_multi_step import conversation_with, same
 from vrthinker_core.backends.base import GenerationRequest, not_cancelled
-from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
-from vrthinker_core.backends.local.engine.label_digits import LabelDigits
-from vrthinker_core.backends.local.text.chat_template import render_prompt
-from vrthinker_core.backends.local.text.detokenizer import StreamingDetokenizer
+from vrthinker_core.backends.chat_template import StreamingDetokenizer, render_prompt
+from vrthinker_core.backends.decode import LabelDigits
+from vrthinker_core.backends.kv_cache import PrefixCache
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.reading.labels import mentioned_digits

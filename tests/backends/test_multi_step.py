@@ -19,11 +19,10 @@ from tests.backends.support.random_model import (
 )
 from tests.backends.test_conversation import ASK
 from vrthinker_core.backends.base import GenerationRequest
-from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
-from vrthinker_core.backends.local.conversation import LocalConversation
-from vrthinker_core.backends.local.engine.generation import Generation
-from vrthinker_core.backends.local.engine.kv_cache import GrowingLayer
-from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.backends.checkpoint import open_checkpoint
+from vrthinker_core.backends.generation import Generation
+from vrthinker_core.backends.kv_cache import GrowingLayer
+from vrthinker_core.backends.transformers_local import LocalConversation, TransformersBackend
 from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text
 
 OPENING = [

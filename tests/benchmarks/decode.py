@@ -22,7 +22,7 @@ from tests.benchmarks.tools.our_loop import ForcedConversation
 from tests.benchmarks.tools.published_loop import ForcedTokens
 from tests.benchmarks.tools.random_models import random_checkpoint
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
+from vrthinker_core.backends.checkpoint import Checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.types.messages import Message, Sampling, Text
 

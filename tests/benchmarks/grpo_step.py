@@ -24,7 +24,7 @@ from tests.backends.support.random_model import small_config, write_random_check
 from tests.benchmarks.tools.options import benchmark_parser
 from tests.benchmarks.tools.random_models import build_on_device, shape_of_7b
 from tests.benchmarks.tools.taught_judges import PAIRS, TaughtJudge, write_taught_judge
-from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
+from vrthinker_core.backends.checkpoint import open_checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.run.config import changed_config, preset_config

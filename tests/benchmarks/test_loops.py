@@ -12,8 +12,8 @@ from tests.backends.support.random_model import small_config, write_random_check
 from tests.benchmarks import decode, turns
 from tests.benchmarks.tools.phase_timer import PhaseTimer
 from tests.support.small_clips import write_clip
-from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
-from vrthinker_core.backends.local.engine.kv_cache import hidden_states
+from vrthinker_core.backends.checkpoint import Checkpoint, open_checkpoint
+from vrthinker_core.backends.kv_cache import hidden_states
 from vrthinker_core.types.messages import Message, Text
 
 

@@ -27,8 +27,8 @@ from tests.benchmarks.tools.phase_timer import PHASES, PhaseTimer
 from tests.benchmarks.tools.published_loop import PublishedLoop
 from tests.benchmarks.tools.random_models import random_checkpoint
 from tests.support.small_clips import write_clip
-from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
-from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.backends.chat_template import SafeTokenizer
+from vrthinker_core.backends.checkpoint import Checkpoint
 
 TURNS, WORDS = 6, 96
 Seconds = dict[str, float]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core import __about__, open_backend
-from vrthinker_core.backends.server.served_model import recognise
+from vrthinker_core.backends.served_model import recognise
 from vrthinker_core.commands.training.training_data import resolved_model
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.reports.html.page_frame import render_page

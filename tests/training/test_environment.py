@@ -12,8 +12,8 @@ from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_roll
 from tests.ui.support import handmade_runs
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.built_in import NANO
-from vrthinker_core.backends.local.checkpoint.loader import open_for_rendering
-from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.backends.chat_template import SafeTokenizer
+from vrthinker_core.backends.checkpoint import open_for_rendering
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.environment import FrameEnvironment, as_picture, replay
 from vrthinker_core.training.monitor.metrics import StepMetrics

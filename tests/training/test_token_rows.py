@@ -10,7 +10,7 @@ import torch
 
 from tests.support.drawn_rollouts import look, scripted_rollout
 from vrthinker_core.backends.built_in import NANO
-from vrthinker_core.backends.local.checkpoint.loader import open_for_rendering
+from vrthinker_core.backends.checkpoint import open_for_rendering
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
 from vrthinker_core.training.drawn_world.world import draw_pair

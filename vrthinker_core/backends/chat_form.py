@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoProcessor
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils.import_utils import is_torchvision_available
 
-from vrthinker_core.backends.local.checkpoint.loader import quiet_transformers
+from vrthinker_core.backends.checkpoint import quiet_transformers
 from vrthinker_core.errors import CheckpointError
 
 MARKS = ("QZA1", "QZB2", "QZC3", "QZD4", "QZE5")  # Test words that no template writes

@@ -10,18 +10,17 @@ from typing import Any
 
 import openai
 
-from vrthinker_core.backends.hosted import read_key
-from vrthinker_core.backends.judge_name import JudgeName
-from vrthinker_core.backends.server.engines import (
+from vrthinker_core.backends.engines import (
     ENGINES,
     card_facts,
     engine_facts,
     engine_of,
     sees_pictures,
 )
-from vrthinker_core.backends.server.failures import Secret
-from vrthinker_core.backends.server.loop_thread import LoopThread
-from vrthinker_core.backends.server.served_model import Patience, list_models, make_client
+from vrthinker_core.backends.hosted import read_key
+from vrthinker_core.backends.judge_name import JudgeName
+from vrthinker_core.backends.served_model import LoopThread, Patience, list_models, make_client
+from vrthinker_core.backends.server_errors import Secret
 from vrthinker_core.errors import BackendRefused
 
 PORTS = tuple(engine.port for engine in ENGINES.values())

@@ -82,10 +82,10 @@ def _open_local(
     bits: Bits | None = None,
 ) -> Backend:
     """Open a Qwen2.5-VL in our own engine, any other model in `PlainBackend`."""
-    from vrthinker_core.backends.local.checkpoint.checkpoint_files import OURS
+    from vrthinker_core.backends.checkpoint_files import OURS
 
     try:
-        from vrthinker_core.backends.local.checkpoint.loader import find_source
+        from vrthinker_core.backends.checkpoint import find_source
         from vrthinker_core.backends.plain import PlainBackend
         from vrthinker_core.backends.transformers_local import TransformersBackend
     except (ImportError, RuntimeError) as error:  # transformers imports an installed torchvision

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vrthinker_core.backends.judge_name import Kind
-from vrthinker_core.backends.server.failures import Secret
+from vrthinker_core.backends.server_errors import Secret
 from vrthinker_core.errors import BadInput
 
 SERVER_KEYS = ("VRTHINKER_API_KEY", "OPENAI_API_KEY")

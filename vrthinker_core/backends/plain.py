@@ -21,11 +21,11 @@ from PIL import Image as Picture
 
 from vrthinker_core.backends.base import RedirectState, describe_backend, not_cancelled
 from vrthinker_core.backends.chat_form import ChatForm, Talk, open_chat_form
+from vrthinker_core.backends.checkpoint import Source, open_plain
+from vrthinker_core.backends.decode import free_gpu_memory
+from vrthinker_core.backends.devices import is_out_of_memory
 from vrthinker_core.backends.judge_name import Bits
-from vrthinker_core.backends.local.checkpoint.devices import is_out_of_memory
-from vrthinker_core.backends.local.checkpoint.loader import Source, open_plain
-from vrthinker_core.backends.local.engine.decode_step import free_gpu_memory
-from vrthinker_core.backends.server.instructions import instructions_for
+from vrthinker_core.backends.request_body import instructions_for
 from vrthinker_core.dialects.factory import redirects
 from vrthinker_core.dialects.reading.labels import mentioned_digits
 from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, VrThinkerError

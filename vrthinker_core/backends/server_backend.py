@@ -5,18 +5,393 @@ Servers are vLLM, SGLang, llama.cpp, LM Studio, Ollama, `transformers serve`, or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+import queue
+import re
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing
 from dataclasses import replace
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
-from vrthinker_core.backends.base import GenerationRequest, StreamItem, describe_backend
+import openai
+
+from vrthinker_core.backends.base import (
+    GenerationRequest,
+    StreamItem,
+    describe_backend,
+    not_cancelled,
+)
 from vrthinker_core.backends.built_in import NANO_NOTE
+from vrthinker_core.backends.engines import ENGINES, loaded_context
 from vrthinker_core.backends.hosted import HOSTS, host_key, read_key
 from vrthinker_core.backends.judge_name import JudgeName, model_title
-from vrthinker_core.backends.server.conversation import ServerConversation, stream_replies
-from vrthinker_core.backends.server.engines import ENGINES
-from vrthinker_core.backends.server.failures import Secret
-from vrthinker_core.backends.server.served_model import Patience, Server, find_server
+from vrthinker_core.backends.pictures import PictureCache
+from vrthinker_core.backends.reply_builder import (
+    ReplyBuilder,
+    ends_reply,
+    error_in,
+    holds_token,
+    whole_reply,
+)
+from vrthinker_core.backends.request_body import (
+    RequestForm,
+    fewer_features,
+    ids_in,
+    omits_pictures,
+)
+from vrthinker_core.backends.served_model import LoopThread, Patience, Server, find_server
+from vrthinker_core.backends.server_errors import (
+    BROKEN_OFF,
+    GARBAGE,
+    Passing,
+    RequestRefusal,
+    Secret,
+    ending,
+    failure_of,
+    may_be_mended,
+    redirect_refusal,
+    streamed_failure,
+    tokens_left,
+    unavailable,
+)
+from vrthinker_core.errors import BackendFailed, ContextFull
+from vrthinker_core.types.geometry import IMAGE_FACTOR
+from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
+
+POLL_SECONDS = 0.05  # Between two checks for a cancel
+TEXT_BYTES = 4  # Of a token; a first guess that the server's counts correct
+WORD = re.compile(r"\w+")  # No tokenizer joins words, so a text has at least as many tokens
+
+
+class ServerConversation:
+    """A `Conversation` with a judge on a server.
+
+    One thread at a time; several conversations may generate at once. Each request sends the whole
+    conversation; the server keeps the prompt in its prefix cache. A reply that failed or was
+    cancelled leaves nothing behind here.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._pictures = PictureCache()
+        self._thread: LoopThread | None = None
+        self._client: openai.AsyncOpenAI | None = None
+        self._closed = False
+        self._tokens_per_measure = 0.0  # The server's count of the last prompt, by our estimate
+        self._counted: tuple[tuple[Message, ...], int] = ((), 0)  # The last prompt and its count
+
+    @property
+    def context_length(self) -> int | None:
+        """The server's context length; may be None until the first reply."""
+        return self._server.model.context_length
+
+    def count_tokens(self, messages: Sequence[Message]) -> int:
+        """Estimate the number of prompt tokens of `messages`.
+
+        The estimate is a rule of thumb, scaled by the server's count of the last prompt. It is 0
+        before the first reply: no message must leave the conversation because of a guess. The
+        server itself refuses a prompt that is too long.
+        """
+        return round(self._tokens_per_measure * _measure(messages))
+
+    def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
+        """Scale `count_tokens` by the server's count, maybe of an earlier run."""
+        self._tokens_per_measure = prompt_tokens / _measure(messages)
+
+    def stream(
+        self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
+    ) -> Iterator[str | Completion]:
+        """Stream a reply: see `Conversation`.
+
+        `cancelled` is asked every 0.05 s, also while nothing arrives. A cancel closes the request.
+        """
+        for _, item in stream_replies([GenerationRequest(self, messages, sampling, cancelled)]):
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+    def start(self, request: GenerationRequest, put: Callable[[StreamItem], None]) -> PendingReply:
+        """Begin a reply.
+
+        Another thread calls `put` with its items. The last item is a `Completion` or an exception.
+        Raises `BackendFailed` if the conversation was closed.
+        """
+        if self._closed:
+            raise BackendFailed("This conversation was closed.")
+        if self._thread is None:
+            self._thread, self._client = LoopThread("judge on a server"), self._server.client()
+        chosen = request.sampling.redirect
+        redirect = chosen and self._server.model.forced_redirects.get(chosen, chosen)
+        builder = ReplyBuilder(
+            redirect if self._server.form.goes_on else None,
+            request.sampling.max_new_tokens,
+        )
+        return PendingReply(self._thread.submit(self._generate(request, builder, put)), builder)
+
+    def close(self) -> None:
+        """Close the connections and any running request."""
+        self._closed = True
+        thread, self._thread = self._thread, None
+        if thread is not None and self._client is not None:
+            thread.close(self._client.close())
+
+    async def _generate(
+        self, request: GenerationRequest, builder: ReplyBuilder, put: Callable[[StreamItem], None]
+    ) -> None:
+        try:
+            async with aclosing(self._pieces(request, builder)) as pieces:
+                async for piece in pieces:
+                    put(piece)
+            completion = builder.completion()
+            await self._check_whole(request.messages, completion)
+            prices = self._server.model.prices
+            if prices is not None and completion.cost is None:
+                completion = replace(completion, cost=prices.cost(completion))
+            put(completion)
+        except Exception as error:  # noqa: BLE001 - the reader of the stream raises it
+            failure = failure_of(error, self._server.secret)
+            if isinstance(failure, Passing):  # After the first token nothing is retried
+                failure = BackendFailed(str(failure))
+            elif isinstance(failure, RequestRefusal):
+                failure = ending(failure, self._server.secret, self._server.model.engine)
+            put(failure)
+            return
+        if builder.prompt_tokens:
+            self.calibrate(request.messages, builder.prompt_tokens)
+
+    async def _check_whole(self, messages: Sequence[Message], completion: Completion) -> None:
+        """Check that the engine has not cut the prompt.
+
+        Only engines that cut prompts silently are checked. Raises `ContextFull` if the prompt was
+        cut, or if the context has no room for a reply.
+        """
+        model, prompt = self._server.model, completion.prompt_tokens
+        engine = ENGINES.get(model.engine)
+        if engine is None or not engine.cuts or self._client is None or not prompt:
+            return
+        if model.context_length is None:
+            found = await loaded_context(self._client, self._server.root, model.engine, model.id)
+            self._server.model = model = replace(model, context_length=found)
+        before, counted = self._counted
+        known = tuple(messages[: len(before)]) == before
+        added = messages[len(before) :] if known else messages
+        missing = prompt < (counted if known else 0) + _least_tokens(added)
+        length = model.context_length
+        if missing or (length is not None and prompt + length // 8 > length):
+            limit = f"reads {length:,} tokens" if length else "reads fewer tokens than it was sent"
+            raise ContextFull(
+                f"{engine.title} {limit} and cuts longer prompts without a word. {engine.longer}"
+            )
+        self._counted = tuple(messages), prompt
+
+    async def _pieces(
+        self, request: GenerationRequest, builder: ReplyBuilder
+    ) -> AsyncGenerator[str, None]:
+        """Yield the text; a redirect ends the request and starts another."""
+        prefix, sampling = "", request.sampling
+        while True:
+            async with aclosing(self._chunks(request.messages, sampling, prefix)) as chunks:
+                async for chunk in chunks:
+                    if piece := builder.add(chunk):
+                        yield piece
+                    if builder.redirected:
+                        break
+            if not builder.redirected:
+                break
+            prefix = builder.text
+            left = request.sampling.max_new_tokens - builder.written_tokens
+            sampling = replace(sampling, max_new_tokens=max(1, left))
+            builder.go_on()
+        if not builder.finish_reason:
+            raise BackendFailed(BROKEN_OFF)
+        if piece := builder.flush():
+            yield piece
+
+    async def _chunks(
+        self, messages: Sequence[Message], sampling: Sampling, prefix: str
+    ) -> AsyncGenerator[Any, None]:
+        """Yield the chunks of one request.
+
+        A refused request is sent again with a shorter reply or fewer optional fields, until the
+        server takes it or no change can help.
+        """
+        form, shortened = self._server.form, False
+        while True:
+            body = form.body(messages, sampling, self._pictures, prefix)
+            try:
+                first, stream = await self._server.patience.ask(
+                    partial(self._send, body), self._server.secret
+                )
+                break
+            except Passing as passing:
+                raise unavailable(passing) from None
+            except RequestRefusal as refusal:
+                if not shortened and 0 < (left := tokens_left(refusal)) < sampling.max_new_tokens:
+                    sampling, shortened = replace(sampling, max_new_tokens=left), True
+                elif not (omits_pictures(body) and may_be_mended(refusal)):
+                    form = self._smaller(form, refusal)
+                # Otherwise the server may have evicted a picture: all pictures are sent again
+            self._pictures.sent.clear()
+        self._server.form = form
+        self._pictures.sent |= ids_in(body)
+        try:
+            async for chunk in _in_time(first, stream, self._server):
+                yield chunk
+        finally:
+            await stream.close()
+
+    def _smaller(self, form: RequestForm, refusal: RequestRefusal) -> RequestForm:
+        """Return the form without refused features; raise if nothing helps."""
+        if may_be_mended(refusal):
+            left = fewer_features(form.features, refusal.answer)
+            if left != form.features:
+                return replace(form, features=left)
+        raise ending(refusal, self._server.secret, self._server.model.engine) from None
+
+    async def _send(self, body: dict[str, Any]) -> tuple[Any, openai.AsyncStream[Any]]:
+        """Send a request and wait for the first token of its reply."""
+        assert self._client is not None
+        stream = await self._client.chat.completions.create(**body)
+        try:
+            if redirected := redirect_refusal(stream.response):
+                raise redirected
+            if holds_token(_checked(whole := await whole_reply(stream.response), self._server)):
+                return whole, stream
+            async for chunk in stream:
+                if holds_token(_checked(chunk, self._server)):
+                    return chunk, stream
+        except BaseException:
+            await stream.close()
+            raise
+        await stream.close()
+        raise BackendFailed(GARBAGE)
+
+
+def _checked(chunk: Any, server: Server) -> Any:
+    """Return the chunk, or raise the failure that it reports."""
+    if (error := error_in(chunk)) is not None:
+        raise streamed_failure(error, server.secret)
+    return chunk
+
+
+async def _in_time(
+    chunk: Any, stream: openai.AsyncStream[Any], server: Server
+) -> AsyncGenerator[Any, None]:
+    """Yield the chunks of a reply from its first chunk on.
+
+    Raises `TimeoutError` if no token comes for too long, even if other data arrives. Once the
+    server has said that the reply is complete, only token counts are waited for, and any failure
+    just ends the reply.
+    """
+    loop, chunks, silence = asyncio.get_running_loop(), aiter(stream), server.patience.silence
+    heard, whole = loop.time(), False
+    while True:
+        if holds_token(chunk):
+            heard = loop.time()
+        if not whole and ends_reply(chunk):
+            whole, silence = True, min(silence, server.patience.counts)
+        yield chunk
+        try:
+            async with asyncio.timeout_at(heard + silence):
+                chunk = _checked(await anext(chunks), server)
+        except StopAsyncIteration:
+            return
+        except Exception:
+            if whole:
+                return
+            raise
+
+
+class PendingReply:
+    """A reply that is being generated."""
+
+    def __init__(self, future: Future[None], builder: ReplyBuilder) -> None:
+        self._future, self._builder = future, builder
+        self.taken = 0  # Pieces of text that were passed on
+
+    def cancel(self) -> Completion:
+        """Close the request and return the pieces that were passed on."""
+        self._future.cancel()
+        whole = self._builder.completion("cancelled")
+        pieces = whole.pieces[: self.taken]
+        tokens = tuple(token for token in whole.label_tokens if token.offset < sum(pieces))
+        return replace(whole, text=whole.text[: sum(pieces)], pieces=pieces, label_tokens=tokens)
+
+    def end(self) -> None:
+        """Close the request, if it still runs."""
+        self._future.cancel()
+
+
+def stream_replies(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+    """Send all requests at once; the server batches them."""
+    items: queue.SimpleQueue[tuple[int, StreamItem]] = queue.SimpleQueue()
+    pending: dict[int, PendingReply] = {}
+    unsent: list[tuple[int, Exception]] = []
+    try:
+        for index, request in enumerate(requests):
+            assert isinstance(request.conversation, ServerConversation)
+            try:
+                pending[index] = request.conversation.start(request, partial(_put, items, index))
+            except Exception as error:  # noqa: BLE001 - the other requests go on
+                unsent.append((index, error))
+        yield from unsent
+        yield from _drain(items, pending, requests)
+    finally:
+        for reply in pending.values():
+            reply.end()
+
+
+def _drain(
+    items: queue.SimpleQueue[tuple[int, StreamItem]],
+    pending: dict[int, PendingReply],
+    requests: Sequence[GenerationRequest],
+) -> Iterator[tuple[int, StreamItem]]:
+    """Yield all pending replies' items until each has ended or was cancelled."""
+    looked = 0.0
+    while pending:
+        if time.monotonic() - looked >= POLL_SECONDS:
+            looked = time.monotonic()
+            for index in [index for index in pending if requests[index].cancelled()]:
+                yield index, pending.pop(index).cancel()
+        try:
+            index, item = items.get(timeout=POLL_SECONDS)
+        except queue.Empty:
+            continue
+        if index not in pending:
+            continue
+        if isinstance(item, str):
+            pending[index].taken += 1
+        else:
+            pending.pop(index).end()
+        yield index, item
+
+
+def _put(items: queue.SimpleQueue[tuple[int, StreamItem]], index: int, item: StreamItem) -> None:
+    items.put((index, item))
+
+
+def _measure(messages: Sequence[Message]) -> float:
+    """Estimate a conversation's tokens, pictures as in Qwen2.5-VL; never 0."""
+    frames = [frame for message in messages for frame in message.frames]
+    text = sum(len(message.text.encode("utf-8", "replace")) for message in messages)
+    return (
+        1
+        + text / TEXT_BYTES
+        + sum(frame.width * frame.height for frame in frames) / IMAGE_FACTOR**2
+    )
+
+
+def _least_tokens(messages: Sequence[Message]) -> int:
+    """Return a lower bound of tokens: one a word and a picture.
+
+    The judge's own messages do not count: a chat template may drop its thoughts.
+    """
+    told = [message for message in messages if message.role != "assistant"]
+    return sum(len(WORD.findall(message.text)) + len(message.frames) for message in told)
+
 
 TOLD = (
     "This judge was not trained for the task: it is told the protocol's rules in words. "

@@ -5,23 +5,422 @@ The built-in judge and the 7B use the same code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.backends.base import GenerationRequest, StreamItem, describe_backend
+from vrthinker_core.backends.base import (
+    GenerationRequest,
+    StreamItem,
+    describe_backend,
+    not_cancelled,
+)
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
+from vrthinker_core.backends.chat_template import PromptItem, SafeTokenizer, VisionItem, token_count
+from vrthinker_core.backends.checkpoint import Checkpoint, end_tokens, open_checkpoint
+from vrthinker_core.backends.decode import (
+    DecodeStep,
+    LabelDigits,
+    LayerStorage,
+    MultiStepDecoder,
+    capture_cuda_graph,
+    free_gpu_memory,
+    takes_decode_steps,
+)
+from vrthinker_core.backends.devices import is_out_of_memory, limit_threads, parallelism
+from vrthinker_core.backends.generation import Generation, LoadedModel
 from vrthinker_core.backends.judge_name import Bits, folder_title
-from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, end_tokens, open_checkpoint
-from vrthinker_core.backends.local.conversation import LocalConversation
-from vrthinker_core.backends.local.engine.batch_decoding import stream_batch
-from vrthinker_core.backends.local.engine.decode_step import takes_decode_steps
-from vrthinker_core.backends.local.engine.generation import LoadedModel
-from vrthinker_core.backends.local.engine.label_digits import LabelDigits
-from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
-from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.backends.kv_cache import GrowingLayer, PrefixCache
+from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.dialects.factory import redirects
+from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, VrThinkerError
+from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
+
+
+class LocalConversation:
+    """A `Conversation` with a model in this process.
+
+    One thread at a time; several conversations may generate at once. The KV cache matches the
+    processed tokens exactly, also after a cancel. After any error the cache is cleared, and the
+    next call prefills from the start.
+    """
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        self._loaded = loaded
+        self.context_length = loaded.context_length
+        self._cache: PrefixCache | None = PrefixCache(loaded.model, loaded.vision, loaded.threads)
+        self._multi_step: MultiStepDecoder | None = None
+        if steps := loaded.steps_per_sync:
+            self._multi_step = MultiStepDecoder(
+                loaded.model, self._cache, loaded.label_digits, loaded.repetition_penalty, steps
+            )
+
+    def count_tokens(self, messages: Sequence[Message]) -> int:
+        """Return the number of prompt tokens without running the model.
+
+        Raises `BackendRefused` if the model cannot take a frame.
+        """
+        return token_count(self._render(messages))
+
+    def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
+        """Do nothing: `count_tokens` is exact."""
+
+    def stream(
+        self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
+    ) -> Iterator[str | Completion]:
+        """Yield pieces of text, then one `Completion`.
+
+        Calls `cancelled` before every token and every prefill chunk. Decoding is greedy at
+        temperature 0. Otherwise tokens are sampled on the CPU from `sampling.seed`, so a call
+        repeats whatever ran before.
+        """
+        generation = self.start_generation(messages, sampling, cancelled)
+        try:
+            generation.prefill()
+            while generation.finish_reason is None:
+                generation.step()
+                if text := generation.detokenizer.next_text():
+                    yield text
+            if text := generation.detokenizer.flush():
+                yield text
+            yield generation.completion()
+        except GeneratorExit:  # the consumer stopped at a yield, where the cache is consistent
+            raise
+        except Exception as error:
+            raise self.error_after(generation, error) from error
+        except BaseException:
+            self._clear(generation)
+            raise
+
+    def start_generation(
+        self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
+    ) -> Generation:
+        """Return a `Generation` that has not computed anything yet.
+
+        Raises `ContextFull` if the prompt does not fit.
+        """
+        prompt, limit = self._render(messages), self.context_length
+        if (tokens := token_count(prompt)) + 1 > limit:
+            raise ContextFull(
+                f"The conversation has come to {tokens:,} tokens; "
+                f"this judge's context holds {limit:,}."
+            )
+        if self._cache is None:
+            raise BackendFailed("This conversation was closed.")
+        return Generation(self._loaded, self._cache, prompt, sampling, cancelled, self._multi_step)
+
+    def error_after(self, generation: Generation, error: Exception) -> VrThinkerError:
+        """Clear the half-written cache and return the exception to raise."""
+        self._clear(generation)
+        if isinstance(error, VrThinkerError):
+            return error
+        if is_out_of_memory(error):
+            free_gpu_memory()
+            tokens = f"{token_count(generation.prompt):,} tokens"
+            return BackendRefused(
+                f"The judge ran out of memory at {tokens}: "
+                "choose a shorter memory window or fewer frames a call."
+            )
+        detail = str(error).strip().splitlines()
+        return BackendFailed(
+            "The judge stopped while it was generating: "
+            f"{detail[0] if detail else type(error).__name__}"
+        )
+
+    def close(self) -> None:
+        """Free the KV cache."""
+        self._cache = self._multi_step = None
+
+    def _clear(self, generation: Generation) -> None:
+        generation.cache.clear()
+        if self._multi_step is not None:
+            self._multi_step.clear()
+
+    def _render(self, messages: Sequence[Message]) -> list[PromptItem]:
+        try:
+            return self._loaded.render(messages)
+        except ValueError as error:
+            raise BackendRefused(f"This judge cannot take a frame: {error}.") from error
+
+
+SPARE_ROWS = 256  # Free cache rows after the longest sequence, before storage is reallocated
+
+
+class BatchedCache:
+    """Stacked `PrefixCache`s of one model.
+
+    Each cache works on its slice of the batch, so it may also decode alone. Each sequence has one
+    cache row more than it can use: a sequence that skips a step writes there.
+    """
+
+    def __init__(
+        self,
+        model: Qwen2_5_VLForConditionalGeneration,
+        caches: Sequence[PrefixCache],
+        *,
+        cuda_graphs: bool = False,
+    ) -> None:
+        """Move the keys and values of `caches` into common tensors.
+
+        With `cuda_graphs`, a GPU replays every step as a CUDA graph.
+        """
+        self._caches = list(caches)
+        for cache in caches:
+            cache.trim()
+        self._rows = max(cache.num_tokens for cache in caches) + SPARE_ROWS
+        self._storage = [
+            _stack_layers([cache.layers[n] for cache in caches], self._rows)
+            for n in range(len(caches[0].layers))
+        ]
+        self._step = DecodeStep(model, self._storage)
+        self._cuda_graphs = cuda_graphs
+        self._replay: Callable[[], None] | None = None
+        self._logits = torch.empty(0)
+
+    def fits(self, caches: Sequence[PrefixCache]) -> bool:
+        """Return whether the batch can decode for `caches`.
+
+        All of them must be in the batch, have a free row, and not have been reallocated. They must
+        make up at least half of the batch.
+        """
+        batch = set(map(id, self._caches))
+        return len(caches) * 2 >= len(self._caches) and all(
+            id(cache) in batch
+            and cache.num_tokens < self._rows
+            and _address(cache.layers[0].storage) == _address(self._storage[0])
+            for cache in caches
+        )
+
+    @torch.inference_mode()
+    def decode(self, tokens: dict[int, int]) -> dict[int, torch.Tensor]:
+        """Process one token in some of the caches.
+
+        `tokens` is {id(cache): token}. Returns the logits after each token, (vocabulary,) in
+        float32.
+        """
+        live = [cache for cache in self._caches if id(cache) in tokens]
+        logits = self._run_step(tokens, max(cache.num_tokens for cache in live) + 1)
+        for cache in live:
+            cache.append(tokens[id(cache)])
+        return {
+            id(cache): row
+            for cache, row in zip(self._caches, logits, strict=True)
+            if id(cache) in tokens
+        }
+
+    def _run_step(self, tokens: dict[int, int], visible_rows: int) -> torch.Tensor:
+        self._load_inputs(tokens)
+        if not self._cuda_graphs:
+            return self._step.forward(visible_rows)
+        if self._replay is None:
+            self._replay = capture_cuda_graph(self._store_logits, self._step.token_ids.device)
+            self._load_inputs(tokens)  # The warm-up steps of the capture have changed the inputs
+        self._replay()
+        return self._logits
+
+    def _store_logits(self) -> None:
+        self._logits = self._step.forward()
+
+    def _load_inputs(self, tokens: dict[int, int]) -> None:
+        self._step.load_inputs(
+            token_ids=[tokens.get(id(cache), 0) for cache in self._caches],
+            cache_rows=[
+                cache.num_tokens if id(cache) in tokens else self._rows for cache in self._caches
+            ],
+            position_ids=[cache.next_position for cache in self._caches],
+        )
+
+
+def _address(storage: LayerStorage) -> int:
+    return storage[0].untyped_storage().data_ptr()
+
+
+def _stack_layers(layers: Sequence[GrowingLayer], rows: int) -> LayerStorage:
+    """Return the storage of one layer for the whole batch.
+
+    Its shape is (batch, heads, rows + 1, head_dim). Each layer's own storage becomes a view of it.
+    Unused rows are zeros: a masked row must not be NaN.
+    """
+    like = layers[0].storage[0]
+    keys, values = (
+        like.new_zeros(len(layers), like.shape[1], rows + 1, like.shape[3]) for _ in range(2)
+    )
+    for n, layer in enumerate(layers):
+        length = layer.get_seq_length()
+        for stacked, own in zip((keys, values), layer.storage, strict=True):
+            stacked[n, :, :length] = own[0, :, :length]
+        layer.storage = (keys[n : n + 1, :, :rows], values[n : n + 1, :, :rows])
+        layer.truncate(length)
+    return keys, values
+
+
+PATCHES_AT_ONCE = 32_768
+"""Image patches that are encoded in one pass: 32 frames of 448 x 448 pixels. The limit bounds the
+memory of a pass. It also keeps the images of a batch from pushing each other out of the vision
+encoder's cache before they are prefilled.
+"""
+
+
+def stream_batch(
+    loaded: LoadedModel, requests: Sequence[GenerationRequest]
+) -> Iterator[tuple[int, StreamItem]]:
+    """Decode all requests as one batch: see `BatchBackend.stream_batch`.
+
+    If a batched step fails, each sequence is stepped alone, so an error ends only its own sequence.
+    """
+    decoder = BatchDecoder(loaded)
+    sequences: list[_BatchSequence] = []
+    for index, request in enumerate(requests):
+        try:
+            sequences.append(_BatchSequence(index, request))
+        except Exception as error:  # noqa: BLE001 - becomes an item of the stream
+            yield index, error
+    for few in _with_few_images(sequences):
+        decoder.encode_images(few)
+        decoder.prefill(few)
+    while sequences:
+        for sequence in sequences:
+            yield from sequence.next_items()
+        sequences = [sequence for sequence in sequences if not sequence.finished]
+        decoder.decode([sequence for sequence in sequences if sequence.token is not None])
+
+
+class _BatchSequence:
+    """One request of the batch, and its last sampled token."""
+
+    def __init__(self, index: int, request: GenerationRequest) -> None:
+        if not isinstance(request.conversation, LocalConversation):
+            raise BackendFailed("This conversation belongs to another judge.")
+        self.generation: Generation = request.conversation.start_generation(
+            request.messages, request.sampling, request.cancelled
+        )
+        self.token: int | None = None  # The sampled token, if it must be processed
+        self.finished = False
+        self._index = index
+        self._conversation = request.conversation
+        self._error: Exception | None = None
+
+    def new_images(self) -> list[VisionItem]:
+        """Return the prompt's vision items that are not in the KV cache."""
+        return [item for item in self.generation.new_items() if isinstance(item, VisionItem)]
+
+    def attempt(self, step: Callable[[], None]) -> None:
+        """Call `step`; keep the exception it raises for `next_items`."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - becomes an item of the stream
+            self._error = error
+
+    def next_items(self) -> Iterator[tuple[int, StreamItem]]:
+        """Sample a token; yield new text, at the end completion or error."""
+        if self._error is None:
+            self.attempt(self._sample)
+        if self._error is not None:
+            self.finished = True
+            yield self._index, self._conversation.error_after(self.generation, self._error)
+            return
+        detokenizer, self.finished = (
+            self.generation.detokenizer,
+            self.generation.finish_reason is not None,
+        )
+        if text := detokenizer.flush() if self.finished else detokenizer.next_text():
+            yield self._index, text
+        if self.finished:
+            yield self._index, self.generation.completion()
+
+    def decode_alone(self) -> None:
+        """Process the sampled token in a decode step of its own."""
+        if self.token is not None:
+            self.generation.cache.trim()
+            self.generation.logits = self.generation.cache.decode(self.token)
+
+    def _sample(self) -> None:
+        self.token = self.generation.sample()
+
+
+def _with_few_images(sequences: Iterable[_BatchSequence]) -> Iterator[list[_BatchSequence]]:
+    """Yield groups of sequences with at most `PATCHES_AT_ONCE` new patches.
+
+    A sequence with more patches is a group of its own.
+    """
+    few: list[_BatchSequence] = []
+    patches = 0
+    for sequence in sequences:
+        new = _patches(sequence.new_images())
+        if few and patches + new > PATCHES_AT_ONCE:
+            yield few
+            few, patches = [], 0
+        few.append(sequence)
+        patches += new
+    if few:
+        yield few
+
+
+def _patches(items: Iterable[VisionItem]) -> int:
+    return sum(math.prod(item.grid_thw) for item in items)
+
+
+class BatchDecoder:
+    """The steps that all sequences share: vision encoder, prefill, decode."""
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        self._loaded = loaded
+        self._cache: BatchedCache | None = None
+        self._can_batch = takes_decode_steps(loaded.model)
+
+    def encode_images(self, sequences: Sequence[_BatchSequence]) -> None:
+        """Encode all new vision items at once; prefill raises any error again."""
+        items = [item for each in sequences for item in each.new_images()]
+        # Only a single sequence can have more patches: its prefill encodes them chunk by chunk
+        if _patches(items) > PATCHES_AT_ONCE:
+            return
+        limit_threads(self._loaded.threads)
+        with suppress(Exception):
+            self._loaded.vision.encode(items)
+
+    def prefill(self, sequences: Sequence[_BatchSequence]) -> None:
+        """Prefill the new part of each prompt, in parallel threads if faster."""
+        threads = parallelism(self._loaded.threads)
+        if threads == 1:  # In a new thread torch would start its own threads again
+            for sequence in sequences:
+                sequence.attempt(sequence.generation.prefill)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            for future in [
+                pool.submit(each.attempt, each.generation.prefill) for each in sequences
+            ]:
+                future.result()
+
+    def decode(self, sequences: Sequence[_BatchSequence]) -> None:
+        """Process the sampled token of each sequence."""
+        if len(sequences) > 1 and self._can_batch:
+            try:
+                self._decode_batch(sequences)
+                return
+            except Exception:  # noqa: BLE001 - stepped alone, each sequence raises its own error
+                # Another try would copy all KV caches again, at every token
+                self._cache, self._can_batch = None, False
+        for sequence in sequences:
+            sequence.attempt(sequence.decode_alone)
+
+    def _decode_batch(self, sequences: Sequence[_BatchSequence]) -> None:
+        limit_threads(self._loaded.threads)
+        caches = [sequence.generation.cache for sequence in sequences]
+        if self._cache is None or not self._cache.fits(caches):
+            self._cache = None  # Free the old keys and values before the new ones are allocated
+            self._cache = BatchedCache(
+                self._loaded.model, caches, cuda_graphs=self._loaded.steps_per_sync > 0
+            )
+        logits = self._cache.decode(
+            {id(each.generation.cache): each.token for each in sequences if each.token is not None}
+        )
+        for sequence in sequences:
+            sequence.generation.logits = logits[id(sequence.generation.cache)]
+
 
 STEPS_PER_SYNC = 8
 """Greedy decode steps between two GPU synchronisations. A cancel and new text may each come that

@@ -14,7 +14,7 @@ from typing import Any
 from PIL import Image as Picture
 
 from vrthinker_core.backends.base import JudgeDescription
-from vrthinker_core.backends.local.text.chat_template import videos_as_images
+from vrthinker_core.backends.chat_template import videos_as_images
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rollouts import LabelledPair, OpenRollout, Rollout, clips_of

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from vrthinker_core.backends.local.engine.generation import LoadedModel
-from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem
+from vrthinker_core.backends.chat_template import PromptItem, VisionItem
+from vrthinker_core.backends.generation import LoadedModel
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.types import Turn
 

@@ -12,8 +12,8 @@ import pytest
 from tests.backends.support.random_model import noise_frame
 from vrthinker_core import Settings
 from vrthinker_core.backends import NANO
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import MARKER
-from vrthinker_core.backends.local.text.chat_template import VisionItem
+from vrthinker_core.backends.chat_template import VisionItem
+from vrthinker_core.backends.checkpoint_files import MARKER
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import CheckpointError

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from tests.backends.checkpoint.test_checkpoint import refused
-from vrthinker_core.backends.local.checkpoint import devices, loader
-from vrthinker_core.backends.local.checkpoint.devices import available_memory
+from vrthinker_core.backends import checkpoint as loader
+from vrthinker_core.backends import devices
+from vrthinker_core.backends.devices import available_memory
 
 
 @pytest.fixture

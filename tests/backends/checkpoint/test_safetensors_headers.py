@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core.backends import NANO
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, tensor_shapes
+from vrthinker_core.backends.checkpoint_files import check_files, tensor_shapes
 from vrthinker_core.errors import CheckpointError
 
 DEEP = 200_000

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.benchmarks.tools.random_models import random_checkpoint
 from vrthinker_core.backends import NANO
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import MARKER
+from vrthinker_core.backends.checkpoint_files import MARKER
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import CheckpointError
 

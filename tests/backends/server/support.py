@@ -12,7 +12,7 @@ from tests.support.blank_frames import frame
 from tests.support.faulty_server import Answer, FaultyServer, serving
 from vrthinker_core.backends.base import Conversation
 from vrthinker_core.backends.judge_name import parse_judge
-from vrthinker_core.backends.server.served_model import Patience
+from vrthinker_core.backends.served_model import Patience
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.errors import JudgeError
 from vrthinker_core.types import Frame, FrameRef, Side

@@ -37,8 +37,8 @@ from tests.support.faulty_server import (
 )
 from tests.support.waiting import until
 from vrthinker_core import Finished, Settings, VideoPair, judge
+from vrthinker_core.backends import server_errors as failures
 from vrthinker_core.backends.judge_name import parse_judge
-from vrthinker_core.backends.server import failures
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.errors import (
     BackendFailed,

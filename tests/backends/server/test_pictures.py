@@ -20,7 +20,7 @@ from tests.backends.server.support import (
 )
 from tests.backends.support.random_model import noise_frame
 from tests.support.faulty_server import ANSWER, refuses, says, serving
-from vrthinker_core.backends.server.pictures import PictureCache
+from vrthinker_core.backends.pictures import PictureCache
 from vrthinker_core.types import Side
 
 MISS = refuses(400, "Cache miss for image at index 0 but data is not provided.")

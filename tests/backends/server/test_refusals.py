@@ -22,8 +22,8 @@ from tests.backends.server.support import (
 )
 from tests.support.faulty_server import ANSWER, Answer, Handler, refuses, says, sends, serving
 from vrthinker_core.backends.judge_name import parse_judge
-from vrthinker_core.backends.server.failures import GARBAGE
 from vrthinker_core.backends.server_backend import ServerBackend
+from vrthinker_core.backends.server_errors import GARBAGE
 from vrthinker_core.errors import (
     BackendRefused,
     ContextFull,

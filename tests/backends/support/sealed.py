@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import MARKER
+from vrthinker_core.backends.checkpoint_files import MARKER
 from vrthinker_core.types import ProtocolName
 
 

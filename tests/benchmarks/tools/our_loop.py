@@ -11,12 +11,10 @@ from pathlib import Path
 
 from tests.benchmarks.tools.phase_timer import PhaseTimer, TimedCall
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
-from vrthinker_core.backends.local.conversation import LocalConversation
-from vrthinker_core.backends.local.engine.generation import Generation
-from vrthinker_core.backends.local.engine.label_digits import SampledToken
-from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder
-from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.backends.checkpoint import Checkpoint
+from vrthinker_core.backends.decode import MultiStepDecoder, SampledToken
+from vrthinker_core.backends.generation import Generation
+from vrthinker_core.backends.transformers_local import LocalConversation, TransformersBackend
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
 from vrthinker_core.types import Frame, FrameRef, Settings, VideoPair

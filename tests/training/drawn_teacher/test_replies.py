@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.blank_frames import frames
 from vrthinker_core.backends.built_in import NANO
-from vrthinker_core.backends.local.checkpoint.marker import read_marker
+from vrthinker_core.backends.checkpoint_files import read_marker
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers

@@ -26,8 +26,8 @@ from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
 from tests.training.trl.support import VOCABULARIES, random_judge, taught_judge, weights
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.built_in import NANO
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import MARKER
-from vrthinker_core.backends.local.checkpoint.loader import open_for_training
+from vrthinker_core.backends.checkpoint import open_for_training
+from vrthinker_core.backends.checkpoint_files import MARKER
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics

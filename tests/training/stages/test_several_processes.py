@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.slow import slow
 from vrthinker_core.backends.built_in import NANO
-from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
+from vrthinker_core.backends.checkpoint import open_checkpoint
 from vrthinker_core.training.rows.outcome_file import read_outcomes
 
 FEW = (

@@ -18,8 +18,8 @@ from tests.training.test_teacher import PAIRS, SCRIPTED, answer
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.built_in import NANO
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import MARKER
-from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
+from vrthinker_core.backends.checkpoint import open_checkpoint
+from vrthinker_core.backends.checkpoint_files import MARKER
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns, open_ready_runs
 from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics

@@ -17,7 +17,7 @@ from accelerate.commands.launch import launch_command_parser
 import vrthinker_core
 from tests.training.test_teacher import SCRIPT
 from vrthinker_core.backends.built_in import NANO
-from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
+from vrthinker_core.backends.checkpoint import open_checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.cli import main
 from vrthinker_core.commands.training.training_data import (

@@ -16,7 +16,7 @@ from transformers import Trainer
 
 from tests.backends.support.random_model import small_config, write_random_checkpoint
 from tests.support.by_heart import learn_by_heart
-from vrthinker_core.backends.local.checkpoint.loader import open_for_training
+from vrthinker_core.backends.checkpoint import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.run.saved_judge import save_judge

@@ -12,8 +12,8 @@ from PIL import Image
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
 from vrthinker_core import ScriptedBackend, VideoPair, judge
 from vrthinker_core.backends.built_in import NANO
-from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_for_training
-from vrthinker_core.backends.local.text.chat_template import VisionItem, render_prompt
+from vrthinker_core.backends.chat_template import VisionItem, render_prompt
+from vrthinker_core.backends.checkpoint import Checkpoint, open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.dialects.factory import make_dialect
 from vrthinker_core.training.drawn_world.video_files import write_pairs

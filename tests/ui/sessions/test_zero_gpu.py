@@ -211,7 +211,7 @@ torch._C._cuda_init, torch._C._cuda_getDeviceCount = (lambda: None), (lambda: 1)
 torch._C._cuda_getCurrentRawStream = lambda device: 0
 torch.cuda._is_in_bad_fork, torch.cuda._cudart = bool, object()
 import spaces
-from vrthinker_core.backends.local.checkpoint import loader
+from vrthinker_core.backends import checkpoint as loader
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, judge_openers
 
 loader.SMALL_MODEL_WEIGHTS = 0  # else so small a model stays on the processor

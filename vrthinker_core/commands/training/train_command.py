@@ -205,7 +205,7 @@ def _as_before(out: Path, *given: str | None) -> Iterator[str | None]:
 
 def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gpus: int) -> None:
     """Print the estimate, by default for Qwen2.5-VL-7B; raises `BadInput`, `CheckpointError`."""
-    from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
+    from vrthinker_core.backends.checkpoint_files import check_files, locate
     from vrthinker_core.training.stages.pipeline import STAGES
     from vrthinker_core.training.trl.estimate import config_plan, estimate, model_shape
 

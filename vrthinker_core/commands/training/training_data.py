@@ -96,8 +96,7 @@ def _protocols(run: "TrainingRun", config: "TrainConfig") -> "tuple[ProtocolName
 
 def _spoken(model: str) -> "tuple[ProtocolName, ...]":
     """Check a checkpoint's files; return its protocols or raise `CheckpointError`."""
-    from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
-    from vrthinker_core.backends.local.checkpoint.marker import read_marker
+    from vrthinker_core.backends.checkpoint_files import check_files, locate, read_marker
 
     folder = locate(model)
     check_files(folder)

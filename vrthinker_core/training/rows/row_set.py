@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast, overload
 
-from vrthinker_core.backends.local.engine.generation import LoadedModel
+from vrthinker_core.backends.generation import LoadedModel
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.results.known_labels import add_labels

@@ -8,14 +8,15 @@ import torch
 from safetensors import safe_open
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import (
+from vrthinker_core.backends.checkpoint_files import (
     DOWNLOAD_PATTERNS,
     MARKER,
     locate,
+    read_marker,
     read_marker_file,
+    seal,
     weight_files,
 )
-from vrthinker_core.backends.local.checkpoint.marker import read_marker, seal
 from vrthinker_core.types import ProtocolName
 
 SMALL_SHARDS = "8MB"  # Of a model of less than SMALL_BYTES: small enough for any repository

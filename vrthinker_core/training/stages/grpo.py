@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 from vrthinker_core.backends.base import JudgeDescription
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import locate
-from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
-from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.backends.chat_template import SafeTokenizer
+from vrthinker_core.backends.checkpoint import Checkpoint
+from vrthinker_core.backends.checkpoint_files import locate
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.factory import chosen_protocol

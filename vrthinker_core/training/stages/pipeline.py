@@ -16,8 +16,8 @@ import numpy as np
 import torch
 
 from vrthinker_core.backends.base import Backend
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
-from vrthinker_core.backends.local.checkpoint.devices import available_memory
+from vrthinker_core.backends.checkpoint_files import check_files, locate
+from vrthinker_core.backends.devices import available_memory
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import write_atomically

@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import locate
-from vrthinker_core.backends.local.checkpoint.devices import available_memory
-from vrthinker_core.backends.local.checkpoint.loader import open_for_rendering
+from vrthinker_core.backends.checkpoint import open_for_rendering
+from vrthinker_core.backends.checkpoint_files import locate
+from vrthinker_core.backends.devices import available_memory
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.monitor.metrics import StepMetrics

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.backends.chat_template import SafeTokenizer
 from vrthinker_core.types.messages import Completion
 
 

@@ -19,11 +19,11 @@ from safetensors import SafetensorError
 from transformers import Qwen2_5_VLForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
-from vrthinker_core.backends.local.engine.generation import LoadedModel
-from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
-from vrthinker_core.backends.local.text.chat_template import VisionItem
+from vrthinker_core.backends.chat_template import VisionItem
+from vrthinker_core.backends.checkpoint import Checkpoint
+from vrthinker_core.backends.generation import LoadedModel
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.rows.row_set import without_pixels

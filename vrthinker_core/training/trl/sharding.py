@@ -12,7 +12,7 @@ from torch.distributed.fsdp import FSDPModule
 from transformers import Qwen2_5_VLForConditionalGeneration
 from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
-from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_for_training
+from vrthinker_core.backends.checkpoint import Checkpoint, open_for_training
 from vrthinker_core.errors import BadInput
 
 FSDP, DEEPSPEED = "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"  # What `accelerate launch` sets

@@ -22,8 +22,8 @@ from accelerate.utils import broadcast
 from safetensors import SafetensorError
 from transformers import PrinterCallback, Qwen2_5_VLForConditionalGeneration, TrainerCallback
 
-from vrthinker_core.backends.local.checkpoint.devices import is_out_of_memory
-from vrthinker_core.backends.local.checkpoint.loader import quiet_transformers
+from vrthinker_core.backends.checkpoint import quiet_transformers
+from vrthinker_core.backends.devices import is_out_of_memory
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.training.monitor.metrics import StepMetrics

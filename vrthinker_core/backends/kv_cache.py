@@ -12,9 +12,9 @@ import torch
 from transformers import Cache, Qwen2_5_VLForConditionalGeneration
 from transformers.cache_utils import DynamicLayer
 
-from vrthinker_core.backends.local.engine.threads import limit_threads
-from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
-from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem, token_count
+from vrthinker_core.backends.chat_template import PromptItem, VisionItem, token_count
+from vrthinker_core.backends.devices import limit_threads
+from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.types.messages import Cancelled
 
 CPU_PREFILL_CHUNK = 1024

@@ -16,8 +16,8 @@ from PIL import Image
 from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
-from vrthinker_core.backends.local.engine.threads import limit_threads, parallelism
-from vrthinker_core.backends.local.text.chat_template import VisionItem
+from vrthinker_core.backends.chat_template import VisionItem
+from vrthinker_core.backends.devices import limit_threads, parallelism
 from vrthinker_core.types import Frame
 
 CACHE_BYTES = 512 * 2**20  # About 290 frames of 448 x 448 pixels for the 7B

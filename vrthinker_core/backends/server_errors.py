@@ -14,7 +14,7 @@ from typing import Any
 
 import openai
 
-from vrthinker_core.backends.server.engines import ENGINES
+from vrthinker_core.backends.engines import ENGINES
 from vrthinker_core.errors import (
     BackendFailed,
     BackendRefused,

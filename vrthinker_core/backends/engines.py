@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import openai
 
-from vrthinker_core.backends.server.pictures import small_picture
+from vrthinker_core.backends.pictures import small_picture
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,26 +32,27 @@ from transformers import __version__ as transformers_version
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 from transformers.utils import logging
 
+from vrthinker_core.backends import checkpoint_files
+from vrthinker_core.backends.attention import attention_for
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
-from vrthinker_core.backends.judge_name import Bits, folder_title
-from vrthinker_core.backends.local.checkpoint import checkpoint_files
-from vrthinker_core.backends.local.checkpoint.adapters import base_of, check_adapter, with_adapter
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import GENERATION_CONFIG
-from vrthinker_core.backends.local.checkpoint.devices import (
+from vrthinker_core.backends.chat_template import CONTROL_TOKENS
+from vrthinker_core.backends.checkpoint_files import GENERATION_CONFIG, Marker, read_marker
+from vrthinker_core.backends.devices import (
     best_device,
     checked_device,
     is_out_of_memory,
 )
-from vrthinker_core.backends.local.checkpoint.marker import Marker, read_marker
-from vrthinker_core.backends.local.checkpoint.quantize import (
+from vrthinker_core.backends.judge_name import Bits, folder_title
+from vrthinker_core.backends.quantize import (
+    base_of,
+    check_adapter,
     check_kernels,
     loading_options,
     require_room,
     stored_bits,
+    with_adapter,
 )
-from vrthinker_core.backends.local.checkpoint.weight_statistics import check_statistics
-from vrthinker_core.backends.local.engine.attention import attention_for
-from vrthinker_core.backends.local.text.tokenizer import CONTROL_TOKENS
+from vrthinker_core.backends.weight_statistics import check_statistics
 from vrthinker_core.dialects.concat import OPENING_AREA
 from vrthinker_core.errors import CheckpointError
 

@@ -13,22 +13,23 @@ from typing import Literal
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
-from vrthinker_core.backends.local.engine.label_digits import LabelDigits, SampledToken
-from vrthinker_core.backends.local.engine.multi_step import (
-    MultiStepDecoder,
-    apply_repetition_penalty,
-    placeholders_of,
-)
-from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
-from vrthinker_core.backends.local.text.chat_template import (
+from vrthinker_core.backends.chat_template import (
     PromptItem,
+    SafeTokenizer,
+    StreamingDetokenizer,
     render_prompt,
     token_count,
     videos_as_images,
 )
-from vrthinker_core.backends.local.text.detokenizer import StreamingDetokenizer
-from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.backends.decode import (
+    LabelDigits,
+    MultiStepDecoder,
+    SampledToken,
+    apply_repetition_penalty,
+    placeholders_of,
+)
+from vrthinker_core.backends.kv_cache import PrefixCache
+from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.dialects.reading.labels import mentioned_digits
 from vrthinker_core.types.messages import Cancelled, Completion, LabelToken, Message, Sampling
 

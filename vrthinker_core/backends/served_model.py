@@ -6,7 +6,10 @@ They are found before the first request.
 import asyncio
 import difflib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -16,11 +19,11 @@ import stamina
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.base import Scope
+from vrthinker_core.backends.checkpoint_files import published_protocol, read_marker
+from vrthinker_core.backends.engines import ENGINES, card_facts, engine_facts, engine_of
 from vrthinker_core.backends.judge_name import HOSTED, SERVER_FORM, JudgeName, model_title
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import published_protocol
-from vrthinker_core.backends.local.checkpoint.marker import read_marker
-from vrthinker_core.backends.server.engines import ENGINES, card_facts, engine_facts, engine_of
-from vrthinker_core.backends.server.failures import (
+from vrthinker_core.backends.request_body import RequestForm, known_features
+from vrthinker_core.backends.server_errors import (
     GARBAGE,
     Passing,
     RequestRefusal,
@@ -30,12 +33,46 @@ from vrthinker_core.backends.server.failures import (
     redirect_refusal,
     unavailable,
 )
-from vrthinker_core.backends.server.loop_thread import LoopThread
-from vrthinker_core.backends.server.request_body import RequestForm, known_features
 from vrthinker_core.dialects.factory import redirects
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import Completion
+
+R = TypeVar("R")
+
+CLOSING_SECONDS = 5  # Time to close open connections
+
+
+class LoopThread:
+    """An event loop that runs in its own thread until `close`."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, coroutine: Coroutine[Any, Any, R]) -> "Future[R]":
+        """Run a coroutine; cancelling the future cancels the coroutine."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def close(self, last: Coroutine[Any, Any, None]) -> None:
+        """Cancel all running tasks, run `last`, and end the thread."""
+        with suppress(CancelledError, TimeoutError):
+            self.submit(_after_all_others(last)).result(CLOSING_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CLOSING_SECONDS)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
+async def _after_all_others(last: Coroutine[Any, Any, None]) -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    await last
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDelta
 
 from vrthinker_core.backends.base import RedirectState
-from vrthinker_core.backends.server.failures import ALL_THOUGHT, ENDLESS, FILTERED, TOOL_PARSER
+from vrthinker_core.backends.server_errors import ALL_THOUGHT, ENDLESS, FILTERED, TOOL_PARSER
 from vrthinker_core.dialects.reading.labels import mentioned_digits
 from vrthinker_core.dialects.reading.tags import lost_its_opening
 from vrthinker_core.errors import BackendFailed, BackendRefused

@@ -1,1 +1,0 @@
-"""Opening a checkpoint: its files, the memory it needs, its weights."""

@@ -1,1 +1,0 @@
-"""Running a model: from prompt items to sampled tokens."""

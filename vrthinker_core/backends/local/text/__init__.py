@@ -1,1 +1,0 @@
-"""Messages to prompt tokens, and reply tokens to text."""
