@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.blank_frames import frames
 from vrthinker_core.deliberation import Deliberation
-from vrthinker_core.dialects import make_dialect, with_defaults
+from vrthinker_core.protocols import make_dialect, with_defaults
 from vrthinker_core.types import ProtocolName, Settings, Verdict
 from vrthinker_core.types.events import StopReason
 from vrthinker_core.types.messages import Completion, GeneratedText

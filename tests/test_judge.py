@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.engines import CALL, end_of
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.dialects import Concat, Dialect, Paired
-from vrthinker_core.dialects.sanitize import MAX_PROMPT
 from vrthinker_core.judge import judge
+from vrthinker_core.protocols import Concat, Dialect, Paired
+from vrthinker_core.protocols.sanitize import MAX_PROMPT
 from vrthinker_core.traces import load
 from vrthinker_core.types import Dimension, FrameSelection, Settings, VideoPair
 from vrthinker_core.types.events import (

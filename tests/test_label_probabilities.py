@@ -18,9 +18,9 @@ from tests.ui.support.handmade_runs import ANSWER, SHARES
 from vrthinker_core.backends import NANO, ScriptedBackend
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.commands.console import ConsoleRenderer
-from vrthinker_core.dialects.label_probabilities import verdict_probabilities
 from vrthinker_core.errors import TraceError
 from vrthinker_core.judge import judge
+from vrthinker_core.protocols.label_probabilities import verdict_probabilities
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import result_of
 from vrthinker_core.results.result_file import ResultFile, read_results

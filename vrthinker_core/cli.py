@@ -280,8 +280,8 @@ def parse(
     protocol: Annotated[ProtocolName, typer.Option(help="Protocol of the replies.")],
 ) -> None:
     """Parse judges' replies, and print one JSON line for each."""
-    from vrthinker_core.dialects import make_dialect
-    from vrthinker_core.dialects.reading.reply import to_expected
+    from vrthinker_core.protocols import make_dialect
+    from vrthinker_core.protocols.parser import to_expected
 
     dialect = make_dialect(Settings(), protocol)
     for number, line in read_lines(file).items():

@@ -21,9 +21,6 @@ from vrthinker_core.backends.base import (
 )
 from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.deliberation import Deliberation
-from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
-from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
-from vrthinker_core.dialects.sanitize import MAX_PROMPT, check_prompt
 from vrthinker_core.errors import (
     BadInput,
     ContextFull,
@@ -32,6 +29,9 @@ from vrthinker_core.errors import (
     describe,
     is_retryable,
 )
+from vrthinker_core.protocols import Dialect, make_dialect, sanitize_prompt, with_defaults
+from vrthinker_core.protocols.factory import chosen_protocol, frame_layout
+from vrthinker_core.protocols.sanitize import MAX_PROMPT, check_prompt
 from vrthinker_core.text import encodable
 from vrthinker_core.types import (
     ClipInfo,

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
-from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.dialects.reading.frame_facts import reads_as_drawn
-from vrthinker_core.dialects.reading.segments import before_action
-from vrthinker_core.dialects.sanitize import sanitize_prompt
 from vrthinker_core.errors import ContextFull
+from vrthinker_core.protocols.base import Dialect
+from vrthinker_core.protocols.frame_facts import reads_as_drawn
+from vrthinker_core.protocols.sanitize import sanitize_prompt
+from vrthinker_core.protocols.segments import before_action
 from vrthinker_core.types import FrameRef, ProblemKind, Reply, Settings, Side, Verdict
 from vrthinker_core.types.events import StopReason
 from vrthinker_core.types.frames import FrameSource

@@ -12,7 +12,7 @@ from tests.benchmarks.tools.drawn_measures import swapped, unseen_pairs
 from tests.benchmarks.tools.judge_scores import Share, same_when_swapped, sampled, scores
 from vrthinker_core import ScriptedBackend, Settings
 from vrthinker_core.batch import stream_one_by_one
-from vrthinker_core.dialects import make_dialect
+from vrthinker_core.protocols import make_dialect
 from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.types import Dimension, Side
 from vrthinker_core.types.order import swap_verdict

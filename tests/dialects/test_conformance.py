@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.quick import in_a_second
-from vrthinker_core.dialects import make_dialect, to_expected
+from vrthinker_core.protocols import make_dialect, to_expected
 from vrthinker_core.types import Settings
 
 CASES = [

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from vrthinker_core.dialects import make_dialect, with_defaults
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols import make_dialect, with_defaults
 from vrthinker_core.types import ProtocolName, Settings
 
 PROTOCOLS: tuple[ProtocolName, ...] = ("concat", "paired")

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dialects.test_conformance import CASES, reply_of
-from vrthinker_core.dialects import Paired, make_dialect
-from vrthinker_core.dialects.label_probabilities import MAX_CHARACTERS, label_probabilities
-from vrthinker_core.dialects.reading.labels import mentioned_digits
-from vrthinker_core.dialects.reading.normalize import (
+from vrthinker_core.protocols import Paired, make_dialect
+from vrthinker_core.protocols.label_probabilities import MAX_CHARACTERS, label_probabilities
+from vrthinker_core.protocols.labels import (
     INVISIBLE,
+    mentioned_digits,
     original_offsets,
     strip_invisible,
     to_narrow,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vrthinker_core.dialects import Paired
+from vrthinker_core.protocols import Paired
 from vrthinker_core.types import ProblemKind, Reply
 
 

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vrthinker_core.dialects.reading.lenient_json import parse_repaired, parse_strict
+from vrthinker_core.protocols.lenient_json import parse_repaired, parse_strict
 
 JSON = st.recursive(
     st.none()

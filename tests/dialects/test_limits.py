@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from tests.support.quick import in_a_second
-from vrthinker_core.dialects import Concat, Dialect, Paired
+from vrthinker_core.protocols import Concat, Dialect, Paired
 
 WHOLE = "TA=1, MQ=0, VQ=1, OA=1"
 OPENINGS = (

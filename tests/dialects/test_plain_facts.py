@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from vrthinker_core.dialects import make_dialect
-from vrthinker_core.dialects.reading import frame_facts
-from vrthinker_core.dialects.reading.frame_facts import MOTIONS, read_frame_facts
+from vrthinker_core.protocols import frame_facts, make_dialect
+from vrthinker_core.protocols.frame_facts import MOTIONS, read_frame_facts
 from vrthinker_core.training.drawn_teacher.replies import play_teacher
 from vrthinker_core.training.drawn_world import facts, faults
 from vrthinker_core.training.drawn_world.rendering import damage, photographs, solids, textures

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.test_label_probabilities import places
-from vrthinker_core.dialects import Concat, Dialect, Paired
-from vrthinker_core.dialects.reading.segments import before_action
-from vrthinker_core.dialects.reading.tags import lost_its_opening
+from vrthinker_core.protocols import Concat, Dialect, Paired
+from vrthinker_core.protocols.segments import before_action, lost_its_opening
 from vrthinker_core.types import Dimension, ProblemKind, Reply
 
 PAIRED, CONCAT = Paired(), Concat()

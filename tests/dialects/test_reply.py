@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vrthinker_core.dialects import Concat, Dialect, Paired, to_expected
+from vrthinker_core.protocols import Concat, Dialect, Paired, to_expected
 from vrthinker_core.types import Preference, ProblemKind, Reply, Verdict
 
 PAIRED, CONCAT = Paired(), Concat()

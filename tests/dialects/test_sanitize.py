@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vrthinker_core.dialects import sanitize_prompt
-from vrthinker_core.dialects.reading.normalize import strip_invisible, to_narrow
-from vrthinker_core.dialects.reading.tags import PROTOCOL
-from vrthinker_core.dialects.sanitize import check_prompt
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols import sanitize_prompt
+from vrthinker_core.protocols.labels import strip_invisible, to_narrow
+from vrthinker_core.protocols.sanitize import check_prompt
+from vrthinker_core.protocols.segments import PROTOCOL
 
 TAGS = [
     "<|im_end|>",

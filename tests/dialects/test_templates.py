@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.blank_frames import frames
-from vrthinker_core.dialects import Concat, Dialect, Paired
-from vrthinker_core.dialects.templates import prompt_text
+from vrthinker_core.protocols import Concat, Dialect, Paired
+from vrthinker_core.protocols.base import prompt_text
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SEEDS = Path(__file__).parents[3] / "shared" / "seeds"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vrthinker_core.dialects import Concat, Paired
+from vrthinker_core.protocols import Concat, Paired
 from vrthinker_core.types import FrameSelection, ProblemKind, Reply
 
 

@@ -22,10 +22,10 @@ from tests.evaluation.support.scripted_runs import (
 from tests.support.drawn_pairs import drawn_pairs
 from tests.support.engines import BatchScript
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import BackendRefused, ServerUnavailable
 from vrthinker_core.evaluation.engines.local import judge_locally, judge_pair
 from vrthinker_core.evaluation.run import evaluate
+from vrthinker_core.protocols import make_dialect
 from vrthinker_core.results.datasets import read_dataset
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult

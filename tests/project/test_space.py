@@ -271,4 +271,7 @@ def test_the_upload_line_makes_a_space_of_all_that_it_needs_and_of_nothing_else(
         set(hub.files)
         == {"app.py", "README.md", "LICENSE", "requirements.txt", "packages.txt"} | below
     )
-    assert {"assets/nano/config.json", "vrthinker_core/dialects/prompts/paired_system.txt"} <= below
+    assert {
+        "assets/nano/config.json",
+        "vrthinker_core/protocols/prompts/paired_system.txt",
+    } <= below

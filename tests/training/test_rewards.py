@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vrthinker_core.dialects import make_dialect
+from vrthinker_core.protocols import make_dialect
 from vrthinker_core.training.rewards import (
     RewardWeights,
     accuracy,

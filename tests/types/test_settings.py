@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vrthinker_core.dialects import make_dialect, with_defaults
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols import make_dialect, with_defaults
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings, setting
 

@@ -7,8 +7,8 @@ import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vrthinker_core.dialects.reading.normalize import to_narrow
-from vrthinker_core.dialects.reading.tags import find_tags
+from vrthinker_core.protocols.labels import to_narrow
+from vrthinker_core.protocols.segments import find_tags
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 

@@ -53,8 +53,8 @@ from vrthinker_core.backends.quantize import (
     with_adapter,
 )
 from vrthinker_core.backends.weight_statistics import check_statistics
-from vrthinker_core.dialects.concat import OPENING_AREA
 from vrthinker_core.errors import CheckpointError
+from vrthinker_core.protocols.concat import OPENING_AREA
 
 SMALL_MODEL_WEIGHTS = 50_000_000
 """Up to this many weights a model runs on the CPU in float32. There float32 is faster than

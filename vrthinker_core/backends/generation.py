@@ -30,7 +30,7 @@ from vrthinker_core.backends.decode import (
 )
 from vrthinker_core.backends.kv_cache import PrefixCache
 from vrthinker_core.backends.vision_encoder import VisionEncoder
-from vrthinker_core.dialects.reading.labels import mentioned_digits
+from vrthinker_core.protocols.labels import mentioned_digits
 from vrthinker_core.types.messages import Cancelled, Completion, LabelToken, Message, Sampling
 
 # The reason why a reply stopped: a stop token, the token limit, a cancel

@@ -26,9 +26,9 @@ from vrthinker_core.backends.decode import free_gpu_memory
 from vrthinker_core.backends.devices import is_out_of_memory
 from vrthinker_core.backends.judge_name import Bits
 from vrthinker_core.backends.request_body import instructions_for
-from vrthinker_core.dialects.factory import redirects
-from vrthinker_core.dialects.reading.labels import mentioned_digits
 from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, VrThinkerError
+from vrthinker_core.protocols.factory import redirects
+from vrthinker_core.protocols.labels import mentioned_digits
 from vrthinker_core.types.messages import (
     Cancelled,
     Completion,

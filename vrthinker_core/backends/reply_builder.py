@@ -13,9 +13,9 @@ from openai.types.chat.chat_completion_chunk import ChoiceDelta
 
 from vrthinker_core.backends.base import RedirectState
 from vrthinker_core.backends.server_errors import ALL_THOUGHT, ENDLESS, FILTERED, TOOL_PARSER
-from vrthinker_core.dialects.reading.labels import mentioned_digits
-from vrthinker_core.dialects.reading.tags import lost_its_opening
 from vrthinker_core.errors import BackendFailed, BackendRefused
+from vrthinker_core.protocols.labels import mentioned_digits
+from vrthinker_core.protocols.segments import lost_its_opening
 from vrthinker_core.types.messages import Completion, LabelToken
 
 _ALL_DIGITS = re.compile(r"[0-9]")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from vrthinker_core.backends.pictures import PictureCache
-from vrthinker_core.dialects.templates import prompt_text
+from vrthinker_core.protocols.base import prompt_text
 from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Part, Sampling, Text, Video
 

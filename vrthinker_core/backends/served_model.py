@@ -33,8 +33,8 @@ from vrthinker_core.backends.server_errors import (
     redirect_refusal,
     unavailable,
 )
-from vrthinker_core.dialects.factory import redirects
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
+from vrthinker_core.protocols.factory import redirects
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import Completion
 

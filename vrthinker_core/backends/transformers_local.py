@@ -36,8 +36,8 @@ from vrthinker_core.backends.generation import Generation, LoadedModel
 from vrthinker_core.backends.judge_name import Bits, folder_title
 from vrthinker_core.backends.kv_cache import GrowingLayer, PrefixCache
 from vrthinker_core.backends.vision_encoder import VisionEncoder
-from vrthinker_core.dialects.factory import redirects
 from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, VrThinkerError
+from vrthinker_core.protocols.factory import redirects
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 

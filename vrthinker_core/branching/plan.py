@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
-from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols import Dialect, make_dialect, with_defaults
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Run, Settings, Side, Turn
 from vrthinker_core.types.events import Branch, Origin, Started
 from vrthinker_core.types.wording import branch_name

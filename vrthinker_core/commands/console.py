@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import Console
 from rich.text import Text
 
-from vrthinker_core.dialects.label_probabilities import verdict_probabilities
+from vrthinker_core.protocols.label_probabilities import verdict_probabilities
 from vrthinker_core.text import printable
 from vrthinker_core.types import ClipInfo, Dimension, Side, Thumbnail, Verdict, Vote
 from vrthinker_core.types.events import (

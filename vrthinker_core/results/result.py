@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from vrthinker_core.dialects.label_probabilities import verdict_probabilities
 from vrthinker_core.errors import LASTING_FAULTS, describe
+from vrthinker_core.protocols.label_probabilities import verdict_probabilities
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Run, Side, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished

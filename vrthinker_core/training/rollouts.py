@@ -18,9 +18,9 @@ from vrthinker_core.backends.base import (
 from vrthinker_core.batch import stream_one_by_one
 from vrthinker_core.comparison import outside_scope
 from vrthinker_core.deliberation import Deliberation
-from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
-from vrthinker_core.dialects.factory import chosen_protocol
 from vrthinker_core.errors import ContextFull, VideoError
+from vrthinker_core.protocols import Dialect, make_dialect, with_defaults
+from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.types import (
     ClipInfo,
     Frame,

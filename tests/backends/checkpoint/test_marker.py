@@ -15,8 +15,8 @@ from vrthinker_core.backends import NANO
 from vrthinker_core.backends.chat_template import VisionItem
 from vrthinker_core.backends.checkpoint_files import MARKER
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import CheckpointError
+from vrthinker_core.protocols import make_dialect
 from vrthinker_core.types.messages import Completion, Message, Sampling
 
 FORCED = {

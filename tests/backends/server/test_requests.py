@@ -19,8 +19,8 @@ from tests.backends.server.support import (
 )
 from tests.support.faulty_server import ANSWER, Handler, refuses, says, serving
 from vrthinker_core import Finished, Settings, Started, VideoPair, judge
-from vrthinker_core.dialects.templates import prompt_text
 from vrthinker_core.errors import BackendRefused, ContextFull
+from vrthinker_core.protocols.base import prompt_text
 from vrthinker_core.types.messages import Message, Sampling, Text, Video
 
 

@@ -15,8 +15,8 @@ from vrthinker_core.backends.base import (
     Scope,
     StreamItem,
 )
-from vrthinker_core.dialects import Dialect
-from vrthinker_core.dialects.paired import OPENING_SLOTS
+from vrthinker_core.protocols import Dialect
+from vrthinker_core.protocols.paired import OPENING_SLOTS
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import Completion
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vrthinker_core.dialects import make_dialect
-from vrthinker_core.dialects.factory import frame_layout
+from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols.factory import frame_layout
 from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
 from vrthinker_core.training.drawn_world.faults import OPENING_FRAMES
 from vrthinker_core.training.drawn_world.video_files import write_video

@@ -16,7 +16,7 @@ from vrthinker_core.backends.decode import MultiStepDecoder, SampledToken
 from vrthinker_core.backends.generation import Generation
 from vrthinker_core.backends.transformers_local import LocalConversation, TransformersBackend
 from vrthinker_core.deliberation import Deliberation
-from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
+from vrthinker_core.protocols import Dialect, make_dialect, with_defaults
 from vrthinker_core.types import Frame, FrameRef, Settings, VideoPair
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.geometry import FrameLayout

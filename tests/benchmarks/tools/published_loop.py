@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from tests.benchmarks.tools.phase_timer import PhaseTimer
-from vrthinker_core.dialects import make_dialect
+from vrthinker_core.protocols import make_dialect
 from vrthinker_core.types import Settings
 
 SLOTS, SIDE = 128, 448

@@ -13,8 +13,8 @@ from tests.support.blank_frames import frames
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint_files import read_marker
 from vrthinker_core.backends.scripted import ScriptedBackend
-from vrthinker_core.dialects import make_dialect
-from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
+from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols.reasons import find_sentence, frame_numbers
 from vrthinker_core.training.drawn_teacher.phrases import MAY_HIDE, MOTION_FLAWS
 from vrthinker_core.training.drawn_teacher.replies import (
     FORCED_EVERY,

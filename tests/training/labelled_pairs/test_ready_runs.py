@@ -20,8 +20,8 @@ from tests.training.labelled_pairs.test_open_pairs import (
     write_rows,
 )
 from tests.training.test_teacher import PAIRS, SCRIPTED
-from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols import make_dialect
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import result_of
 from vrthinker_core.results.result_file import RESULTS, TRACES, to_line

@@ -13,8 +13,8 @@ from tests.test_branches import Talker, run
 from tests.ui.support import handmade_runs
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.branching.plan import Changes, plan_branch
-from vrthinker_core.dialects.sanitize import MAX_PROMPT
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols.sanitize import MAX_PROMPT
 from vrthinker_core.types import Preference, Settings, Trace, Verdict, VideoPair
 from vrthinker_core.types.events import Branch, Event, Origin
 from vrthinker_core.types.progress import Pace

@@ -12,7 +12,7 @@ from tests.ui.support.browsing import Clips, Open, Page, expect
 from tests.ui.support.held_stream import hold_when, open_held, release, wait_until_held
 from tests.ui.support.saved_examples import THINK
 from tests.ui.support.steps import fill, start, status, wait_for
-from vrthinker_core.dialects.sanitize import MAX_PROMPT
+from vrthinker_core.protocols.sanitize import MAX_PROMPT
 
 pytestmark = pytest.mark.browser
 

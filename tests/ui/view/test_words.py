@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.ui.support import handmade_runs
-from vrthinker_core.dialects import make_dialect
+from vrthinker_core.protocols import make_dialect
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind, Reply, Settings, Turn
 from vrthinker_core.types.events import Finished, FramesShown, StopReason, TextArrived, Trace
 from vrthinker_core.types.messages import Completion

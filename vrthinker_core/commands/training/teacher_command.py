@@ -86,7 +86,7 @@ def _named_data(data: str, out: Path) -> str:
 def _open(choice: str, data: str, settings: Settings) -> "tuple[PairSet, Backend | BackendOfPair]":
     """Open judge and its protocol's pairs; raises `BadInput`, `CheckpointError`."""
     from vrthinker_core.backends.factory import open_backend
-    from vrthinker_core.dialects.factory import chosen_protocol, frame_layouts
+    from vrthinker_core.protocols.factory import chosen_protocol, frame_layouts
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
 
     if choice == SCRIPTED:

@@ -62,7 +62,7 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
 
     Raises `BadInput` and `CheckpointError` before any weight is read.
     """
-    from vrthinker_core.dialects.factory import frame_layouts
+    from vrthinker_core.protocols.factory import frame_layouts
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
     from vrthinker_core.training.labelled_pairs.ready_runs import taught_pairs
     from vrthinker_core.training.stages.pipeline import TrainingData
@@ -84,7 +84,7 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
 
 def _protocols(run: "TrainingRun", config: "TrainConfig") -> "tuple[ProtocolName, ...]":
     """Return the protocols to train, by default all; raises `CheckpointError`."""
-    from vrthinker_core.dialects.factory import chosen_protocol
+    from vrthinker_core.protocols.factory import chosen_protocol
 
     known = _spoken(resolved_model(run.model))
     return (

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.dialects.reading.frame_facts import COUNT_WORDS
+from vrthinker_core.protocols.base import Dialect
+from vrthinker_core.protocols.frame_facts import COUNT_WORDS
 
 Places = tuple[tuple[float, float], ...]
 """Places in a picture, each 0..1 rightwards and downwards."""

@@ -11,9 +11,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.dialects.factory import make_dialect
-from vrthinker_core.dialects.reading.frame_facts import COUNT_WORDS
+from vrthinker_core.protocols.base import Dialect
+from vrthinker_core.protocols.factory import make_dialect
+from vrthinker_core.protocols.frame_facts import COUNT_WORDS
 from vrthinker_core.training.drawn_teacher import phrases
 from vrthinker_core.training.drawn_teacher.phrases import (
     HARDLY,

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.errors import BadInput, TraceError, VideoError
+from vrthinker_core.protocols.factory import frame_layout
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.traces import load
 from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts

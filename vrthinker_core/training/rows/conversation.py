@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from vrthinker_core.deliberation import Deliberation
-from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols import Dialect, make_dialect, sanitize_prompt
 from vrthinker_core.training.rows.teaching import NotForTraining
 from vrthinker_core.types import Frame, FrameRef, ProtocolName, Run, Thumbnail, Turn
 from vrthinker_core.types.frames import FrameSource

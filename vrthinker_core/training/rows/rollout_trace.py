@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from vrthinker_core.dialects import Dialect
+from vrthinker_core.protocols import Dialect
 from vrthinker_core.text import encodable
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, clips_of
 from vrthinker_core.training.rows.conversation import run_dialect, sent_prompts

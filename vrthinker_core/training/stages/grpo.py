@@ -24,9 +24,9 @@ from vrthinker_core.backends.chat_template import SafeTokenizer
 from vrthinker_core.backends.checkpoint import Checkpoint
 from vrthinker_core.backends.checkpoint_files import locate
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.dialects import make_dialect
-from vrthinker_core.dialects.factory import chosen_protocol
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.training.environment import (
     FrameEnvironment,
     prompt_row,

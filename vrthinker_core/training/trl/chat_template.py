@@ -16,7 +16,7 @@ from transformers.processing_utils import ProcessorMixin
 from vrthinker_core.backends.chat_template import SafeTokenizer
 from vrthinker_core.backends.checkpoint import Checkpoint
 from vrthinker_core.deliberation import is_unusable
-from vrthinker_core.dialects.base import Dialect
+from vrthinker_core.protocols.base import Dialect
 from vrthinker_core.training.trl.sampled_replies import earlier_replies, read_replies
 
 TOOL = "select_frames"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from vrthinker_core.branching.plan import MAX_FRAMES
-from vrthinker_core.dialects.sanitize import MAX_PROMPT
+from vrthinker_core.protocols.sanitize import MAX_PROMPT
 from vrthinker_core.types.settings import OWN, setting
 from vrthinker_core.ui.branches import branch_words
 from vrthinker_core.ui.sessions import settings_form

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vrthinker_core.branching.plan import MAX_FRAMES, Changes
-from vrthinker_core.dialects.sanitize import MAX_PROMPT
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols.sanitize import MAX_PROMPT
 from vrthinker_core.text import encodable
 from vrthinker_core.types.settings import setting
 from vrthinker_core.ui.branches import branch_words

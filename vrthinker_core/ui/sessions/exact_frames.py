@@ -10,8 +10,8 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TypedDict
 
-from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.errors import VrThinkerError
+from vrthinker_core.protocols.factory import frame_layout
 from vrthinker_core.types import Frame, FrameRef, Side, Thumbnail
 from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.view import words

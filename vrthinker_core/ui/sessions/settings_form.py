@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from vrthinker_core.dialects import make_dialect, with_defaults
-from vrthinker_core.dialects.factory import chosen_protocol
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols import make_dialect, with_defaults
+from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.settings import OWN, SETTINGS, Setting
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Generator
 
 import gradio as gr
 
-from vrthinker_core.dialects.paired import Paired
 from vrthinker_core.errors import BackendFailed
+from vrthinker_core.protocols.paired import Paired
 from vrthinker_core.types.events import JudgeEvent
 from vrthinker_core.ui.sessions.background_run import JobRunner, RunJob
 

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from vrthinker_core.dialects.label_probabilities import label_probabilities
+from vrthinker_core.protocols.label_probabilities import label_probabilities
 from vrthinker_core.types import Dimension, Thumbnail, Verdict, Vote
 from vrthinker_core.types.order import check_order
 from vrthinker_core.types.progress import Pace

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Literal, TypedDict, cast, get_args
 
-from vrthinker_core.dialects import Dialect, make_dialect
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols import Dialect, make_dialect
 from vrthinker_core.types import FrameRef, ProtocolName, Reply, Side
 from vrthinker_core.types.events import Started
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Set
 from typing import TypedDict
 
-from vrthinker_core.dialects.label_probabilities import label_probabilities
-from vrthinker_core.dialects.reading.frame_facts import read_frame_facts
+from vrthinker_core.protocols.frame_facts import read_frame_facts
+from vrthinker_core.protocols.label_probabilities import label_probabilities
 from vrthinker_core.types import FrameRef, Reply, Turn
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.progress import Pace, duration, reading, totals, turn_figures

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import gradio as gr
 
-from vrthinker_core.dialects.sanitize import check_prompt
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols.sanitize import check_prompt
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui.history.visitors import owner_of

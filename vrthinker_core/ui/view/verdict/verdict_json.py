@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TypedDict
 
-from vrthinker_core.dialects.label_probabilities import verdict_probabilities
-from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
+from vrthinker_core.protocols.label_probabilities import verdict_probabilities
+from vrthinker_core.protocols.reasons import find_sentence, frame_numbers
 from vrthinker_core.types import Dimension, Preference, Side, Thumbnail, Verdict
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderEffect, order_of

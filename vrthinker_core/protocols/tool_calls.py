@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from vrthinker_core.dialects.reading.lenient_json import (
+from vrthinker_core.protocols.lenient_json import (
     MAX_REPAIR_CHARS,
     SEPARATORS,
     parse_complete,
     parse_repaired,
     parse_strict,
 )
-from vrthinker_core.dialects.reading.segments import Action
+from vrthinker_core.protocols.segments import Action
 from vrthinker_core.text import encodable
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind
 

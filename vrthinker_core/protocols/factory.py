@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from vrthinker_core.dialects import concat, paired
-from vrthinker_core.dialects.base import Dialect
+from vrthinker_core.protocols import concat, paired
+from vrthinker_core.protocols.base import Dialect
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.settings import SETTINGS

@@ -3,19 +3,54 @@
 from collections.abc import Sequence
 from typing import Final
 
-from vrthinker_core.dialects.reading.labels import Labels, read_labels
-from vrthinker_core.dialects.reading.normalize import (
+from vrthinker_core.protocols.labels import (
+    Labels,
     original_end,
     original_offsets,
+    read_labels,
     strip_invisible,
     to_narrow,
 )
-from vrthinker_core.dialects.reading.problems import by_severity
-from vrthinker_core.dialects.reading.segments import Action, ReplySegments, ReplySplitter
-from vrthinker_core.dialects.reading.tags import invention_start
-from vrthinker_core.dialects.reading.tool_calls import CallRules, read_calls
+from vrthinker_core.protocols.segments import Action, ReplySegments, ReplySplitter, invention_start
+from vrthinker_core.protocols.tool_calls import CallRules, read_calls
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension, Problem, ProblemKind, Reply
+
+MINOR_PROBLEMS: Final = (
+    ProblemKind.INVENTED,
+    ProblemKind.IGNORED_CALL,
+    ProblemKind.REPAIRED,
+    ProblemKind.BAD_CONFIDENCE,
+)
+"""Problems that leave a reply usable."""
+
+
+def by_severity(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """Return the first problem of each kind, the minor ones last."""
+    found: dict[ProblemKind, Problem] = {}
+    for problem in sorted(problems, key=lambda problem: problem.kind in MINOR_PROBLEMS):
+        found.setdefault(problem.kind, problem)
+    return tuple(found.values())
+
+
+def reason(problems: Sequence[Problem], otherwise: str) -> str:
+    """Return the detail of the first non-minor problem, else `otherwise`."""
+    return next(
+        (problem.detail for problem in problems if problem.kind not in MINOR_PROBLEMS), otherwise
+    )
+
+
+def retry_text(problems: Sequence[Problem], forms: str) -> str:
+    """Return the message after a reply without answer or call.
+
+    The judge reads this text. `forms` are the accepted ends of a reply.
+    """
+    why = reason(problems, "A recommended answer does not end the comparison.")
+    return (
+        f"Your last reply could not be used. {why} Reply again and end with {forms}, where each "
+        "label is 0, 1 or 2."
+    )
+
 
 # The last answers of a reply are read; a judge at 2,048 tokens cannot write more
 MAX_ANSWERS: Final = 200

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar, Final, Literal
 
-from vrthinker_core.dialects.reading.problems import reason, retry_text
-from vrthinker_core.dialects.reading.reply import read_reply
-from vrthinker_core.dialects.reading.tool_calls import CallRules
-from vrthinker_core.dialects.templates import prompt_text
+from vrthinker_core.protocols.base import prompt_text
+from vrthinker_core.protocols.parser import read_reply, reason, retry_text
+from vrthinker_core.protocols.tool_calls import CallRules
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side
 from vrthinker_core.types.geometry import IMAGE_FACTOR, Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text, Video

@@ -3,9 +3,9 @@
 import re
 from typing import Final, NamedTuple
 
-from vrthinker_core.dialects.reading.normalize import INVISIBLE, strip_invisible, to_narrow
-from vrthinker_core.dialects.reading.tags import PROTOCOL
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols.labels import INVISIBLE, strip_invisible, to_narrow
+from vrthinker_core.protocols.segments import PROTOCOL
 
 _LINE_END: Final = re.compile(r"\r\n?")
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff]")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vrthinker_core.dialects.reading.reply import label_places
+from vrthinker_core.protocols.parser import label_places
 from vrthinker_core.types import Dimension, Turn, Verdict
 from vrthinker_core.types.messages import Completion, LabelProbabilities
 

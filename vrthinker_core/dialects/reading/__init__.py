@@ -1,1 +1,0 @@
-"""The reply parser of both protocols: characters, tags, segments, calls, labels."""
