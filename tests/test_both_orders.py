@@ -24,7 +24,7 @@ from vrthinker_core.types.events import Event, Finished, Started, Swapped, TextA
 from vrthinker_core.types.messages import Message
 from vrthinker_core.types.order import check_order
 from vrthinker_core.video import DecoderPool
-from vrthinker_core.video.processes.process import Worker
+from vrthinker_core.video.process import Worker
 
 BOTH = Settings(swap="on")
 

@@ -37,7 +37,7 @@ from vrthinker_core.training.drawn_world.world import draw_pair
 from vrthinker_core.types import Settings, Side, StopReason
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
 from vrthinker_core.video import DecoderPool
-from vrthinker_core.video.processes.process import Worker
+from vrthinker_core.video.process import Worker
 
 every_way = pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
 

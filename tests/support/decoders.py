@@ -14,7 +14,9 @@ def decoders() -> list[psutil.Process]:
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):  # it has ended meanwhile
             found += (
-                [process] if "vrthinker_core.video.processes" in " ".join(process.cmdline()) else []
+                [process]
+                if "vrthinker_core.video.fork_server" in " ".join(process.cmdline())
+                else []
             )
     return found
 

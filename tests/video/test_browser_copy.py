@@ -21,7 +21,7 @@ from tests.video.support.write_clips import repeated, rotated, sound_only, write
 from vrthinker_core.errors import NoCopy, VideoError
 from vrthinker_core.types.geometry import Sizing
 from vrthinker_core.video import Limits
-from vrthinker_core.video.browser_copy.copy import playable_copy
+from vrthinker_core.video.browser_copies import playable_copy
 
 MakeClip = Callable[[str], Path]
 

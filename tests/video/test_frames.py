@@ -27,7 +27,7 @@ from vrthinker_core.errors import VideoError
 from vrthinker_core.types import FrameRef, Side
 from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.video import Limits
-from vrthinker_core.video.frames.timeline import make_frame_times
+from vrthinker_core.video.timeline import make_frame_times
 
 ONE_SLOT_PER_FRAME = Grid(50, "even")
 """As many slots as the clips have frames."""

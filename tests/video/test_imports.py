@@ -18,11 +18,11 @@ import pytest
         ),
         ("vrthinker_core.video", ["av", "cv2", "numpy"]),
         (
-            "vrthinker_core.video.processes.fork_server",
+            "vrthinker_core.video.fork_server",
             ["torch", "transformers", "gradio", "pydantic", "vrthinker_core.judge"],
         ),
         (
-            "vrthinker_core.video.browser_copy.worker",
+            "vrthinker_core.video.copy_worker",
             ["torch", "transformers", "gradio", "pydantic", "vrthinker_core.judge"],
         ),
     ],

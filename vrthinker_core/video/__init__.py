@@ -1,8 +1,8 @@
 """Decoding of hostile video files: each slot's frame, decoded at most once."""
 
 from vrthinker_core.video.clip import Clip, open_clip
-from vrthinker_core.video.frames.plan import FramePlan
+from vrthinker_core.video.decode import FramePlan
 from vrthinker_core.video.limits import Limits
-from vrthinker_core.video.processes.pool import DecoderPool
+from vrthinker_core.video.pool import DecoderPool
 
 __all__ = ["Clip", "DecoderPool", "FramePlan", "Limits", "open_clip"]

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
+from vrthinker_core.video.decode import FramePlan, ReadMode
 from vrthinker_core.video.files import open_local, shown_name
-from vrthinker_core.video.frames.plan import FramePlan, ReadMode
 from vrthinker_core.video.limits import DEFAULT, Limits
-from vrthinker_core.video.processes.pool import DecoderPool
-from vrthinker_core.video.processes.process import CLIP_WORKER, start_worker
+from vrthinker_core.video.pool import DecoderPool
+from vrthinker_core.video.process import CLIP_WORKER, start_worker
 from vrthinker_core.video.worker_io import Header
 
 

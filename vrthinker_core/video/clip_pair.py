@@ -15,8 +15,8 @@ from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video.clip import Clip, ClipOpening
-from vrthinker_core.video.frames.plan import FramePlan
-from vrthinker_core.video.processes.pool import DecoderPool
+from vrthinker_core.video.decode import FramePlan
+from vrthinker_core.video.pool import DecoderPool
 
 POLL_SECONDS = 0.1  # between two checks for cancellation, while videos open and decode
 

@@ -176,14 +176,14 @@ def say_of(uploads: Uploads, first: Path, second: Path) -> list[str]:
 
 
 def large_copies(monkeypatch: pytest.MonkeyPatch, _uploads: Uploads) -> None:
-    monkeypatch.setattr("vrthinker_core.video.browser_copy.copy.MAX_COPY_BYTES", 100)
+    monkeypatch.setattr("vrthinker_core.video.browser_copies.MAX_COPY_BYTES", 100)
 
 
 def full_disk(monkeypatch: pytest.MonkeyPatch, _uploads: Uploads) -> None:
     def no_space(_path: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("vrthinker_core.video.browser_copy.copy.atomic_path", no_space)
+    monkeypatch.setattr("vrthinker_core.video.browser_copies.atomic_path", no_space)
 
 
 def full_budget(_monkeypatch: pytest.MonkeyPatch, uploads: Uploads) -> None:

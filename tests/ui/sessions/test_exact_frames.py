@@ -32,7 +32,7 @@ from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.sessions.sessions import Sessions
 from vrthinker_core.ui.view import words
 from vrthinker_core.video import DecoderPool
-from vrthinker_core.video.processes.process import Worker
+from vrthinker_core.video.process import Worker
 
 ANSWER = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 CALLS = {"paired": [10, 30, 60, 90], "concat": [5, 20, 21, 70]}

@@ -19,8 +19,8 @@ import av
 import cv2
 import numpy as np
 
-from vrthinker_core.video.frames.container import THREADS
-from vrthinker_core.video.frames.convert import Pixels
+from vrthinker_core.video.container import THREADS
+from vrthinker_core.video.convert import Pixels
 
 Result = TypeVar("Result")
 

@@ -18,7 +18,7 @@ from vrthinker_core.types import Side
 from vrthinker_core.ui.fetch.disk_budget import NOBODY, DiskBudget
 from vrthinker_core.ui.fetch.download import fetch_video
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy
-from vrthinker_core.video.browser_copy.copy import playable_copy
+from vrthinker_core.video.browser_copies import playable_copy
 from vrthinker_core.video.files import shown_name
 
 UNUSED_SECONDS = 600.0  # for a file that nobody uses

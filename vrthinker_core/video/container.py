@@ -19,8 +19,8 @@ from av.stream import Disposition
 from av.video.stream import VideoStream
 
 from vrthinker_core.errors import VideoError
+from vrthinker_core.video.files import IMAGE_BRANDS
 from vrthinker_core.video.limits import CpuBudget
-from vrthinker_core.video.sniff import IMAGE_BRANDS
 
 # Demuxers of self-contained video files. Formats that can point elsewhere (hls, dash, concat, sdp,
 # image2, ...) are missing on purpose, and so are image and audio formats.

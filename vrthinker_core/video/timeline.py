@@ -13,8 +13,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from vrthinker_core.video.container import CONTAINER_ERRORS, VideoSource
 from vrthinker_core.video.drawn_mark import PacketDigest
-from vrthinker_core.video.frames.container import CONTAINER_ERRORS, VideoSource
 
 # Here packets have the timestamps of their frames, and decoding can start at a key frame. MPEG-TS,
 # AVI, raw streams and the like number frames only while decoding. VP8 stores frames that are never

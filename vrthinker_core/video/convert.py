@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types.geometry import Sizing
-from vrthinker_core.video.frames.container import VideoSource
+from vrthinker_core.video.container import VideoSource
 
 Pixels = NDArray[np.uint8]  # (height, width, 3) RGB
 GreySample = NDArray[np.uint8]  # about 64 x 64 grey values of a frame

@@ -18,7 +18,7 @@ from multiprocessing.connection import Pipe
 
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.processes.process import (
+from vrthinker_core.video.process import (
     CLIP_WORKER,
     ForkedProcess,
     Worker,
@@ -27,7 +27,7 @@ from vrthinker_core.video.processes.process import (
     start_worker,
 )
 
-_FORK_SERVER = "vrthinker_core.video.processes.fork_server"
+_FORK_SERVER = "vrthinker_core.video.fork_server"
 _READY_SECONDS = 30.0  # for the fork server to answer; later, a fresh process is started instead
 _POLL_SECONDS = 0.1  # between two checks whether a clip is still wanted
 _STOP_SECONDS = 2.0  # for the fork server to end its workers and itself

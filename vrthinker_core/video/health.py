@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from vrthinker_core.video.frames.container import VideoSource
-from vrthinker_core.video.frames.convert import READ_MATRICES, DisplayGeometry, GreySample
-from vrthinker_core.video.frames.decode import DecodeStats
-from vrthinker_core.video.frames.plan import FramePlan
-from vrthinker_core.video.frames.timeline import FrameTimes, Timeline
+from vrthinker_core.video.container import VideoSource
+from vrthinker_core.video.convert import READ_MATRICES, DisplayGeometry, GreySample
+from vrthinker_core.video.decode import DecodeStats, FramePlan
+from vrthinker_core.video.timeline import FrameTimes, Timeline
 
 _BLACK = 24
 _CHANGED = 12

@@ -1,4 +1,7 @@
-"""Encoding of every frame as 8-bit H.264, with the judge's timestamps."""
+"""The worker process that makes a browser copy.
+
+It remuxes the file if possible and encodes it otherwise.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import contextlib
 import io
 import itertools
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from pathlib import Path
 from statistics import median
 
 import av
+import cv2
 import numpy as np
 from av.container.output import OutputContainer
 from av.packet import Packet
@@ -19,10 +24,14 @@ from av.video.reformatter import ColorRange, Colorspace
 from av.video.stream import VideoStream
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.frames.container import VideoSource
-from vrthinker_core.video.frames.convert import FrameConverter, Pixels
-from vrthinker_core.video.frames.decode import DecodeStats, read_all
-from vrthinker_core.video.frames.timeline import FrameTimes, make_frame_times
+from vrthinker_core.video.browser_copies import check_browser_support
+from vrthinker_core.video.container import VideoSource
+from vrthinker_core.video.convert import FrameConverter, Pixels
+from vrthinker_core.video.decode import DecodeStats, read_all
+from vrthinker_core.video.files import open_local, shown_name
+from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
+from vrthinker_core.video.timeline import FrameTimes, make_frame_times
+from vrthinker_core.video.worker_io import connect_to_parent, request_queue, respond
 
 MAX_SIDE = 1280
 """Most pixels of the longer side of a copy."""
@@ -145,3 +154,88 @@ def _displayed(converter: FrameConverter, frame: VideoFrame) -> Pixels:
     width, height = (max(1, round(side * min(1.0, MAX_SIDE / max(size)))) for side in size)
     pixels = converter.display(converter.to_rgb(frame), width, height)
     return np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+
+
+def remux(source: VideoSource, times: Sequence[int]) -> io.BytesIO | None:
+    """Return the copy as an MP4 with its first frame at 0.
+
+    `times` are the packet timestamps in stored order. Returns None if the packets do not fit into
+    an MP4.
+    """
+    copy = io.BytesIO()
+    first, decoding = min(times), decoding_times(times)
+    try:
+        source.reopen()
+        with av.open(copy, "w", format="mp4") as output:
+            stream = output.add_stream_from_template(source.stream)
+            packets = (packet for packet in source.container.demux(source.stream) if packet.size)
+            for packet, pts, dts in zip(packets, times, decoding, strict=True):
+                source.budget.check()
+                packet.pts, packet.dts, packet.stream = pts - first, dts - first, stream
+                output.mux(packet)
+    except MemoryError:
+        raise
+    except (av.FFmpegError, ValueError):
+        return None
+    return copy
+
+
+def decoding_times(times: Sequence[int]) -> list[int]:
+    """Return decoding timestamps for presentation timestamps in stored order.
+
+    They ascend and are never later than the presentation timestamps. Some containers store none.
+    """
+    ascending = sorted(times)
+    delay = max(dts - pts for dts, pts in zip(ascending, times, strict=True))
+    return [pts - delay for pts in ascending]
+
+
+_CHUNK_BYTES = 1 << 20
+
+
+def main(handle: int) -> None:
+    """Serve one request over the connection with the descriptor `handle`."""
+    av.logging.set_level(av.logging.PANIC)
+    cv2.setNumThreads(1)
+    parent = connect_to_parent(handle)
+    request = request_queue(parent).get()
+    path, limits = Path(request["path"]), Limits(**request["limits"])
+    budget = CpuBudget(shown_name(path), limits)
+    try:
+        copy = _make_copy(path, limits, budget)
+    except VideoError as error:
+        # If the copy passed a limit, the error says nothing about the file.
+        respond(parent, {"error": str(error), "died": budget.is_spent or near_memory_limit()})
+    except MemoryError:
+        respond(
+            parent,
+            {
+                "error": f"{shown_name(path)} needs more memory to copy than a video may take.",
+                "died": True,
+            },
+        )
+    except Exception as error:  # noqa: BLE001 - whatever a hostile file provokes becomes one sentence about that file
+        respond(
+            parent,
+            {
+                "error": f"No playable copy of {shown_name(path)} can be made ({type(error).__name__}).",
+                "died": True,
+            },
+        )
+    else:
+        copy.seek(0)
+        while chunk := copy.read(_CHUNK_BYTES):
+            respond(parent, {"done": False}, chunk)
+        respond(parent, {"done": True})
+
+
+def _make_copy(path: Path, limits: Limits, budget: CpuBudget) -> io.BytesIO:
+    confine_process(limits)
+    with open_local(path) as file:
+        source = VideoSource(file, budget)
+        support = check_browser_support(source, path)
+        if support.playable:
+            return io.BytesIO()
+        if support.remuxable and (copy := remux(source, support.packet_times)) is not None:
+            return copy
+        return encode(source)

@@ -13,11 +13,11 @@ import cv2
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types.geometry import Grid, Sizing
+from vrthinker_core.video.clip_decoder import ClipDecoder, ConvertedFrame
+from vrthinker_core.video.decode import FramePlan
 from vrthinker_core.video.files import shown_name
-from vrthinker_core.video.frames.clip_decoder import ClipDecoder, ConvertedFrame
-from vrthinker_core.video.frames.opening_progress import OpeningProgress
-from vrthinker_core.video.frames.plan import FramePlan
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
+from vrthinker_core.video.opening_progress import OpeningProgress
 from vrthinker_core.video.worker_io import Header, connect_to_parent, request_queue, respond
 
 

@@ -18,7 +18,7 @@ from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.worker_io import Header, receive_message, send_message
 
-CLIP_WORKER = "vrthinker_core.video.frames.worker"  # the module that serves one clip
+CLIP_WORKER = "vrthinker_core.video.clip_worker"  # the module that serves one clip
 
 # The process must run this very package, in place or installed. The package's folder must not stay
 # on the path: `-m` with PYTHONPATH would put site-packages before the standard library, and an old
@@ -27,7 +27,7 @@ _RUN_MODULE = (
     "import importlib, sys, typing; sys.path.insert(0, sys.argv[1]); import vrthinker_core; del sys.path[0]; "
     "importlib.import_module(sys.argv[2]).main(int(sys.argv[3]))"
 )
-_FOLDER = Path(__file__).resolve().parents[3]
+_FOLDER = Path(__file__).resolve().parents[2]
 # A process that decodes hostile files must not hold the parent's keys and tokens.
 _ENVIRONMENT = (
     "PATH",

@@ -18,7 +18,7 @@ import signal
 import socket
 from multiprocessing.connection import Connection, wait
 
-from vrthinker_core.video.frames import worker
+from vrthinker_core.video import clip_worker as worker
 
 _CONNECTION = 3  # a worker's only descriptor besides the standard ones (null device)
 

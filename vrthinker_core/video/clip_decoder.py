@@ -14,21 +14,23 @@ from av.video.frame import VideoFrame
 from vrthinker_core.errors import VideoError
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ClipInfo
-from vrthinker_core.video.files import open_local
-from vrthinker_core.video.frames.container import VideoSource
-from vrthinker_core.video.frames.convert import DisplayGeometry, FrameConverter, GreySample, Pixels
-from vrthinker_core.video.frames.decode import (
+from vrthinker_core.video.container import VideoSource
+from vrthinker_core.video.convert import DisplayGeometry, FrameConverter, GreySample, Pixels
+from vrthinker_core.video.decode import (
     DecodedFrame,
     DecodeStats,
+    FramePlan,
+    FrameRequest,
+    ReadMode,
     SeekingReader,
     TimestampMismatch,
     read_all,
 )
-from vrthinker_core.video.frames.health import ClipFacts, health_notes
-from vrthinker_core.video.frames.opening_progress import OpeningProgress
-from vrthinker_core.video.frames.plan import FramePlan, FrameRequest, ReadMode
-from vrthinker_core.video.frames.timeline import make_frame_times, read_timeline
+from vrthinker_core.video.files import open_local
+from vrthinker_core.video.health import ClipFacts, health_notes
 from vrthinker_core.video.limits import CpuBudget, near_memory_limit
+from vrthinker_core.video.opening_progress import OpeningProgress
+from vrthinker_core.video.timeline import make_frame_times, read_timeline
 
 # Enough for every slot of the published protocols: 128 frames of 448 x 448 pixels take 77 MB.
 _MAX_BYTES = 100_000_000

@@ -1,1 +1,0 @@
-"""Copies of videos for browsers; the judge reads the originals."""

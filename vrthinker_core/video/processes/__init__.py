@@ -1,1 +1,0 @@
-"""Worker processes for hostile files: pool, fork server and parent's handle."""
