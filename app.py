@@ -25,8 +25,7 @@ from typing import NoReturn
 
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.judge_name import JUDGE_FORMS
-from vrthinker_core.files.atomic_file import owned_folder
-from vrthinker_core.files.open_files import allow_open_files
+from vrthinker_core.storage import allow_open_files, owned_folder
 from vrthinker_core.ui.fetch.public_addresses import ANY_ADDRESS, PUBLIC_ONLY
 from vrthinker_core.ui.history.history import Keeping
 from vrthinker_core.ui.history.store_folder import usable_folder

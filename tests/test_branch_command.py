@@ -11,7 +11,7 @@ from tests.test_branches import Talker, trace_of
 from tests.test_cli import run
 from tests.test_judge import ANSWER
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.branching.plan import plan_branch
+from vrthinker_core.branch_plan import plan_branch
 from vrthinker_core.errors import JudgeError
 from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.traces import load, to_json

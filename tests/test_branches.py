@@ -12,7 +12,7 @@ import pytest
 from tests.support.decoders import halting_decoders
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend, open_backend
-from vrthinker_core.branching.plan import (
+from vrthinker_core.branch_plan import (
     JUDGE_FROM_1,
     OTHER_VIDEOS,
     PROMPT_FROM_1,

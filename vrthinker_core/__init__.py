@@ -14,7 +14,7 @@ from vrthinker_core.__about__ import __version__ as __version__
 if TYPE_CHECKING:
     from vrthinker_core.backends import Backend, ScriptedBackend, open_backend
     from vrthinker_core.batch import judge_many
-    from vrthinker_core.branching.plan import BranchPlan, Changes, plan_branch
+    from vrthinker_core.branch_plan import BranchPlan, Changes, plan_branch
     from vrthinker_core.errors import (
         BadInput,
         CheckpointError,
@@ -118,7 +118,7 @@ _MODULES = (
         "types.events",
         "types.order",
         "backends",
-        "branching.plan",
+        "branch_plan",
         "traces",
         "judge",
         "batch",

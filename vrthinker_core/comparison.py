@@ -19,7 +19,7 @@ from vrthinker_core.backends.base import (
     JudgeDescription,
     not_cancelled,
 )
-from vrthinker_core.branching.plan import BranchPlan
+from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.errors import (
     BadInput,

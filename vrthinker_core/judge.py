@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, GenerationRequest, StreamItem, not_cancelled
-from vrthinker_core.branching.plan import BranchPlan
+from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.comparison import Comparison
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
 from vrthinker_core.text import encodable

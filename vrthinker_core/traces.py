@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import get_args
 
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.files.atomic_file import remove_parts, write_atomically
-from vrthinker_core.files.type_adapter import type_adapter
+from vrthinker_core.storage import remove_parts, type_adapter, write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.events import (

@@ -25,7 +25,7 @@ from tests.evaluation.support.scripted_runs import run_description, scripted_jud
 from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.evaluation.out_folder import open_out
 from vrthinker_core.evaluation.run import evaluate
-from vrthinker_core.results.datasets import read_dataset
+from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.types import Settings
 
 ROWS, CLIP_ROWS = 26_500, 200

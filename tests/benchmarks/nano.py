@@ -28,7 +28,7 @@ from vrthinker_core import (
 )
 from vrthinker_core.backends import Backend
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.results.datasets import read_dataset
+from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.training.drawn_world.video_files import write_pairs
 

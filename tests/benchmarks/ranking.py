@@ -30,7 +30,7 @@ from vrthinker_core.evaluation.ranking.ranking import Ranking, rank_generators
 from vrthinker_core.evaluation.ranking.report_page import write_report
 from vrthinker_core.evaluation.ranking.run import judge_pairs
 from vrthinker_core.evaluation.ranking.video_table import read_videos
-from vrthinker_core.results.result_file import RESULTS, TRACES, final_results
+from vrthinker_core.results.result import RESULTS, TRACES, final_results
 from vrthinker_core.training.drawn_world.facts import write_prompt
 from vrthinker_core.training.drawn_world.faults import draw_motion_fault, draw_picture_fault
 from vrthinker_core.training.drawn_world.video_files import write_video

@@ -19,8 +19,7 @@ from tests.evaluation.support.scripted_runs import answer, made_pairs, made_resu
 from tests.support.small_clips import write_clip
 from vrthinker_core.cli import main
 from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress
-from vrthinker_core.results.result import broken_row
-from vrthinker_core.results.result_file import RESULTS, final_results, read_results
+from vrthinker_core.results.result import RESULTS, broken_row, final_results, read_results
 from vrthinker_core.results.run_file import read_run, write_run
 from vrthinker_core.traces import load
 from vrthinker_core.training.drawn_world.video_files import write_pairs

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tests.evaluation.support.scripted_runs import write_table
-from vrthinker_core.results.result_file import RESULTS, TRACES, read_results
-from vrthinker_core.results.result_table import TABLE
+from vrthinker_core.results.result import RESULTS, TABLE, TRACES, read_results
 from vrthinker_core.traces import load
 
 ROOT = Path(__file__).resolve().parents[2]

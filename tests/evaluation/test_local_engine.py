@@ -26,11 +26,16 @@ from vrthinker_core.errors import BackendRefused, ServerUnavailable
 from vrthinker_core.evaluation.engines.local import judge_locally, judge_pair
 from vrthinker_core.evaluation.run import evaluate
 from vrthinker_core.protocols import make_dialect
-from vrthinker_core.results.datasets import read_dataset
+from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import PairResult
-from vrthinker_core.results.result_file import RESULTS, TRACES, read_results, to_line
-from vrthinker_core.results.result_table import table_row
+from vrthinker_core.results.result import (
+    RESULTS,
+    TRACES,
+    PairResult,
+    read_results,
+    table_row,
+    to_line,
+)
 from vrthinker_core.traces import load
 from vrthinker_core.training.drawn_teacher.replies import play_teacher
 from vrthinker_core.training.drawn_world.world import draw_pair

@@ -28,8 +28,7 @@ from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.evaluation.engines.ray_cluster import connected, place_judges
 from vrthinker_core.evaluation.engines.ray_engine import judge_on_ray
 from vrthinker_core.results.pair import EvaluationPair, pair_id
-from vrthinker_core.results.result import PairResult
-from vrthinker_core.results.result_file import TRACES
+from vrthinker_core.results.result import TRACES, PairResult
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings
 

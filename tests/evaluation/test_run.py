@@ -25,9 +25,16 @@ from vrthinker_core.evaluation.job import EvaluationJob
 from vrthinker_core.evaluation.out_folder import open_out
 from vrthinker_core.evaluation.run import Engine, evaluate, results_so_far, write_final_table
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import LEFT_OUT, ROW_FAULT, PairResult
-from vrthinker_core.results.result_file import RESULTS, TRACES, final_results, read_results
-from vrthinker_core.results.result_table import TABLE
+from vrthinker_core.results.result import (
+    LEFT_OUT,
+    RESULTS,
+    ROW_FAULT,
+    TABLE,
+    TRACES,
+    PairResult,
+    final_results,
+    read_results,
+)
 from vrthinker_core.results.run_file import EvaluationRun, read_run
 from vrthinker_core.types import Settings, Side, StopReason
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vrthinker_core.files.atomic_file import (
+from vrthinker_core.storage import (
     atomic_path,
     owned_folder,
     remove_parts,
@@ -24,7 +24,7 @@ KILL_WRITERS = (
     "import json, sys; from pathlib import Path; from tests.benchmarks.kills import kill_writers; "
     + ("print(json.dumps(kill_writers(Path(sys.argv[1]), 60)))")
 )
-DIE = "import os, signal, sys; from pathlib import Path; from vrthinker_core.files.atomic_file import atomic_path, owned_folder; "
+DIE = "import os, signal, sys; from pathlib import Path; from vrthinker_core.storage import atomic_path, owned_folder; "
 
 
 def test_killed_writers_tear_nothing_and_leave_nothing_after_the_next_start(tmp_path: Path) -> None:

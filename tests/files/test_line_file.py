@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.file_limit import file_limit
-from vrthinker_core.files.line_file import BLOCK, LineFile, whole_lines
+from vrthinker_core.storage import BLOCK, LineFile, whole_lines
 
 
 @pytest.mark.parametrize("rest", [b"", b"{", b"x" * (2 * BLOCK), b"x" * BLOCK])

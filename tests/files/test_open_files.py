@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.file_limit import open_file_limit
 from vrthinker_core.errors import BadInput, describe
-from vrthinker_core.files.open_files import WANTED, allow_open_files, allow_pairs
+from vrthinker_core.storage import WANTED, allow_open_files, allow_pairs
 
 
 def test_the_limit_is_raised_as_far_as_this_process_may() -> None:

@@ -19,7 +19,7 @@ from tests.evaluation.support.public_files import (
     write_videogen,
 )
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.datasets import read_dataset, take_some
+from vrthinker_core.results.open_dataset import read_dataset, take_some
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Preference, Verdict
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.evaluation.support.public_files import touch
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.datasets import read_dataset
+from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Preference, Verdict
 

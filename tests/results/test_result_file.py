@@ -9,9 +9,20 @@ import pytest
 
 from tests.evaluation.support.scripted_runs import made_pairs, made_result, run_description
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.result import LEFT_OUT, OUTSIDE_FAULT, ROW_FAULT, PairResult, broken_row
-from vrthinker_core.results.result_file import ResultFile, final_results, read_results, to_line
-from vrthinker_core.results.result_table import TABLE, table_row, write_table
+from vrthinker_core.results.result import (
+    LEFT_OUT,
+    OUTSIDE_FAULT,
+    ROW_FAULT,
+    TABLE,
+    PairResult,
+    ResultFile,
+    broken_row,
+    final_results,
+    read_results,
+    table_row,
+    to_line,
+    write_table,
+)
 from vrthinker_core.results.run_file import pairs_digest, read_run, write_run
 from vrthinker_core.types import Dimension, Preference, Settings, StopReason, Verdict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vrthinker_core import VideoPair
-from vrthinker_core.results.datasets import read_dataset
+from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.training.drawn_world.video_files import write_pairs
 
 

@@ -23,7 +23,7 @@ from vrthinker_core.backends.base import Conversation
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.commands.export_rows import export_rows
 from vrthinker_core.errors import BackendRefused, BadInput
-from vrthinker_core.results.datasets import read_dataset
+from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.traces import load
 from vrthinker_core.training.drawn_world.world import DrawnPair
 from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts

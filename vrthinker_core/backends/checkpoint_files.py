@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from vrthinker_core.backends.base import Scope
 from vrthinker_core.backends.judge_name import HUB_ID, folder_title
 from vrthinker_core.errors import CheckpointError
-from vrthinker_core.files.type_adapter import type_adapter
+from vrthinker_core.storage import type_adapter
 from vrthinker_core.types import ProtocolName
 
 MARKER = "vrthinker.json"

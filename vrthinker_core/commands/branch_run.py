@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from vrthinker_core.branching.plan import BranchPlan, Changes, plan_branch
+from vrthinker_core.branch_plan import BranchPlan, Changes, plan_branch
 from vrthinker_core.errors import BadInput
 from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.types.settings import setting

@@ -72,7 +72,7 @@ def evaluate(
     """
     from vrthinker_core.backends.factory import default_choice
     from vrthinker_core.evaluation.job import EvaluationJob
-    from vrthinker_core.results.datasets import read_dataset, take_some
+    from vrthinker_core.results.open_dataset import read_dataset, take_some
 
     if sample is not None and not estimate:
         raise BadInput(
@@ -207,7 +207,7 @@ def _report(results: "Sequence[PairResult]", folder: Path, data_set: str) -> Non
 
     from vrthinker_core.evaluation.reports.console_summary import print_summary
     from vrthinker_core.evaluation.reports.write import write_report
-    from vrthinker_core.evaluation.scores import summarize
+    from vrthinker_core.evaluation.summary import summarize
 
     summary = summarize(results, data_set=data_set)
     print_summary(summary, Console())

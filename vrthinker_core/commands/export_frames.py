@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.files.atomic_file import atomic_path
 from vrthinker_core.protocols import make_dialect
+from vrthinker_core.storage import atomic_path
 from vrthinker_core.types import Frame, ProtocolName, Settings, Side
 from vrthinker_core.types.geometry import Sizing
 from vrthinker_core.video import Clip, FramePlan, open_clip

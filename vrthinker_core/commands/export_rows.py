@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.files.atomic_file import atomic_path
+from vrthinker_core.storage import atomic_path
 from vrthinker_core.text import encodable
 from vrthinker_core.training.rows.make_rows import CSV_COLUMNS, FORMAT, ROWS, Row
 from vrthinker_core.training.rows.teaching import NotForTraining, RowFilter, RowKind, TraceFile

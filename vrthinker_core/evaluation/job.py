@@ -10,10 +10,8 @@ from pathlib import Path
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.evaluation.run import Engine
-from vrthinker_core.files.open_files import allow_pairs
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import PairResult
-from vrthinker_core.results.result_table import check_pyarrow
+from vrthinker_core.results.result import PairResult, check_pyarrow
 from vrthinker_core.results.run_file import (
     EvaluationRun,
     RunStart,
@@ -21,6 +19,7 @@ from vrthinker_core.results.run_file import (
     pairs_digest,
     resolved_judge,
 )
+from vrthinker_core.storage import allow_pairs
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Settings
 

@@ -14,8 +14,8 @@ from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.batch import check_pairs_in_hand, judge_many
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.ranking.outcomes import labels_said, pair_score, win_rates
-from vrthinker_core.files.open_files import allow_pairs
 from vrthinker_core.results.result import OUTSIDE_REASON
+from vrthinker_core.storage import allow_pairs
 from vrthinker_core.types import Dimension, Settings, StopReason, Trace, VideoPair
 from vrthinker_core.types.events import add_event
 from vrthinker_core.types.messages import Cancelled

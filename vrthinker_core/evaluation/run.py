@@ -8,9 +8,17 @@ from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import VideoError
 from vrthinker_core.evaluation.out_folder import writing_to
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import ROW_FAULT, PairResult, broken_row
-from vrthinker_core.results.result_file import RESULTS, ResultFile, final_results, read_results
-from vrthinker_core.results.result_table import TABLE, write_table
+from vrthinker_core.results.result import (
+    RESULTS,
+    ROW_FAULT,
+    TABLE,
+    PairResult,
+    ResultFile,
+    broken_row,
+    final_results,
+    read_results,
+    write_table,
+)
 
 Engine = Callable[[Iterable[EvaluationPair]], Iterator[PairResult]]
 """Judges pairs and gives their results as they come, in any order. No pair is given twice, and none is lost."""

@@ -1,11 +1,16 @@
 """The result of judging one pair, for scores and reports."""
 
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, Self
 
-from vrthinker_core.errors import LASTING_FAULTS, describe
+from vrthinker_core.errors import LASTING_FAULTS, BadInput, describe
 from vrthinker_core.protocols.label_probabilities import verdict_probabilities
 from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.storage import LineFile, atomic_path, type_adapter
 from vrthinker_core.types import Dimension, Run, Side, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.messages import LabelProbabilities
@@ -160,3 +165,150 @@ def _confidence(run: Run, end: Finished) -> int | None:
         if end.verdict and turn.reply.verdict == end.verdict
     ]
     return given[-1] if given else None
+
+
+RESULTS = "results.jsonl"  # in the folder of an evaluation
+TRACES = "traces"  # folder beside it
+SYNC_SECONDS = 0.5  # between two flushes to the disk, while results come
+
+
+def to_line(result: PairResult) -> bytes:
+    """Return one line of JSON with its newline."""
+    return type_adapter(PairResult).dump_json(result) + b"\n"
+
+
+def read_results(path: Path) -> Iterator[PairResult]:
+    """Yield the results of a file in file order.
+
+    Skips an incomplete last line. Raises `BadInput` if the file cannot be read, or if a line is no
+    result.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.endswith(b"\n"):
+                    yield read_line(line, f"Line {number} of {path.name}")
+    except OSError as error:
+        raise BadInput(f"Cannot read {path}: {error.strerror or error}.") from None
+
+
+def final_results(path: Path) -> list[PairResult]:
+    """Return final results in row order; the last line per pair wins."""
+    found = {result.pair.id: result for result in read_results(path)}
+    return sorted(found.values(), key=lambda result: (result.pair.row, result.pair.id))
+
+
+def read_line(line: bytes, where: str) -> PairResult:
+    """Parse a line; raises `BadInput`, its sentence beginning with `where`."""
+    from pydantic import ValidationError
+
+    try:
+        return type_adapter(PairResult).validate_json(line)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise BadInput(f"{where} is no result of an evaluation: {first['msg']}.") from None
+
+
+class ResultFile:
+    """Appender of results, which first cuts off an incomplete last line.
+
+    Each line goes to the operating system at once, so it survives a kill of this process. Twice a
+    second the file is flushed to the disk, to survive a crash of the machine. Lost results are
+    judged again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lines = LineFile(path)
+        self._synced_at = time.monotonic()
+
+    def append(self, result: PairResult) -> None:
+        """Write one line whole, or raise `OSError` and write none."""
+        due = time.monotonic() - self._synced_at >= SYNC_SECONDS
+        self._lines.append(to_line(result).removesuffix(b"\n"), sync=due)
+        if due:
+            self._synced_at = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Flush to the disk and close; raises `OSError`."""
+        with self._lines:
+            self._lines.sync()
+
+
+TABLE = "results.parquet"  # beside `results.jsonl`
+
+PAIR_TEXTS = ("id", "prompt", "first", "second", "first_generator", "second_generator")
+TEXTS = ("judge", "stop", "error", "fault", "trace")
+FLAGS = ("judged", "left_out", "provisional", "forced", "outside_scope")
+COUNTS = ("confidence", "turns", "frames", "prompt_tokens", "new_tokens")
+# Labels of people, of the judge, and of the judge in the swapped order: a column per dimension.
+VERDICTS = ("label", "verdict", "swapped")
+OUTCOMES = ("tie", "1", "2")  # with a probability from the judge
+
+
+def check_pyarrow() -> None:
+    """Raise `BadInput` if pyarrow is missing, before any pair is judged."""
+    if find_spec("pyarrow") is None:
+        raise BadInput(
+            "An evaluation writes its table with pyarrow: run pip install -e '.[evaluate]'."
+        )
+
+
+def write_table(results: Iterable[PairResult], path: Path) -> None:
+    """Write the whole table; raises `OSError`."""
+    import pyarrow
+    from pyarrow import parquet
+
+    columns = _columns()
+    rows = [table_row(result) for result in results]
+    schema = pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in columns.items()])
+    arrays = {name: [row[name] for row in rows] for name in columns}
+    # An open file, because pyarrow itself opens only UTF-8 names.
+    with atomic_path(path) as part, part.open("wb") as file:
+        parquet.write_table(pyarrow.table(arrays, schema=schema), file)
+
+
+def table_row(result: PairResult) -> dict[str, Any]:
+    """Return a table row; labels are 1, 2, 0 (tie) or None."""
+    pair, (first, second) = result.pair, result.clip_seconds or (None, None)
+    verdicts = zip(VERDICTS, (pair.labels, result.verdict, result.swapped), strict=True)
+    row: dict[str, Any] = {
+        "row": pair.row,
+        "seconds": result.seconds,
+        "first_seconds": first,
+        "second_seconds": second,
+    }
+    row |= {name: getattr(pair, name) for name in PAIR_TEXTS}
+    row |= {name: str(getattr(result, name)) for name in TEXTS}
+    row |= {name: getattr(result, name) for name in (*FLAGS, *COUNTS)}
+    for name, verdict in verdicts:
+        row |= {
+            f"{name}_{dimension.value}": label and int(label)
+            for dimension, label in verdict or Verdict()
+        }
+    for dimension in Dimension:
+        told = (result.probabilities or {}).get(dimension, (None, None, None))
+        row |= {
+            f"p_{dimension.value}_{outcome}": value
+            for outcome, value in zip(OUTCOMES, told, strict=True)
+        }
+    return row
+
+
+def _columns() -> dict[str, str]:
+    labels = [f"{name}_{dimension.value}" for name in VERDICTS for dimension in Dimension]
+    shares = [f"p_{dimension.value}_{outcome}" for dimension in Dimension for outcome in OUTCOMES]
+    return {
+        "row": "int64",
+        **dict.fromkeys((*PAIR_TEXTS, *TEXTS), "string"),
+        **dict.fromkeys(FLAGS, "bool_"),
+        **dict.fromkeys(labels, "int8"),
+        **dict.fromkeys(shares, "float64"),
+        **dict.fromkeys(COUNTS, "int64"),
+        **dict.fromkeys(("seconds", "first_seconds", "second_seconds"), "float64"),
+    }

@@ -12,9 +12,8 @@ from typing import Literal
 from vrthinker_core.__about__ import __version__
 from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.errors import BadInput
-from vrthinker_core.files.atomic_file import write_atomically
-from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.storage import type_adapter, write_atomically
 from vrthinker_core.types import Settings
 
 RUN = "run.json"  # beside the results

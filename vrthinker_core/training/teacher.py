@@ -16,7 +16,7 @@ from vrthinker_core.backends.base import Backend, RemoteBackend, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.batch import as_they_end
 from vrthinker_core.errors import BadInput, VideoError
-from vrthinker_core.files.atomic_file import write_atomically
+from vrthinker_core.storage import write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.drawn_world.world import DrawnPair

@@ -15,7 +15,7 @@ from pathlib import Path
 import av
 
 from vrthinker_core.errors import DecoderDied, NoCopy, VideoError
-from vrthinker_core.files.atomic_file import atomic_path
+from vrthinker_core.storage import atomic_path
 from vrthinker_core.video.container import VideoSource
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import Limits

@@ -25,7 +25,7 @@ from vrthinker_core.evaluation.ranking.report_page import write_report
 from vrthinker_core.evaluation.ranking.run import judge_pairs
 from vrthinker_core.evaluation.ranking.schedule import all_pairs
 from vrthinker_core.evaluation.ranking.video_table import VideoTable, read_videos
-from vrthinker_core.results.result_file import RESULTS, TRACES
+from vrthinker_core.results.result import RESULTS, TRACES
 from vrthinker_core.results.run_file import pairs_digest
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings, Side

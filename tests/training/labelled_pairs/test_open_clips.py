@@ -14,7 +14,7 @@ from tests.training.labelled_pairs.support import PAIRED, SAID, numbered_rows, w
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import VideoError
 from vrthinker_core.judge import judge
-from vrthinker_core.results.datasets import read_dataset
+from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.training.labelled_pairs import open_clips
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
 from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet

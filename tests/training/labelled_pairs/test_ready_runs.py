@@ -23,8 +23,7 @@ from tests.training.test_teacher import PAIRS, SCRIPTED
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_dialect
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import result_of
-from vrthinker_core.results.result_file import RESULTS, TRACES, to_line
+from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.drawn_teacher.replies import write_lesson
 from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs, taught_pairs

@@ -11,7 +11,7 @@ import pytest
 from tests.support.small_clips import write_clip
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.branching.plan import Changes, plan_branch
+from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.traces import load
 from vrthinker_core.training.rows.conversation import examples, opening_text

@@ -22,8 +22,7 @@ from tests.training.rows.test_export import (
 from tests.ui.support.saved_examples import write_example
 from vrthinker_core.commands.export_rows import export_rows
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import result_of
-from vrthinker_core.results.result_file import RESULTS, TRACES, to_line
+from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.rows.make_rows import ROWS
 from vrthinker_core.training.rows.teaching import RowFilter

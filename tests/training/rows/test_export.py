@@ -19,8 +19,7 @@ from tests.ui.support.saved_examples import write_example
 from vrthinker_core.commands.export_rows import export_rows
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import result_of
-from vrthinker_core.results.result_file import RESULTS, to_line
+from vrthinker_core.results.result import RESULTS, result_of, to_line
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.rows.make_rows import CSV_COLUMNS, ROWS
 from vrthinker_core.training.rows.teaching import KnownLabel, RowFilter, TraceFile, known_labels

@@ -12,7 +12,7 @@ from tests.support.waiting import until
 from tests.test_branches import Talker, run
 from tests.ui.support import handmade_runs
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.branching.plan import Changes, plan_branch
+from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols.sanitize import MAX_PROMPT
 from vrthinker_core.types import Preference, Settings, Trace, Verdict, VideoPair

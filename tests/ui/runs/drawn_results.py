@@ -8,8 +8,14 @@ from pathlib import Path
 
 from tests.ui.support.handmade_runs import WHOLE, three_turns
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import PairResult, broken_row, result_of
-from vrthinker_core.results.result_file import RESULTS, TRACES, to_line
+from vrthinker_core.results.result import (
+    RESULTS,
+    TRACES,
+    PairResult,
+    broken_row,
+    result_of,
+    to_line,
+)
 from vrthinker_core.traces import to_json
 from vrthinker_core.types import Dimension, Preference, Trace, Verdict
 from vrthinker_core.ui.runs.listed_runs import ListedRuns

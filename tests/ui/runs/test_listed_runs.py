@@ -15,10 +15,15 @@ from starlette.testclient import TestClient
 from tests.ui.runs.drawn_results import kinds, outside, read_all, result, write_results
 from tests.ui.support.handmade_runs import WHOLE, both_orders, three_turns
 from vrthinker_core.errors import TraceError
-from vrthinker_core.results.known_labels import LABELS, add_labels
-from vrthinker_core.results.result import result_of
-from vrthinker_core.results.result_file import RESULTS, to_line
-from vrthinker_core.results.trace_files import CHECKPOINTS, CONFIG, RESULT, STATE
+from vrthinker_core.results.result import RESULTS, result_of, to_line
+from vrthinker_core.results.trace_files import (
+    CHECKPOINTS,
+    CONFIG,
+    LABELS,
+    RESULT,
+    STATE,
+    add_labels,
+)
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Preference, Verdict, Vote
 from vrthinker_core.types.order import swap_verdict

@@ -15,7 +15,7 @@ import pytest
 from tests.ui.support import handmade_runs
 from vrthinker_core.backends import BETTER_JUDGE, Backend, ScriptedBackend
 from vrthinker_core.backends.built_in import NANO_NOTE
-from vrthinker_core.branching.plan import Changes, plan_branch
+from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import (

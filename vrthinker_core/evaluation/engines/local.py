@@ -9,8 +9,7 @@ from vrthinker_core.backends.base import Backend, BatchBackend, RemoteBackend, n
 from vrthinker_core.batch import as_they_end, judge_many
 from vrthinker_core.judge import judge
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import PairResult, failed_result, result_of
-from vrthinker_core.results.result_file import TRACES
+from vrthinker_core.results.result import TRACES, PairResult, failed_result, result_of
 from vrthinker_core.traces import NOT_SAVED
 from vrthinker_core.types import Settings, StopReason, Trace
 from vrthinker_core.types.events import Finished, JudgeEvent, Swapped, add_event, second_run_follows

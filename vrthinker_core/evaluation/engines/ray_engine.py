@@ -17,9 +17,9 @@ from vrthinker_core.evaluation.engines.ray_cluster import (
     place_judges,
 )
 from vrthinker_core.evaluation.engines.ray_worker import ClusterJudge, make_beginnings, pair_row
-from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult, failed_result
+from vrthinker_core.storage import write_atomically
 from vrthinker_core.traces import check_replaceable
 from vrthinker_core.types import Settings
 

@@ -16,11 +16,9 @@ from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BackendFailed, CheckpointError, VrThinkerError
 from vrthinker_core.evaluation.engines.local import judge_locally
-from vrthinker_core.files.atomic_file import owned_folder
-from vrthinker_core.files.open_files import allow_open_files
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import PairResult, failed_result
-from vrthinker_core.results.result_file import TRACES
+from vrthinker_core.results.result import TRACES, PairResult, failed_result
+from vrthinker_core.storage import allow_open_files, owned_folder
 from vrthinker_core.types import Settings
 
 TRIES = 4  # of what the judge's process dies over, before it is given up

@@ -20,7 +20,7 @@ from vrthinker_core.evaluation.reports.html.tables import (
     percent,
     sortable_table,
 )
-from vrthinker_core.files.atomic_file import write_atomically
+from vrthinker_core.storage import write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.wording import DIMENSION_NAMES

@@ -12,9 +12,9 @@ from pathlib import Path, PureWindowsPath
 from unicodedata import normalize
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.datasets.layout import TableRow, existing_file
-from vrthinker_core.results.datasets.table_file import read_table
+from vrthinker_core.results.layout import TableRow, existing_file
 from vrthinker_core.results.result import MissingRule
+from vrthinker_core.results.table_file import read_table
 from vrthinker_core.text import encodable
 
 PROMPTS = "prompts.csv"  # In a folder of generators

@@ -32,10 +32,9 @@ from vrthinker_core.evaluation.scores.judge_comparison import (
     shared_results,
 )
 from vrthinker_core.evaluation.scores.summary import Summary, summarize
-from vrthinker_core.files.atomic_file import write_atomically
-from vrthinker_core.results.result import PairResult
-from vrthinker_core.results.result_file import RESULTS, final_results
+from vrthinker_core.results.result import RESULTS, PairResult, final_results
 from vrthinker_core.results.run_file import RUN, read_run
+from vrthinker_core.storage import write_atomically
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES

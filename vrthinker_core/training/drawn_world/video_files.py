@@ -17,7 +17,7 @@ import numpy as np
 from av.video.reformatter import ColorRange, Colorspace
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.files.atomic_file import atomic_path, remove_parts
+from vrthinker_core.storage import atomic_path, remove_parts
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
 from vrthinker_core.training.drawn_world.world import (

@@ -10,19 +10,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.results.datasets import DATASETS
-from vrthinker_core.results.datasets.layout import (
+from vrthinker_core.results.layout import (
     MISSING,
     TableRow,
     existing_file,
     find_below,
     make_pairs,
 )
-from vrthinker_core.results.datasets.mj_bench_video import MJ_FILE
-from vrthinker_core.results.datasets.pair_csv import CSV_LAYOUT
-from vrthinker_core.results.datasets.videogen_reward import VIDEOGEN_FILE
+from vrthinker_core.results.open_dataset import CSV_LAYOUT, DATASETS, MJ_FILE, VIDEOGEN_FILE
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result_file import RESULTS
+from vrthinker_core.results.result import RESULTS
 from vrthinker_core.results.run_file import RUN
 from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
 from vrthinker_core.training.drawn_world.world import FULL, draw_pair

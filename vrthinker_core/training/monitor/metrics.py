@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.files.line_file import LineFile, whole_lines
+from vrthinker_core.storage import LineFile, whole_lines
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, first_accuracy
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.types import Dimension

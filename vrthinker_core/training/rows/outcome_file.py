@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.files.atomic_file import remove_parts
-from vrthinker_core.files.line_file import LineFile, whole_lines
+from vrthinker_core.storage import LineFile, remove_parts, whole_lines
 from vrthinker_core.training.rows.filters import Outcome
 
 OUTCOMES = "outcomes.jsonl"

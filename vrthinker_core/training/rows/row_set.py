@@ -8,8 +8,8 @@ from typing import cast, overload
 
 from vrthinker_core.backends.generation import LoadedModel
 from vrthinker_core.errors import BadInput
-from vrthinker_core.files.atomic_file import write_atomically
-from vrthinker_core.results.known_labels import add_labels
+from vrthinker_core.results.trace_files import add_labels
+from vrthinker_core.storage import write_atomically
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.rows.filters import Outcome

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result_file import RESULTS, read_results
+from vrthinker_core.results.result import RESULTS, read_results
 from vrthinker_core.results.trace_files import json_files
 from vrthinker_core.traces import load
 from vrthinker_core.training.rows.filters import Outcome

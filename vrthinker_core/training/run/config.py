@@ -12,9 +12,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Gt, Le
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.files.atomic_file import write_atomically
-from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.results.trace_files import CONFIG as CONFIG
+from vrthinker_core.storage import type_adapter, write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.types.settings import SETTINGS, Settings, setting

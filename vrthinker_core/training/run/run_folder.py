@@ -16,12 +16,11 @@ from typing import Any, ClassVar, Literal
 from safetensors import SafetensorError
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.files.atomic_file import hold_folder, remove_parts, write_atomically
-from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.results.trace_files import CHECKPOINTS as CHECKPOINTS
 from vrthinker_core.results.trace_files import MADE
 from vrthinker_core.results.trace_files import RESULT as RESULT
 from vrthinker_core.results.trace_files import STATE as STATE
+from vrthinker_core.storage import hold_folder, remove_parts, type_adapter, write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.training.monitor.metrics import MetricsWriter, StepMetrics, name_of
 from vrthinker_core.training.run.config import (

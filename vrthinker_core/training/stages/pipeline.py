@@ -20,7 +20,7 @@ from vrthinker_core.backends.checkpoint_files import check_files, locate
 from vrthinker_core.backends.devices import available_memory
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.files.atomic_file import write_atomically
+from vrthinker_core.storage import write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns

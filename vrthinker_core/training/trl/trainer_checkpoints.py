@@ -25,7 +25,7 @@ from transformers import PrinterCallback, Qwen2_5_VLForConditionalGeneration, Tr
 from vrthinker_core.backends.checkpoint import quiet_transformers
 from vrthinker_core.backends.devices import is_out_of_memory
 from vrthinker_core.errors import BadInput
-from vrthinker_core.files.atomic_file import write_atomically
+from vrthinker_core.storage import write_atomically
 from vrthinker_core.training.monitor.metrics import StepMetrics
 
 MARK = "whole.json"

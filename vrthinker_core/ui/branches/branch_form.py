@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypedDict
 
-from vrthinker_core.branching.plan import MAX_FRAMES
+from vrthinker_core.branch_plan import MAX_FRAMES
 from vrthinker_core.protocols.sanitize import MAX_PROMPT
 from vrthinker_core.types.settings import OWN, setting
 from vrthinker_core.ui.branches import branch_words

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from vrthinker_core.branching.plan import MAX_FRAMES, Changes
+from vrthinker_core.branch_plan import MAX_FRAMES, Changes
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols.sanitize import MAX_PROMPT
 from vrthinker_core.text import encodable

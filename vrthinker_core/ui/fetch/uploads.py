@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput, NoCopy
-from vrthinker_core.files.atomic_file import atomic_path
+from vrthinker_core.storage import atomic_path
 from vrthinker_core.types import Side
 from vrthinker_core.ui.fetch.disk_budget import NOBODY, DiskBudget
 from vrthinker_core.ui.fetch.download import fetch_video

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from vrthinker_core.files.type_adapter import type_adapter
+from vrthinker_core.storage import type_adapter
 from vrthinker_core.types import Preference
 from vrthinker_core.types.events import StopReason, Trace
 from vrthinker_core.types.order import OrderEffect, order_of

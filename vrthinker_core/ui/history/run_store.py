@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.errors import TraceError
-from vrthinker_core.files.atomic_file import atomic_path, remove_parts, write_atomically
+from vrthinker_core.storage import atomic_path, remove_parts, write_atomically
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.history import history_words

@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.results.known_labels import read_labels
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import result_of
-from vrthinker_core.results.result_file import RESULTS, read_line
-from vrthinker_core.results.trace_files import json_files
+from vrthinker_core.results.result import RESULTS, read_line, result_of
+from vrthinker_core.results.trace_files import json_files, read_labels
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load
 from vrthinker_core.types import Verdict

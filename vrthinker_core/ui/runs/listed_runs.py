@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.results.result_file import RESULTS
+from vrthinker_core.results.result import RESULTS
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load
 from vrthinker_core.types.events import Trace

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vrthinker_core.branching.plan import BranchPlan
+from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import describe
 from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import (

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from vrthinker_core.branching.plan import BranchPlan
+from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import Trace

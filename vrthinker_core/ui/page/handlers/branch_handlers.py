@@ -7,7 +7,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from vrthinker_core.branching.plan import BranchPlan, plan_branch
+from vrthinker_core.branch_plan import BranchPlan, plan_branch
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import VideoPair
 from vrthinker_core.types.events import Started

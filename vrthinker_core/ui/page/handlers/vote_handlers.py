@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import gradio as gr
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.files.type_adapter import type_adapter
+from vrthinker_core.storage import type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Vote
 from vrthinker_core.types.events import shown_slots

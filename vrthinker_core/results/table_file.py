@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.datasets.layout import TableRow, check_columns
+from vrthinker_core.results.layout import TableRow, check_columns
 
 DELIMITERS = ",;\t"
 SEPARATOR_LINE = re.compile(r'\s*"?sep=(\\t|[^\w"\r\n])[^\w\r\n]*(?:\r\n?|\n|\Z)', re.IGNORECASE)

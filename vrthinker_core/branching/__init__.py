@@ -1,1 +1,0 @@
-"""Branches: runs that begin with the first turns of another run."""

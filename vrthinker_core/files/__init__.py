@@ -1,1 +1,0 @@
-"""Crash-safe files, JSON adapters of types, and the open-file limit."""

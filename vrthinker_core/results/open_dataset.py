@@ -1,0 +1,269 @@
+"""Reading of a data set by name, and choice of pairs."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.results.layout import (
+    PairLayout,
+    TableRow,
+    as_text,
+    check_columns,
+    find_below,
+    make_pairs,
+)
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.table_file import read_table
+from vrthinker_core.types import Dimension, Preference
+
+WORDS = {
+    **dict.fromkeys(("1", "first", "a", "1.0"), Preference.FIRST),
+    **dict.fromkeys(("2", "second", "b", "2.0"), Preference.SECOND),
+    **dict.fromkeys(("0", "tie", "same", "0.0"), Preference.TIE),
+}
+CSV_LAYOUT = PairLayout(
+    ("video1", "video2"),
+    "prompt",
+    {each: each.value for each in Dimension},
+    ("model1", "model2"),
+    WORDS,
+)
+
+
+def read_pair_csv(path: Path) -> list[EvaluationPair]:
+    """Return the pairs of a CSV file.
+
+    Paths are full, or relative to the folder of the file. Raises `BadInput` if one of the three
+    columns is missing.
+    """
+    columns = [*CSV_LAYOUT.videos, CSV_LAYOUT.prompt]
+    optional = [*CSV_LAYOUT.labels.values(), *CSV_LAYOUT.generators]
+    return make_pairs(
+        read_table(path, columns, optional),
+        CSV_LAYOUT,
+        partial(find_below, path.parent, absolute=True),
+    )
+
+
+VIDEOGEN_FILE = "videogen-rewardbench.csv"
+VIDEOGEN_LAYOUT = PairLayout(
+    ("path_A", "path_B"),
+    "prompt",
+    {Dimension.TA: "TA", Dimension.MQ: "MQ", Dimension.VQ: "VQ", Dimension.OA: "Overall"},
+    ("A_model", "B_model"),
+    {"a": Preference.FIRST, "b": Preference.SECOND, "same": Preference.TIE},
+)
+
+
+def read_videogen_reward(path: Path) -> list[EvaluationPair]:
+    """Return the pairs of a data set's folder, or of one table.
+
+    Videos of a table may lie anywhere, because `export` writes full paths. Raises `BadInput` if the
+    table does not have this layout.
+    """
+    table = path / VIDEOGEN_FILE if path.is_dir() else path
+    columns = [
+        *VIDEOGEN_LAYOUT.videos,
+        *VIDEOGEN_LAYOUT.generators,
+        VIDEOGEN_LAYOUT.prompt,
+        *VIDEOGEN_LAYOUT.labels.values(),
+    ]
+    return make_pairs(
+        read_table(table, columns),
+        VIDEOGEN_LAYOUT,
+        partial(find_below, table.parent, absolute=table is path),
+    )
+
+
+MJ_FILE = "test.json"
+OVERALL, CATEGORIES = "overall_preference", "category_preference"
+MJ_LAYOUT = PairLayout(
+    ("video_0_path", "video_1_path"),
+    "caption",
+    {
+        Dimension.TA: "Alignment",
+        Dimension.MQ: "Coherence & Consistency",
+        Dimension.VQ: "Fineness",
+        Dimension.OA: OVERALL,
+    },
+    ("video_0_model", "video_1_model"),
+    {
+        "video 1 better": Preference.FIRST,
+        "video 2 better": Preference.SECOND,
+        "same": Preference.TIE,
+    },
+    frozenset(("hard to judge",)),
+)
+
+
+def read_mj_bench_video(path: Path) -> list[EvaluationPair]:
+    """Return the pairs of a folder or file; raises `BadInput`."""
+    file = path / MJ_FILE if path.is_dir() else path
+    return make_pairs(_mj_rows(_read_list(file), file), MJ_LAYOUT, partial(find_below, file.parent))
+
+
+def _read_list(file: Path) -> list[Any]:
+    try:
+        found = json.loads(file.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise BadInput(f"Cannot read {file}: {error.strerror or error}.") from None
+    except (ValueError, RecursionError):
+        raise BadInput(f"{file.name} is no JSON in UTF-8.") from None
+    if not isinstance(found, list) or not found:
+        raise BadInput(f"{file.name} is no JSON list of pairs.")
+    return found
+
+
+def _mj_rows(items: list[Any], file: Path) -> Iterator[TableRow]:
+    needed = (*MJ_LAYOUT.videos, MJ_LAYOUT.prompt, OVERALL)
+    for column in needed:
+        if not any(isinstance(item, dict) and column in item for item in items):
+            raise BadInput(
+                f"{file.name} has no {column}. Each of its pairs needs {', '.join(needed)}."
+            )
+    for number, item in enumerate(items, start=1):
+        if not isinstance(item, dict):
+            yield TableRow(number, {}, "The row is no JSON object.")
+            continue
+        categories = item.get(CATEGORIES)
+        values = {**(categories if isinstance(categories, dict) else {}), **item}
+        yield TableRow(number, {name: as_text(value) for name, value in values.items()})
+
+
+SUBFOLDER = "video_generation"
+GENAI_LAYOUT = PairLayout(
+    ("left_video", "right_video"),
+    "prompt",
+    {Dimension.OA: "vote_type"},
+    ("left_model", "right_model"),
+    {
+        "leftvote": Preference.FIRST,
+        "rightvote": Preference.SECOND,
+        "tievote": Preference.TIE,
+        "bothbad_vote": Preference.TIE,
+    },
+)
+VIDEO_NAME = re.compile(r"(?:^|/)([0-9a-fA-F]{32}\.mp4)$")
+
+
+def read_genai_bench(path: Path) -> list[EvaluationPair]:
+    """Return the pairs of a Parquet file, or a folder's only split.
+
+    Raises `BadInput` if the folder has several splits or none.
+    """
+    files = _files(path)
+    folder = path if path.is_dir() else path.parent
+    root = folder.parent if folder.name == SUBFOLDER else folder
+    videos = _Videos(root)
+    return make_pairs(_genai_rows(files), GENAI_LAYOUT, videos.find)
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the Parquet files of one split: `test-*`, or `test_v1-*`."""
+    if not path.is_dir():
+        return [path]
+    found = [
+        file for folder in (path, path / SUBFOLDER) for file in sorted(folder.glob("*.parquet"))
+    ]
+    splits = sorted({file.name.partition("-")[0] for file in found})
+    if not found:
+        raise BadInput(f"{path} holds no Parquet file, nor does its folder {SUBFOLDER}.")
+    if len(splits) > 1:
+        names = ", ".join(file.name for file in found)
+        raise BadInput(
+            f"{path} holds {' and '.join(splits)}, which are different sets of votes. Give the path of one: {names}."
+        )
+    return found
+
+
+def _genai_rows(files: list[Path]) -> Iterator[TableRow]:
+    columns = [
+        *GENAI_LAYOUT.videos,
+        GENAI_LAYOUT.prompt,
+        *GENAI_LAYOUT.generators,
+        *GENAI_LAYOUT.labels.values(),
+    ]
+    number = 0
+    for file in files:
+        for values in _read_parquet(file, columns):
+            number += 1
+            yield TableRow(number, {name: as_text(value) for name, value in values.items()})
+
+
+def _read_parquet(file: Path, columns: list[str]) -> list[dict[str, Any]]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise BadInput("Reading Parquet takes pyarrow: run pip install -e '.[evaluate]'.") from None
+    try:
+        check_columns(parquet.read_schema(file).names, columns, file.name)
+        rows: list[dict[str, Any]] = parquet.read_table(file, columns=columns).to_pylist()
+    except (OSError, ArrowException) as error:
+        reason = getattr(error, "strerror", None) or "it is no Parquet file, or a damaged one"
+        raise BadInput(f"Cannot read {file}: {reason}.") from None
+    return rows
+
+
+class _Videos:
+    """The videos below a folder by name; the folder is read once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._found = {
+            path.name.lower(): path for path in sorted(root.rglob("*.mp4"), reverse=True)
+        }
+
+    def find(self, address: str) -> Path:
+        match = VIDEO_NAME.search(address)
+        if match is None:
+            raise BadInput(
+                f"{address[:120] or 'A video'} does not end in the name of a video, <md5>.mp4."
+            )
+        found = self._found.get(match[1].lower())
+        if found is None or not found.is_file():
+            raise BadInput(
+                f"There is no file {match[1]} below {self._root}: put the videos of the data set there."
+            )
+        return found
+
+
+DATASETS: dict[str, Callable[[Path], list[EvaluationPair]]] = {
+    "videogen-reward": read_videogen_reward,
+    "genai-bench": read_genai_bench,
+    "mj-bench-video": read_mj_bench_video,
+    "csv": read_pair_csv,
+}
+"""Readers by their name on the command line."""
+
+
+def read_dataset(kind: str, path: Path) -> list[EvaluationPair]:
+    """Return the pairs and broken rows in row order; raises `BadInput`."""
+    if kind not in DATASETS:
+        raise BadInput(f"There is no data set {kind!r}. Choose one of {', '.join(DATASETS)}.")
+    try:
+        if not path.exists():
+            raise BadInput(f"There is no file or folder {path}.")
+        # Absolute, because results name their videos and may be read from any folder.
+        pairs = DATASETS[kind](path.absolute())
+    except OSError as error:
+        raise BadInput(f"Cannot read {path}: {error.strerror or error}.") from None
+    if not pairs:
+        raise BadInput(f"{path} holds no pair.")
+    return pairs
+
+
+def take_some(pairs: Sequence[EvaluationPair], limit: int | None) -> list[EvaluationPair]:
+    """Return at most `limit` pairs, the same for every row order.
+
+    A larger limit includes all pairs of a smaller one. Raises `BadInput` if `limit` is below 1.
+    """
+    if limit is None:
+        return list(pairs)
+    if limit < 1:
+        raise BadInput(f"--limit {limit} takes no pair: give a number from 1 up.")
+    chosen = {pair.id for pair in sorted(pairs, key=lambda pair: pair.id)[:limit]}
+    return [pair for pair in pairs if pair.id in chosen]

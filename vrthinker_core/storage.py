@@ -1,0 +1,280 @@
+"""Atomic files, locked folders, and the cleanup after killed processes."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from vrthinker_core.errors import BadInput
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+T = TypeVar("T")
+
+
+def type_adapter(kind: type[T]) -> TypeAdapter[T]:
+    """Return pydantic's adapter of a type.
+
+    Pydantic is imported on the first call: the import is slow, and many commands need no adapter.
+    """
+    return _adapter(cast(Hashable, kind))  # mypy checks the hash of an instance, not of the type
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+BLOCK = 2**16  # Bytes per read in the search for the end of the last whole line
+
+
+class LineFile(AbstractContextManager["LineFile"]):
+    """An append-only file of lines.
+
+    Opening the file cuts off the partial line of a killed process. Each line is handed to the
+    system at once, so the line outlives this process. Lines that were flushed to disk outlive the
+    machine.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file, or raise `OSError`."""
+        self._file = path.open("ab+", buffering=0)
+        self._file.truncate(self._end_of_lines())
+
+    @property
+    def empty(self) -> bool:
+        """Whether the file has no line yet."""
+        return self._file.seek(0, os.SEEK_END) == 0
+
+    def append(self, line: bytes, *, sync: bool = False) -> None:
+        """Write a line and its line feed; with `sync`, flush all lines.
+
+        Raises `OSError`, and then leaves nothing of the line.
+        """
+        end, rest = self._file.seek(0, os.SEEK_END), line + b"\n"
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            if sync:
+                self.sync()
+        except OSError:
+            self._file.truncate(end)
+            raise
+
+    def keep(self, count: int) -> None:
+        """Cut off all lines after the first `count`, or raise `OSError`."""
+        self._file.seek(0)
+        self._file.truncate(sum(len(line) + 1 for line in self._file.read().split(b"\n")[:count]))
+
+    def sync(self) -> None:
+        """Flush all lines to disk, or raise `OSError`."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file. May be called again."""
+        self._file.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _end_of_lines(self) -> int:
+        """Return how many bytes of the file are whole lines."""
+        end = self._file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - BLOCK)
+            self._file.seek(start)
+            if (last := self._file.read(end - start).rfind(b"\n")) >= 0:
+                return start + last + 1
+            end = start
+        return 0
+
+
+def whole_lines(path: Path) -> list[bytes]:
+    """Return the lines of a file, without line feeds.
+
+    A partial last line is left out. Raises `OSError`.
+    """
+    return path.read_bytes().split(b"\n")[:-1]
+
+
+if sys.platform != "win32":
+    import resource
+
+WANTED = 2**16  # The limit is raised to this, if the system allows it
+OF_PAIR = 10  # Most files of one pair: two decoding processes and a server connection
+OF_PROCESS = 50  # Files of the process itself
+
+
+def allow_open_files() -> int:
+    """Raise the limit (often 1,024) as far as allowed; return the limit."""
+    if sys.platform == "win32":
+        return WANTED  # Windows has no such limit
+    limit, most = (
+        WANTED if found == resource.RLIM_INFINITY else found
+        for found in resource.getrlimit(resource.RLIMIT_NOFILE)
+    )
+    wanted = min(WANTED, most)
+    with suppress(OSError, ValueError):  # macOS allows less than it says
+        if limit < wanted:
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+            )
+            limit = wanted
+    return limit
+
+
+def allow_pairs(concurrency: int) -> None:
+    """Raise the limit so that `concurrency` pairs can be judged at once.
+
+    Raises `BadInput` if the process may not have so many files open.
+    """
+    limit = allow_open_files()
+    most = max(1, (limit - OF_PROCESS) // OF_PAIR)
+    if concurrency > most:
+        raise BadInput(
+            f"A concurrency of {concurrency:,} needs more than the {limit:,} files that this "
+            f"process may have open: give a number up to {most:,}, or raise the limit with "
+            "`ulimit -n`."
+        )
+
+
+if sys.platform != "win32":
+    import fcntl
+
+PREFIX, SUFFIX = ".vr-thinker.", ".part"  # Around names of unfinished files
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary file that replaces `path` if the block succeeds.
+
+    The content is flushed to disk before the rename, so `path` always holds either the old or the
+    new content. Raises `OSError`, and leaves no half-written file.
+    """
+    part, lock = _owned(lambda: _new_file(path))
+    try:
+        yield part
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(lock)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all.
+
+    Raises `OSError`, and leaves no half-written file.
+    """
+    with atomic_path(path) as part:
+        part.write_bytes(data)
+
+
+@contextmanager
+def owned_folder(prefix: str) -> Iterator[Path]:
+    """Yield a new temporary folder; remove it at the end.
+
+    First removes the folders with this prefix whose process was killed. Raises `OSError`.
+    """
+    remove_abandoned(Path(tempfile.gettempdir()), f"{prefix}*")
+    folder, lock = _owned(lambda: Path(tempfile.mkdtemp(prefix=prefix)))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+@contextmanager
+def hold_folder(out: Path) -> Iterator[None]:
+    """Lock a folder until the block ends or the process dies.
+
+    A file system without locks keeps nobody out. Raises `BadInput` if another process holds the
+    lock.
+    """
+    handle = (
+        os.open(out, os.O_RDONLY) if sys.platform != "win32" else os.open(os.devnull, os.O_RDONLY)
+    )
+    try:
+        if sys.platform != "win32":
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise BadInput(
+            f"Another process is writing to {out}: wait for it, or name another folder with --out."
+        ) from None
+    except OSError:
+        pass
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove half-written files of killed processes, but no unfinished file in use."""
+    remove_abandoned(folder, f"{PREFIX}*{SUFFIX}")
+
+
+def remove_abandoned(folder: Path, pattern: str) -> None:
+    """Remove our own files and folders that no living process owns.
+
+    `pattern` is a glob. A folder that cannot be listed is skipped.
+    """
+    found: list[Path] = []
+    with suppress(OSError):
+        found = list(folder.glob(pattern)) if sys.platform != "win32" else []
+    for path in found:
+        with suppress(OSError):
+            if path.is_symlink() or path.lstat().st_uid != os.getuid():
+                continue
+            lock = os.open(path, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            finally:
+                os.close(lock)
+
+
+def _owned(make: Callable[[], Path]) -> tuple[Path, int]:
+    """Return what `make` made, and a handle that owns it.
+
+    The ownership ends when the handle is closed or the process dies, in whatever way.
+    `remove_abandoned` may delete the new path before the lock is taken: then `make` is called
+    again.
+    """
+    while sys.platform != "win32":
+        path = make()
+        with suppress(FileNotFoundError):
+            lock = os.open(path, os.O_RDONLY)
+            with suppress(OSError):  # Without locks nothing ever counts as abandoned
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if path.exists():
+                return path, lock
+            os.close(lock)
+    return make(), os.open(os.devnull, os.O_RDONLY)
+
+
+def _new_file(path: Path) -> Path:
+    """Make an empty file beside `path`, with the default permissions.
+
+    `mkstemp` would let nobody else read the file.
+    """
+    start = os.fsencode(path.name)[:60].decode(errors="ignore")  # A file name has at most 255 bytes
+    part = path.parent / f"{PREFIX}{start}.{os.urandom(8).hex()}{SUFFIX}"
+    part.touch(exist_ok=False)
+    return part
