@@ -22,7 +22,7 @@ from typing import Any
 from tests.benchmarks.tools.options import benchmark_parser
 from tests.evaluation.support.many_rows import evaluate_many, write_many
 from tests.evaluation.support.scripted_runs import run_description, scripted_judge, write_table
-from vrthinker_core.evaluation.engines.local import judge_locally
+from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.evaluation.out_folder import open_out
 from vrthinker_core.evaluation.run import evaluate
 from vrthinker_core.results.open_dataset import read_dataset

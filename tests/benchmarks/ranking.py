@@ -25,11 +25,11 @@ import numpy as np
 from tests.benchmarks.tools.options import benchmark_parser
 from vrthinker_core import Dimension, Settings, open_backend
 from vrthinker_core.backends import Backend
-from vrthinker_core.evaluation.engines.local import judge_locally
-from vrthinker_core.evaluation.ranking.ranking import Ranking, rank_generators
-from vrthinker_core.evaluation.ranking.report_page import write_report
-from vrthinker_core.evaluation.ranking.run import judge_pairs
-from vrthinker_core.evaluation.ranking.video_table import read_videos
+from vrthinker_core.evaluation.local_engine import judge_locally
+from vrthinker_core.evaluation.ranking_page import write_report
+from vrthinker_core.evaluation.rankings import Ranking, rank_generators
+from vrthinker_core.evaluation.schedule import judge_pairs
+from vrthinker_core.evaluation.video_table import read_videos
 from vrthinker_core.results.result import RESULTS, TRACES, final_results
 from vrthinker_core.training.drawn_world.facts import write_prompt
 from vrthinker_core.training.drawn_world.faults import draw_motion_fault, draw_picture_fault

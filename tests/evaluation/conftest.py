@@ -14,7 +14,7 @@ from vrthinker_core.video import DecoderPool
 def shared_pool_of_engines(shared_decoder_pool: DecoderPool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "vrthinker_core.evaluation.engines.local.DecoderPool",
+            "vrthinker_core.evaluation.local_engine.DecoderPool",
             lambda: nullcontext(shared_decoder_pool),
         )
         yield

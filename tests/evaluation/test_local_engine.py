@@ -23,7 +23,7 @@ from tests.support.drawn_pairs import drawn_pairs
 from tests.support.engines import BatchScript
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BackendRefused, ServerUnavailable
-from vrthinker_core.evaluation.engines.local import judge_locally, judge_pair
+from vrthinker_core.evaluation.local_engine import judge_locally, judge_pair
 from vrthinker_core.evaluation.run import evaluate
 from vrthinker_core.protocols import make_dialect
 from vrthinker_core.results.open_dataset import read_dataset

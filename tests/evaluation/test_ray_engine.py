@@ -24,9 +24,8 @@ from tests.support.waiting import until
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import open_backend
 from vrthinker_core.errors import BadInput, JudgeError
-from vrthinker_core.evaluation.engines.local import judge_locally
-from vrthinker_core.evaluation.engines.ray_cluster import connected, place_judges
-from vrthinker_core.evaluation.engines.ray_engine import judge_on_ray
+from vrthinker_core.evaluation.local_engine import judge_locally
+from vrthinker_core.evaluation.ray_engine import connected, judge_on_ray, place_judges
 from vrthinker_core.results.pair import EvaluationPair, pair_id
 from vrthinker_core.results.result import TRACES, PairResult
 from vrthinker_core.traces import load
@@ -211,7 +210,7 @@ def test_without_ray_the_engine_says_what_to_install() -> None:
 import sys
 from pathlib import Path
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.engines.ray_engine import judge_on_ray
+from vrthinker_core.evaluation.ray_engine import judge_on_ray
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Settings
 assert "ray" not in sys.modules

@@ -12,7 +12,7 @@ from vrthinker_core import __about__, open_backend
 from vrthinker_core.backends.served_model import recognise
 from vrthinker_core.commands.training.training_data import resolved_model
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.reports.html.page_frame import render_page
+from vrthinker_core.evaluation.html import render_page
 from vrthinker_core.ui.view.assets import VIEW, joined
 
 NEEDED_FOR: dict[str, Callable[[], object]] = {

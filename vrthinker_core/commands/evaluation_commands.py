@@ -190,8 +190,8 @@ def report(
     """
     from rich.console import Console
 
-    from vrthinker_core.evaluation.reports.console_summary import print_comparison
-    from vrthinker_core.evaluation.reports.write import read_folder, write_comparison
+    from vrthinker_core.evaluation.console_summary import print_comparison
+    from vrthinker_core.evaluation.write_report import read_folder, write_comparison
 
     results, data_set = read_folder(folder)
     if other is None:
@@ -205,9 +205,9 @@ def report(
 def _report(results: "Sequence[PairResult]", folder: Path, data_set: str) -> None:
     from rich.console import Console
 
-    from vrthinker_core.evaluation.reports.console_summary import print_summary
-    from vrthinker_core.evaluation.reports.write import write_report
+    from vrthinker_core.evaluation.console_summary import print_summary
     from vrthinker_core.evaluation.summary import summarize
+    from vrthinker_core.evaluation.write_report import write_report
 
     summary = summarize(results, data_set=data_set)
     print_summary(summary, Console())

@@ -26,8 +26,8 @@ from vrthinker_core.types import Dimension, Settings
 
 if TYPE_CHECKING:
     from vrthinker_core.evaluation.job import EvaluationJob
-    from vrthinker_core.evaluation.ranking.ranking import GeneratorStrength, Ranking
-    from vrthinker_core.evaluation.ranking.video_table import VideoTable
+    from vrthinker_core.evaluation.rankings import GeneratorStrength, Ranking
+    from vrthinker_core.evaluation.video_table import VideoTable
 
 SHOWN_CYCLES = 5
 
@@ -63,9 +63,8 @@ def rank(
     from vrthinker_core.backends.factory import default_choice
     from vrthinker_core.evaluation.job import EvaluationJob
     from vrthinker_core.evaluation.out_folder import open_out
-    from vrthinker_core.evaluation.ranking.run import planned_pairs
-    from vrthinker_core.evaluation.ranking.schedule import all_pairs
-    from vrthinker_core.evaluation.ranking.video_table import read_videos
+    from vrthinker_core.evaluation.schedule import all_pairs, planned_pairs
+    from vrthinker_core.evaluation.video_table import read_videos
 
     table = replace(read_videos(videos), rule=missing)
     planned_pairs(table, budget)
@@ -84,9 +83,8 @@ def _judge(
     job: "EvaluationJob", table: "VideoTable", budget: int | None, stopped: Callable[[], bool]
 ) -> str:
     """Judge the pairs without a result; return the judge's name."""
-    from vrthinker_core.evaluation.ranking.run import judge_pairs, planned_pairs
-    from vrthinker_core.evaluation.ranking.schedule import all_pairs
     from vrthinker_core.evaluation.run import results_so_far
+    from vrthinker_core.evaluation.schedule import all_pairs, judge_pairs, planned_pairs
 
     earlier = sum(
         result.fault != ROW_FAULT for result in results_so_far(all_pairs(table), job.out).values()
@@ -102,10 +100,10 @@ def _judge(
 
 
 def _report(table: "VideoTable", out: Path, judge: str) -> int:
-    from vrthinker_core.evaluation.ranking.ranking import rank_generators
-    from vrthinker_core.evaluation.ranking.report_page import write_report
-    from vrthinker_core.evaluation.ranking.schedule import all_pairs
+    from vrthinker_core.evaluation.ranking_page import write_report
+    from vrthinker_core.evaluation.rankings import rank_generators
     from vrthinker_core.evaluation.run import write_final_table
+    from vrthinker_core.evaluation.schedule import all_pairs
 
     ranking = rank_generators(table, write_final_table(out, all_pairs(table)), judge)
     write_report(ranking, out)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.engines.local import judge_locally
+from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.evaluation.run import Engine
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult, check_pyarrow
@@ -71,7 +71,7 @@ class EvaluationJob:
                 cancelled=stopped,
             )
             return backend.name, engine
-        from vrthinker_core.evaluation.engines.ray_engine import judge_on_ray
+        from vrthinker_core.evaluation.ray_engine import judge_on_ray
 
         spread = partial(
             judge_on_ray,

@@ -19,12 +19,11 @@ import pytest
 from tests.support.small_clips import write_clip
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.cli import main
-from vrthinker_core.evaluation.engines.local import judge_locally
-from vrthinker_core.evaluation.ranking.ranking import rank_generators
-from vrthinker_core.evaluation.ranking.report_page import write_report
-from vrthinker_core.evaluation.ranking.run import judge_pairs
-from vrthinker_core.evaluation.ranking.schedule import all_pairs
-from vrthinker_core.evaluation.ranking.video_table import VideoTable, read_videos
+from vrthinker_core.evaluation.local_engine import judge_locally
+from vrthinker_core.evaluation.ranking_page import write_report
+from vrthinker_core.evaluation.rankings import rank_generators
+from vrthinker_core.evaluation.schedule import all_pairs, judge_pairs
+from vrthinker_core.evaluation.video_table import VideoTable, read_videos
 from vrthinker_core.results.result import RESULTS, TRACES
 from vrthinker_core.results.run_file import pairs_digest
 from vrthinker_core.traces import load

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.evaluation.ranking.simulated import judged, noisy_judge, table_of
-from vrthinker_core.evaluation.ranking.ranking import Ranking, WinCell, rank_generators
-from vrthinker_core.evaluation.ranking.schedule import all_pairs
-from vrthinker_core.evaluation.ranking.video_table import VideoTable
+from vrthinker_core.evaluation.rankings import Ranking, WinCell, rank_generators
+from vrthinker_core.evaluation.schedule import all_pairs
+from vrthinker_core.evaluation.video_table import VideoTable
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import MissingRule, PairResult, broken_row
 from vrthinker_core.types import Dimension, Preference, Side, StopReason, Verdict

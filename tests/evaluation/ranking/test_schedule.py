@@ -11,10 +11,14 @@ import pytest
 
 from tests.evaluation.ranking.simulated import engine_of, judged, noisy_judge, table_of
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.ranking.ranking import rank_generators
-from vrthinker_core.evaluation.ranking.run import judge_pairs, planned_pairs
-from vrthinker_core.evaluation.ranking.schedule import AdaptiveSchedule, all_pairs
-from vrthinker_core.evaluation.ranking.video_table import VideoTable
+from vrthinker_core.evaluation.rankings import rank_generators
+from vrthinker_core.evaluation.schedule import (
+    AdaptiveSchedule,
+    all_pairs,
+    judge_pairs,
+    planned_pairs,
+)
+from vrthinker_core.evaluation.video_table import VideoTable
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import MissingRule, PairResult
 from vrthinker_core.types import Dimension

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.evaluation.ranking.simulated import judged, table_of
-from vrthinker_core.evaluation.ranking.outcomes import Counts
-from vrthinker_core.evaluation.ranking.ranking import rank_generators
-from vrthinker_core.evaluation.ranking.schedule import all_pairs
-from vrthinker_core.evaluation.ranking.strengths import PRIOR, fit_strengths
+from vrthinker_core.evaluation.outcomes import Counts
+from vrthinker_core.evaluation.rankings import rank_generators
+from vrthinker_core.evaluation.schedule import all_pairs
+from vrthinker_core.evaluation.strengths import PRIOR, fit_strengths
 from vrthinker_core.types import Dimension, Preference
 
 

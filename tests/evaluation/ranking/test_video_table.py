@@ -9,7 +9,7 @@ from unicodedata import normalize
 import pytest
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.ranking.video_table import read_videos
+from vrthinker_core.evaluation.video_table import read_videos
 
 PROMPTS = "video,prompt\nball.mp4,A ball rolls.\ncat,A cat sleeps.\n"
 

@@ -8,21 +8,19 @@ from xml.etree import ElementTree
 
 import pytest
 
-from vrthinker_core.evaluation.reports.html.markup import element
-from vrthinker_core.evaluation.reports.html.page_frame import render_page
-from vrthinker_core.evaluation.reports.html.svg_plots import (
+from vrthinker_core.evaluation.html import (
     WIDTH,
     Bar,
+    Cell,
     ReliabilityPoint,
+    element,
     histogram,
     interval_bars,
-    reliability_plot,
-)
-from vrthinker_core.evaluation.reports.html.tables import (
-    Cell,
     labelled,
     number,
     percent,
+    reliability_plot,
+    render_page,
     sortable_table,
 )
 

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from vrthinker_core.evaluation.summary import summarize
 
 from tests.evaluation.support.made_results import simulate
 from vrthinker_core import cli
+from vrthinker_core.evaluation.summary import summarize
 from vrthinker_core.results.result import RESULTS, PairResult, to_line
 from vrthinker_core.results.run_file import EvaluationRun, write_run
 from vrthinker_core.types import Settings

@@ -14,8 +14,6 @@ from urllib.parse import unquote
 
 import pytest
 from rich.console import Console
-from vrthinker_core.evaluation.judge_comparison import compare_judges
-from vrthinker_core.evaluation.summary import summarize
 
 from tests.evaluation.support.made_results import (
     broken,
@@ -27,9 +25,11 @@ from tests.evaluation.support.made_results import (
     verdict,
 )
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.reports.console_summary import print_comparison, print_summary
-from vrthinker_core.evaluation.reports.disagreements import MAX_SHOWN, disagreements
-from vrthinker_core.evaluation.reports.write import write_comparison, write_report
+from vrthinker_core.evaluation.console_summary import print_comparison, print_summary
+from vrthinker_core.evaluation.disagreements import MAX_SHOWN, disagreements
+from vrthinker_core.evaluation.judge_comparison import compare_judges
+from vrthinker_core.evaluation.summary import summarize
+from vrthinker_core.evaluation.write_report import write_comparison, write_report
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.wording import (

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from vrthinker_core.evaluation.summary import summarize
 
 from tests.evaluation.support.made_results import simulate
-from vrthinker_core.evaluation.reports.html.page_frame import render_page
-from vrthinker_core.evaluation.reports.html.tables import labelled, number, sortable_table
-from vrthinker_core.evaluation.reports.write import write_report
+from vrthinker_core.evaluation.html import labelled, number, render_page, sortable_table
+from vrthinker_core.evaluation.summary import summarize
+from vrthinker_core.evaluation.write_report import write_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

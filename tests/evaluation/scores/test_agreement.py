@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from vrthinker_core.evaluation.summary import summarize
 
 from tests.evaluation.support.made_results import broken, failed, left_out, result, simulate
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.scores.agreement import COIN, COIN_OF_TWO, DimensionAgreement
+from vrthinker_core.evaluation.agreement import COIN, COIN_OF_TWO, DimensionAgreement
+from vrthinker_core.evaluation.summary import summarize
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension, StopReason
 

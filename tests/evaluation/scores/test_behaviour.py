@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from vrthinker_core.evaluation.summary import summarize
 
 from tests.evaluation.support.made_results import failed, result, simulate, verdict
-from vrthinker_core.evaluation.scores.behaviour.calibration import Calibration
-from vrthinker_core.evaluation.scores.behaviour.order_effects import PositionBias, SwapConsistency
+from vrthinker_core.evaluation.behaviour import Calibration, PositionBias, SwapConsistency
+from vrthinker_core.evaluation.summary import summarize
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate, estimate_ratios, exact_end
+from vrthinker_core.evaluation.agreement import IntervalEstimate, estimate_ratios, exact_end
 
 
 def intervals(right: np.ndarray, prompts: np.ndarray, seed: int = 0) -> list[IntervalEstimate]:

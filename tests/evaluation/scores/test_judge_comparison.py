@@ -7,11 +7,10 @@ from fractions import Fraction
 from math import comb
 
 import pytest
-from vrthinker_core.evaluation.judge_comparison import compare_judges
 
 from tests.evaluation.support.made_results import broken, failed, result, simulate
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.scores.judge_comparison import MetricComparison, mcnemar
+from vrthinker_core.evaluation.judge_comparison import MetricComparison, compare_judges, mcnemar
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from vrthinker_core.evaluation.summary import summarize
 
 from tests.evaluation.support.made_results import left_out, result
-from vrthinker_core.evaluation.reports.figures import best_baseline, share
-from vrthinker_core.evaluation.scores.published import PUBLISHED, published, published_remark
+from vrthinker_core.evaluation.figures import best_baseline, share
+from vrthinker_core.evaluation.published import PUBLISHED, published, published_remark
+from vrthinker_core.evaluation.summary import summarize
 
 
 @pytest.mark.parametrize(

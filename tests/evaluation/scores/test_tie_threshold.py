@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from vrthinker_core.evaluation.summary import summarize
-from vrthinker_core.evaluation.tie_threshold import TieThreshold, tie_threshold
 
 from tests.evaluation.support.made_results import result
 from vrthinker_core.errors import BadInput
+from vrthinker_core.evaluation.summary import summarize
+from vrthinker_core.evaluation.tie_threshold import TieThreshold, tie_threshold
 
 Pair = tuple[float, int]  # Gap, and people's label
 

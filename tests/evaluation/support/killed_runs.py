@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.evaluation.support.scripted_runs import run_description, scripted_judge
-from vrthinker_core.evaluation.engines.local import judge_locally
+from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.evaluation.out_folder import open_out
 from vrthinker_core.evaluation.run import evaluate, results_so_far, write_final_table
 from vrthinker_core.results.open_dataset import read_dataset

@@ -8,31 +8,32 @@ from typing import Literal
 import numpy as np
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.scores.agreement import DimensionAgreement, agreement
-from vrthinker_core.evaluation.scores.behaviour.calibration import Calibration, calibration
-from vrthinker_core.evaluation.scores.behaviour.costs import Costs, costs
-from vrthinker_core.evaluation.scores.behaviour.groups import (
-    GeneratorPair,
-    GeneratorScore,
-    LengthGroup,
-    by_generators,
-    by_length,
-    generator_scores,
-)
-from vrthinker_core.evaluation.scores.behaviour.order_effects import (
-    PositionBias,
-    SwapConsistency,
-    position_bias,
-    swap_consistency,
-)
-from vrthinker_core.evaluation.scores.labels import (
+from vrthinker_core.evaluation.agreement import (
     NOT_SAID,
+    DimensionAgreement,
     LabelColumn,
     LabelTable,
+    agreement,
     counts,
     label_table,
 )
-from vrthinker_core.evaluation.scores.published import PublishedScore, published, published_remark
+from vrthinker_core.evaluation.behaviour import (
+    Calibration,
+    Costs,
+    GeneratorPair,
+    GeneratorScore,
+    LengthGroup,
+    PositionBias,
+    SwapConsistency,
+    by_generators,
+    by_length,
+    calibration,
+    costs,
+    generator_scores,
+    position_bias,
+    swap_consistency,
+)
+from vrthinker_core.evaluation.published import PublishedScore, published, published_remark
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, StopReason
 from vrthinker_core.types.comparison import SUB_SCORES

@@ -8,7 +8,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.evaluation.ranking.outcomes import (
+from vrthinker_core.evaluation.agreement import TAIL, exact_end
+from vrthinker_core.evaluation.outcomes import (
     Counts,
     WinCounts,
     as_counted,
@@ -17,10 +18,9 @@ from vrthinker_core.evaluation.ranking.outcomes import (
     pair_score,
     win_rates,
 )
-from vrthinker_core.evaluation.ranking.schedule import all_pairs, connected, pairs_by_name
-from vrthinker_core.evaluation.ranking.strengths import fit_strengths
-from vrthinker_core.evaluation.ranking.video_table import VideoTable
-from vrthinker_core.evaluation.scores.bootstrap import TAIL, exact_end
+from vrthinker_core.evaluation.schedule import all_pairs, connected, pairs_by_name
+from vrthinker_core.evaluation.strengths import fit_strengths
+from vrthinker_core.evaluation.video_table import VideoTable
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import MissingRule, PairResult
 from vrthinker_core.types import Dimension

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from vrthinker_core.evaluation.scores.agreement import Metric
+from vrthinker_core.evaluation.agreement import Metric
 
 GENAI, VIDEOGEN, MJ = (
     "genai-bench",

@@ -15,7 +15,7 @@ from typing import Any
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BackendFailed, CheckpointError, VrThinkerError
-from vrthinker_core.evaluation.engines.local import judge_locally
+from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import TRACES, PairResult, failed_result
 from vrthinker_core.storage import allow_open_files, owned_folder

@@ -6,7 +6,7 @@ and they tie to 2 v exp((s_i + s_j) / 2); v is estimated with the strengths. Dav
 
 import numpy as np
 
-from vrthinker_core.evaluation.ranking.outcomes import Counts
+from vrthinker_core.evaluation.outcomes import Counts
 
 PRIOR = 0.5
 """Wins, and losses, of each generator against an opponent of average strength: a generator that always wins stays finite."""

@@ -3,18 +3,21 @@
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from vrthinker_core.evaluation.reports.disagreements import MAX_SHOWN, Disagreement
-from vrthinker_core.evaluation.reports.figures import FLIPS, LABELS, NONE, fault_name
-from vrthinker_core.evaluation.reports.html.markup import Html, element, join
-from vrthinker_core.evaluation.reports.html.page_frame import paragraph, remark
-from vrthinker_core.evaluation.reports.html.tables import (
+from vrthinker_core.evaluation.disagreements import MAX_SHOWN, Disagreement
+from vrthinker_core.evaluation.figures import FLIPS, LABELS, NONE, fault_name
+from vrthinker_core.evaluation.html import (
     Cell,
+    Html,
     TableColumn,
+    element,
+    join,
     number,
+    paragraph,
     percent,
+    remark,
     sortable_table,
 )
-from vrthinker_core.evaluation.scores.judge_comparison import SharedResults
+from vrthinker_core.evaluation.judge_comparison import SharedResults
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, Verdict
 from vrthinker_core.types.progress import count

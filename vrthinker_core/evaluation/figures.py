@@ -1,9 +1,8 @@
 """Figures as people read them, the same in page and terminal: shares in per cent, differences in points, each with its interval."""
 
-from vrthinker_core.evaluation.reports.html.tables import Cell
-from vrthinker_core.evaluation.scores.agreement import Baseline, DimensionAgreement
-from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate
-from vrthinker_core.evaluation.scores.summary import ResultCounts, Summary
+from vrthinker_core.evaluation.agreement import Baseline, DimensionAgreement, IntervalEstimate
+from vrthinker_core.evaluation.html import Cell
+from vrthinker_core.evaluation.summary import ResultCounts, Summary
 from vrthinker_core.results.result import OUTSIDE_FAULT
 from vrthinker_core.types import Preference
 from vrthinker_core.types.progress import count

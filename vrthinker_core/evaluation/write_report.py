@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.reports.disagreements import MAX_SHOWN, disagreements
-from vrthinker_core.evaluation.reports.evaluation_page import evaluation_page, fact
-from vrthinker_core.evaluation.reports.figures import (
+from vrthinker_core.evaluation.agreement import Metric
+from vrthinker_core.evaluation.disagreements import MAX_SHOWN, disagreements
+from vrthinker_core.evaluation.evaluation_page import evaluation_page, fact
+from vrthinker_core.evaluation.figures import (
     points,
     points_with_interval,
     probability,
@@ -18,20 +19,30 @@ from vrthinker_core.evaluation.reports.figures import (
     share_cell,
     unchecked_sentence,
 )
-from vrthinker_core.evaluation.reports.html.markup import Html, element, join
-from vrthinker_core.evaluation.reports.html.page_frame import paragraph, plots, remark, render_page
-from vrthinker_core.evaluation.reports.html.svg_plots import Bar, interval_bars
-from vrthinker_core.evaluation.reports.html.tables import Cell, figure_table, number, percent
-from vrthinker_core.evaluation.reports.pair_tables import one_right_section
-from vrthinker_core.evaluation.scores.agreement import Metric
-from vrthinker_core.evaluation.scores.judge_comparison import (
+from vrthinker_core.evaluation.html import (
+    Bar,
+    Cell,
+    Html,
+    element,
+    figure_table,
+    interval_bars,
+    join,
+    number,
+    paragraph,
+    percent,
+    plots,
+    remark,
+    render_page,
+)
+from vrthinker_core.evaluation.judge_comparison import (
     JudgeComparison,
     MetricComparison,
     SharedResults,
     compare_judges,
     shared_results,
 )
-from vrthinker_core.evaluation.scores.summary import Summary, summarize
+from vrthinker_core.evaluation.pair_tables import one_right_section
+from vrthinker_core.evaluation.summary import Summary, summarize
 from vrthinker_core.results.result import RESULTS, PairResult, final_results
 from vrthinker_core.results.run_file import RUN, read_run
 from vrthinker_core.storage import write_atomically

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from vrthinker_core.evaluation.scores.labels import counts
+from vrthinker_core.evaluation.agreement import counts
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension, Preference
 

@@ -6,9 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.scores.agreement import Metric, right
-from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate, Ratio, estimate_ratios
-from vrthinker_core.evaluation.scores.labels import NOT_SAID, LabelTable, Rows, decided, label_table
+from vrthinker_core.evaluation.agreement import (
+    NOT_SAID,
+    IntervalEstimate,
+    LabelTable,
+    Metric,
+    Ratio,
+    Rows,
+    decided,
+    estimate_ratios,
+    label_table,
+    right,
+)
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
 

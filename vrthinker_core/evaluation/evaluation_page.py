@@ -2,8 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 
-from vrthinker_core.evaluation.reports.disagreements import disagreements
-from vrthinker_core.evaluation.reports.figures import (
+from vrthinker_core.evaluation.agreement import DimensionAgreement, IntervalEstimate, Metric
+from vrthinker_core.evaluation.behaviour import (
+    Calibration,
+    Costs,
+    LengthGroup,
+    PositionBias,
+    SecondsBin,
+)
+from vrthinker_core.evaluation.disagreements import disagreements
+from vrthinker_core.evaluation.figures import (
     NONE,
     agreement_sentence,
     best_baseline,
@@ -14,25 +22,27 @@ from vrthinker_core.evaluation.reports.figures import (
     share_cell,
     value_of,
 )
-from vrthinker_core.evaluation.reports.html.markup import Html, element, join
-from vrthinker_core.evaluation.reports.html.page_frame import paragraph, plots, remark, render_page
-from vrthinker_core.evaluation.reports.html.svg_plots import (
+from vrthinker_core.evaluation.html import (
     Bar,
+    Cell,
+    Html,
     ReliabilityPoint,
+    element,
+    figure_table,
     histogram,
     interval_bars,
+    join,
+    number,
+    paragraph,
+    percent,
+    plots,
     reliability_plot,
+    remark,
+    render_page,
 )
-from vrthinker_core.evaluation.reports.html.tables import Cell, figure_table, number, percent
-from vrthinker_core.evaluation.reports.pair_tables import disagreement_section, not_judged_section
-from vrthinker_core.evaluation.scores.agreement import DimensionAgreement, Metric
-from vrthinker_core.evaluation.scores.behaviour.calibration import Calibration
-from vrthinker_core.evaluation.scores.behaviour.costs import Costs, SecondsBin
-from vrthinker_core.evaluation.scores.behaviour.groups import LengthGroup
-from vrthinker_core.evaluation.scores.behaviour.order_effects import PositionBias
-from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate
-from vrthinker_core.evaluation.scores.published import PublishedScore
-from vrthinker_core.evaluation.scores.summary import Summary
+from vrthinker_core.evaluation.pair_tables import disagreement_section, not_judged_section
+from vrthinker_core.evaluation.published import PublishedScore
+from vrthinker_core.evaluation.summary import Summary
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.progress import count

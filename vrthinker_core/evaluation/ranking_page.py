@@ -9,17 +9,24 @@ from typing import Any
 import numpy as np
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.ranking.ranking import DimensionRanking, GeneratorStrength, Ranking
-from vrthinker_core.evaluation.reports.html.markup import Html, element, join
-from vrthinker_core.evaluation.reports.html.page_frame import paragraph, plots, remark, render_page
-from vrthinker_core.evaluation.reports.html.svg_plots import Bar, interval_bars, svg_text
-from vrthinker_core.evaluation.reports.html.tables import (
+from vrthinker_core.evaluation.html import (
+    Bar,
     Cell,
+    Html,
     TableColumn,
+    element,
+    interval_bars,
+    join,
     number,
+    paragraph,
     percent,
+    plots,
+    remark,
+    render_page,
     sortable_table,
+    svg_text,
 )
+from vrthinker_core.evaluation.rankings import DimensionRanking, GeneratorStrength, Ranking
 from vrthinker_core.storage import write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from vrthinker_core.evaluation.reports.figures import (
+from vrthinker_core.evaluation.agreement import IntervalEstimate
+from vrthinker_core.evaluation.figures import (
     agreement_sentence,
     best_baseline,
     outcome_sentences,
@@ -13,9 +14,8 @@ from vrthinker_core.evaluation.reports.figures import (
     share_with_interval,
     value_of,
 )
-from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate
-from vrthinker_core.evaluation.scores.judge_comparison import JudgeComparison
-from vrthinker_core.evaluation.scores.summary import Summary
+from vrthinker_core.evaluation.judge_comparison import JudgeComparison
+from vrthinker_core.evaluation.summary import Summary
 from vrthinker_core.text import printable
 
 if TYPE_CHECKING:

@@ -1,1 +1,0 @@
-"""Rankings of video generators from pairwise comparisons: which pairs are judged, strengths with intervals, cycles, best of N."""
