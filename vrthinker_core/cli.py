@@ -307,8 +307,8 @@ def scenes(
     """Write drawn pairs as video files, with their true labels."""
     from dataclasses import replace
 
-    from vrthinker_core.training.drawn_world.video_files import write_pairs
-    from vrthinker_core.training.drawn_world.world import FULL, SIMPLE
+    from vrthinker_core.drawn.video_files import write_pairs
+    from vrthinker_core.drawn.world import FULL, SIMPLE
 
     with progress("videos") as advance:
         world = replace(FULL, photos=photos) if second or photos is not None else SIMPLE

@@ -25,16 +25,10 @@ import numpy as np
 from tests.benchmarks.tools.options import benchmark_parser
 from vrthinker_core import Dimension, Settings, open_backend
 from vrthinker_core.backends import Backend
-from vrthinker_core.evaluation.local_engine import judge_locally
-from vrthinker_core.evaluation.ranking_page import write_report
-from vrthinker_core.evaluation.rankings import Ranking, rank_generators
-from vrthinker_core.evaluation.schedule import judge_pairs
-from vrthinker_core.evaluation.video_table import read_videos
-from vrthinker_core.results.result import RESULTS, TRACES, final_results
-from vrthinker_core.training.drawn_world.facts import write_prompt
-from vrthinker_core.training.drawn_world.faults import draw_motion_fault, draw_picture_fault
-from vrthinker_core.training.drawn_world.video_files import write_video
-from vrthinker_core.training.drawn_world.world import (
+from vrthinker_core.drawn.facts import write_prompt
+from vrthinker_core.drawn.faults import draw_motion_fault, draw_picture_fault
+from vrthinker_core.drawn.video_files import write_video
+from vrthinker_core.drawn.world import (
     COLOURS,
     DIRECTIONS,
     SIMPLE,
@@ -43,6 +37,12 @@ from vrthinker_core.training.drawn_world.world import (
     draw_facts,
     draw_scene,
 )
+from vrthinker_core.evaluation.local_engine import judge_locally
+from vrthinker_core.evaluation.ranking_page import write_report
+from vrthinker_core.evaluation.rankings import Ranking, rank_generators
+from vrthinker_core.evaluation.schedule import judge_pairs
+from vrthinker_core.evaluation.video_table import read_videos
+from vrthinker_core.results.result import RESULTS, TRACES, final_results
 
 SEED = 2_000_000_000  # As in `nano`: no training run draws from it
 FIFTHS = 5  # Generator k of five has a flaw in k fifths of its videos

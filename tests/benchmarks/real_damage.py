@@ -30,14 +30,14 @@ from tests.benchmarks.tools.options import benchmark_parser
 from tests.video.support.write_clips import write
 from vrthinker_core import Settings, VideoPair, judge, open_backend
 from vrthinker_core.backends import Backend
-from vrthinker_core.training.drawn_world.faults import (
+from vrthinker_core.drawn.faults import (
     FRAMES,
     MOTION_FAULTS,
     PICTURE_FAULTS,
     MotionFault,
     PictureFault,
 )
-from vrthinker_core.training.drawn_world.rendering.textures import Pixels
+from vrthinker_core.drawn.textures import Pixels
 from vrthinker_core.types.events import add_event
 
 CLIPS = ("pair*.mp4", "cv_horse.mp4", "cv_kitten.mp4", "sk_bikes.mp4", "vs_video1.mp4")

@@ -47,8 +47,8 @@ from vrthinker_core.backends.base import BatchBackend
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.cpus import cpu_count
+from vrthinker_core.drawn.world import FULL, SIMPLE
 from vrthinker_core.protocols import make_dialect
-from vrthinker_core.training.drawn_world.world import FULL, SIMPLE
 from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.types import Dimension, Settings
 

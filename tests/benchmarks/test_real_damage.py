@@ -12,8 +12,8 @@ import pytest
 
 from tests.benchmarks.real_damage import draw_cases, main, measure, read_clip, write_frames
 from vrthinker_core import ScriptedBackend
-from vrthinker_core.training.drawn_world.faults import FRAMES
-from vrthinker_core.training.drawn_world.world import FULL, SceneRenderer, draw_pair
+from vrthinker_core.drawn.faults import FRAMES
+from vrthinker_core.drawn.world import FULL, SceneRenderer, draw_pair
 
 CLIPS = [Path(f"clip{number}.mp4") for number in range(5)]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.benchmarks.tools.drawn_measures import UnseenPairs
 from tests.benchmarks.views import KINDS, draw_views, measure
 from vrthinker_core.backends import open_backend
-from vrthinker_core.training.drawn_world.world import FULL
+from vrthinker_core.drawn.world import FULL
 from vrthinker_core.types import Dimension
 
 

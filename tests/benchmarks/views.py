@@ -23,7 +23,7 @@ from tests.benchmarks.tools.options import benchmark_parser
 from vrthinker_core.backends import Backend
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.drawn_world.world import (
+from vrthinker_core.drawn.world import (
     FULL,
     TRAINING_SEEDS,
     DrawnPair,

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from vrthinker_core.drawn import facts, faults, photographs, solids, textures
+from vrthinker_core.drawn import wear as damage
+from vrthinker_core.drawn.teacher import play_teacher
+from vrthinker_core.drawn.world import FULL, draw_pair
 from vrthinker_core.protocols import frame_facts, make_dialect
 from vrthinker_core.protocols.frame_facts import MOTIONS, read_frame_facts
-from vrthinker_core.training.drawn_teacher.replies import play_teacher
-from vrthinker_core.training.drawn_world import facts, faults
-from vrthinker_core.training.drawn_world.rendering import damage, photographs, solids, textures
-from vrthinker_core.training.drawn_world.world import FULL, draw_pair
 from vrthinker_core.types import ProtocolName, Settings, Side
 
 WORDS = dict(zip(MOTIONS, ("", "moves", "hardly moves", "jumps", "moves oddly"), strict=True))

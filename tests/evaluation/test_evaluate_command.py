@@ -19,10 +19,10 @@ from tests.evaluation.support.scripted_runs import answer, made_pairs, made_resu
 from tests.support.small_clips import write_clip
 from vrthinker_core.cli import main
 from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress
+from vrthinker_core.drawn.video_files import write_pairs
 from vrthinker_core.results.result import RESULTS, broken_row, final_results, read_results
 from vrthinker_core.results.run_file import read_run, write_run
 from vrthinker_core.traces import load
-from vrthinker_core.training.drawn_world.video_files import write_pairs
 from vrthinker_core.types import StopReason
 from vrthinker_core.types.wording import DEMO_RUN, OUTSIDE_SCOPE
 

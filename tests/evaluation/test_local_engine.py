@@ -22,6 +22,8 @@ from tests.evaluation.support.scripted_runs import (
 from tests.support.drawn_pairs import drawn_pairs
 from tests.support.engines import BatchScript
 from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.drawn.teacher import play_teacher
+from vrthinker_core.drawn.world import draw_pair
 from vrthinker_core.errors import BackendRefused, ServerUnavailable
 from vrthinker_core.evaluation.local_engine import judge_locally, judge_pair
 from vrthinker_core.evaluation.run import evaluate
@@ -37,8 +39,6 @@ from vrthinker_core.results.result import (
     to_line,
 )
 from vrthinker_core.traces import load
-from vrthinker_core.training.drawn_teacher.replies import play_teacher
-from vrthinker_core.training.drawn_world.world import draw_pair
 from vrthinker_core.types import Settings, Side, StopReason
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
 from vrthinker_core.video import DecoderPool

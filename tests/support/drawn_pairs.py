@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from vrthinker_core import VideoPair
+from vrthinker_core.drawn.video_files import write_pairs
 from vrthinker_core.results.open_dataset import read_dataset
-from vrthinker_core.training.drawn_world.video_files import write_pairs
 
 
 def drawn_pairs(count: int, seed: int, folder: Path, size: int = 224) -> list[VideoPair]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vrthinker_core.training.drawn_world.facts import (
+from vrthinker_core.drawn.facts import (
     COLOURS,
     COUNT_WORDS,
     DIRECTIONS,
@@ -18,8 +18,8 @@ from vrthinker_core.training.drawn_world.facts import (
     in_order,
     write_prompt,
 )
-from vrthinker_core.training.drawn_world.rendering.solids import SHAPES
-from vrthinker_core.training.drawn_world.world import FULL, SIMPLE, World, draw_facts, with_wrong
+from vrthinker_core.drawn.solids import SHAPES
+from vrthinker_core.drawn.world import FULL, SIMPLE, World, draw_facts, with_wrong
 
 things = st.builds(
     Thing, st.sampled_from(list(COLOURS)), st.sampled_from(SHAPES), st.integers(1, 4)

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vrthinker_core.errors import BadInput
-from vrthinker_core.training.drawn_world.facts import PLACE_PROMPTS
-from vrthinker_core.training.drawn_world.faults import MotionFault
-from vrthinker_core.training.drawn_world.world import (
+from vrthinker_core.drawn.facts import PLACE_PROMPTS
+from vrthinker_core.drawn.faults import MotionFault
+from vrthinker_core.drawn.world import (
     FREEZES,
     FULL,
     Scene,
     SceneRenderer,
     draw_pair,
 )
+from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Preference
 
 SIZE = 112

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
-from vrthinker_core.training.drawn_world.facts import in_order
-from vrthinker_core.training.drawn_world.faults import (
+from vrthinker_core.drawn.facts import in_order
+from vrthinker_core.drawn.faults import (
     CLEAR,
     COARSE,
     FRAMES,
@@ -25,12 +24,13 @@ from vrthinker_core.training.drawn_world.faults import (
     MotionFault,
     PictureFault,
 )
-from vrthinker_core.training.drawn_world.moving_scene import GO, LEAP, STAY
-from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES
-from vrthinker_core.training.drawn_world.rendering.renderer import Renderer
-from vrthinker_core.training.drawn_world.rendering.solids import SHAPES
-from vrthinker_core.training.drawn_world.rendering.textures import Pixels
-from vrthinker_core.training.drawn_world.world import (
+from vrthinker_core.drawn.frames import DrawnFrames
+from vrthinker_core.drawn.moving_scene import GO, LEAP, STAY
+from vrthinker_core.drawn.renderer import Renderer
+from vrthinker_core.drawn.solids import SHAPES
+from vrthinker_core.drawn.textures import Pixels
+from vrthinker_core.drawn.wear import DAMAGES
+from vrthinker_core.drawn.world import (
     COLOURS,
     DIRECTIONS,
     FULL,

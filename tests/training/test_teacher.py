@@ -22,10 +22,10 @@ from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.base import Conversation
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.commands.export_rows import export_rows
+from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import BackendRefused, BadInput
 from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.traces import load
-from vrthinker_core.training.drawn_world.world import DrawnPair
 from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
 from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs, taught_pairs

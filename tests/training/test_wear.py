@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES
-from vrthinker_core.training.drawn_world.rendering.textures import Pixels
-from vrthinker_core.training.drawn_world.rendering.wear import (
+from vrthinker_core.drawn.textures import Pixels
+from vrthinker_core.drawn.wear import (
+    DAMAGES,
     Wear,
     as_the_judge_sees,
     code_h264,
     code_jpeg,
     draw_wear,
 )
-from vrthinker_core.training.drawn_world.world import FULL, SceneRenderer, draw_pair
+from vrthinker_core.drawn.world import FULL, SceneRenderer, draw_pair
 
 SIZE = 112
 OPTIONS = replace(FULL, worn=0.0)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vrthinker_core.backends import Backend, ScriptedBackend
+from vrthinker_core.drawn.video_files import write_video
+from vrthinker_core.drawn.world import DrawnPair, draw_pair
 from vrthinker_core.errors import BadInput
 from vrthinker_core.judge import judge
-from vrthinker_core.training.drawn_world.video_files import write_video
-from vrthinker_core.training.drawn_world.world import DrawnPair, draw_pair
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Finished
 

@@ -15,11 +15,11 @@ from typing import Any
 from vrthinker_core.backends.base import Backend, RemoteBackend, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.batch import as_they_end
+from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.storage import write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import to_json
-from vrthinker_core.training.drawn_world.world import DrawnPair
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, Unplayable, play_each

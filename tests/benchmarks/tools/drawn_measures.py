@@ -7,12 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vrthinker_core.protocols import make_dialect
-from vrthinker_core.protocols.factory import frame_layout
-from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
-from vrthinker_core.training.drawn_world.faults import OPENING_FRAMES
-from vrthinker_core.training.drawn_world.video_files import write_video
-from vrthinker_core.training.drawn_world.world import (
+from vrthinker_core.drawn.faults import OPENING_FRAMES
+from vrthinker_core.drawn.frames import DrawnFrames
+from vrthinker_core.drawn.video_files import write_video
+from vrthinker_core.drawn.world import (
     SIMPLE,
     TRAINING_SEEDS,
     DrawnPair,
@@ -21,6 +19,8 @@ from vrthinker_core.training.drawn_world.world import (
     draw_pair,
     verdict_from_flaws,
 )
+from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols.factory import frame_layout
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.types import Dimension, Frame, FrameRef, Settings, Side, Verdict, VideoPair

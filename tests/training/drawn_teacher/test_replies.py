@@ -13,10 +13,8 @@ from tests.support.blank_frames import frames
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint_files import read_marker
 from vrthinker_core.backends.scripted import ScriptedBackend
-from vrthinker_core.protocols import make_dialect
-from vrthinker_core.protocols.reasons import find_sentence, frame_numbers
-from vrthinker_core.training.drawn_teacher.phrases import MAY_HIDE, MOTION_FLAWS
-from vrthinker_core.training.drawn_teacher.replies import (
+from vrthinker_core.drawn.phrases import MAY_HIDE, MOTION_FLAWS
+from vrthinker_core.drawn.teacher import (
     FORCED_EVERY,
     SeenFrame,
     light_of,
@@ -24,7 +22,7 @@ from vrthinker_core.training.drawn_teacher.replies import (
     view_light,
     write_lesson,
 )
-from vrthinker_core.training.drawn_world.world import (
+from vrthinker_core.drawn.world import (
     FULL,
     SIMPLE,
     DrawnPair,
@@ -32,6 +30,8 @@ from vrthinker_core.training.drawn_world.world import (
     World,
     draw_pair,
 )
+from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols.reasons import find_sentence, frame_numbers
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.types import Dimension, ProtocolName, Settings, Side
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.benchmarks.nano import UNSEEN
 from vrthinker_core.backends.scripted import ScriptedBackend
+from vrthinker_core.drawn.world import TRAINING_SEEDS
 from vrthinker_core.protocols.factory import frame_layouts
-from vrthinker_core.training.drawn_world.world import TRAINING_SEEDS
 from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
 from vrthinker_core.training.labelled_pairs.pair_set import (
     DrawnPairSet,

@@ -20,12 +20,12 @@ from tests.training.labelled_pairs.test_open_pairs import (
     write_rows,
 )
 from tests.training.test_teacher import PAIRS, SCRIPTED
+from vrthinker_core.drawn.teacher import write_lesson
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_dialect
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
 from vrthinker_core.traces import to_json
-from vrthinker_core.training.drawn_teacher.replies import write_lesson
 from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs, taught_pairs
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.teacher import TeacherJob, run_teacher, scripted_teacher

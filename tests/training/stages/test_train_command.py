@@ -25,7 +25,7 @@ from vrthinker_core.commands.training.training_data import (
     named_places,
     open_training_data,
 )
-from vrthinker_core.training.drawn_world.faults import FRAMES
+from vrthinker_core.drawn.faults import FRAMES
 from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.run.config import changed_config, preset_config
 from vrthinker_core.training.run.run_folder import TrainedStage, TrainingRun, open_run_folder

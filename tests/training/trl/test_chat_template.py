@@ -15,8 +15,8 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.chat_template import VisionItem, render_prompt
 from vrthinker_core.backends.checkpoint import Checkpoint, open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.drawn.video_files import write_pairs
 from vrthinker_core.protocols.factory import make_dialect
-from vrthinker_core.training.drawn_world.video_files import write_pairs
 from vrthinker_core.training.environment import FrameEnvironment, content_blocks
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.token_rows import IGNORED, collate, token_rows

@@ -134,7 +134,7 @@ def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
     """
     from vrthinker_core.backends import open_backend
     from vrthinker_core.backends.judge_name import parse_judge
-    from vrthinker_core.training.drawn_teacher.replies import write_lesson
+    from vrthinker_core.drawn.teacher import write_lesson
     from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
     from vrthinker_core.training.stages.cold_start import Teacher
     from vrthinker_core.training.teacher import scripted_teacher

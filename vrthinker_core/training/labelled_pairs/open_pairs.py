@@ -9,6 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from vrthinker_core.drawn.photographs import photo_paths
+from vrthinker_core.drawn.world import FULL, draw_pair
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.results.layout import (
     MISSING,
@@ -21,8 +23,6 @@ from vrthinker_core.results.open_dataset import CSV_LAYOUT, DATASETS, MJ_FILE, V
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import RESULTS
 from vrthinker_core.results.run_file import RUN
-from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
-from vrthinker_core.training.drawn_world.world import FULL, draw_pair
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
 from vrthinker_core.training.labelled_pairs.video_pairs import Layouts, VideoPairSet
 from vrthinker_core.training.rows.make_rows import trace_videos

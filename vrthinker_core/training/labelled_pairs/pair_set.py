@@ -8,10 +8,10 @@ from typing import Protocol
 
 import numpy as np
 
-from vrthinker_core.training.drawn_world.drawn_frames import EVERY_FRAME, DrawnFrames
-from vrthinker_core.training.drawn_world.faults import FRAMES
-from vrthinker_core.training.drawn_world.video_files import FRAME_RATE
-from vrthinker_core.training.drawn_world.world import TRAINING_SEEDS, DrawnPair, draw_pair
+from vrthinker_core.drawn.faults import FRAMES
+from vrthinker_core.drawn.frames import EVERY_FRAME, DrawnFrames
+from vrthinker_core.drawn.video_files import FRAME_RATE
+from vrthinker_core.drawn.world import TRAINING_SEEDS, DrawnPair, draw_pair
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, ProtocolName, Side
 from vrthinker_core.types.geometry import Grid

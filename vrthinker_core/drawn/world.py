@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vrthinker_core.training.drawn_world.facts import (
+from vrthinker_core.drawn.facts import (
     COLOURS,
     DIRECTIONS,
     MAX_COUNT,
@@ -18,27 +18,26 @@ from vrthinker_core.training.drawn_world.facts import (
     in_order,
     write_prompt,
 )
-from vrthinker_core.training.drawn_world.faults import (
+from vrthinker_core.drawn.faults import (
     FaultRanges,
     MotionFault,
     PictureFault,
     draw_motion_fault,
     draw_picture_fault,
 )
-from vrthinker_core.training.drawn_world.moving_scene import DEPTH, WIDTH, Formation, Scene
-from vrthinker_core.training.drawn_world.rendering.damage import REFERENCE_SIDE
-from vrthinker_core.training.drawn_world.rendering.photographs import (
+from vrthinker_core.drawn.moving_scene import DEPTH, WIDTH, Formation, Scene
+from vrthinker_core.drawn.photographs import (
     PHOTO,
     FlatView,
     Mover,
     photo_count,
 )
-from vrthinker_core.training.drawn_world.rendering.renderer import Background, draw_background
-from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
-from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, VARIANTS
-from vrthinker_core.training.drawn_world.rendering.tone import draw_tone
-from vrthinker_core.training.drawn_world.rendering.wear import STRETCHES, Wear, draw_wear
-from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
+from vrthinker_core.drawn.renderer import Background, draw_background
+from vrthinker_core.drawn.scene_renderer import SceneRenderer
+from vrthinker_core.drawn.solids import SHAPES, Solid
+from vrthinker_core.drawn.textures import GROUNDS, VARIANTS
+from vrthinker_core.drawn.tone import draw_tone
+from vrthinker_core.drawn.wear import REFERENCE_SIDE, STRETCHES, Wear, draw_wear
 from vrthinker_core.types import Preference, Side, Verdict
 
 SIZES = (

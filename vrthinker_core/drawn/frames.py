@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vrthinker_core.training.drawn_world.faults import FRAMES
-from vrthinker_core.training.drawn_world.video_files import FRAME_RATE
-from vrthinker_core.training.drawn_world.world import DrawnPair, SceneRenderer
+from vrthinker_core.drawn.faults import FRAMES
+from vrthinker_core.drawn.video_files import FRAME_RATE
+from vrthinker_core.drawn.world import DrawnPair, SceneRenderer
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.geometry import Grid
 

@@ -10,12 +10,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.training.drawn_world.facts import SceneFacts
-from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFault, PictureFault
-from vrthinker_core.training.drawn_world.rendering.camera import Camera
-from vrthinker_core.training.drawn_world.rendering.photographs import FlatView
-from vrthinker_core.training.drawn_world.rendering.renderer import Background
-from vrthinker_core.training.drawn_world.rendering.solids import (
+from vrthinker_core.drawn.camera import Camera
+from vrthinker_core.drawn.facts import SceneFacts
+from vrthinker_core.drawn.faults import CLEAR, FRAMES, MotionFault, PictureFault
+from vrthinker_core.drawn.photographs import FlatView
+from vrthinker_core.drawn.renderer import Background
+from vrthinker_core.drawn.solids import (
     BOUNDS,
     Floats,
     Solid,

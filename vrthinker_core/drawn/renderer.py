@@ -13,11 +13,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.training.drawn_world.rendering import light as lighting
-from vrthinker_core.training.drawn_world.rendering.camera import Box, Camera
-from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO, ground_of_photo
-from vrthinker_core.training.drawn_world.rendering.solids import MISS, Floats, Solid
-from vrthinker_core.training.drawn_world.rendering.textures import (
+from vrthinker_core.drawn import light as lighting
+from vrthinker_core.drawn.camera import Box, Camera
+from vrthinker_core.drawn.photographs import PHOTO, ground_of_photo
+from vrthinker_core.drawn.solids import MISS, Floats, Solid
+from vrthinker_core.drawn.textures import (
     EXTENT,
     SIDE,
     VARIANTS,

@@ -3,11 +3,11 @@
 import cv2
 import numpy as np
 
-from vrthinker_core.training.drawn_world.moving_scene import Scene
-from vrthinker_core.training.drawn_world.rendering.photographs import FlatRenderer
-from vrthinker_core.training.drawn_world.rendering.renderer import Renderer
-from vrthinker_core.training.drawn_world.rendering.textures import Pixels
-from vrthinker_core.training.drawn_world.rendering.wear import Wear
+from vrthinker_core.drawn.moving_scene import Scene
+from vrthinker_core.drawn.photographs import FlatRenderer
+from vrthinker_core.drawn.renderer import Renderer
+from vrthinker_core.drawn.textures import Pixels
+from vrthinker_core.drawn.wear import Wear
 
 
 class SceneRenderer:

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from vrthinker_core.errors import BadInput
-from vrthinker_core.training.drawn_world.rendering.solids import Floats
-from vrthinker_core.training.drawn_world.rendering.textures import (
+from vrthinker_core.drawn.solids import Floats
+from vrthinker_core.drawn.textures import (
     GROUNDS,
     SIDE,
     VARIANTS,
@@ -19,7 +18,8 @@ from vrthinker_core.training.drawn_world.rendering.textures import (
     texture,
     value_noise,
 )
-from vrthinker_core.training.drawn_world.rendering.tone import Tone
+from vrthinker_core.drawn.tone import Tone
+from vrthinker_core.errors import BadInput
 
 PHOTO = "photo"  # What a photograph is called as a ground
 CLOUDS = 24  # Procedural pictures that stand in for photographs

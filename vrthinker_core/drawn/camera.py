@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from vrthinker_core.training.drawn_world.rendering.solids import Floats, unit
+from vrthinker_core.drawn.solids import Floats, unit
 
 TARGET = np.array([0, 0.3, 0], np.float32)  # The position in the middle of every picture
 DISTANCE = 9.5  # From the camera to the target

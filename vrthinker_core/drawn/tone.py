@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.training.drawn_world.rendering.damage import REFERENCE_SIDE
-from vrthinker_core.training.drawn_world.rendering.textures import Pixels
+from vrthinker_core.drawn.textures import Pixels
+from vrthinker_core.drawn.wear import REFERENCE_SIDE
 
 AS_IT_IS, FLAT = (
     1 / 3,

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.training.drawn_world.rendering.solids import Floats, Solid, dot, unit
-from vrthinker_core.training.drawn_world.rendering.textures import Pixels
+from vrthinker_core.drawn.solids import Floats, Solid, dot, unit
+from vrthinker_core.drawn.textures import Pixels
 
 SUN_DIRECTION: Floats = unit(np.array([[-0.45, 0.8, 0.4]], np.float32))[
     0

@@ -16,11 +16,9 @@ import av.error
 import numpy as np
 from av.video.reformatter import ColorRange, Colorspace
 
-from vrthinker_core.errors import BadInput
-from vrthinker_core.storage import atomic_path, remove_parts
-from vrthinker_core.training.drawn_world.faults import FRAMES
-from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
-from vrthinker_core.training.drawn_world.world import (
+from vrthinker_core.drawn.faults import FRAMES
+from vrthinker_core.drawn.photographs import photo_paths
+from vrthinker_core.drawn.world import (
     SIMPLE,
     DrawnPair,
     Scene,
@@ -28,6 +26,8 @@ from vrthinker_core.training.drawn_world.world import (
     World,
     draw_pair,
 )
+from vrthinker_core.errors import BadInput
+from vrthinker_core.storage import atomic_path, remove_parts
 from vrthinker_core.types import Side
 from vrthinker_core.video.drawn_mark import UNSEALED, PacketDigest, sealed, unmarked
 

@@ -11,11 +11,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.protocols.base import Dialect
-from vrthinker_core.protocols.factory import make_dialect
-from vrthinker_core.protocols.frame_facts import COUNT_WORDS
-from vrthinker_core.training.drawn_teacher import phrases
-from vrthinker_core.training.drawn_teacher.phrases import (
+from vrthinker_core.drawn import phrases
+from vrthinker_core.drawn.faults import CLEAR, FRAMES
+from vrthinker_core.drawn.moving_scene import GO, STAY, Scene
+from vrthinker_core.drawn.phrases import (
     HARDLY,
     JUMPS,
     MOTION_FLAWS,
@@ -24,10 +23,11 @@ from vrthinker_core.training.drawn_teacher.phrases import (
     PLAIN,
     Places,
 )
-from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES
-from vrthinker_core.training.drawn_world.moving_scene import GO, STAY, Scene
-from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
-from vrthinker_core.training.drawn_world.world import DrawnPair, SceneFacts, verdict_from_flaws
+from vrthinker_core.drawn.scene_renderer import SceneRenderer
+from vrthinker_core.drawn.world import DrawnPair, SceneFacts, verdict_from_flaws
+from vrthinker_core.protocols.base import Dialect
+from vrthinker_core.protocols.factory import make_dialect
+from vrthinker_core.protocols.frame_facts import COUNT_WORDS
 from vrthinker_core.types import Dimension, FrameRef, ProtocolName, Settings, Side, Verdict
 from vrthinker_core.types.comparison import ANSWER_ORDER, SUB_SCORES
 

@@ -1,0 +1,1 @@
+"""The drawn world and the teacher who knows it: scenes with true labels, drawn as videos."""
