@@ -40,7 +40,7 @@ from vrthinker_core.errors import (
     VrThinkerError,
     out_of_files,
 )
-from vrthinker_core.training.rows.teaching import RowFilter, RowKind
+from vrthinker_core.training.teaching import RowFilter, RowKind
 from vrthinker_core.types import ProtocolName, Settings
 
 if TYPE_CHECKING:

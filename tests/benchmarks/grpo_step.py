@@ -26,11 +26,11 @@ from tests.benchmarks.tools.random_models import build_on_device, shape_of_7b
 from tests.benchmarks.tools.taught_judges import PAIRS, TaughtJudge, write_taught_judge
 from vrthinker_core.backends.checkpoint import open_checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.training.config import changed_config, preset_config
+from vrthinker_core.training.estimate import GIB, TrainingPlan, estimate, model_shape
+from vrthinker_core.training.grpo import Group, mixed_share, train_grpo
 from vrthinker_core.training.rollouts import play
-from vrthinker_core.training.run.config import changed_config, preset_config
-from vrthinker_core.training.stages.grpo import Group, mixed_share, train_grpo
-from vrthinker_core.training.trl.estimate import GIB, TrainingPlan, estimate, model_shape
-from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
+from vrthinker_core.training.trainer_checkpoints import TrainerPace
 from vrthinker_core.types import Settings
 
 RANK = 64

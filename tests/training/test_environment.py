@@ -16,9 +16,9 @@ from vrthinker_core.backends.chat_template import SafeTokenizer
 from vrthinker_core.backends.checkpoint import open_for_rendering
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.environment import FrameEnvironment, as_picture, replay
-from vrthinker_core.training.monitor.metrics import StepMetrics
+from vrthinker_core.training.grpo import RolloutRewards
+from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.stages.grpo import RolloutRewards
 from vrthinker_core.types import Frame, FrameRef, Settings, StopReason
 from vrthinker_core.types.messages import Completion, Image, Message
 

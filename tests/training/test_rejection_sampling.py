@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from vrthinker_core.training.rows.filters import Outcome, Reason, label_shares
-from vrthinker_core.training.stages.rejection import ChoiceOptions, choose_runs
+from vrthinker_core.training.filters import Outcome, Reason, label_shares
+from vrthinker_core.training.rejection import ChoiceOptions, choose_runs
 
 NAMES = ("TA", "MQ", "VQ", "OA")
 

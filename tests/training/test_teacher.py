@@ -26,15 +26,13 @@ from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import BackendRefused, BadInput
 from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.traces import load
-from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
-from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
-from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs, taught_pairs
-from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
+from vrthinker_core.training.filters import Outcome, Reason
+from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
+from vrthinker_core.training.pair_set import DrawnPairSet, VideoPairSet, kept_rollouts
 from vrthinker_core.training.rollouts import Rollout, play
-from vrthinker_core.training.rows.filters import Outcome, Reason
-from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
-from vrthinker_core.training.rows.teaching import NotForTraining, RowFilter
+from vrthinker_core.training.sft_data import open_ready_runs, taught_pairs
 from vrthinker_core.training.teacher import TeacherJob, run_teacher, scripted_teacher
+from vrthinker_core.training.teaching import NotForTraining, RowFilter
 from vrthinker_core.training.token_rows import token_rows
 from vrthinker_core.types import Preference, ProtocolName, Settings, Verdict
 from vrthinker_core.video.thumbnails import jpeg_size

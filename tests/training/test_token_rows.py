@@ -15,8 +15,8 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.drawn.frames import DrawnFrames
 from vrthinker_core.drawn.world import draw_pair
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
-from vrthinker_core.training.rows.rollout_trace import to_rollout
 from vrthinker_core.training.token_rows import IGNORED, TokenRow, collate, token_rows
+from vrthinker_core.training.trace_folder import to_rollout
 from vrthinker_core.types import Settings
 
 

@@ -11,9 +11,9 @@ from typing import TextIO
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.storage import atomic_path
 from vrthinker_core.text import encodable
-from vrthinker_core.training.rows.make_rows import CSV_COLUMNS, FORMAT, ROWS, Row
-from vrthinker_core.training.rows.teaching import NotForTraining, RowFilter, RowKind, TraceFile
-from vrthinker_core.training.rows.trace_folder import read_traces
+from vrthinker_core.training.export import CSV_COLUMNS, FORMAT, ROWS, Row
+from vrthinker_core.training.teaching import NotForTraining, RowFilter, RowKind, TraceFile
+from vrthinker_core.training.trace_folder import read_traces
 from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
 

@@ -16,7 +16,7 @@ from PIL import Image as Picture
 from vrthinker_core.backends.base import JudgeDescription
 from vrthinker_core.backends.chat_template import videos_as_images
 from vrthinker_core.errors import BadInput, VideoError
-from vrthinker_core.training.labelled_pairs.pair_set import PairSet
+from vrthinker_core.training.pair_set import PairSet
 from vrthinker_core.training.rollouts import LabelledPair, OpenRollout, Rollout, clips_of
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Settings, StopReason
 from vrthinker_core.types.frames import FrameSource

@@ -20,12 +20,12 @@ from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.storage import write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import to_json
-from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames
-from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
+from vrthinker_core.training.filters import FilterRefusal, Outcome, Reason, refusal
+from vrthinker_core.training.open_clips import ClipFrames
+from vrthinker_core.training.outcome_file import OutcomeFile
+from vrthinker_core.training.pair_set import DrawnPairSet, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, Unplayable, play_each
-from vrthinker_core.training.rows.filters import FilterRefusal, Outcome, Reason, refusal
-from vrthinker_core.training.rows.outcome_file import OutcomeFile
-from vrthinker_core.training.rows.rollout_trace import to_trace
+from vrthinker_core.training.trace_folder import to_trace
 from vrthinker_core.types import ProtocolName, Run, Settings
 
 TRACES = "traces"  # Folder beside the outcomes

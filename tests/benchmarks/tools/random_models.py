@@ -12,7 +12,7 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from tests.backends.support.random_model import draw_weights, small_config, write_random_checkpoint
 from vrthinker_core.backends.attention import attention_for
 from vrthinker_core.backends.checkpoint import Checkpoint, open_checkpoint
-from vrthinker_core.training.trl.estimate import sizes_of_7b
+from vrthinker_core.training.estimate import sizes_of_7b
 
 
 def random_checkpoint(folder: Path, *, quick: bool, side: int, gpu: bool = False) -> Checkpoint:

@@ -11,8 +11,8 @@ from tests.support.by_heart import learn_by_heart
 from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
 from vrthinker_core.backends.checkpoint import Checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.training.sft import collate_features, freeze_vision
 from vrthinker_core.training.token_rows import IGNORED, token_rows
-from vrthinker_core.training.trl.sft import collate_features, freeze_vision
 from vrthinker_core.types import Settings
 
 PAIRS = DrawnPairs(2_000_000_000)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.small_clips import write_clip
 from vrthinker_core.protocols.factory import frame_layouts
-from vrthinker_core.training.labelled_pairs.video_pairs import Layouts
+from vrthinker_core.training.pair_set import Layouts
 from vrthinker_core.types import Settings
 
 PAIRED: Layouts = frame_layouts(Settings(), ("paired",))

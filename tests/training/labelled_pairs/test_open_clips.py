@@ -15,9 +15,9 @@ from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import VideoError
 from vrthinker_core.judge import judge
 from vrthinker_core.results.open_dataset import read_dataset
-from vrthinker_core.training.labelled_pairs import open_clips
-from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
-from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
+from vrthinker_core.training import open_clips
+from vrthinker_core.training.open_clips import ClipFrames, OpenClips
+from vrthinker_core.training.pair_set import VideoPairSet
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import FrameRef, Settings, Side, VideoPair
 from vrthinker_core.types.frames import FrameSource

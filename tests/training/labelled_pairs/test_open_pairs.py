@@ -20,16 +20,15 @@ from vrthinker_core.commands.export_rows import export_rows
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.traces import to_json
-from vrthinker_core.training.labelled_pairs.open_pairs import (
+from vrthinker_core.training.data import (
     absolute_data,
     kind_of,
     open_pairs,
     path_of,
     read_pairs,
 )
-from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
-from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
-from vrthinker_core.training.rows.teaching import RowFilter
+from vrthinker_core.training.pair_set import DrawnPairSet, VideoPairSet
+from vrthinker_core.training.teaching import RowFilter
 from vrthinker_core.types import Preference, Verdict
 
 VIDEOS = (EXAMPLE / "first.mp4", EXAMPLE / "second.mp4")

@@ -8,8 +8,8 @@ from tests.benchmarks.nano import UNSEEN
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.drawn.world import TRAINING_SEEDS
 from vrthinker_core.protocols.factory import frame_layouts
-from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
-from vrthinker_core.training.labelled_pairs.pair_set import (
+from vrthinker_core.training.data import open_pairs
+from vrthinker_core.training.pair_set import (
     DrawnPairSet,
     ShuffledPairs,
     in_training_order,

@@ -26,8 +26,8 @@ from vrthinker_core.protocols import make_dialect
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
 from vrthinker_core.traces import to_json
-from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs, taught_pairs
 from vrthinker_core.training.rollouts import Rollout
+from vrthinker_core.training.sft_data import open_ready_runs, taught_pairs
 from vrthinker_core.training.teacher import TeacherJob, run_teacher, scripted_teacher
 from vrthinker_core.types import Preference, ProtocolName, Settings, Verdict, Vote
 

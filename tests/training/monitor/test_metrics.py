@@ -13,7 +13,7 @@ from tests.support.drawn_rollouts import look
 from tests.training.test_token_rows import ANSWER, labelled
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.monitor.metrics import (
+from vrthinker_core.training.metrics import (
     METRICS,
     MetricsWriter,
     StepMetrics,

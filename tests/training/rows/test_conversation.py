@@ -14,8 +14,8 @@ from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.traces import load
-from vrthinker_core.training.rows.conversation import examples, opening_text
-from vrthinker_core.training.rows.teaching import NotForTraining
+from vrthinker_core.training.export import examples, opening_text
+from vrthinker_core.training.teaching import NotForTraining
 from vrthinker_core.types import Frame, ProtocolName, Settings, Trace, VideoPair
 from vrthinker_core.types.messages import Image, Message, Video
 

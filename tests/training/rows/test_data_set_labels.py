@@ -24,8 +24,8 @@ from vrthinker_core.commands.export_rows import export_rows
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
 from vrthinker_core.traces import load, to_json
-from vrthinker_core.training.rows.make_rows import ROWS
-from vrthinker_core.training.rows.teaching import RowFilter
+from vrthinker_core.training.export import ROWS
+from vrthinker_core.training.teaching import RowFilter
 from vrthinker_core.types import Settings, Trace, Verdict
 
 VERDICT = Verdict(FIRST, SECOND, TIE, FIRST)

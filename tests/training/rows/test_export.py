@@ -21,8 +21,8 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import RESULTS, result_of, to_line
 from vrthinker_core.traces import load, to_json
-from vrthinker_core.training.rows.make_rows import CSV_COLUMNS, ROWS
-from vrthinker_core.training.rows.teaching import KnownLabel, RowFilter, TraceFile, known_labels
+from vrthinker_core.training.export import CSV_COLUMNS, ROWS
+from vrthinker_core.training.teaching import KnownLabel, RowFilter, TraceFile, known_labels
 from vrthinker_core.types import Dimension, Preference, Run, Settings, Trace, Verdict, Vote
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.types.wording import OUTSIDE_SCOPE

@@ -9,14 +9,14 @@ import pytest
 from tests.support.drawn_rollouts import look
 from tests.training.test_token_rows import ANSWER, labelled
 from vrthinker_core import ScriptedBackend
-from vrthinker_core.training.rollouts import play
-from vrthinker_core.training.rows.filters import (
+from vrthinker_core.training.filters import (
     Outcome,
     Reason,
     label_shares,
     refusal,
     report_outcomes,
 )
+from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import Preference, Run, Settings, Verdict
 from vrthinker_core.types.messages import Completion
 

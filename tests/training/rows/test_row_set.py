@@ -13,11 +13,11 @@ from tests.training.test_token_rows import ANSWER, labelled, nano
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.training.rows.rollout_trace import StoredRollout
-from vrthinker_core.training.rows.row_set import RowSet, without_pixels
-from vrthinker_core.training.rows.teaching import NotForTraining
+from vrthinker_core.training.row_set import RowSet, without_pixels
+from vrthinker_core.training.sft import KeptFeatures, collate_features
+from vrthinker_core.training.teaching import NotForTraining
 from vrthinker_core.training.token_rows import TokenRow, collate, token_rows
-from vrthinker_core.training.trl.sft import KeptFeatures, collate_features
+from vrthinker_core.training.trace_folder import StoredRollout
 from vrthinker_core.types import Settings
 
 __all__ = ["nano"]

@@ -13,8 +13,8 @@ from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.traces import load
 from vrthinker_core.training.rollouts import Rollout, play
-from vrthinker_core.training.rows.row_set import keep_rollouts
-from vrthinker_core.training.run.run_folder import ROLLOUTS
+from vrthinker_core.training.row_set import keep_rollouts
+from vrthinker_core.training.run_folder import ROLLOUTS
 from vrthinker_core.types import Settings
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 from vrthinker_core.ui.runs.listed_run import Trait

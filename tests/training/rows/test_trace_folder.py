@@ -12,9 +12,9 @@ from vrthinker_core.errors import TraceError
 from vrthinker_core.results.result import RESULTS
 from vrthinker_core.results.run_file import RUN
 from vrthinker_core.traces import to_json
-from vrthinker_core.training.rows.trace_folder import read_traces
-from vrthinker_core.training.run.config import CONFIG
-from vrthinker_core.training.run.run_folder import STATE
+from vrthinker_core.training.config import CONFIG
+from vrthinker_core.training.run_folder import STATE
+from vrthinker_core.training.trace_folder import read_traces
 
 OTHERS = ("run.json", "report.json", "comparison.json", "ranking.json")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.run.config import (
+from vrthinker_core.training.config import (
     PresetName,
     changed_config,
     config_json,
@@ -19,7 +19,7 @@ from vrthinker_core.training.run.config import (
     read_config,
     write_config,
 )
-from vrthinker_core.training.run.run_folder import config_difference
+from vrthinker_core.training.run_folder import config_difference
 
 PRESETS: tuple[PresetName, ...] = ("nano", "7b")
 

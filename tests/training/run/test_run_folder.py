@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.run.config import changed_config, preset_config, read_config
-from vrthinker_core.training.run.run_folder import (
+from vrthinker_core.training.config import changed_config, preset_config, read_config
+from vrthinker_core.training.run_folder import (
     RunFolder,
     TrainingRun,
     new_checkpoint,

@@ -12,12 +12,9 @@ from tests.training.test_token_rows import ANSWER, labelled
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
-from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.run.config import GateConfig, TimeShares, changed_config, preset_config
-from vrthinker_core.training.run.run_folder import config_difference
-from vrthinker_core.training.run.sitting import begin_sitting
-from vrthinker_core.training.stages.pipeline import (
+from vrthinker_core.training.config import GateConfig, TimeShares, changed_config, preset_config
+from vrthinker_core.training.pair_set import DrawnPairSet
+from vrthinker_core.training.pipeline import (
     PARTS,
     STAGES,
     HeldOutFigures,
@@ -27,6 +24,9 @@ from vrthinker_core.training.stages.pipeline import (
     pass_gate,
     share_of,
 )
+from vrthinker_core.training.rollouts import LabelledPair
+from vrthinker_core.training.run_folder import config_difference
+from vrthinker_core.training.time_budget import begin_sitting
 from vrthinker_core.types import Preference, Settings, Verdict
 
 GATES = GateConfig(pairs=3, samples=2)

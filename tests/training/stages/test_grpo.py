@@ -30,20 +30,20 @@ from vrthinker_core.backends.checkpoint import open_for_training
 from vrthinker_core.backends.checkpoint_files import MARKER
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput, VideoError
-from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
-from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
-from vrthinker_core.training.run.config import TrainConfig, changed_config, preset_config
-from vrthinker_core.training.run.run_folder import TrainingRun, open_run_folder
-from vrthinker_core.training.run.sitting import Sitting
-from vrthinker_core.training.stages.grpo import (
+from vrthinker_core.training.config import TrainConfig, changed_config, preset_config
+from vrthinker_core.training.grpo import (
     Group,
     grpo_arguments,
     mixed_share,
     run_grpo,
     train_grpo,
 )
+from vrthinker_core.training.metrics import StepMetrics, read_metrics
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
+from vrthinker_core.training.run_folder import TrainingRun, open_run_folder
+from vrthinker_core.training.time_budget import Sitting
 from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
-from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
+from vrthinker_core.training.trainer_checkpoints import TrainerPace
 from vrthinker_core.types import Frame, FrameRef, StopReason
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 

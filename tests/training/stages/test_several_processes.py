@@ -13,7 +13,7 @@ import pytest
 from tests.support.slow import slow
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint import open_checkpoint
-from vrthinker_core.training.rows.outcome_file import read_outcomes
+from vrthinker_core.training.outcome_file import read_outcomes
 
 FEW = (
     "settings.max_turns=1 rejection.pairs=5 rejection.samples=4 rejection.temperature=0.7 "

@@ -21,22 +21,22 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint import open_checkpoint
 from vrthinker_core.backends.checkpoint_files import MARKER
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns, open_ready_runs
-from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
-from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.rows.outcome_file import read_outcomes
-from vrthinker_core.training.run.config import TrainConfig, changed_config, preset_config
-from vrthinker_core.training.run.run_folder import TrainedStage, TrainingRun, open_run_folder
-from vrthinker_core.training.run.sitting import Sitting, begin_sitting
-from vrthinker_core.training.stages.cold_start import Teacher
-from vrthinker_core.training.stages.grpo import grpo_arguments
-from vrthinker_core.training.stages.pipeline import (
+from vrthinker_core.training.cold_start import Teacher
+from vrthinker_core.training.config import TrainConfig, changed_config, preset_config
+from vrthinker_core.training.grpo import grpo_arguments
+from vrthinker_core.training.metrics import StepMetrics, read_metrics
+from vrthinker_core.training.outcome_file import read_outcomes
+from vrthinker_core.training.pipeline import (
     TrainingData,
     require_training_memory,
     train_stage,
 )
+from vrthinker_core.training.rollouts import LabelledPair
+from vrthinker_core.training.run_folder import TrainedStage, TrainingRun, open_run_folder
+from vrthinker_core.training.sft import sft_arguments
+from vrthinker_core.training.sft_data import ReadyRuns, open_ready_runs
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
-from vrthinker_core.training.trl.sft import sft_arguments
+from vrthinker_core.training.time_budget import Sitting, begin_sitting
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
 RUN = TrainingRun("cold-start", "nano", "drawn:3")
@@ -110,7 +110,7 @@ def test_a_teacher_of_whom_nothing_can_be_learnt_stops_the_stage(tmp_path: Path)
         return ScriptedBackend([answer(other)], protocol="paired")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vrthinker_core.training.stages.cold_start.HOPELESS", 3)
+        patch.setattr("vrthinker_core.training.cold_start.HOPELESS", 3)
         with pytest.raises(BadInput, match="No run passes the filters"):
             learn(tmp_path, TrainingData("drawn:3", PAIRS, Teacher("wrong", lambda: wrong)))
     assert not (tmp_path / "checkpoint").exists()
@@ -168,7 +168,7 @@ def test_a_model_that_names_no_protocol_learns_that_of_its_runs(
 def no_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is time for one run in each sitting, and none for a second."""
     for share in ("cold_start.TEACHER_SHARE", "rejection.SAMPLES_SHARE"):
-        monkeypatch.setattr(f"vrthinker_core.training.stages.{share}", 0.0)
+        monkeypatch.setattr(f"vrthinker_core.training.{share}", 0.0)
 
 
 @pytest.mark.parametrize("stage", ["cold-start", "rejection"])
@@ -249,7 +249,7 @@ def test_too_little_memory_is_said_before_anything_is_played(
     stage: TrainedStage, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "vrthinker_core.training.stages.pipeline.available_memory", lambda _: 2**30 + 60 * 2**20
+        "vrthinker_core.training.pipeline.available_memory", lambda _: 2**30 + 60 * 2**20
     )
     require_training_memory(str(NANO), reference=False, frozen_vision=True)  # else it is too little
     with pytest.raises(BadInput, match=r"takes about 1\.\d GiB of memory, and 1\.\d GiB are free"):

@@ -26,10 +26,10 @@ from vrthinker_core.commands.training.training_data import (
     open_training_data,
 )
 from vrthinker_core.drawn.faults import FRAMES
-from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
-from vrthinker_core.training.run.config import changed_config, preset_config
-from vrthinker_core.training.run.run_folder import TrainedStage, TrainingRun, open_run_folder
-from vrthinker_core.training.stages.pipeline import STAGES, TrainingData
+from vrthinker_core.training.config import changed_config, preset_config
+from vrthinker_core.training.pair_set import kept_rollouts
+from vrthinker_core.training.pipeline import STAGES, TrainingData
+from vrthinker_core.training.run_folder import TrainedStage, TrainingRun, open_run_folder
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
@@ -237,7 +237,7 @@ def test_a_model_in_a_folder_is_known_from_anywhere(
 @pytest.mark.parametrize("line", LAUNCH_LINES)
 def test_a_launch_line_of_the_readme_is_understood(line: str) -> None:
     """By accelerate as far as the command, and then by the command; what it names fits into the GPUs it is for."""
-    words = shlex.split(line.replace("$RECIPES", str(PACKAGE / "training/trl/recipes")))
+    words = shlex.split(line.replace("$RECIPES", str(PACKAGE / "training/recipes")))
     launched = launch_command_parser().parse_args(words[2:])
     gpus = load_config_from_file(launched.config_file).num_processes
     assert (launched.module, launched.training_script) == (True, "vrthinker_core")

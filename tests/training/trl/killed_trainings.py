@@ -20,10 +20,10 @@ import torch
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
 from tests.training.trl.support import random_judge
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.run.config import OptimizerConfig, SftConfig, preset_config
+from vrthinker_core.training.config import OptimizerConfig, SftConfig, preset_config
+from vrthinker_core.training.sft import train_sft
 from vrthinker_core.training.token_rows import TokenRow, token_rows
-from vrthinker_core.training.trl.sft import train_sft
-from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
+from vrthinker_core.training.trainer_checkpoints import TrainerPace
 
 SFT = SftConfig(
     OptimizerConfig(1e-3, 0.2), batch=1, accumulation=1, epochs=4 / 3, bf16=False

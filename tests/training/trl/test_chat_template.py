@@ -20,8 +20,13 @@ from vrthinker_core.protocols.factory import make_dialect
 from vrthinker_core.training.environment import FrameEnvironment, content_blocks
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
-from vrthinker_core.training.trl.chat_template import TOOL, PictureProcessor, picture_processor
-from vrthinker_core.training.trl.sampled_replies import earlier_replies, read_replies
+from vrthinker_core.training.trl_template import (
+    TOOL,
+    PictureProcessor,
+    earlier_replies,
+    picture_processor,
+    read_replies,
+)
 from vrthinker_core.types import Settings
 
 PAIRS = DrawnPairs(21)

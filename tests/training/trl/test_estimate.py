@@ -10,10 +10,10 @@ import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from safetensors.torch import load_file
 
-import vrthinker_core.training.trl as room
+import vrthinker_core.training as room
 from vrthinker_core.backends.built_in import NANO
-from vrthinker_core.training.run.config import changed_config, preset_config
-from vrthinker_core.training.trl.estimate import (
+from vrthinker_core.training.config import changed_config, preset_config
+from vrthinker_core.training.estimate import (
     TrainingEstimate,
     TrainingPlan,
     config_plan,

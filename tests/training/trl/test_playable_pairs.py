@@ -11,8 +11,8 @@ from tests.support.drawn_rollouts import DrawnPairs
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.environment import FrameEnvironment
+from vrthinker_core.training.grpo import BEYOND, PlayablePairs
 from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.stages.grpo import BEYOND, PlayablePairs
 from vrthinker_core.types import Frame, FrameRef, Settings
 
 JUDGE = ScriptedBackend(["unused"], protocol="paired")

@@ -28,12 +28,12 @@ from tests.training.trl.support import kept_gradients, random_judge, weights
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.factory import open_backend
 from vrthinker_core.errors import BadInput
+from vrthinker_core.training import sft
+from vrthinker_core.training.config import OptimizerConfig, SftConfig, preset_config
 from vrthinker_core.training.rollouts import play
-from vrthinker_core.training.run.config import OptimizerConfig, SftConfig, preset_config
+from vrthinker_core.training.sft import train_sft
 from vrthinker_core.training.token_rows import IGNORED, TokenRow
-from vrthinker_core.training.trl import sft
-from vrthinker_core.training.trl.sft import train_sft
-from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace, train_from
+from vrthinker_core.training.trainer_checkpoints import TrainerPace, train_from
 from vrthinker_core.types import Settings
 
 SELDOM = preset_config("nano")  # Saves no checkpoint in the time of these trainings

@@ -17,12 +17,12 @@ from tests.training.trl.sharded_training import LAUNCHED, PAIRS, train
 from tests.training.trl.support import random_judge, weights
 from vrthinker_core.backends import NANO
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.run.config import changed_config, preset_config
-from vrthinker_core.training.run.processes import Processes
-from vrthinker_core.training.run.run_folder import RunFolder, TrainedStage
-from vrthinker_core.training.run.sitting import Sitting
-from vrthinker_core.training.stages.pipeline import TrainingData, train_stage
-from vrthinker_core.training.trl import sharding
+from vrthinker_core.training import sharding
+from vrthinker_core.training.config import changed_config, preset_config
+from vrthinker_core.training.pipeline import TrainingData, train_stage
+from vrthinker_core.training.processes import Processes
+from vrthinker_core.training.run_folder import RunFolder, TrainedStage
+from vrthinker_core.training.time_budget import Sitting
 
 
 @pytest.fixture(scope="module", params=["a head of its own", "one matrix for both heads"])

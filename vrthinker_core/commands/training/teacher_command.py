@@ -20,7 +20,7 @@ from vrthinker_core.types import Settings
 
 if TYPE_CHECKING:
     from vrthinker_core.backends import Backend
-    from vrthinker_core.training.labelled_pairs.pair_set import PairSet
+    from vrthinker_core.training.pair_set import PairSet
     from vrthinker_core.training.teacher import BackendOfPair
 
 
@@ -46,8 +46,8 @@ def teacher(
     scripted works on drawn pairs only.
     """
     from vrthinker_core.backends.factory import default_choice
-    from vrthinker_core.training.rows.filters import report_outcomes
-    from vrthinker_core.training.rows.outcome_file import read_outcomes
+    from vrthinker_core.training.filters import report_outcomes
+    from vrthinker_core.training.outcome_file import read_outcomes
     from vrthinker_core.training.teacher import TeacherJob, run_teacher
 
     if samples < 1:
@@ -75,8 +75,8 @@ def _named_data(data: str, out: Path) -> str:
 
     Keeps the spelling of a folder that an earlier version began. Raises `BadInput`.
     """
-    from vrthinker_core.training.labelled_pairs.open_pairs import absolute_data
-    from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_job
+    from vrthinker_core.training.data import absolute_data
+    from vrthinker_core.training.outcome_file import OUTCOMES, read_job
 
     return absolute_data(
         data, str(read_job(out).get("data", "")) if (out / OUTCOMES).is_file() else None
@@ -87,7 +87,7 @@ def _open(choice: str, data: str, settings: Settings) -> "tuple[PairSet, Backend
     """Open judge and its protocol's pairs; raises `BadInput`, `CheckpointError`."""
     from vrthinker_core.backends.factory import open_backend
     from vrthinker_core.protocols.factory import chosen_protocol, frame_layouts
-    from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
+    from vrthinker_core.training.data import open_pairs
 
     if choice == SCRIPTED:
         layouts = frame_layouts(settings, (chosen_protocol(settings, ()),))

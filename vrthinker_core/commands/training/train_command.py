@@ -20,7 +20,7 @@ from vrthinker_core.commands.training.training_data import (
 )
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable, printable
-from vrthinker_core.training.run.config import (
+from vrthinker_core.training.config import (
     CONFIG,
     PresetName,
     TrainConfig,
@@ -28,7 +28,7 @@ from vrthinker_core.training.run.config import (
     preset_config,
     read_config,
 )
-from vrthinker_core.training.run.run_folder import (
+from vrthinker_core.training.run_folder import (
     STATE,
     RunFolder,
     StageName,
@@ -38,9 +38,9 @@ from vrthinker_core.training.run.run_folder import (
 )
 
 if TYPE_CHECKING:
-    from vrthinker_core.training.run.processes import Processes
-    from vrthinker_core.training.run.sitting import Listener, Sitting
-    from vrthinker_core.training.stages.pipeline import TrainingData
+    from vrthinker_core.training.pipeline import TrainingData
+    from vrthinker_core.training.processes import Processes
+    from vrthinker_core.training.time_budget import Listener, Sitting
 
 import time
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ from vrthinker_core.commands.arguments import progress_line
 from vrthinker_core.commands.pair_progress import rate_parts
 
 if TYPE_CHECKING:
-    from vrthinker_core.training.monitor.metrics import StepMetrics
+    from vrthinker_core.training.metrics import StepMetrics
 
 
 @dataclass(slots=True)
@@ -206,8 +206,8 @@ def _as_before(out: Path, *given: str | None) -> Iterator[str | None]:
 def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gpus: int) -> None:
     """Print the estimate, by default for Qwen2.5-VL-7B; raises `BadInput`, `CheckpointError`."""
     from vrthinker_core.backends.checkpoint_files import check_files, locate
-    from vrthinker_core.training.stages.pipeline import STAGES
-    from vrthinker_core.training.trl.estimate import config_plan, estimate, model_shape
+    from vrthinker_core.training.estimate import config_plan, estimate, model_shape
+    from vrthinker_core.training.pipeline import STAGES
 
     if gpus < 1:
         raise BadInput(f"--gpus {gpus} trains nothing: give a number from 1 up.")
@@ -233,8 +233,8 @@ def _config(
 
 
 def _train(run: TrainingRun, config: TrainConfig, out: Path, start: Start) -> int:
-    from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
-    from vrthinker_core.training.run.processes import launched_processes
+    from vrthinker_core.training.pair_set import VideoPairSet
+    from vrthinker_core.training.processes import launched_processes
 
     data = open_training_data(run, config)
     run = replace(run, digest=data.pairs.digest if isinstance(data.pairs, VideoPairSet) else None)
@@ -259,7 +259,7 @@ def _train(run: TrainingRun, config: TrainConfig, out: Path, start: Start) -> in
 def _run_stages(
     data: "TrainingData", config: TrainConfig, folder: RunFolder, sitting: "Sitting"
 ) -> Path | None:
-    from vrthinker_core.training.stages.pipeline import train_all, train_stage
+    from vrthinker_core.training.pipeline import train_all, train_stage
 
     stage, source = folder.state.stage, resolved_model(folder.state.model)
     if stage == "all":
@@ -270,7 +270,7 @@ def _run_stages(
 def _sitting(
     stopped: Callable[[], bool], start: Start, tell: "Listener", processes: "Processes"
 ) -> "Sitting":
-    from vrthinker_core.training.run.sitting import begin_sitting
+    from vrthinker_core.training.time_budget import begin_sitting
 
     return (
         begin_sitting(stopped, start.minutes, tell, print_error)

@@ -8,13 +8,12 @@ from vrthinker_core.__about__ import asset
 from vrthinker_core.errors import BadInput
 
 if TYPE_CHECKING:
-    from vrthinker_core.training.labelled_pairs.pair_set import PairSet
-    from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
-    from vrthinker_core.training.labelled_pairs.video_pairs import Layouts
-    from vrthinker_core.training.run.config import TrainConfig
-    from vrthinker_core.training.run.run_folder import TrainingRun
-    from vrthinker_core.training.stages.cold_start import Teacher
-    from vrthinker_core.training.stages.pipeline import TrainingData
+    from vrthinker_core.training.cold_start import Teacher
+    from vrthinker_core.training.config import TrainConfig
+    from vrthinker_core.training.pair_set import Layouts, PairSet
+    from vrthinker_core.training.pipeline import TrainingData
+    from vrthinker_core.training.run_folder import TrainingRun
+    from vrthinker_core.training.sft_data import ReadyRuns
     from vrthinker_core.types import ProtocolName
 
 SCRIPTED = "scripted"  # the teacher that knows the labels of drawn pairs
@@ -34,8 +33,8 @@ def named_places(model: str, data: str, out: Path) -> tuple[str, str]:
     Keeps the spelling of a run in `out` that an earlier version began. Raises `BadInput` if its
     state is damaged.
     """
-    from vrthinker_core.training.labelled_pairs.open_pairs import absolute_data
-    from vrthinker_core.training.run.run_folder import STATE, read_state
+    from vrthinker_core.training.data import absolute_data
+    from vrthinker_core.training.run_folder import STATE, read_state
 
     before = read_state(out) if (out / STATE).is_file() else None
     if model != "nano" and Path(model).is_dir():
@@ -63,9 +62,9 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
     Raises `BadInput` and `CheckpointError` before any weight is read.
     """
     from vrthinker_core.protocols.factory import frame_layouts
-    from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
-    from vrthinker_core.training.labelled_pairs.ready_runs import taught_pairs
-    from vrthinker_core.training.stages.pipeline import TrainingData
+    from vrthinker_core.training.data import open_pairs
+    from vrthinker_core.training.pipeline import TrainingData
+    from vrthinker_core.training.sft_data import taught_pairs
 
     ready = _ready_runs(run)
     protocols = _protocols(run, config)
@@ -110,8 +109,8 @@ def _ready_runs(run: "TrainingRun") -> "ReadyRuns | None":
 
     Raises `BadInput` if the data hold none.
     """
-    from vrthinker_core.training.labelled_pairs.open_pairs import find_data
-    from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs
+    from vrthinker_core.training.data import find_data
+    from vrthinker_core.training.sft_data import open_ready_runs
 
     if run.teacher or run.stage not in ("cold-start", "all"):
         return None
@@ -135,8 +134,8 @@ def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
     from vrthinker_core.backends import open_backend
     from vrthinker_core.backends.judge_name import parse_judge
     from vrthinker_core.drawn.teacher import write_lesson
-    from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
-    from vrthinker_core.training.stages.cold_start import Teacher
+    from vrthinker_core.training.cold_start import Teacher
+    from vrthinker_core.training.pair_set import DrawnPairSet
     from vrthinker_core.training.teacher import scripted_teacher
 
     if name == SCRIPTED:

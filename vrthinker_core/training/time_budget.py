@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.training.monitor.metrics import StepMetrics
+from vrthinker_core.training.metrics import StepMetrics
 
 Listener = Callable[[StepMetrics, int], None]  # A step, and how many there will be
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import LineFile, remove_parts, whole_lines
-from vrthinker_core.training.rows.filters import Outcome
+from vrthinker_core.training.filters import Outcome
 
 OUTCOMES = "outcomes.jsonl"
 FORMAT = "vr-thinker-outcomes/1"

@@ -22,16 +22,16 @@ from vrthinker_core.results.trace_files import RESULT as RESULT
 from vrthinker_core.results.trace_files import STATE as STATE
 from vrthinker_core.storage import hold_folder, remove_parts, type_adapter, write_atomically
 from vrthinker_core.text import encodable
-from vrthinker_core.training.monitor.metrics import MetricsWriter, StepMetrics, name_of
-from vrthinker_core.training.run.config import (
+from vrthinker_core.training.config import (
     CONFIG,
     TrainConfig,
     config_json,
     read_config,
     write_config,
 )
-from vrthinker_core.training.run.processes import ALONE, Processes
-from vrthinker_core.training.run.sitting import Sitting
+from vrthinker_core.training.metrics import MetricsWriter, StepMetrics, name_of
+from vrthinker_core.training.processes import ALONE, Processes
+from vrthinker_core.training.time_budget import Sitting
 
 MAY_CHANGE = (
     *("grpo.steps", "shares.", "checkpoint_minutes", "gates.", "trackio"),

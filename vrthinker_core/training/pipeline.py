@@ -22,9 +22,12 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import write_atomically
 from vrthinker_core.text import encodable
-from vrthinker_core.training.labelled_pairs.pair_set import PairSet
-from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
-from vrthinker_core.training.monitor.metrics import read_metrics
+from vrthinker_core.training.cold_start import Lessons, Teacher, cold_start
+from vrthinker_core.training.config import GateConfig, TimeShares, TrainConfig
+from vrthinker_core.training.grpo import run_grpo
+from vrthinker_core.training.metrics import read_metrics
+from vrthinker_core.training.pair_set import PairSet
+from vrthinker_core.training.rejection import rejection
 from vrthinker_core.training.rewards import format_reward
 from vrthinker_core.training.rollouts import (
     LIVE,
@@ -35,9 +38,8 @@ from vrthinker_core.training.rollouts import (
     play,
     play_each,
 )
-from vrthinker_core.training.rows.row_set import SHOWN, keep_rollouts
-from vrthinker_core.training.run.config import GateConfig, TimeShares, TrainConfig
-from vrthinker_core.training.run.run_folder import (
+from vrthinker_core.training.row_set import SHOWN, keep_rollouts
+from vrthinker_core.training.run_folder import (
     RESULT,
     RunFolder,
     TrainedStage,
@@ -45,11 +47,9 @@ from vrthinker_core.training.run.run_folder import (
     new_checkpoint,
     open_run_folder,
 )
-from vrthinker_core.training.run.sitting import Sitting
-from vrthinker_core.training.stages.cold_start import Lessons, Teacher, cold_start
-from vrthinker_core.training.stages.grpo import run_grpo
-from vrthinker_core.training.stages.rejection import rejection
-from vrthinker_core.training.trl.sharding import check_launch
+from vrthinker_core.training.sft_data import ReadyRuns
+from vrthinker_core.training.sharding import check_launch
+from vrthinker_core.training.time_budget import Sitting
 from vrthinker_core.types import Settings
 
 

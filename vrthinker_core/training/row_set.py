@@ -11,12 +11,12 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.results.trace_files import add_labels
 from vrthinker_core.storage import write_atomically
 from vrthinker_core.traces import to_json
+from vrthinker_core.training.filters import Outcome
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.training.rows.filters import Outcome
-from vrthinker_core.training.rows.rollout_trace import StoredRollout, to_trace
-from vrthinker_core.training.rows.teaching import NotForTraining
-from vrthinker_core.training.run.run_folder import ROLLOUTS
+from vrthinker_core.training.run_folder import ROLLOUTS
+from vrthinker_core.training.teaching import NotForTraining
 from vrthinker_core.training.token_rows import TokenRow, token_rows
+from vrthinker_core.training.trace_folder import StoredRollout, to_trace
 from vrthinker_core.types import ProtocolName
 
 LEARNT = "learnt-runs.json"  # In the folder of a stage: pair and sample of each

@@ -27,13 +27,15 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_dialect
 from vrthinker_core.protocols.factory import chosen_protocol
+from vrthinker_core.training.config import TrainConfig
 from vrthinker_core.training.environment import (
     FrameEnvironment,
     prompt_row,
     replay,
     with_cached_frames,
 )
-from vrthinker_core.training.labelled_pairs.pair_set import PairSet, in_training_order
+from vrthinker_core.training.pair_set import PairSet, in_training_order
+from vrthinker_core.training.processes import world_size
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, group_rewards
 from vrthinker_core.training.rollouts import (
     UNPLAYABLE,
@@ -44,28 +46,25 @@ from vrthinker_core.training.rollouts import (
     of_row,
     unplayable_words,
 )
-from vrthinker_core.training.rows.row_set import SHOWN, keep_rollouts
-from vrthinker_core.training.run.config import TrainConfig
-from vrthinker_core.training.run.processes import world_size
-from vrthinker_core.training.run.run_folder import RunFolder, stage_record
-from vrthinker_core.training.run.saved_judge import stored_dtype
-from vrthinker_core.training.run.sitting import Sitting
-from vrthinker_core.training.trl.chat_template import picture_processor
-from vrthinker_core.training.trl.sampled_replies import read_replies
-from vrthinker_core.training.trl.sft import save_trained, trainer_arguments
-from vrthinker_core.training.trl.sharding import (
+from vrthinker_core.training.row_set import SHOWN, keep_rollouts
+from vrthinker_core.training.run_folder import RunFolder, stage_record
+from vrthinker_core.training.saved_judge import stored_dtype
+from vrthinker_core.training.sft import save_trained, trainer_arguments
+from vrthinker_core.training.sharding import (
     heads_in_root,
     is_sharded,
     launched_in_bf16,
     open_whole,
     weights_in_every_process,
 )
-from vrthinker_core.training.trl.trainer_checkpoints import (
+from vrthinker_core.training.time_budget import Sitting
+from vrthinker_core.training.trainer_checkpoints import (
     NO_SERVER,
     TrainerPace,
     quiet_libraries,
     train_and_save,
 )
+from vrthinker_core.training.trl_template import picture_processor, read_replies
 from vrthinker_core.types import Settings, StopReason
 
 BEYOND = 2**20  # Pairs between one and what stands in for it: further than a run goes

@@ -26,24 +26,24 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.rows.row_set import without_pixels
-from vrthinker_core.training.run.config import OptimizerConfig, SftConfig, TrainConfig
-from vrthinker_core.training.run.processes import world_size
-from vrthinker_core.training.run.saved_judge import save_judge
-from vrthinker_core.training.token_rows import PIXELS, TokenRow, collate, pictures
-from vrthinker_core.training.trl.chat_template import tokenizer_of
-from vrthinker_core.training.trl.sharding import (
+from vrthinker_core.training.config import OptimizerConfig, SftConfig, TrainConfig
+from vrthinker_core.training.processes import world_size
+from vrthinker_core.training.row_set import without_pixels
+from vrthinker_core.training.saved_judge import save_judge
+from vrthinker_core.training.sharding import (
     forget_deepspeed,
     heads_in_root,
     is_sharded,
     launched_in_bf16,
     open_whole,
 )
-from vrthinker_core.training.trl.trainer_checkpoints import (
+from vrthinker_core.training.token_rows import PIXELS, TokenRow, collate, pictures
+from vrthinker_core.training.trainer_checkpoints import (
     TrainerPace,
     quiet_libraries,
     train_and_save,
 )
+from vrthinker_core.training.trl_template import tokenizer_of
 from vrthinker_core.types import ProtocolName
 
 

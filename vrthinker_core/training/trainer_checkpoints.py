@@ -26,7 +26,7 @@ from vrthinker_core.backends.checkpoint import quiet_transformers
 from vrthinker_core.backends.devices import is_out_of_memory
 from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import write_atomically
-from vrthinker_core.training.monitor.metrics import StepMetrics
+from vrthinker_core.training.metrics import StepMetrics
 
 MARK = "whole.json"
 NO_SERVER = (

@@ -7,10 +7,9 @@ from math import inf
 from pathlib import Path
 
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
-from vrthinker_core.training.labelled_pairs.pair_set import PairSet
-from vrthinker_core.training.monitor.metrics import StepMetrics
-from vrthinker_core.training.rows.filters import (
+from vrthinker_core.training.cold_start import fine_tune, require_runs, rows_of
+from vrthinker_core.training.config import TrainConfig
+from vrthinker_core.training.filters import (
     FilterReport,
     Outcome,
     Shares,
@@ -18,13 +17,13 @@ from vrthinker_core.training.rows.filters import (
     report_outcomes,
     share_lines,
 )
-from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
-from vrthinker_core.training.rows.row_set import keep_learnt_runs, learning_begun, learnt_runs
-from vrthinker_core.training.run.config import TrainConfig
-from vrthinker_core.training.run.run_folder import RunFolder
-from vrthinker_core.training.run.sitting import Sitting
-from vrthinker_core.training.stages.sft_stages import fine_tune, require_runs, rows_of
+from vrthinker_core.training.metrics import StepMetrics
+from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
+from vrthinker_core.training.pair_set import PairSet, kept_rollouts
+from vrthinker_core.training.row_set import keep_learnt_runs, learning_begun, learnt_runs
+from vrthinker_core.training.run_folder import RunFolder
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
+from vrthinker_core.training.time_budget import Sitting
 from vrthinker_core.types.progress import count
 
 

@@ -23,16 +23,15 @@ from vrthinker_core.results.open_dataset import CSV_LAYOUT, DATASETS, MJ_FILE, V
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import RESULTS
 from vrthinker_core.results.run_file import RUN
-from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
-from vrthinker_core.training.labelled_pairs.video_pairs import Layouts, VideoPairSet
-from vrthinker_core.training.rows.make_rows import trace_videos
-from vrthinker_core.training.rows.teaching import (
+from vrthinker_core.training.export import trace_videos
+from vrthinker_core.training.pair_set import DrawnPairSet, Layouts, PairSet, VideoPairSet
+from vrthinker_core.training.teaching import (
     KnownLabel,
     NotForTraining,
     TraceFile,
     known_labels,
 )
-from vrthinker_core.training.rows.trace_folder import read_traces
+from vrthinker_core.training.trace_folder import read_traces
 from vrthinker_core.types import Dimension
 
 LABEL = re.compile(rf"\b({'|'.join(Dimension)})\s*[=:]\s*([\w.+-]*\w)", re.IGNORECASE)

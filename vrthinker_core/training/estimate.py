@@ -12,9 +12,9 @@ from typing import Any, Literal
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.training.run.config import SftConfig, TrainConfig, TrlConfig
-from vrthinker_core.training.run.run_folder import TrainedStage
-from vrthinker_core.training.trl.sft import optimizer_steps, rows_a_step
+from vrthinker_core.training.config import SftConfig, TrainConfig, TrlConfig
+from vrthinker_core.training.run_folder import TrainedStage
+from vrthinker_core.training.sft import optimizer_steps, rows_a_step
 
 GIB = 2**30
 FLOAT, HALF = 4, 2  # Bytes

@@ -1,0 +1,194 @@
+"""The first stage: a teacher's runs over labelled pairs that pass the paper's two filters, learnt token by token."""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+import torch
+
+from vrthinker_core.backends.base import Backend
+from vrthinker_core.backends.checkpoint import open_for_rendering
+from vrthinker_core.backends.checkpoint_files import locate
+from vrthinker_core.backends.devices import available_memory
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.config import SftConfig, TrainConfig
+from vrthinker_core.training.filters import Outcome
+from vrthinker_core.training.metrics import StepMetrics
+from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
+from vrthinker_core.training.pair_set import PairSet, kept_rollouts
+from vrthinker_core.training.row_set import RowSet, keep_learnt_runs, learning_begun, learnt_runs
+from vrthinker_core.training.run_folder import RunFolder, stage_record
+from vrthinker_core.training.sft import optimizer_steps, rows_a_step, train_sft
+from vrthinker_core.training.sft_data import ReadyRuns
+from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
+from vrthinker_core.training.teaching import NotForTraining
+from vrthinker_core.training.time_budget import Sitting, ignore_line
+from vrthinker_core.training.trace_folder import StoredRollout
+from vrthinker_core.training.trainer_checkpoints import TrainerPace
+
+
+def require_runs(kept: Sequence[Outcome], playing: Sitting) -> None:
+    """Raises BadInput where no run is kept because there was no more time for `playing`."""
+    if not kept and playing.over:
+        raise BadInput(
+            "No run passed the filters in the time that there was for playing: go on with --resume and more --minutes."
+        )
+
+
+def rows_of(rollouts: Iterable[StoredRollout], most: int, source: str, sitting: Sitting) -> RowSet:
+    """The token rows of the rollouts, of which there are so many at most, as the tokenizer of `source` has them.
+
+    Raises BadInput where there are none, or one is of a protocol that the model was not made for.
+    """
+    judge = TransformersBackend(open_for_rendering(source), source)
+    rows = RowSet(judge.loaded, _room_for_frames())
+    try:
+        for number, stored in enumerate(rollouts, start=1):
+            sitting.tell(StepMetrics("rows", number, 0.0, 0.0), most)
+            spoken = stored.rollout.run.started.dialect
+            if judge.protocols and spoken not in judge.protocols:
+                made_for = " and ".join(judge.protocols)
+                raise BadInput(
+                    f"A run speaks {spoken}, and the model was made for {made_for}: take runs of that protocol."
+                )
+            rows.add(stored)
+    except NotForTraining as error:
+        raise BadInput(f"A kept run cannot be learnt from: {error}.") from None
+    if not rows:
+        raise BadInput(
+            "No run passes the filters, so there is nothing to learn from: give more pairs, or a better teacher."
+        )
+    return rows
+
+
+def _room_for_frames() -> int:
+    """Bytes of frames that this process keeps: its share of a quarter of the free memory."""
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return (available_memory("cpu") or 0) // (4 * processes)
+
+
+def fine_tune(
+    rows: RowSet,
+    source: str,
+    sft: SftConfig,
+    config: TrainConfig,
+    folder: RunFolder,
+    sitting: Sitting,
+) -> Path | None:
+    """Train on the rows; gives the result, None where the sitting was stopped before the end. Raises BadInput.
+
+    A `source` that names no protocol makes a judge of those that the rows speak.
+    """
+    stage, processes = folder.state.stage, folder.processes.count
+    steps, each = optimizer_steps(len(rows), sft, processes), rows_a_step(sft, processes)
+    sitting.say(f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}.")
+    with stage_record(folder, config, sitting) as record:
+
+        def report(pace: TrainerPace) -> bool:
+            assert record is not None, "only the main process reports"
+            record.add(pace.metrics(stage, record.lap()), pace.steps)
+            return sitting.over
+
+        made = train_sft(
+            rows, locate(source), sft, config, folder.checkpoints, report, rows.protocols
+        )
+    return None if folder.processes.agreed(sitting.stopped()) else folder.finish(made)
+
+
+TEACHER = "teacher"  # Folder of the teacher's runs
+TEACHER_SHARE = 0.4  # Of the time of a sitting: the rest is for learning
+LIVE = 32  # Runs side by side
+HOPELESS = 2_000  # Runs after which a teacher of which none is kept is given up
+
+
+@dataclass(frozen=True, slots=True)
+class Teacher:
+    """Who writes the runs of the cold start."""
+
+    name: str  # As it was chosen
+    open: Callable[[], Backend | BackendOfPair]  # When it is to play
+    pairs: PairSet | None = (
+        None  # That it is given in the place of the stage's: with the frames of the protocols it speaks
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """A teacher, and the pairs that it is given."""
+
+    pairs: PairSet
+    teacher: Teacher
+
+
+def cold_start(
+    source: str,
+    lessons: Lessons | ReadyRuns,
+    config: TrainConfig,
+    folder: RunFolder,
+    sitting: Sitting,
+) -> Path | None:
+    """Train the checkpoint `source`; gives the trained one, None where the sitting was stopped. Raises BadInput.
+
+    Once it learns, nothing more is played: it goes on from the same runs.
+    """
+    sft, begun = config.cold_start.sft, learning_begun(folder.path)
+    if isinstance(lessons, ReadyRuns):
+        with ExitStack() as videos:
+            ready = lessons.kept(
+                config.cold_start.traces,
+                sitting.say if folder.processes.main else ignore_line,
+                videos,
+            )
+            return fine_tune(
+                rows_of(ready, config.cold_start.traces, source, sitting),
+                source,
+                sft,
+                config,
+                folder,
+                sitting,
+            )
+    out, teaching = folder.path / TEACHER, sitting.part(TEACHER_SHARE)
+    if folder.processes.main and not begun:
+        _let_teach(lessons, config, out, teaching)
+        torch.cuda.empty_cache()  # a teacher may have lain on the GPUs of the other processes, too
+    if folder.processes.agreed(sitting.stopped()):
+        return None
+    outcomes = read_outcomes(out)
+    kept = (
+        learnt_runs(folder.path, outcomes)
+        if begun
+        else [each for each in outcomes if each.kept][: config.cold_start.traces]
+    )
+    require_runs(kept, teaching)
+    rows = rows_of(
+        kept_rollouts(out, lessons.pairs, kept, keep_tokens=False), len(kept), source, sitting
+    )
+    if folder.processes.main:
+        keep_learnt_runs(folder.path, kept)
+    return fine_tune(rows, source, sft, config, folder, sitting)
+
+
+def _let_teach(lessons: Lessons, config: TrainConfig, out: Path, sitting: Sitting) -> None:
+    """Play pairs until enough runs are kept, no pair is left, or the sitting is over; the teacher is there only meanwhile."""
+    wanted = config.cold_start.traces
+    known = read_outcomes(out) if (out / OUTCOMES).exists() else []
+    kept = sum(outcome.kept for outcome in known)
+    if kept >= wanted:
+        return
+    pairs, teacher = lessons.pairs, lessons.teacher
+    judge = teacher.open()
+    settings = replace(config.settings, seed=config.seed)
+    job = TeacherJob(teacher.name, "", settings, live=min(LIVE, wanted), keep_all=False)
+    numbers = count() if pairs.size is None else range(pairs.size)
+    made = 0
+
+    def enough() -> bool:
+        return kept >= wanted or sitting.over or (kept == 0 and made >= HOPELESS)
+
+    for outcome in run_teacher(pairs, numbers, judge, job, out, enough):
+        made, kept = made + 1, kept + outcome.kept
+        sitting.tell(StepMetrics("teacher", min(kept, wanted), 0.0, 0.0), wanted)

@@ -1,1 +1,0 @@
-"""What is seen of training while it runs: a record of every step, and curves."""

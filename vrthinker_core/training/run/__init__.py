@@ -1,1 +1,0 @@
-"""A training run: its folder, its configuration, its checkpoints."""
