@@ -30,8 +30,8 @@ from vrthinker_core.commands.arguments import (
 )
 from vrthinker_core.commands.evaluation_commands import evaluate, report
 from vrthinker_core.commands.rank_command import rank
-from vrthinker_core.commands.training.teacher_command import teacher
-from vrthinker_core.commands.training.train_command import train
+from vrthinker_core.commands.teacher_command import teacher
+from vrthinker_core.commands.train_command import train
 from vrthinker_core.errors import (
     BadInput,
     DecoderDied,

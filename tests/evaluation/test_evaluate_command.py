@@ -18,7 +18,7 @@ from tests.evaluation.support.public_files import VIDEOGEN_COLUMNS, mj_row, writ
 from tests.evaluation.support.scripted_runs import answer, made_pairs, made_result, write_table
 from tests.support.small_clips import write_clip
 from vrthinker_core.cli import main
-from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress
+from vrthinker_core.commands.console import ProgressCounts, pair_progress
 from vrthinker_core.drawn.video_files import write_pairs
 from vrthinker_core.results.result import RESULTS, broken_row, final_results, read_results
 from vrthinker_core.results.run_file import read_run, write_run

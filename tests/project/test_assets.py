@@ -10,7 +10,7 @@ import pytest
 
 from vrthinker_core import __about__, open_backend
 from vrthinker_core.backends.served_model import recognise
-from vrthinker_core.commands.training.training_data import resolved_model
+from vrthinker_core.commands.train_command import resolved_model
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.html import render_page
 from vrthinker_core.ui.view.assets import VIEW, joined

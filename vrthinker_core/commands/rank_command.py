@@ -19,7 +19,7 @@ from vrthinker_core.commands.arguments import (
     stop_on_signal,
     with_setting_options,
 )
-from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress
+from vrthinker_core.commands.console import ProgressCounts, pair_progress
 from vrthinker_core.results.result import ROW_FAULT, MissingRule
 from vrthinker_core.text import printable
 from vrthinker_core.types import Dimension, Settings

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.commands.training.train_command import StepPace
+from vrthinker_core.commands.train_command import StepPace
 from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.time_budget import Sitting, begin_sitting
 

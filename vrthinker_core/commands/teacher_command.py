@@ -14,7 +14,7 @@ from vrthinker_core.commands.arguments import (
     stop_on_signal,
     with_setting_options,
 )
-from vrthinker_core.commands.training.training_data import SCRIPTED, open_teacher
+from vrthinker_core.commands.train_command import SCRIPTED, open_teacher
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings
 
