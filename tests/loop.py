@@ -21,11 +21,10 @@ from PIL import Image
 from tests.support.browser import started
 from vrthinker_core.traces import load
 from vrthinker_core.types.events import Event, Finished, FramesShown, TextArrived, Trace
-from vrthinker_core.ui.view import assets
-from vrthinker_core.ui.view.dialect_lookup import reply_reader
-from vrthinker_core.ui.view.html_report import inline_image
-from vrthinker_core.ui.view.page_json import ViewJson, view_json
-from vrthinker_core.ui.view.run_state import RunState, fold
+from vrthinker_core.ui import assets
+from vrthinker_core.ui.html_report import inline_image
+from vrthinker_core.ui.page_json import ViewJson, view_json
+from vrthinker_core.ui.run_state import RunState, fold, reply_reader
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

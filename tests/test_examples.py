@@ -13,10 +13,9 @@ from vrthinker_core.protocols.reasons import find_sentence
 from vrthinker_core.traces import load
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.events import Trace, Turn
-from vrthinker_core.ui.view import words
-from vrthinker_core.ui.view.assets import EXAMPLES
-from vrthinker_core.ui.view.example_cards import Examples
-from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
+from vrthinker_core.ui import words
+from vrthinker_core.ui.assets import EXAMPLES
+from vrthinker_core.ui.tiles import Examples, ThumbnailFiles
 from vrthinker_core.video.files import file_digest
 
 FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/trace.json"))

@@ -18,10 +18,10 @@ from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Finished, Opening, Started, StopReason
-from vrthinker_core.ui.sessions.background_run import BackgroundRun, RunJob
-from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
-from vrthinker_core.ui.view.page_json import status_line
-from vrthinker_core.ui.view.run_state import fold_all
+from vrthinker_core.ui.background_run import BackgroundRun, RunJob
+from vrthinker_core.ui.judge_loader import JudgeLoader
+from vrthinker_core.ui.page_json import status_line
+from vrthinker_core.ui.run_state import fold_all
 
 
 @pytest.fixture(scope="module")

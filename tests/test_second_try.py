@@ -28,8 +28,8 @@ from vrthinker_core.errors import (
 from vrthinker_core.types import StopReason
 from vrthinker_core.types.events import FramesShown, TextArrived
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.ui.view.run_state import fold_all
-from vrthinker_core.ui.view.words import turn_remarks
+from vrthinker_core.ui.run_state import fold_all
+from vrthinker_core.ui.words import turn_remarks
 
 
 def failing(error: Exception, *text: str) -> Stream:

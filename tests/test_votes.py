@@ -16,7 +16,7 @@ from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import TraceWriter, from_json, load, to_json
 from vrthinker_core.types import Preference, Run, Verdict, Vote
 from vrthinker_core.types.events import Swapped, Trace, Voted
-from vrthinker_core.ui.view.run_state import fold, fold_all
+from vrthinker_core.ui.run_state import fold, fold_all
 
 AT = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 LABELS = Verdict(TA=Preference.FIRST, MQ=Preference.SECOND)

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from tests.support.loopback_server import LoopbackServer, QuietHandler, serving
-from vrthinker_core.ui.api import mcp
+from vrthinker_core.ui import mcp
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")

@@ -22,7 +22,7 @@ from tests.benchmarks.tools.http_client import FILE_META, OK, SERVICE_UNAVAILABL
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.events import Trace
-from vrthinker_core.ui.view import words
+from vrthinker_core.ui import words
 
 PICTURE = re.compile(rb'"(frames/[0-9a-f]{24}/[0-9a-f]+\.jpg)"')
 CONNECTIONS = 6

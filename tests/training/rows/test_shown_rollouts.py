@@ -16,8 +16,8 @@ from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.training.row_set import keep_rollouts
 from vrthinker_core.training.run_folder import ROLLOUTS
 from vrthinker_core.types import Settings
-from vrthinker_core.ui.runs.folder_readers import TraceFiles
-from vrthinker_core.ui.runs.listed_run import Trait
+from vrthinker_core.ui.listed_run import Trait
+from vrthinker_core.ui.listed_runs import TraceFiles
 
 
 def judge(step: int) -> ScriptedBackend:

@@ -45,7 +45,7 @@ from vrthinker_core.training.time_budget import Sitting
 from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
 from vrthinker_core.training.trainer_checkpoints import TrainerPace
 from vrthinker_core.types import Frame, FrameRef, StopReason
-from vrthinker_core.ui.runs.folder_readers import TraceFiles
+from vrthinker_core.ui.listed_runs import TraceFiles
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`gradient_checkpointing` is deprecated:FutureWarning"

@@ -37,7 +37,7 @@ from vrthinker_core.training.sft import sft_arguments
 from vrthinker_core.training.sft_data import ReadyRuns, open_ready_runs
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
 from vrthinker_core.training.time_budget import Sitting, begin_sitting
-from vrthinker_core.ui.runs.folder_readers import TraceFiles
+from vrthinker_core.ui.listed_runs import TraceFiles
 
 RUN = TrainingRun("cold-start", "nano", "drawn:3")
 FEW = (

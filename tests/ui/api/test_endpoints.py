@@ -30,7 +30,7 @@ from tests.ui.support.api import (
 from tests.ui.support.saved_examples import PROMPT
 from vrthinker_core import __version__
 from vrthinker_core.types.settings import SETTINGS
-from vrthinker_core.ui.view.api_json import HealthJson, RunJson
+from vrthinker_core.ui.api_json import HealthJson, RunJson
 
 LOOK = '<think>The block jumps.</think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 60, 200]}}</tool_call>'
 END = "<Snapshot>Steady.</Snapshot><Think>Video 1 is steadier.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"

@@ -24,7 +24,7 @@ from tests.ui.conftest import ROOT, Clips, Serve, Server, write_script
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support.api import META, answers, check_refused, client, file, upload
 from tests.ui.support.saved_examples import PROMPT
-from vrthinker_core.ui.api import mcp
+from vrthinker_core.ui import mcp
 
 needs_mcp = pytest.mark.skipif(
     bool(mcp.why_unavailable()), reason=mcp.why_unavailable() or "MCP is there"
@@ -313,7 +313,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_broken_package_is_named(tmp_path: Path) -> None:
     (fake_package(tmp_path, "1.30.0") / "mcp.py").touch()
-    code = "from vrthinker_core.ui.api import mcp; print(mcp.why_unavailable())"
+    code = "from vrthinker_core.ui import mcp; print(mcp.why_unavailable())"
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert printed.strip() == mcp.BROKEN.format("1.30.0")

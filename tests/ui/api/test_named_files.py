@@ -22,8 +22,8 @@ from tests.ui.support.api import META, answers, begin, check_refused, file, mess
 from tests.ui.support.page_events import act, config
 from tests.ui.support.saved_examples import PROMPT
 from vrthinker_core.errors import BadInput
-from vrthinker_core.ui.api.video_inputs import MAX_DATA_URL_BYTES, resolve_video
-from vrthinker_core.ui.server.gradio_blocks import NOT_UPLOADED
+from vrthinker_core.ui.api_endpoints import MAX_DATA_URL_BYTES, resolve_video
+from vrthinker_core.ui.gradio_blocks import NOT_UPLOADED
 
 PATHS = [
     "/etc/passwd",

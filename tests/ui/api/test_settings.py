@@ -16,7 +16,7 @@ from tests.ui.support.saved_examples import PROMPT
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings
 from vrthinker_core.types.settings import SETTINGS
-from vrthinker_core.ui.api.endpoints import NOT_AN_OBJECT, resolve_settings, settings_schema
+from vrthinker_core.ui.api_endpoints import NOT_AN_OBJECT, resolve_settings, settings_schema
 
 ONE_TURN = {"max_turns": 1, "temperature": "0.5", "window": "all", "seed": None}
 

@@ -18,18 +18,21 @@ from vrthinker_core.protocols.sanitize import MAX_PROMPT
 from vrthinker_core.types import Preference, Settings, Trace, Verdict, VideoPair
 from vrthinker_core.types.events import Branch, Event, Origin
 from vrthinker_core.types.progress import Pace
-from vrthinker_core.ui.branches import branch_sets
-from vrthinker_core.ui.branches.branch_request import BranchRequest, read_request
-from vrthinker_core.ui.branches.branch_sets import BranchSet, BranchSets
-from vrthinker_core.ui.branches.strip_json import strip_json
-from vrthinker_core.ui.sessions.background_run import RunJob
-from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
-from vrthinker_core.ui.sessions.session import Session
-from vrthinker_core.ui.sessions.sessions import Sessions
-from vrthinker_core.ui.view.api_json import run_json
-from vrthinker_core.ui.view.page_json import view_json
-from vrthinker_core.ui.view.run_state import fold_all
-from vrthinker_core.ui.view.tiles import ImageSource
+from vrthinker_core.ui import branch_sets
+from vrthinker_core.ui.api_json import run_json
+from vrthinker_core.ui.background_run import RunJob
+from vrthinker_core.ui.branch_sets import (
+    BranchRequest,
+    BranchSet,
+    BranchSets,
+    read_request,
+    strip_json,
+)
+from vrthinker_core.ui.judge_loader import JudgeLoader
+from vrthinker_core.ui.page_json import view_json
+from vrthinker_core.ui.page_sessions import Session, Sessions
+from vrthinker_core.ui.run_state import fold_all
+from vrthinker_core.ui.tiles import ImageSource
 
 ORIGIN = handmade_runs.three_turns()
 FACTS = Origin(ORIGIN.started.prompt, ORIGIN.started.judge, ORIGIN.started.settings)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.ui.fetch.download import fetch_video
-from vrthinker_core.ui.fetch.public_addresses import FetchPolicy
+from vrthinker_core.ui.download import fetch_video
+from vrthinker_core.ui.public_addresses import FetchPolicy
 
 VIDEO = bytes(range(256)) * 400
 Reply = Callable[["Handler"], None]

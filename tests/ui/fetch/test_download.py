@@ -30,8 +30,8 @@ from tests.ui.fetch.local_web import (
     serving,
 )
 from vrthinker_core.errors import BadInput
-from vrthinker_core.ui.fetch.download import fetch_video
-from vrthinker_core.ui.fetch.public_addresses import FetchPolicy
+from vrthinker_core.ui.download import fetch_video
+from vrthinker_core.ui.public_addresses import FetchPolicy
 
 
 def test_a_video_is_kept_under_a_random_name(web: LocalWeb, tmp_path: Path) -> None:

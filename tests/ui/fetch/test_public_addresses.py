@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.ui.fetch.local_web import VIDEO, LocalWeb, redirects, refusal
-from vrthinker_core.ui.fetch.download import fetch_video
-from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, is_public
+from vrthinker_core.ui.download import fetch_video
+from vrthinker_core.ui.public_addresses import PUBLIC_ONLY, is_public
 
 NO_URLS = [
     "file:///etc/passwd",

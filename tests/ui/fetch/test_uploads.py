@@ -22,11 +22,11 @@ from tests.support.waiting import PATIENCE_S
 from tests.ui.support.saved_examples import PROMPT, write_old
 from vrthinker_core.errors import BadInput, VideoUnavailable
 from vrthinker_core.types import Side
-from vrthinker_core.ui.fetch.disk_budget import MAX_BYTES, MAX_VISITOR_BYTES, NOBODY, DiskBudget
-from vrthinker_core.ui.fetch.uploads import Uploads
-from vrthinker_core.ui.page.handlers.upload_handlers import UploadHandlers
-from vrthinker_core.ui.sessions.player_files import PlayerFiles
-from vrthinker_core.ui.view import words
+from vrthinker_core.ui import words
+from vrthinker_core.ui.download import MAX_BYTES, MAX_VISITOR_BYTES, NOBODY, DiskBudget
+from vrthinker_core.ui.player_files import PlayerFiles
+from vrthinker_core.ui.upload_handlers import UploadHandlers
+from vrthinker_core.ui.uploads import Uploads
 
 
 def test_a_copy_leads_back_to_its_original_and_what_browsers_play_needs_none(
@@ -62,7 +62,7 @@ def test_files_that_nobody_uses_are_deleted(
     uploads.hold("bert", Side.SECOND, original, copy)
     uploads.expire([judged])
     assert odd.exists(), "ten minutes are not over"
-    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.UNUSED_SECONDS", -1.0)
+    monkeypatch.setattr("vrthinker_core.ui.uploads.UNUSED_SECONDS", -1.0)
     uploads.expire([judged])
     assert [
         path for path in (unused, judged, shown, odd, original, copy, gradios) if path.exists()
@@ -81,7 +81,7 @@ def test_files_that_nobody_uses_are_deleted(
 def test_the_video_of_a_player_stays_however_often_the_other_one_changes(
     uploads: Uploads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.UNUSED_SECONDS", -1.0)
+    monkeypatch.setattr("vrthinker_core.ui.uploads.UNUSED_SECONDS", -1.0)
     stays, *others = (arrive(uploads, f"{number}.mp4", bytes([number])) for number in range(7))
     uploads.hold("anna", Side.SECOND, stays, stays)
     for number, other in enumerate(others):
@@ -135,7 +135,7 @@ def test_downloads_that_stall_hold_up_nothing_else(
 ) -> None:
     answered, video = threading.Event(), write_clip(tmp_path / "clip.mp4", 6)
     monkeypatch.setattr(
-        "vrthinker_core.ui.fetch.uploads.fetch_video",
+        "vrthinker_core.ui.uploads.fetch_video",
         lambda *_, **__: answered.wait(PATIENCE_S) and video,
     )
     uploads = Uploads(tmp_path / "copies", tmp_path / "fetched")
@@ -216,7 +216,7 @@ def test_a_video_without_a_copy_is_counted(
 def test_a_video_without_a_copy_is_held_for_its_page(
     uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.UNUSED_SECONDS", -1.0)
+    monkeypatch.setattr("vrthinker_core.ui.uploads.UNUSED_SECONDS", -1.0)
     large_copies(monkeypatch, uploads)
     folder = tmp_path / "uploads" / "a hash"
     folder.mkdir(parents=True)
@@ -233,6 +233,6 @@ def test_a_video_that_cannot_be_read_now_may_be_compared_later(
     def unavailable(*_: object) -> None:
         raise VideoUnavailable(busy)
 
-    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.playable_copy", unavailable)
+    monkeypatch.setattr("vrthinker_core.ui.uploads.playable_copy", unavailable)
     said = say_of(uploads, write_old(tmp_path / "old.avi"), write_clip(tmp_path / "good.mp4", 6))
     assert said == [f"{busy} {words.ONE_VIDEO}", f"{busy} {words.READY_TO_COMPARE}"]

@@ -21,17 +21,20 @@ from tests.ui.support import handmade_runs
 from vrthinker_core.errors import TraceError
 from vrthinker_core.types import Preference, Settings, Verdict, VideoPair, Vote
 from vrthinker_core.types.events import Branch, Event, Origin, StopReason
-from vrthinker_core.ui.history import history as module
-from vrthinker_core.ui.history.history import History, Keeping
-from vrthinker_core.ui.history.history_routes import HistoryRoutes
-from vrthinker_core.ui.history.run_record import RunRecord
-from vrthinker_core.ui.history.run_store import RunStore
-from vrthinker_core.ui.history.shared_traces import SharedTraces
-from vrthinker_core.ui.history.visitors import COOKIE, VisitorCookieMiddleware, owner_of
-from vrthinker_core.ui.sessions.background_run import JobRunner, RunJob
-from vrthinker_core.ui.sessions.session import Session
-from vrthinker_core.ui.sessions.sessions import Sessions
-from vrthinker_core.ui.votes import disclosure as votes
+from vrthinker_core.ui import disclosure as votes
+from vrthinker_core.ui import visitor_history as module
+from vrthinker_core.ui.background_run import JobRunner, RunJob
+from vrthinker_core.ui.file_routes import HistoryRoutes
+from vrthinker_core.ui.page_sessions import Session, Sessions
+from vrthinker_core.ui.run_store import (
+    COOKIE,
+    RunRecord,
+    RunStore,
+    VisitorCookieMiddleware,
+    owner_of,
+)
+from vrthinker_core.ui.shared_traces import SharedTraces
+from vrthinker_core.ui.visitor_history import History, Keeping
 
 TRACE = handmade_runs.three_turns()
 VOTE = Vote(

@@ -25,7 +25,7 @@ from tests.ui.support.steps import (
     wait_until_said,
 )
 from vrthinker_core.traces import to_json
-from vrthinker_core.ui.history import history_words
+from vrthinker_core.ui import history_words
 
 pytestmark = pytest.mark.browser
 

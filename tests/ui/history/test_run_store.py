@@ -19,11 +19,9 @@ from tests.ui.sessions.test_sessions import files
 from tests.ui.support import handmade_runs
 from vrthinker_core.errors import TraceError
 from vrthinker_core.types.events import Trace
-from vrthinker_core.ui.history import run_store
-from vrthinker_core.ui.history.run_record import RunRecord, record_of
-from vrthinker_core.ui.history.run_store import RunStore
-from vrthinker_core.ui.history.shared_traces import SharedTraces
-from vrthinker_core.ui.history.store_folder import usable_folder
+from vrthinker_core.ui import run_store
+from vrthinker_core.ui.run_store import RunRecord, RunStore, record_of, usable_folder
+from vrthinker_core.ui.shared_traces import SharedTraces
 
 ANNA, BERT = "a" * 64, "b" * 64
 TRACE = handmade_runs.three_turns()

@@ -19,7 +19,7 @@ from tests.ui.support.steps import (
     wait_until_said,
 )
 from vrthinker_core.types import Settings
-from vrthinker_core.ui.view import words
+from vrthinker_core.ui import words
 
 pytestmark = pytest.mark.browser
 

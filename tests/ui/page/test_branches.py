@@ -14,9 +14,7 @@ from tests.ui.support.browsing import Locator, Open, Page, expect
 from tests.ui.support.saved_examples import ANSWER, PROMPT, ask, write_example
 from tests.ui.support.steps import open_trace, serious_violations, tab, wait_for
 from vrthinker_core.traces import load, to_json
-from vrthinker_core.ui.branches import branch_words
-from vrthinker_core.ui.history import history_words
-from vrthinker_core.ui.view import words
+from vrthinker_core.ui import branch_words, history_words, words
 
 pytestmark = pytest.mark.browser
 

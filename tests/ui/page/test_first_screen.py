@@ -10,8 +10,8 @@ from tests.support.waiting import until_equal
 from tests.ui.conftest import PHONE, Serve, Server
 from tests.ui.support.browsing import Clips, Open, expect
 from tests.ui.support.steps import serious_violations, wait_for
-from vrthinker_core.ui.view import words
-from vrthinker_core.ui.view.assets import ASSETS
+from vrthinker_core.ui import words
+from vrthinker_core.ui.assets import ASSETS
 
 pytestmark = pytest.mark.browser
 

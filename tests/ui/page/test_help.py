@@ -13,7 +13,7 @@ from tests.ui.support.browsing import Locator, Open, Page, expect
 from tests.ui.support.steps import open_trace, tab, wait_for
 from vrthinker_core.traces import to_json
 from vrthinker_core.types import Dimension, Preference
-from vrthinker_core.ui.view import words
+from vrthinker_core.ui import words
 
 pytestmark = pytest.mark.browser
 

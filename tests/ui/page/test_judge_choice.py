@@ -16,8 +16,8 @@ from tests.ui.support.browsing import Clips, Open, Page, expect
 from tests.ui.support.page_events import act, comparing, config
 from tests.ui.support.saved_examples import ENDLESS, PROMPT
 from tests.ui.support.steps import choose, start, wait_for
-from vrthinker_core.ui.page.handlers.judge_banner import BANNER_ONLY
-from vrthinker_core.ui.view import words
+from vrthinker_core.ui import words
+from vrthinker_core.ui.compare_handlers import BANNER_ONLY
 
 FIRST = "<Think>The first.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 SECOND = "<Think>The second.</Think><Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"

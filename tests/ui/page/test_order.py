@@ -24,7 +24,7 @@ from tests.ui.support.steps import (
 )
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import StopReason
-from vrthinker_core.ui.view import words
+from vrthinker_core.ui import words
 
 pytestmark = pytest.mark.browser
 

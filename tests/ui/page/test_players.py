@@ -17,7 +17,7 @@ from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import VideoPair
-from vrthinker_core.ui.view.tiles import group_tiles
+from vrthinker_core.ui.tiles import group_tiles
 
 pytestmark = pytest.mark.browser
 

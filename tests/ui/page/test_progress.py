@@ -13,7 +13,7 @@ from tests.ui.support.browsing import Clips, Open, expect
 from tests.ui.support.saved_examples import ENDLESS, PROMPT, SCRIPT
 from tests.ui.support.steps import fill, start, status, wait_for, wait_until_said
 from vrthinker_core.types.progress import place_in_queue
-from vrthinker_core.ui.view import words
+from vrthinker_core.ui import words
 
 pytestmark = pytest.mark.browser
 

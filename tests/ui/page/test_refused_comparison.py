@@ -10,7 +10,7 @@ from tests.support.waiting import until
 from tests.ui.conftest import Server
 from tests.ui.support.browsing import Clips, Open, Page, Route, expect
 from tests.ui.support.steps import fill, start, wait_for
-from vrthinker_core.ui.view import words
+from vrthinker_core.ui import words
 
 pytestmark = pytest.mark.browser
 

@@ -16,7 +16,7 @@ from tests.ui.support.saved_examples import PROMPT
 from tests.ui.support.steps import choose, saved, start, status, tab, wait_for
 from vrthinker_core.traces import from_json
 from vrthinker_core.types.settings import SETTINGS
-from vrthinker_core.ui.sessions.settings_form import choices, default_value, help_text
+from vrthinker_core.ui.settings_form import choices, default_value, help_text
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from tests.ui.conftest import Serve, Server
 from tests.ui.support.browsing import Clips, Open, Page, expect
 from tests.ui.support.held_stream import hold_when, open_held, release
 from tests.ui.support.steps import fill, open_trace, saved, start, wait_for
-from vrthinker_core.ui.view import words
+from vrthinker_core.ui import words
 
 pytestmark = pytest.mark.browser
 

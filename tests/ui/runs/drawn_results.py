@@ -18,7 +18,7 @@ from vrthinker_core.results.result import (
 )
 from vrthinker_core.traces import to_json
 from vrthinker_core.types import Dimension, Preference, Trace, Verdict
-from vrthinker_core.ui.runs.listed_runs import ListedRuns
+from vrthinker_core.ui.listed_runs import ListedRuns
 
 TIE, FIRST, SECOND = Preference
 PROMPT = "A ball pans steadily."

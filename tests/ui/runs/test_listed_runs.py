@@ -33,13 +33,13 @@ from vrthinker_core.types.wording import (
     NOT_SWAP_TESTED,
     OUTSIDE_SCOPE,
 )
-from vrthinker_core.ui.history.run_store import RunStore
-from vrthinker_core.ui.history.shared_traces import SharedTraces
-from vrthinker_core.ui.runs.listed_runs import ListedRuns
-from vrthinker_core.ui.runs.runs_routes import RunsRoutes
-from vrthinker_core.ui.server.link_preview import LinkPreviews
-from vrthinker_core.ui.view.example_cards import Examples
-from vrthinker_core.ui.votes.disclosure import COOKIE, ON
+from vrthinker_core.ui.disclosure import COOKIE, ON
+from vrthinker_core.ui.link_preview import LinkPreviews
+from vrthinker_core.ui.listed_runs import ListedRuns
+from vrthinker_core.ui.run_store import RunStore
+from vrthinker_core.ui.runs_routes import RunsRoutes
+from vrthinker_core.ui.shared_traces import SharedTraces
+from vrthinker_core.ui.tiles import Examples
 
 
 def client(runs: ListedRuns) -> TestClient:

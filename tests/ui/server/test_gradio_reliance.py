@@ -23,9 +23,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.threads import run_in_thread
-from vrthinker_core.ui.server.gradio_blocks import NOT_UPLOADED, CheckedBlocks, Fetch, upload_place
-from vrthinker_core.ui.server.open_pages import HEARTBEAT_PATH
-from vrthinker_core.ui.server.request_limits import BLOCKED_PATHS
+from vrthinker_core.ui.gradio_blocks import NOT_UPLOADED, CheckedBlocks, Fetch, upload_place
+from vrthinker_core.ui.open_pages import HEARTBEAT_PATH
+from vrthinker_core.ui.request_limits import BLOCKED_PATHS
 
 VALUES = ("a word", [], "more words")
 

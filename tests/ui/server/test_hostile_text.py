@@ -22,7 +22,7 @@ from tests.ui.support.steps import fill, open_trace, show_example, tab, wait_for
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind, Reply
 from vrthinker_core.types.events import Finished, StopReason, Trace
-from vrthinker_core.ui.view.words import judge_line
+from vrthinker_core.ui.words import judge_line
 
 pytestmark = pytest.mark.browser
 

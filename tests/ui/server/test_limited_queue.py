@@ -20,7 +20,7 @@ from tests.ui.sessions.test_sessions import files
 from tests.ui.support.api import answers, begin, client, file, upload, uploaded
 from tests.ui.support.page_events import act, comparing, config, join
 from tests.ui.support.saved_examples import ENDLESS, PROMPT
-from vrthinker_core.ui.server.limited_queue import LimitedQueue, SessionMessages
+from vrthinker_core.ui.gradio_blocks import LimitedQueue, SessionMessages
 
 WAITING = 2
 

@@ -19,15 +19,15 @@ from tests.support.threads import run_in_thread
 from tests.ui.conftest import Serve
 from tests.ui.support.saved_examples import PROMPT, SCRIPT, write_example
 from vrthinker_core.traces import load, to_json
-from vrthinker_core.ui.history.run_store import RunStore
-from vrthinker_core.ui.history.shared_traces import SharedTraces
-from vrthinker_core.ui.server.link_preview import (
+from vrthinker_core.ui.link_preview import (
     MAX_KEPT,
     PAGE_PREVIEW,
     LinkPreviewMiddleware,
     LinkPreviews,
 )
-from vrthinker_core.ui.view.example_cards import Examples
+from vrthinker_core.ui.run_store import RunStore
+from vrthinker_core.ui.shared_traces import SharedTraces
+from vrthinker_core.ui.tiles import Examples
 
 NASTY = '"><script>alert(1)</script>\n<meta property="og:title" content="x"> & ' + "long " * 100
 SCRIPT_DATA = (

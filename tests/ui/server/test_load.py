@@ -18,7 +18,7 @@ from tests.support.threads import run_in_thread
 from tests.support.waiting import PATIENCE_S
 from tests.ui.conftest import Serve, Server
 from tests.ui.support.saved_examples import ANSWER, ENDLESS, ask
-from vrthinker_core.ui.view import words
+from vrthinker_core.ui import words
 
 CROWD = 8
 

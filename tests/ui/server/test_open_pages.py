@@ -20,16 +20,16 @@ from starlette.websockets import WebSocketDisconnect
 from tests.support.threads import run_in_thread
 from tests.support.waiting import until
 from tests.ui.conftest import write_script
-from vrthinker_core.ui.page.app import Page, PageOptions
-from vrthinker_core.ui.page.handlers.run_handlers import PATIENCE_SECONDS, Followers
-from vrthinker_core.ui.page.layout import Updates
-from vrthinker_core.ui.server.open_pages import (
+from vrthinker_core.ui.app import Page, PageOptions
+from vrthinker_core.ui.judge_loader import JudgeLoader, judge_openers
+from vrthinker_core.ui.layout import Updates
+from vrthinker_core.ui.open_pages import (
     HEARTBEAT_PATH,
     HeartbeatSocketMiddleware,
     OpenPages,
     OpenPagesMiddleware,
 )
-from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, judge_openers
+from vrthinker_core.ui.run_handlers import PATIENCE_SECONDS, Followers
 
 
 def test_a_page_is_open_while_it_holds_its_stream() -> None:

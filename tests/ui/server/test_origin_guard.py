@@ -9,7 +9,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from tests.support.threads import run_in_thread
-from vrthinker_core.ui.server.origin_guard import OriginGuardMiddleware
+from vrthinker_core.ui.request_limits import OriginGuardMiddleware
 
 
 def request(names: tuple[str, ...] = (), **headers: str) -> tuple[int, dict[str, str]]:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
 from tests.support.threads import run_in_thread
-from vrthinker_core.ui.server import request_bodies
-from vrthinker_core.ui.server.request_limits import (
+from vrthinker_core.ui import request_limits as request_bodies
+from vrthinker_core.ui.request_limits import (
     MAX_BODY_BYTES,
     MAX_UPLOAD_REQUEST_BYTES,
     RequestLimitsMiddleware,

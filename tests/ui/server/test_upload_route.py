@@ -24,9 +24,9 @@ from tests.ui.conftest import Clips, Serve, Server
 from tests.ui.server.test_refusals import send
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support.api import answers, uploaded
-from vrthinker_core.ui.fetch.uploads import Uploads
-from vrthinker_core.ui.server.gradio_blocks import ForgottenUploads
-from vrthinker_core.ui.server.upload_route import UploadRoute
+from vrthinker_core.ui.file_routes import UploadRoute
+from vrthinker_core.ui.gradio_blocks import ForgottenUploads
+from vrthinker_core.ui.uploads import Uploads
 
 HEAD = b'--line\r\nContent-Disposition: form-data; name="files"; filename="zeros.mp4"\r\n\r\n'
 TAIL = b"\r\n--line--\r\n"
@@ -89,7 +89,7 @@ def test_an_upload_arrives_whole(uploads: Uploads) -> None:
 def test_one_visitor_who_has_filled_their_share_takes_nobody_elses(
     uploads: Uploads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vrthinker_core.ui.fetch.disk_budget.MAX_VISITOR_BYTES", 5000)
+    monkeypatch.setattr("vrthinker_core.ui.download.MAX_VISITOR_BYTES", 5000)
     assert post(uploads, [HEAD, b"a" * 3000, TAIL]).status_code == 200
     check_refused(post(uploads, [HEAD, *[b"b" * 1000] * 3, TAIL]), 507)
     assert post(uploads, [HEAD, b"c" * 3000, TAIL], address="192.0.2.2").status_code == 200
@@ -102,7 +102,7 @@ def test_one_visitor_who_has_filled_their_share_takes_nobody_elses(
         post(uploads, [HEAD, b"d" * 3000, TAIL], address="10.0.0.1", via="2.2.2.2, 198.51.100.8"),
         507,
     )
-    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.UNUSED_SECONDS", -1.0)
+    monkeypatch.setattr("vrthinker_core.ui.uploads.UNUSED_SECONDS", -1.0)
     uploads.expire([])
     assert post(uploads, [HEAD, b"b" * 3000, TAIL]).status_code == 200
 
@@ -110,7 +110,7 @@ def test_one_visitor_who_has_filled_their_share_takes_nobody_elses(
 def test_a_visitor_from_outside_gains_no_share_by_naming_other_addresses(
     uploads: Uploads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vrthinker_core.ui.fetch.disk_budget.MAX_VISITOR_BYTES", 5000)
+    monkeypatch.setattr("vrthinker_core.ui.download.MAX_VISITOR_BYTES", 5000)
     vias = [f"198.51.100.{n}" for n in range(3)]
     got = [
         post(uploads, [HEAD, bytes([n]) * 2000, TAIL], address="8.8.8.8", via=via)
@@ -122,7 +122,7 @@ def test_a_visitor_from_outside_gains_no_share_by_naming_other_addresses(
 def test_all_visitors_together_have_a_bound(
     uploads: Uploads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vrthinker_core.ui.fetch.disk_budget.MAX_BYTES", 5000)
+    monkeypatch.setattr("vrthinker_core.ui.download.MAX_BYTES", 5000)
     statuses = [
         post(uploads, [HEAD, bytes([n]) * 1500, TAIL], address=f"192.0.2.{n}").status_code
         for n in range(4)
@@ -136,7 +136,7 @@ def test_all_visitors_together_have_a_bound(
 def test_a_slow_upload_ends(
     uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: list[bytes]
 ) -> None:
-    monkeypatch.setattr("vrthinker_core.ui.server.upload_route.PAUSE_SECONDS", 0.4)
+    monkeypatch.setattr("vrthinker_core.ui.file_routes.PAUSE_SECONDS", 0.4)
     check_refused(post(uploads, pieces, pause=0.05 if len(pieces) > 2 else 30), 408)
     assert files(tmp_path) == []
 

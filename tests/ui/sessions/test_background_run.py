@@ -15,9 +15,9 @@ from vrthinker_core.errors import CheckpointError
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, FramesShown, StopReason, TextArrived, Trace
-from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob
-from vrthinker_core.ui.sessions.replay import trace_of
-from vrthinker_core.ui.view.run_state import fold_all
+from vrthinker_core.ui.background_run import BackgroundRun, JobRunner, RunJob
+from vrthinker_core.ui.replay import trace_of
+from vrthinker_core.ui.run_state import fold_all
 
 
 @pytest.fixture

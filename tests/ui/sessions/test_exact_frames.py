@@ -23,14 +23,12 @@ from vrthinker_core.traces import load
 from vrthinker_core.types import Frame, FrameRef, Settings, Side, VideoPair
 from vrthinker_core.types.events import Run, Trace
 from vrthinker_core.types.messages import Message
-from vrthinker_core.ui.history.run_store import RunStore
-from vrthinker_core.ui.history.shared_traces import SharedTraces
-from vrthinker_core.ui.server.download_routes import DownloadRoutes
-from vrthinker_core.ui.sessions import exact_frames
-from vrthinker_core.ui.sessions.exact_frames import ExactFrames, ExactFramesJson
-from vrthinker_core.ui.sessions.session import Session
-from vrthinker_core.ui.sessions.sessions import Sessions
-from vrthinker_core.ui.view import words
+from vrthinker_core.ui import exact_frames, words
+from vrthinker_core.ui.exact_frames import ExactFrames, ExactFramesJson
+from vrthinker_core.ui.file_routes import DownloadRoutes
+from vrthinker_core.ui.page_sessions import Session, Sessions
+from vrthinker_core.ui.run_store import RunStore
+from vrthinker_core.ui.shared_traces import SharedTraces
 from vrthinker_core.video import DecoderPool
 from vrthinker_core.video.process import Worker
 

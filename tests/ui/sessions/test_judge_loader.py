@@ -24,14 +24,14 @@ from vrthinker_core.types.events import (
     Swapped,
     Voted,
 )
-from vrthinker_core.ui.page.handlers.judge_banner import banner_values
-from vrthinker_core.ui.sessions.background_run import RunJob
-from vrthinker_core.ui.sessions.judge_loader import TRACE_NOT_KEPT, JudgeLoader
-from vrthinker_core.ui.sessions.zero_gpu import gpu_seconds
-from vrthinker_core.ui.view import words
-from vrthinker_core.ui.view.page_json import view_json
-from vrthinker_core.ui.view.run_state import fold_all
-from vrthinker_core.ui.view.tiles import ImageSource
+from vrthinker_core.ui import words
+from vrthinker_core.ui.background_run import RunJob
+from vrthinker_core.ui.compare_handlers import banner_values
+from vrthinker_core.ui.judge_loader import TRACE_NOT_KEPT, JudgeLoader
+from vrthinker_core.ui.page_json import view_json
+from vrthinker_core.ui.run_state import fold_all
+from vrthinker_core.ui.tiles import ImageSource
+from vrthinker_core.ui.zero_gpu import gpu_seconds
 
 ANSWER = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 

@@ -16,9 +16,9 @@ from tests.ui.conftest import write_script
 from vrthinker_core.backends import Backend, ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import Preference, Settings, VideoPair
-from vrthinker_core.ui.sessions import settings_form
-from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, OpenJudge, judge_openers
-from vrthinker_core.ui.sessions.sessions import Sessions
+from vrthinker_core.ui import settings_form
+from vrthinker_core.ui.judge_loader import JudgeLoader, OpenJudge, judge_openers
+from vrthinker_core.ui.page_sessions import Sessions
 
 FIRST = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 SECOND = "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"

@@ -17,15 +17,14 @@ from tests.ui.support import handmade_runs
 from vrthinker_core.errors import BackendFailed, BadInput
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason, Swapped
-from vrthinker_core.ui.history.run_store import RunStore
-from vrthinker_core.ui.history.shared_traces import SharedTraces
-from vrthinker_core.ui.server.download_routes import DownloadRoutes
-from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob
-from vrthinker_core.ui.sessions.exact_frames import ExactFrames
-from vrthinker_core.ui.sessions.replay import trace_of
-from vrthinker_core.ui.sessions.session import Session
-from vrthinker_core.ui.sessions.sessions import Sessions
-from vrthinker_core.ui.view.run_state import RunState, fold_all
+from vrthinker_core.ui.background_run import BackgroundRun, JobRunner, RunJob
+from vrthinker_core.ui.exact_frames import ExactFrames
+from vrthinker_core.ui.file_routes import DownloadRoutes
+from vrthinker_core.ui.page_sessions import Session, Sessions
+from vrthinker_core.ui.replay import trace_of
+from vrthinker_core.ui.run_state import RunState, fold_all
+from vrthinker_core.ui.run_store import RunStore
+from vrthinker_core.ui.shared_traces import SharedTraces
 from vrthinker_core.video import DecoderPool
 
 FIRST = handmade_runs.three_turns()

@@ -15,11 +15,10 @@ from tests.ui.support import handmade_runs
 from tests.ui.support.saved_examples import PROMPT, write_example
 from vrthinker_core.traces import from_json, load, to_json
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.ui.sessions.replay import Replay, matching_videos, trace_of
-from vrthinker_core.ui.sessions.sessions import Sessions
-from vrthinker_core.ui.view.example_cards import Examples
-from vrthinker_core.ui.view.run_state import RunState, fold, fold_all
-from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
+from vrthinker_core.ui.page_sessions import Sessions
+from vrthinker_core.ui.replay import Replay, matching_videos, trace_of
+from vrthinker_core.ui.run_state import RunState, fold, fold_all
+from vrthinker_core.ui.tiles import Examples, ThumbnailFiles
 from vrthinker_core.video.files import file_digest
 
 

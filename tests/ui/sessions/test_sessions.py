@@ -25,11 +25,11 @@ from tests.ui.support.saved_examples import SCRIPT
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Settings, Side, VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason, Trace
-from vrthinker_core.ui.server.housekeeping import give_back_memory
-from vrthinker_core.ui.sessions import waiting_room
-from vrthinker_core.ui.sessions.background_run import RunJob
-from vrthinker_core.ui.sessions.sessions import Sessions, no_page_open
-from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
+from vrthinker_core.ui import waiting_room
+from vrthinker_core.ui.app import give_back_memory
+from vrthinker_core.ui.background_run import RunJob
+from vrthinker_core.ui.page_sessions import Sessions, no_page_open
+from vrthinker_core.ui.waiting_room import WaitingRoom
 
 PAIR = VideoPair("A ball pans steadily.", Path("a.mp4"), Path("b.mp4"))
 
@@ -128,7 +128,7 @@ def test_an_old_session_without_an_unload_event_expires(
     sessions.start_replay("anna", long_ago)
     sessions.start_replay("bert", handmade_runs.three_turns())
     assert sessions.get("anna") is not None, "how long the run once took does not matter"
-    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.SESSION_SECONDS", -1.0)
+    monkeypatch.setattr("vrthinker_core.ui.page_sessions.SESSION_SECONDS", -1.0)
     sessions.start_replay("cleo", handmade_runs.three_turns())
     assert (sessions.get("anna"), sessions.get("bert")) == (None, None)
     assert sessions.get("cleo") is not None
@@ -139,7 +139,7 @@ def test_a_session_is_kept_for_an_hour_after_it_was_used_last_and_while_its_page
 ) -> None:
     later = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + later[0])
-    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.time", clock)
+    monkeypatch.setattr("vrthinker_core.ui.page_sessions.time", clock)
     sessions = Sessions(tmp_path, run_until_stopped)
     slow = sessions.start_run("slow", PAIR, Settings(), owner="anna")
     for each in ("open", "asks", "unused"):
@@ -169,7 +169,7 @@ def test_a_session_is_kept_for_an_hour_after_it_was_used_last_and_while_its_page
 def test_sessions_beyond_the_maximum_are_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.MAX_SESSIONS", 3)
+    monkeypatch.setattr("vrthinker_core.ui.page_sessions.MAX_SESSIONS", 3)
     sessions = Sessions(tmp_path, run_until_stopped)
     live = sessions.start_run("live", PAIR, Settings())
     for number in range(9):
@@ -195,7 +195,7 @@ def large_trace(number: int, megabytes: int) -> Trace:
 def test_what_sessions_keep_has_a_budget_and_the_oldest_go_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.MAX_KEPT_BYTES", 10 * 2**20)
+    monkeypatch.setattr("vrthinker_core.ui.page_sessions.MAX_KEPT_BYTES", 10 * 2**20)
     sessions = Sessions(tmp_path, run_until_stopped)
     live = sessions.start_run("live", PAIR, Settings())
     sessions.start_replay("small", handmade_runs.three_turns())
@@ -227,7 +227,7 @@ def test_the_memory_of_traces_that_were_dropped_is_given_back(
             / 2**20
         )
 
-    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.MAX_KEPT_BYTES", 100 * 2**20)
+    monkeypatch.setattr("vrthinker_core.ui.page_sessions.MAX_KEPT_BYTES", 100 * 2**20)
     sessions, data = Sessions(tmp_path, finish_at_once), to_json(large_trace(0, 24))
     before = resident()
     for number in range(12):

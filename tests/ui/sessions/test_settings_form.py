@@ -14,7 +14,7 @@ from vrthinker_core.protocols import make_dialect, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings
-from vrthinker_core.ui.sessions.settings_form import (
+from vrthinker_core.ui.settings_form import (
     OWN_NAME,
     choices,
     default_value,

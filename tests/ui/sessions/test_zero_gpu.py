@@ -26,8 +26,8 @@ from tests.ui.support.saved_examples import PROMPT
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import JudgeEvent
-from vrthinker_core.ui.sessions.background_run import JobRunner, RunJob
-from vrthinker_core.ui.sessions.zero_gpu import gpu_seconds, naming_gpu_errors
+from vrthinker_core.ui.background_run import JobRunner, RunJob
+from vrthinker_core.ui.zero_gpu import gpu_seconds, naming_gpu_errors
 
 REPLIES = [
     '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>',
@@ -212,7 +212,7 @@ torch._C._cuda_getCurrentRawStream = lambda device: 0
 torch.cuda._is_in_bad_fork, torch.cuda._cudart = bool, object()
 import spaces
 from vrthinker_core.backends import checkpoint as loader
-from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, judge_openers
+from vrthinker_core.ui.judge_loader import JudgeLoader, judge_openers
 
 loader.SMALL_MODEL_WEIGHTS = 0  # else so small a model stays on the processor
 

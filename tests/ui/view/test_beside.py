@@ -13,12 +13,12 @@ from tests.ui.view.test_page_json import image_of, view_of
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.events import Finished, StopReason
 from vrthinker_core.types.order import swap_verdict
-from vrthinker_core.ui.view.api_json import ProbabilitiesJson, run_json
-from vrthinker_core.ui.view.html_report import render_report
-from vrthinker_core.ui.view.page_json import transcript_json, view_json
-from vrthinker_core.ui.view.run_state import fold_all
-from vrthinker_core.ui.view.verdict.beside_words import probability_words
-from vrthinker_core.ui.votes.hidden_view import hide_view
+from vrthinker_core.ui.api_json import ProbabilitiesJson, run_json
+from vrthinker_core.ui.beside_words import probability_words
+from vrthinker_core.ui.hidden_view import hide_view
+from vrthinker_core.ui.html_report import render_report
+from vrthinker_core.ui.page_json import transcript_json, view_json
+from vrthinker_core.ui.run_state import fold_all
 
 SHARES = handmade_runs.SHARES
 THOUGHT = "I wonder about the ball. "

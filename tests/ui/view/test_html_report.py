@@ -11,7 +11,7 @@ from tests.ui.conftest import OpenReport
 from tests.ui.support import handmade_runs
 from tests.ui.view.test_page_json import ATTACKS
 from vrthinker_core.types import Reply, Trace
-from vrthinker_core.ui.view.html_report import render_report
+from vrthinker_core.ui.html_report import render_report
 
 
 def attacked(attack: str) -> Trace:

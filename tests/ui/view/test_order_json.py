@@ -21,17 +21,17 @@ from vrthinker_core.types.events import (
 )
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.types.progress import totals
-from vrthinker_core.ui.sessions.replay import trace_of
-from vrthinker_core.ui.view import words
-from vrthinker_core.ui.view.api_json import run_json
-from vrthinker_core.ui.view.html_report import inline_image, render_report
-from vrthinker_core.ui.view.page_json import (
+from vrthinker_core.ui import words
+from vrthinker_core.ui.api_json import run_json
+from vrthinker_core.ui.html_report import inline_image, render_report
+from vrthinker_core.ui.page_json import (
     replay_status_line,
     status_line,
     transcript_json,
     view_json,
 )
-from vrthinker_core.ui.view.run_state import (
+from vrthinker_core.ui.replay import trace_of
+from vrthinker_core.ui.run_state import (
     RunState,
     fold,
     fold_all,

@@ -25,7 +25,7 @@ from vrthinker_core.types import (
 )
 from vrthinker_core.types.events import Branch, Finished, FramesShown, Origin, StopReason, Trace
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.ui.view.api_json import (
+from vrthinker_core.ui.api_json import (
     FrameJson,
     LabelsJson,
     RunJson,
@@ -33,10 +33,10 @@ from vrthinker_core.ui.view.api_json import (
     refused_json,
     run_json,
 )
-from vrthinker_core.ui.view.page_json import status_line, view_json
-from vrthinker_core.ui.view.run_state import RunState, fold_all
-from vrthinker_core.ui.view.tiles import ImageSource, group_tiles, seek_time, timeline_position
-from vrthinker_core.ui.view.words import CHECK_BRANCH, CONFIDENCE_HELP, OWN_CONFIDENCE_HELP
+from vrthinker_core.ui.page_json import status_line, view_json
+from vrthinker_core.ui.run_state import RunState, fold_all
+from vrthinker_core.ui.tiles import ImageSource, group_tiles, seek_time, timeline_position
+from vrthinker_core.ui.words import CHECK_BRANCH, CONFIDENCE_HELP, OWN_CONFIDENCE_HELP
 
 ATTACKS = [
     "<img src=x onerror=alert(1)>",

@@ -13,16 +13,15 @@ from tests.ui.view.test_page_json import image_of
 from vrthinker_core.types import Preference
 from vrthinker_core.types.events import Finished, StopReason, Trace
 from vrthinker_core.types.order import swap_verdict
-from vrthinker_core.ui.branches.branch_sets import BranchSet, KeptRun
-from vrthinker_core.ui.branches.strip_json import strip_json
-from vrthinker_core.ui.history.history_words import outcome, unchecked
-from vrthinker_core.ui.history.run_record import record_of
-from vrthinker_core.ui.server.link_preview import LinkPreview, LinkPreviews
-from vrthinker_core.ui.view.api_json import run_json
-from vrthinker_core.ui.view.example_cards import Examples
-from vrthinker_core.ui.view.page_json import status_line, view_json
-from vrthinker_core.ui.view.run_state import fold_all
-from vrthinker_core.ui.view.words import HEADLINES
+from vrthinker_core.ui.api_json import run_json
+from vrthinker_core.ui.branch_sets import BranchSet, KeptRun, strip_json
+from vrthinker_core.ui.history_words import outcome, unchecked
+from vrthinker_core.ui.link_preview import LinkPreview, LinkPreviews
+from vrthinker_core.ui.page_json import status_line, view_json
+from vrthinker_core.ui.run_state import fold_all
+from vrthinker_core.ui.run_store import record_of
+from vrthinker_core.ui.tiles import Examples
+from vrthinker_core.ui.words import HEADLINES
 
 WHOLE = handmade_runs.WHOLE
 WINNERS = {HEADLINES[Preference.FIRST], HEADLINES[Preference.SECOND]}
@@ -36,7 +35,7 @@ STABLE = handmade_runs.both_orders(swap_verdict(WHOLE))
 
 
 def preview_of(trace: Trace, folder: Path, monkeypatch: pytest.MonkeyPatch) -> LinkPreview:
-    monkeypatch.setattr("vrthinker_core.ui.server.link_preview.find_saved", lambda *_: trace)
+    monkeypatch.setattr("vrthinker_core.ui.link_preview.find_saved", lambda *_: trace)
     previews = LinkPreviews(Examples(folder), type("Shared", (), {"has": lambda *_: True})())
     return previews.find("name")
 

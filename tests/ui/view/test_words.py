@@ -12,11 +12,11 @@ from vrthinker_core.types import FrameSelection, Problem, ProblemKind, Reply, Se
 from vrthinker_core.types.events import Finished, FramesShown, StopReason, TextArrived, Trace
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.progress import Pace
-from vrthinker_core.ui.sessions.replay import end_open_turn
-from vrthinker_core.ui.view import words
-from vrthinker_core.ui.view.page_json import replay_status_line, status_line, view_json
-from vrthinker_core.ui.view.run_state import RunState, fold, fold_all
-from vrthinker_core.ui.view.tiles import ImageSource
+from vrthinker_core.ui import words
+from vrthinker_core.ui.page_json import replay_status_line, status_line, view_json
+from vrthinker_core.ui.replay import end_open_turn
+from vrthinker_core.ui.run_state import RunState, fold, fold_all
+from vrthinker_core.ui.tiles import ImageSource
 
 
 def stopped_after(text: str) -> Turn:

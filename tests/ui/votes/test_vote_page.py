@@ -16,7 +16,7 @@ from tests.ui.support.browsing import Clips, Open, Page, expect
 from tests.ui.support.saved_examples import ask, write_example
 from tests.ui.support.steps import saved, serious_violations, show_example, start, tab, wait_for
 from vrthinker_core.traces import load
-from vrthinker_core.ui.view import words
+from vrthinker_core.ui import words
 
 pytestmark = pytest.mark.browser
 

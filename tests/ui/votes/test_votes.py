@@ -21,19 +21,18 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import Preference, Settings, Verdict, VideoPair
 from vrthinker_core.types.events import Event, Run, Trace
-from vrthinker_core.ui.history.run_store import RunStore
-from vrthinker_core.ui.history.shared_traces import SharedTraces
-from vrthinker_core.ui.page.handlers.vote_handlers import read_vote
-from vrthinker_core.ui.server.download_routes import DownloadRoutes
-from vrthinker_core.ui.sessions.background_run import RunJob
-from vrthinker_core.ui.sessions.exact_frames import ExactFrames
-from vrthinker_core.ui.sessions.session import Session
-from vrthinker_core.ui.sessions.sessions import Sessions
-from vrthinker_core.ui.view.api_json import run_json
-from vrthinker_core.ui.view.html_report import inline_image, render_report
-from vrthinker_core.ui.view.page_json import view_json
-from vrthinker_core.ui.view.run_state import RunState, fold_all
-from vrthinker_core.ui.votes.hidden_view import hide_view
+from vrthinker_core.ui.api_json import run_json
+from vrthinker_core.ui.background_run import RunJob
+from vrthinker_core.ui.exact_frames import ExactFrames
+from vrthinker_core.ui.file_routes import DownloadRoutes
+from vrthinker_core.ui.hidden_view import hide_view
+from vrthinker_core.ui.html_report import inline_image, render_report
+from vrthinker_core.ui.order_handlers import read_vote
+from vrthinker_core.ui.page_json import view_json
+from vrthinker_core.ui.page_sessions import Session, Sessions
+from vrthinker_core.ui.run_state import RunState, fold_all
+from vrthinker_core.ui.run_store import RunStore
+from vrthinker_core.ui.shared_traces import SharedTraces
 from vrthinker_core.video import DecoderPool
 
 RUN = handmade_runs.three_turns()

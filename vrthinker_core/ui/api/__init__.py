@@ -1,1 +1,0 @@
-"""The API: its endpoints, what their calls can be given, MCP."""

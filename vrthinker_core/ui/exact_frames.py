@@ -1,0 +1,254 @@
+"""The frames of a run at the very pixels the judge was given: decoded again from its videos when somebody looks closer."""
+
+import io
+import threading
+import time
+import weakref
+from collections.abc import Generator, Set
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import TypedDict
+
+from vrthinker_core.errors import VrThinkerError
+from vrthinker_core.protocols.factory import frame_layout
+from vrthinker_core.types import Frame, FrameRef, Side, Thumbnail
+from vrthinker_core.ui import words
+from vrthinker_core.ui.page_sessions import Session
+from vrthinker_core.ui.run_state import TurnState, dialect_of, state_in_first_sides
+from vrthinker_core.ui.tiles import ThumbnailFiles
+from vrthinker_core.video import Clip, DecoderPool, open_clip
+from vrthinker_core.video.clip_pair import frame_plan
+
+MAX_WAITING = 32  # turns that may wait to be decoded; later requests are told to come again
+MAX_RUN_BYTES = 64 * 2**20  # of one run's frames, on the disk
+MAX_BYTES = 512 * 2**20  # of all runs'; beyond them, those that were decoded first are dropped
+IDLE_SECONDS = 20.0  # after which the videos of the run that was looked at last are closed
+
+
+class ExactFramesJson(TypedDict):
+    """The frames of one turn."""
+
+    frames: dict[
+        str, str
+    ]  # "SIDE-SLOT" to the address of a picture of exactly the judge's pixels; thumbnails stand for the others
+    note: str  # why there are thumbnails, "" where there are none
+
+
+class ExactFrames:
+    """Decodes frames of runs again, one turn at a time and in one thread: whoever looks closer never keeps others waiting.
+
+    The pictures lie with the run's thumbnails and go with them. The videos of one run at most are open, so that paging through its
+    turns decodes nothing twice.
+    """
+
+    def __init__(
+        self, decoders: DecoderPool, max_run_bytes: int = MAX_RUN_BYTES, max_bytes: int = MAX_BYTES
+    ) -> None:
+        self._decoders = decoders
+        self._max_run_bytes = max_run_bytes
+        self._max_bytes = max_bytes
+        self._thread = ThreadPoolExecutor(1, "exact frames")
+        self._lock = threading.Lock()
+        self._jobs: dict[tuple[str, int, bool], Future[ExactFramesJson]] = {}
+        # A run that is dropped leaves no entry.
+        self._stored: weakref.WeakKeyDictionary[ThumbnailFiles, _Stored] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._open = _OpenPair("")
+        self._closing = False
+
+    def request(
+        self, session: Session, turn: int, swapped: bool = False
+    ) -> Future[ExactFramesJson] | None:
+        """The frames of a turn (1-based) of the session's run, soon; None when too many turns are waiting.
+
+        `swapped`: of its second run, in which the sides were swapped; frames are named in the sides of the first all the same.
+        """
+        key = (session.name, turn, swapped)
+        with self._lock:
+            if key not in self._jobs:
+                if len(self._jobs) >= MAX_WAITING:
+                    return None
+                wanted = _Wanted(session, swapped, turns_of(session, swapped)[turn - 1].frames)
+                self._jobs[key] = job = self._thread.submit(self._decode, wanted)
+                job.add_done_callback(lambda _: self._jobs.pop(key, None))
+                return job
+            return self._jobs[key]
+
+    def close_idle(self) -> None:
+        """Close the videos that nobody has looked at for a while."""
+        self._thread.submit(self._close_idle)
+
+    def close(self) -> None:
+        """Drop what waits, break off what goes on, and close the videos."""
+        self._closing = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._open.close()
+        self._thread.shutdown()
+
+    def _close_idle(self) -> None:
+        if time.monotonic() - self._open.used_at > IDLE_SECONDS:
+            self._open.close()
+            self._open = _OpenPair("")
+
+    def _decode(self, wanted: "_Wanted") -> ExactFramesJson:
+        session = wanted.session
+        stored = self._stored.pop(session.thumbnails, None) or _Stored(
+            session.thumbnails, self._max_run_bytes
+        )
+        self._stored[session.thumbnails] = (
+            stored  # the run that is looked at is the last to be dropped
+        )
+        if self._open.name != session.name:
+            self._open.close()
+            self._open = _OpenPair(session.name)
+        if not stored.full and not self._closing:
+            with ThreadPoolExecutor(len(Side)) as both:
+                list(both.map(lambda side: self._decode_side(wanted, side, stored), Side))
+        self._drop_oldest()
+        refs = {frame.ref for frame in wanted.frames}
+        found = {
+            ref: stored.sources[wanted.swapped, ref]
+            for ref in refs
+            if (wanted.swapped, ref) in stored.sources
+        }
+        return {
+            "frames": {f"{int(ref.side)}-{ref.slot}": src for ref, src in sorted(found.items())},
+            "note": _note(refs - found.keys(), stored.full),
+        }
+
+    def _decode_side(self, wanted: "_Wanted", side: Side, stored: "_Stored") -> None:
+        """Add those of one video to `stored`, as far as there is room and the video can be read."""
+        missing = (
+            frame for frame in wanted.frames if (wanted.swapped, frame.ref) not in stored.sources
+        )
+        shown = {frame.ref.slot: frame for frame in missing if frame.ref.side is side}
+        if not shown:
+            return
+        with (
+            suppress(VrThinkerError),
+            closing(self._open.frames(wanted, side, shown, self._decoders)) as decoded,
+        ):
+            for slot, frame in decoded:
+                if not stored.add((wanted.swapped, FrameRef(slot, side)), _png(frame)):
+                    return
+
+    def _drop_oldest(self) -> None:
+        runs = list(self._stored.items())
+        kept = sum(stored.bytes for _, stored in runs)
+        for thumbnails, stored in runs[:-1]:
+            if kept <= self._max_bytes:
+                return
+            kept -= stored.bytes
+            del self._stored[thumbnails]
+            for src in stored.sources.values():
+                thumbnails.discard(src)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Frames of one turn, in the sides of the first run."""
+
+    session: Session
+    swapped: bool  # of the second run
+    frames: tuple[Thumbnail, ...]
+
+
+class _Stored:
+    """The pictures of one run, up to a number of bytes. Safe for threads."""
+
+    def __init__(self, files: ThumbnailFiles, max_bytes: int) -> None:
+        self.sources: dict[
+            tuple[bool, FrameRef], str
+        ] = {}  # by whether it is of the second run, and the frame
+        self.bytes = 0
+        self.full = False  # there was no room for a frame
+        self._files = weakref.ref(files)
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+
+    def add(self, key: tuple[bool, FrameRef], data: bytes) -> bool:
+        """Keep a picture; False when there is no room for it."""
+        with self._lock:
+            files = self._files()
+            self.full = self.full or self.bytes + len(data) > self._max_bytes
+            src = "" if self.full or files is None else files.add(data, ".png")
+            self.full = self.full or not src
+            if src:
+                self.sources[key] = src
+                self.bytes += len(data)
+            return not self.full
+
+
+class _OpenPair:
+    """The videos of one run, each opened when a frame of it is wanted."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name  # of the run
+        self.used_at = time.monotonic()
+        self._clips: dict[tuple[Side, Side], Clip] = {}
+
+    def frames(
+        self, wanted: _Wanted, side: Side, shown: dict[int, Thumbnail], decoders: DecoderPool
+    ) -> Generator[tuple[int, Frame], None, None]:
+        """The frames in `shown` (by slot) that prove to be the judge's: of the same file, at the same place. Raises VideoError.
+
+        Whoever does not read them to the end closes the generator, and with it the clip.
+        """
+        self.used_at = time.monotonic()
+        started = wanted.session.run.state.started
+        dialect, path = dialect_of(started), wanted.session.videos[side is Side.SECOND]
+        info = started.clips[side is Side.SECOND] if started else None
+        if dialect is None or path is None or info is None:
+            return
+        told = side.other if wanted.swapped else side  # how the judge knew it
+        if (side, told) not in self._clips:
+            self._clips[side, told] = open_clip(
+                path, told, frame_plan(frame_layout(dialect), told), decoders=decoders
+            )
+        clip = self._clips[side, told]
+        slots = [
+            slot
+            for slot in shown
+            if 0 <= slot < dialect.grid.slots and clip.info.digest == info.digest
+        ]
+        for frame in clip.stream(slots):
+            if frame.index == shown[frame.ref.slot].index:
+                yield frame.ref.slot, frame
+
+    def close(self) -> None:
+        """End the decoding processes."""
+        for clip in list(self._clips.values()):
+            clip.close()
+        self._clips.clear()
+
+
+def turns_of(session: Session, swapped: bool) -> tuple[TurnState, ...]:
+    """The turns so far of the session's run, or of its second one, in the sides of the first."""
+    state = session.run.state
+    if not swapped:
+        return state.turns
+    return state_in_first_sides(state.swapped).turns if state.swapped else ()
+
+
+def _png(frame: Frame) -> bytes:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.frombytes("RGB", (frame.width, frame.height), frame.rgb).save(
+        buffer, "PNG", compress_level=1
+    )
+    return buffer.getvalue()
+
+
+def _note(missing: Set[FrameRef], full: bool) -> str:
+    """Why these frames are shown as thumbnails."""
+    sides = {ref.side for ref in missing}
+    if not sides:
+        return ""
+    if full:
+        return words.NO_ROOM_FOR_FRAMES
+    return (
+        words.VIDEOS_GONE if len(sides) == len(Side) else words.VIDEO_GONE.format(*map(int, sides))
+    )

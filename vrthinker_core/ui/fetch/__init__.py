@@ -1,1 +1,0 @@
-"""Videos from visitors: uploads, and downloads from public web addresses."""

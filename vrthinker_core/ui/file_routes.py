@@ -1,0 +1,214 @@
+"""The download routes of a run: its frames; once it is over, its trace, its report and a link. Each is made only when requested."""
+
+import asyncio
+import ipaddress
+import shutil
+import time
+from pathlib import Path
+
+from starlette.formparsers import MultiPartException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Message
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.traces import to_json
+from vrthinker_core.types.events import Trace
+from vrthinker_core.ui import words
+from vrthinker_core.ui.disclosure import votes_first
+from vrthinker_core.ui.download import FULL
+from vrthinker_core.ui.exact_frames import ExactFrames, turns_of
+from vrthinker_core.ui.gradio_blocks import receive_files
+from vrthinker_core.ui.html_report import render_report
+from vrthinker_core.ui.page_sessions import Session, Sessions
+from vrthinker_core.ui.replay import trace_of
+from vrthinker_core.ui.run_store import owner_of
+from vrthinker_core.ui.shared_traces import SharedTraces
+from vrthinker_core.ui.uploads import Uploads
+from vrthinker_core.ui.visitor_history import History
+
+
+class DownloadRoutes:
+    """Finds runs by their random names, which only their visitors know."""
+
+    def __init__(self, sessions: Sessions, shared: SharedTraces, exact: ExactFrames) -> None:
+        self._sessions = sessions
+        self._shared = shared
+        self._exact = exact
+
+    def routes(self) -> list[Route]:
+        """The paths that the page's links use."""
+        return [
+            Route("/runs/{name}/trace.json", self.trace),
+            Route("/runs/{name}/report.html", self.report),
+            Route("/runs/{name}/link", self.link, methods=["POST"]),
+            Route("/runs/{name}/turns/{turn}/frames", self.frames),
+        ]
+
+    def trace(self, request: Request) -> Response:
+        """The trace as JSON."""
+        found = self._find(request)
+        return (
+            _not_found()
+            if found is None
+            else _file(to_json(found[1]), "trace.json", "application/json")
+        )
+
+    def report(self, request: Request) -> Response:
+        """The report as one HTML file."""
+        found = self._find(request)
+        return (
+            _not_found()
+            if found is None
+            else _file(render_report(found[1]).encode(), "report.html", "text/html")
+        )
+
+    def link(self, request: Request) -> Response:
+        """Keep the trace for `?trace=`, and give the name it is kept under."""
+        found = self._find(request)
+        if found is None:
+            return _not_found()
+        session, trace = found
+        run, owner = session.kept or session.name, owner_of(request.cookies)
+        try:
+            return JSONResponse(
+                {"trace": session.link or self._shared.add(run, trace, owner, session.files)}
+            )
+        except OSError:
+            return PlainTextResponse(words.NO_ROOM, 507)
+
+    async def frames(self, request: Request) -> Response:
+        """Where the frames of a turn are found as the judge saw them, while it runs, too; `order=swapped`: of the second run."""
+        session = self._sessions.find_run(str(request.path_params["name"]))
+        swapped = request.query_params.get("order") == "swapped"
+        numbers = {str(turn.number) for turn in turns_of(session, swapped)} if session else set()
+        if session is None or (turn := str(request.path_params["turn"])) not in numbers:
+            return _not_found()
+        found = self._exact.request(session, int(turn), swapped)
+        if found is None:
+            return PlainTextResponse(words.MANY_LOOK_CLOSER, 503)
+        return JSONResponse(await asyncio.shield(asyncio.wrap_future(found)))
+
+    def _find(self, request: Request) -> tuple[Session, Trace] | None:
+        """A run that is over, and its trace."""
+        session = self._sessions.find_run(str(request.path_params["name"]))
+        trace = trace_of(session.run.state) if session is not None and session.run.over else None
+        return None if session is None or trace is None else (session, trace)
+
+
+def _not_found() -> Response:
+    return PlainTextResponse(words.NO_RUN, 404)
+
+
+def _file(data: bytes, name: str, kind: str) -> Response:
+    return Response(
+        data,
+        media_type=kind,
+        headers={"Content-Disposition": f'attachment; filename="vr-thinker-{name}"'},
+    )
+
+
+PAUSE_SECONDS = 20.0  # the longest pause in an upload; also what it may take beyond its bytes at the lowest speed
+LOWEST_SPEED = 32_768.0  # bytes a second
+
+TOO_SLOW = "The upload stopped on its way, or was too slow. Try again."
+NO_UPLOAD = "This is no upload: send the file as multipart/form-data, in the field files."
+
+
+class UploadRoute:
+    """Takes uploads for `uploads`."""
+
+    def __init__(self, uploads: Uploads) -> None:
+        self._uploads = uploads
+
+    def routes(self) -> list[Route]:
+        """The path that page and clients upload to; it must come before Gradio's own."""
+        return [Route("/gradio_api/upload", self.upload, methods=["POST"])]
+
+    async def upload(self, request: Request) -> Response:
+        """The paths of the files that have arrived, as JSON; otherwise one sentence."""
+        visitor, folder = client_address(request), None
+        try:
+            folder = self._uploads.open_arrivals()
+            arriving = self._bounded(request, visitor, folder)
+            files = await receive_files(arriving, folder)
+            self._uploads.budget.release(folder)
+            return JSONResponse([str(self._uploads.keep(file, visitor)) for file in files])
+        except MultiPartException as error:
+            return PlainTextResponse(
+                error.message, 413 if "maximum allowed size" in error.message else 400
+            )
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except TimeoutError:
+            return PlainTextResponse(TOO_SLOW, 408)
+        except BadInput as error:
+            return PlainTextResponse(str(error), 507)
+        except OSError:
+            return PlainTextResponse(FULL, 507)
+        except (TypeError, ValueError):
+            return PlainTextResponse(NO_UPLOAD, 400)
+        finally:
+            if folder is not None:
+                self._uploads.budget.release(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _bounded(self, request: Request, visitor: str, folder: Path) -> Request:
+        """The same request; it raises BadInput when there is no room for what comes, TimeoutError when it comes too slowly."""
+        came, began = 0, time.monotonic()
+
+        async def receive() -> Message:
+            nonlocal came
+            left = began + PAUSE_SECONDS + came / LOWEST_SPEED - time.monotonic()
+            message = await asyncio.wait_for(request.receive(), min(left, PAUSE_SECONDS))
+            came += len(message.get("body", b""))
+            self._uploads.budget.take(folder, visitor, came)
+            return message
+
+        return Request(request.scope, receive)
+
+
+def client_address(request: Request) -> str:
+    """The visitor's network address; behind a proxy in our own network, the one that it names."""
+    host = request.client.host if request.client else ""
+    forwarded = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+    try:
+        return forwarded if forwarded and ipaddress.ip_address(host).is_private else host
+    except ValueError:
+        return host
+
+
+class HistoryRoutes:
+    """What the page's list asks for: once when it is shown, and when a run has begun or ended meanwhile."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    def routes(self) -> list[Route]:
+        """The paths that the list uses."""
+        return [
+            Route("/history", self.list_runs, methods=["GET"]),
+            Route("/history", self.delete_all, methods=["DELETE"]),
+            Route("/history/{name}", self.delete, methods=["DELETE"]),
+        ]
+
+    def list_runs(self, request: Request) -> Response:
+        """The visitor's runs, the latest first, and for how long they are kept."""
+        return self._listed(request)
+
+    def delete(self, request: Request) -> Response:
+        """Delete one run. Another visitor's is answered like one that does not exist: nothing happens."""
+        self._history.delete(owner_of(request.cookies), [str(request.path_params["name"])])
+        return self._listed(request)
+
+    def delete_all(self, request: Request) -> Response:
+        """Delete all runs of the visitor."""
+        self._history.delete(owner_of(request.cookies))
+        return self._listed(request)
+
+    def _listed(self, request: Request) -> Response:
+        runs = self._history.rows(owner_of(request.cookies), votes_first(request.cookies))
+        return JSONResponse(
+            {"runs": runs, "help": self._history.help}, headers={"Cache-Control": "no-store"}
+        )

@@ -1,1 +1,0 @@
-"""The runs of each visitor: kept on disk, listed on the page, opened again, deleted."""

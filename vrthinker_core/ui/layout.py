@@ -1,0 +1,206 @@
+"""The page's Gradio components and where they stand; what they do is connected in `events`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gradio as gr
+
+from vrthinker_core.types.settings import SETTINGS, Setting, setting
+from vrthinker_core.types.wording import DIMENSION_NAMES
+from vrthinker_core.ui import branch_form, history_words, runs_words, settings_form, words
+from vrthinker_core.ui.download import MAX_URL_LENGTH
+
+TITLE = f"<h1>{words.TITLE}</h1><p>{words.CLAIM}</p><p class='vrt-judge'></p>"
+
+Updates = dict[
+    Any, Any
+]  # component to its new value, as Gradio takes it; a component that is left out stays as it is
+FormValues = Mapping[Any, Any]  # component to its value, as a browser sends them
+
+
+class PageComponents:
+    """Builds the page; its attributes are the components that take part in events."""
+
+    def __init__(
+        self, cards: Sequence[Mapping[str, Any]], judges: Sequence[str], lists_runs: bool = False
+    ) -> None:
+        """`cards` are the page's examples, `judges` the names that can be chosen. `lists_runs`: there is an evaluation."""
+        self.head = _html(
+            "mountHead(host, props, watch)",
+            "",
+            "head",
+            f"<header class='vrt vrt-header'>{TITLE}</header>",
+        )
+        with gr.Row(elem_id="stage", equal_height=False):
+            with gr.Column(elem_id="bench", scale=5, min_width=320):
+                self._build_bench(judges)
+            with gr.Column(elem_id="run", scale=7, min_width=320):
+                if lists_runs:
+                    _html(f"mountRunBar(host, {json.dumps(runs_words.LIST)})", None, "run-bar")
+                self._build_tabs(judges, lists_runs)
+        self.run_outputs = [self.status, self.trace, self.transcript]
+        self.shown_run = [*self.videos, self.prompt, *self.run_outputs, self.buttons]
+        self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
+
+    def without_run(self, line: str) -> Updates:
+        """No run is shown; `line` stands in the status."""
+        return {self.status: line, self.trace: {"turns": []}, self.transcript: {"passages": []}}
+
+    def running_buttons(self, number: int) -> Updates:
+        """Stop stands in the place of Compare. `number`: the run's place; the page leaves alone what is said of an earlier one."""
+        return {self.buttons: {"number": number, "running": True}}
+
+    def idle_buttons(self, number: int) -> Updates:
+        """That run is over: Compare can be pressed, Stop cannot."""
+        return {self.buttons: {"number": number, "running": False}}
+
+    def _build_bench(self, judges: Sequence[str]) -> None:
+        """Everything that a person sets, and the players: it stays in sight while the turns are read."""
+        with gr.Row(elem_id="players"):
+            self.first, self.second = self.videos = _player(1, "first"), _player(2, "second")
+        self.rail = _html("mountRail(host, trigger)", None, "rail")
+        with gr.Row(elem_id="ask", equal_height=True):
+            hint = "The text both videos were made from"
+            self.prompt = gr.Textbox(
+                label="Prompt", placeholder=hint, lines=2, max_lines=6, elem_id="prompt", scale=6
+            )
+            with gr.Column(scale=1, min_width=140):
+                self.compare_button = gr.Button("Compare", variant="primary", elem_id="go")
+                self.stop_button = gr.Button("Stop", elem_id="stop")
+                self.buttons = _html(
+                    "mountButtons(host, props, watch, trigger)",
+                    {"number": 0, "running": False},
+                    "buttons",
+                )
+        _html("mountVoteFirst(host)", None, "vote-first")
+        self.status = gr.Textbox(
+            words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3
+        )
+        with gr.Accordion(words.ADDRESSES, open=False, elem_id="addresses"), gr.Row():
+            self.addresses = _address(1), _address(2)
+        self._build_settings(judges)
+
+    def _build_settings(self, judges: Sequence[str]) -> None:
+        """The judge, and every row of `SETTINGS` by its name."""
+        with gr.Accordion(words.SETTINGS, open=False, elem_id="settings"):
+            with gr.Row():
+                choices, info = list(judges), words.JUDGE_HELP
+                self.judge = gr.Dropdown(
+                    choices,
+                    value=judges[0],
+                    label="Judge",
+                    info=info,
+                    elem_id="judge",
+                    filterable=False,
+                )
+                self.settings = {name: _setting(setting(name)) for name in settings_form.FIRST_ROW}
+            with gr.Accordion(words.MORE_SETTINGS, open=False, elem_id="more-settings"), gr.Row():
+                self.settings |= {
+                    row.name: _setting(row) for row in SETTINGS if row.name not in self.settings
+                }
+
+    def _build_tabs(self, judges: Sequence[str], lists_runs: bool) -> None:
+        with gr.Tabs():
+            with gr.Tab(words.TAB_TRACE):
+                dimensions = [
+                    [each, DIMENSION_NAMES[each], text]
+                    for each, text in words.DIMENSION_HELP.items()
+                ]
+                asked = json.dumps([[words.CHECK_ORDER, words.CHECK_HELP], dimensions])
+                mount = f"mountTrace(host, props, watch, {json.dumps(words.INTRODUCTION)}, {asked}, trigger)"
+                self.trace = _html(mount, {"turns": []}, "trace")
+                form = json.dumps(branch_form.form_json(judges))
+                self.branches = _html(
+                    f"mountBranches(props, watch, {form}, trigger)", {"refusal": ""}, "branches"
+                )
+            with gr.Tab(words.TAB_FRAMES):
+                _html(f"mountFrames(host, {words.NO_FRAMES!r})", None, "frames")
+            with gr.Tab(words.TAB_TRANSCRIPT):
+                self.transcript = _html(
+                    "mountTranscript(host, props, watch)", {"passages": []}, "transcript"
+                )
+            with gr.Tab(words.TAB_SAVE):
+                _html("mountSave(host)", None, "save")
+                self.open_button = gr.UploadButton(
+                    words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary"
+                )
+            with gr.Tab(history_words.TAB):
+                _html(f"mountHistory(host, {json.dumps(history_words.LIST)})", None, "history")
+            if lists_runs:
+                with gr.Tab(runs_words.TAB):
+                    _html("mountRuns(host)", None, "evaluation")
+
+
+def no_updates() -> Updates:
+    """Every component stays as it is. Not an empty dict, which Gradio takes for a value."""
+    return dict(gr.skip())
+
+
+def theme() -> gr.themes.Base:
+    """Calm colours, and fonts that every machine has: nothing is requested from elsewhere."""
+    return gr.themes.Monochrome(
+        font=["system-ui", "sans-serif"],
+        font_mono=["ui-monospace", "monospace"],
+        spacing_size="md",
+        radius_size="sm",
+    ).set(
+        layout_gap="14px",
+        button_secondary_text_color_hover="*neutral_700",
+        button_border_width="1px",
+        button_primary_background_fill="#0b7a6f",
+        button_primary_background_fill_dark="#0b7a6f",
+        button_primary_background_fill_hover="#09645b",
+        button_primary_background_fill_hover_dark="#09645b",
+        button_primary_text_color="white",
+        button_primary_text_color_dark="white",
+    )
+
+
+def _setting(row: Setting) -> gr.Dropdown:
+    choices, value, info = (
+        settings_form.choices(row),
+        settings_form.default_value(row),
+        settings_form.help_text(row),
+    )
+    typed = row.number is not None  # numbers that are not offered may be typed
+    return gr.Dropdown(
+        choices,
+        value=value,
+        label=row.label,
+        info=info,
+        elem_id=row.name,
+        filterable=typed,
+        allow_custom_value=typed,
+    )
+
+
+def _player(number: int, name: str) -> gr.Video:
+    return gr.Video(
+        label=f"Video {number}",
+        sources=["upload"],
+        elem_id=name,
+        min_width=140,
+        height=320,
+        buttons=[],
+    )
+
+
+def _address(number: int) -> gr.Textbox:
+    return gr.Textbox(
+        label=f"Video {number}",
+        placeholder="https://example.org/video.mp4",
+        max_lines=1,
+        max_length=MAX_URL_LENGTH,
+        submit_btn=words.GET,
+        elem_id=f"address-{number}",
+        min_width=240,
+    )
+
+
+def _html(mount: str, value: Any, name: str, template: str = "<div></div>") -> gr.HTML:
+    """A constant template; the value comes as data, and the page's script (`VRThinker.mount`) writes it as text."""
+    script = f"const host = element.firstElementChild; VRThinker.{mount};"
+    return gr.HTML(
+        value, html_template=template, js_on_load=script, apply_default_css=False, elem_id=name
+    )

@@ -1,1 +1,0 @@
-"""The page: its Gradio components, their event handlers, and how it is served."""

@@ -1,0 +1,385 @@
+"""One `Session` for each open page: its latest run and that run's files, which are removed when the page is closed.
+
+A run that a visitor keeps goes on for a while after its page was left: until then any page of that visitor may show it again.
+
+A session id is Gradio's `session_hash` (a new one each time a page is opened or reloaded), or an id made for an API call.
+"""
+
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from vrthinker_core.branch_plan import BranchPlan
+from vrthinker_core.errors import BadInput
+from vrthinker_core.types import Settings, VideoPair, Vote
+from vrthinker_core.types.events import Trace
+from vrthinker_core.ui import words
+from vrthinker_core.ui.background_run import BackgroundRun, JobRunner, RunJob, always
+from vrthinker_core.ui.disclosure import Disclosure
+from vrthinker_core.ui.replay import Replay, memory_of, trace_of
+from vrthinker_core.ui.tiles import ThumbnailFiles
+
+VideosAtHand = tuple[Path | None, Path | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The latest run of one open page, live or replayed."""
+
+    name: str  # stands in the URLs of the run's files; it cannot be guessed, so no visitor finds another's
+    run: BackgroundRun | Replay
+    thumbnails: ThumbnailFiles
+    link: str = (
+        ""  # the name in `?trace=NAME` that leads to this run already, "" when there is none
+    )
+    saved_videos: VideosAtHand = (
+        None,
+        None,
+    )  # those that a replayed run compared, where they are at hand
+    checks: int = 0  # how often the order was checked
+    started_at: float = field(default_factory=time.monotonic)
+    owner: str = ""  # the visitor whose run it is, "" for one who is not known
+    kept: str = ""  # the name under which it is kept for that visitor, "" for a run that is not
+    disclosure: Disclosure = field(default_factory=Disclosure)
+
+    @property
+    def is_replay(self) -> bool:
+        """The run is a saved one."""
+        return isinstance(self.run, Replay)
+
+    @property
+    def videos(self) -> VideosAtHand:
+        """The videos that were compared; None for one that is not at hand."""
+        pair = self.run.pair if isinstance(self.run, BackgroundRun) else None
+        return (Path(pair.first), Path(pair.second)) if pair else self.saved_videos
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The videos that are at hand."""
+        return tuple(path for path in self.videos if path is not None)
+
+    @property
+    def judge(self) -> str:
+        """The judge chosen for a live run, "" for the default judge and for a replay."""
+        return self.run.job.judge if isinstance(self.run, BackgroundRun) else ""
+
+
+THUMBNAILS_URL = "frames"  # the URL path below which the server offers the thumbnails of all runs
+SESSION_SECONDS = 3600.0  # after it was used last, for a session whose page is not open and whose unload event never came
+MAX_SESSIONS = 400  # kept at once; beyond them, the oldest whose run is over are dropped
+MAX_KEPT_BYTES = 256 * 2**20  # of the runs that are over; beyond them, the oldest are dropped
+
+LEFT = "left "  # begins the id of a session that no page shows
+
+
+class Sessions:
+    """All sessions of one server. Below `root` lie the thumbnails, which the server offers, and the traces, which it does not."""
+
+    def __init__(
+        self,
+        root: Path,
+        run_job: JobRunner,
+        at_once: int = 1,
+        is_loaded: Callable[[str], bool] = always,
+    ) -> None:
+        """`is_loaded`: whether a job with the judge of that name may begin."""
+        self.thumbnail_root = root / "pictures"
+        self.trace_root = root / "records"
+        for folder in (self.thumbnail_root, self.trace_root):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._run_job = run_job
+        self._is_loaded = is_loaded
+        self._judge_slots = threading.Semaphore(at_once)
+        self._sessions: dict[str, Session] = {}
+        self._sizes: dict[str, int] = {}  # by the session's name, once its run is over
+        self._used: dict[str, float] = {}  # when it was used last, by the session's name
+        self._left: dict[str, float] = {}  # when a run was left that goes on, by the session's name
+        self.keeps = True  # whether the runs of visitors who are known are kept
+        self.go_on_after_leaving = False
+        self.is_open: Callable[[str], bool] = (
+            no_page_open  # whether the page of that session is open
+        )
+        self.on_run: Callable[[Session], None] = ignore  # is told of each run that is started
+        self.on_vote: Callable[[Session], str] = lambda session: (
+            session.kept
+        )  # keeps a run with its vote, and gives its name
+        self._lock = threading.Lock()
+
+    def start_run(
+        self,
+        session_id: str,
+        pair: VideoPair,
+        settings: Settings,
+        judge: str = "",
+        owner: str = "",
+        plan: BranchPlan | None = None,
+    ) -> Session:
+        """Start a run with the judge of that name ("" for the default); the former run is stopped and its files are removed.
+
+        `owner`: whose history it is kept in; "" for the owner of the former run. Runs that they have left are stopped.
+        `plan`: the run is a branch.
+        """
+        folder = self.trace_root / secrets.token_hex(12)
+        job = RunJob(pair, settings, folder / "trace.json", folder / "stop", judge, plan)
+        former = self.get(session_id)
+        owner = owner or (former.owner if former else "")
+        self.end(session_id)
+        self._stop_left(owner)
+        self.expire()
+        with suppress(
+            OSError
+        ):  # on a full disk the run goes on, and its last event says that no trace could be kept
+            folder.mkdir()
+        run = BackgroundRun(job, self._run_job, self._judge_slots, self._is_loaded)
+        kept = folder.name if owner and self.keeps else ""
+        session = self._add(
+            session_id,
+            Session(folder.name, run, self.thumbnail_files(folder.name), owner=owner, kept=kept),
+        )
+        self.on_run(session)
+        return session
+
+    def check_order(
+        self,
+        session_id: str,
+        session: Session,
+        pair: VideoPair,
+        settings: Settings,
+        judge: str = "",
+    ) -> Session:
+        """Judge `pair`, that of a run that is over, again with the sides swapped: it stays that session's run, of the same name.
+
+        Raises BadInput when the session shows another run by now.
+        """
+        folder, number = self.trace_root / session.name, session.checks + 1
+        trace, stop_file = folder / f"swapped-{number}.json", folder / f"stop-{number}"
+        job = RunJob(pair.swapped(), replace(settings, swap="off"), trace, stop_file, judge)
+        with self._lock:
+            if self._sessions.get(session_id) is not session or not session.run.over:
+                raise BadInput(words.NO_RUN)
+            with suppress(OSError):
+                folder.mkdir(exist_ok=True)
+            self._sizes.pop(session.name, None)
+            run = BackgroundRun(
+                job, self._run_job, self._judge_slots, self._is_loaded, session.run.state
+            )
+            kept = session.kept or (session.name if session.owner and self.keeps else "")
+            checked = replace(
+                session, run=run, link="", checks=number, started_at=time.monotonic(), kept=kept
+            )
+            self._sessions[session_id] = checked
+        self.on_run(checked)
+        return checked
+
+    def add_vote(self, session_id: str, session: Session, vote: Vote) -> None:
+        """Keep the visitor's vote with their own copy of the run. Raises BadInput when the session shows another run by now.
+
+        A link that led to the run leads to it as it was: it is not that of the copy any more.
+        """
+        with self._lock:
+            if self._sessions.get(session_id) is not session:
+                raise BadInput(words.NO_RUN)
+            self._sizes.pop(session.name, None)
+            session.run.add_vote(vote)
+            session.disclosure.vote()
+        kept = self.on_vote(session)
+        with self._lock:
+            if self._sessions.get(session_id) is session and (session.link or kept != session.kept):
+                self._sessions[session_id] = replace(session, link="", kept=kept)
+
+    def start_replay(
+        self,
+        session_id: str,
+        trace: Trace,
+        link: str = "",
+        videos: VideosAtHand = (None, None),
+        owner: str = "",
+        kept: str = "",
+    ) -> Session:
+        """Show a saved run, whose `videos` may be at hand; the former run is left, or stopped, and its files are removed."""
+        name = secrets.token_hex(12)
+        self._sizes[name] = memory_of(trace)
+        self.end(session_id)
+        self.expire(self._sizes[name])
+        session = Session(
+            name, Replay(trace), self.thumbnail_files(name), link, videos, owner=owner, kept=kept
+        )
+        return self._add(session_id, session)
+
+    def attach(self, session_id: str, session: Session) -> None:
+        """Show a run that goes on also on that page; the run that this has shown is left, or stopped."""
+        if self.get(session_id) is not session:
+            self.end(session_id)
+        with self._lock:
+            self._sessions.pop(LEFT + session.name, None)
+            self._left.pop(session.name, None)
+            self._sessions[session_id] = self._use(session)
+
+    def live_runs(self, owner: str) -> list[Session]:
+        """The runs kept for that visitor which go on; the latest is the last."""
+        return [session for session in self.runs_of(owner) if not session.run.over]
+
+    def runs_of(self, owner: str) -> list[Session]:
+        """The runs kept for that visitor which a page shows, or which go on."""
+        with self._lock:
+            mine = {
+                id(session): session
+                for session in self._sessions.values()
+                if owner and session.owner == owner
+            }
+        return [session for session in mine.values() if session.kept]
+
+    def seconds_left(self, session: Session) -> float:
+        """For how long no page has shown the session's run; 0 when one does."""
+        with self._lock:
+            left = self._left.get(session.name)
+        return 0.0 if left is None else max(1e-9, time.monotonic() - left)
+
+    def another_waits(self, session: Session) -> bool:
+        """Whether a run waits for a judge, or for its videos, which is not this one and was not left."""
+        with self._lock:
+            others = [
+                other
+                for key, other in self._sessions.items()
+                if other is not session and not key.startswith(LEFT)
+            ]
+        return any(not other.run.over and other.run.state.started is None for other in others)
+
+    def _stop_left(self, owner: str) -> None:
+        with self._lock:
+            left = [
+                session
+                for key, session in self._sessions.items()
+                if owner and key.startswith(LEFT) and session.owner == owner
+            ]
+        for session in left:
+            session.run.request_stop()
+
+    def thumbnail_files(self, name: str) -> ThumbnailFiles:
+        """The thumbnails of the run (or example) of that name."""
+        return ThumbnailFiles(self.thumbnail_root / name, f"{THUMBNAILS_URL}/{name}")
+
+    def _add(self, session_id: str, session: Session) -> Session:
+        with self._lock:
+            self._sessions[session_id] = session
+            return self._use(session)
+
+    def _use(self, session: Session) -> Session:
+        self._used[session.name] = time.monotonic()
+        return session
+
+    def expire(self, more: int = 0) -> None:
+        """End sessions whose run is over: those that were not used for `SESSION_SECONDS`, and the oldest beyond `MAX_SESSIONS`.
+
+        A run that goes on is in use, and so is a session whose page is open.
+
+        The oldest end, too, until what is kept and `more` bytes take at most `MAX_KEPT_BYTES` of memory.
+        """
+        earliest = time.monotonic() - SESSION_SECONDS
+        with self._lock:
+            in_use = {
+                each.name
+                for key, each in self._sessions.items()
+                if not each.run.over or self.is_open(key)
+            }
+            self._used.update(dict.fromkeys(in_use, time.monotonic()))
+            unused = {
+                session.name
+                for session in self._sessions.values()
+                if self._used[session.name] < earliest
+            } - in_use
+            over = [
+                (session_id, session)
+                for session_id, session in self._sessions.items()
+                if session.run.over
+            ]
+            too_many = max(0, len(self._sessions) - MAX_SESSIONS)
+        kept = more + sum(self._size(session) for _, session in over)
+        for number, (session_id, session) in enumerate(over):
+            if number < too_many or session.name in unused or kept > MAX_KEPT_BYTES:
+                kept -= self._size(session)
+                self.end(session_id)
+
+    def get(self, session_id: str) -> Session | None:
+        """The session of that id; None before its first run, and after it has ended."""
+        with self._lock:
+            session = self._sessions.get(session_id)
+            return session and self._use(session)
+
+    def find_run(self, name: str) -> Session | None:
+        """The session whose run has that name, of several pages the one that began last; None when there is none (any more)."""
+        with self._lock:
+            found = (session for session in self._sessions.values() if session.name == name)
+            session = max(found, key=lambda session: session.started_at, default=None)
+            return session and self._use(session)
+
+    def files(self) -> list[Path]:
+        """The videos of all runs that are kept."""
+        with self._lock:
+            return [file for session in self._sessions.values() for file in session.files]
+
+    def goes_on(self, session: Session) -> bool:
+        """Whether the session's run goes on when its page is left."""
+        return self.go_on_after_leaving and bool(session.kept) and not session.run.over
+
+    def end(self, session_id: str) -> None:
+        """The page shows the session no more. Where no other one does, its run is left, or stopped and its files are removed.
+
+        That is done in a thread; returns at once.
+        """
+        with self._lock:
+            session = self._sessions.pop(session_id, None)
+            if session is None:
+                return
+            others = [other.run for other in self._sessions.values() if other.name == session.name]
+            if session.run in others:
+                return
+            if session_id != LEFT + session.name and self.goes_on(session):
+                self._sessions[LEFT + session.name] = session
+                self._left[session.name] = time.monotonic()
+                return
+            self._left.pop(session.name, None)
+            if not others:
+                self._sizes.pop(session.name, None)
+                self._used.pop(session.name, None)
+        session.run.request_stop()
+        if (
+            others
+        ):  # Another page shows the run from before its order was checked: the files are of both
+            return
+        threading.Thread(
+            target=self._remove_files, args=(session,), name="remove files", daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """Stop every run and wait for it, so that none writes its trace into a folder that is removed next."""
+        with self._lock:
+            sessions, self._sessions = list(self._sessions.values()), {}
+        for session in sessions:
+            session.run.request_stop()
+        for session in sessions:
+            session.run.join(2)
+
+    def _size(self, session: Session) -> int:
+        if session.name not in self._sizes:
+            self._sizes[session.name] = memory_of(trace_of(session.run.state))
+        return self._sizes[session.name]
+
+    def _remove_files(self, session: Session) -> None:
+        session.run.join(600)
+        session.thumbnails.remove()
+        shutil.rmtree(self.trace_root / session.name, ignore_errors=True)
+
+
+def ignore(_session: Session) -> None:
+    """Nobody is told."""
+
+
+def no_page_open(_session_id: str) -> bool:
+    """No page is known to be open."""
+    return False

@@ -1,0 +1,382 @@
+"""The request limits: which of Gradio's routes are blocked, how large a request may be, and what is refused before Gradio reads it.
+
+Gradio limits the size of an uploaded file and of nothing else: a body of any size is kept in memory, and made into values while
+everybody waits. It also offers what this page never uses: FFmpeg for recordings, a proxy to public web addresses, functions of
+components.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import json
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain
+from typing import Any
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+from gradio.route_utils import FnIndexInferError
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from vrthinker_core.ui.gradio_blocks import MAX_UPLOAD_BYTES
+
+MAX_UNFINISHED_BYTES = 256 * 2**20  # of all bodies that have begun to come and are not whole yet
+STALL_SECONDS = 30.0  # in which more of a body must come
+BODY_SECONDS = 30.0  # in which a body that is no upload must come
+DRAIN_SECONDS = 2.0  # for the rest of a body that was refused
+MAX_VALUES = 20_000  # of one body's JSON; a video in it is one
+MAX_DEPTH = 50  # of lists and objects in each other
+QUICK_BYTES = 2**16  # a body up to this size is checked at once, a larger one in a thread
+
+
+class Refusal(Exception):
+    """A request that is refused, with its status and a sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.sentence = sentence
+
+
+TOO_SLOW = (408, "The rest of this request did not come in time. Send it again.")
+NO_ROOM = (503, "Too much is being sent at once. Try again in a minute.")
+TOO_MANY = (413, f"This request has too many values. At most {MAX_VALUES:,} are taken.")
+TOO_DEEP = (
+    400,
+    f"This request is nested too deep. At most {MAX_DEPTH} lists and objects in each other are read.",
+)
+MAX_ID = (
+    100  # characters of what a page calls itself, an upload or an event: each is kept in memory
+)
+IDS = ("session_hash", "upload_id", "event_id")
+LONG_ID = (400, f"The names {', '.join(IDS)} have at most {MAX_ID} characters.")
+NUL_IN_PATH = (400, "The path of a file cannot contain the character NUL.")
+
+
+class Body:
+    """The body of one request, as it comes."""
+
+    def __init__(self, receive: Receive, limit: int, others: "UnfinishedBodies") -> None:
+        self.size = 0
+        self.last_seen = time.monotonic()
+        self._receive = receive
+        self._limit = limit
+        self._others = others
+        self._patience: asyncio.Timeout | None = None
+        self._is_cut = False
+
+    async def receive(self) -> Message:
+        """The next message. Raises Refusal when the body grows too large or stalls, or when others need the room."""
+        try:
+            async with asyncio.timeout(STALL_SECONDS) as self._patience:
+                message = await self._receive()
+        except TimeoutError:
+            raise Refusal(*(NO_ROOM if self._is_cut else TOO_SLOW)) from None
+        finally:
+            self._patience = None
+        self.last_seen = time.monotonic()
+        self.size += len(message.get("body", b""))
+        if self.size > self._limit:
+            raise Refusal(413, f"At most {self._limit / 1e6:.0f} MB are taken at once.")
+        if message.get("more_body", False):
+            self._others.make_room()
+        else:
+            self._others.discard(self)
+        if self._is_cut:
+            raise Refusal(*NO_ROOM)
+        return message
+
+    async def read(self) -> bytes:
+        """All of it. Raises Refusal, and ClientDisconnect when the client has left."""
+        pieces = []
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while (message := await self.receive())["type"] == "http.request":
+                    pieces.append(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        return b"".join(pieces)
+        except TimeoutError:
+            raise Refusal(*TOO_SLOW) from None
+        raise ClientDisconnect
+
+    def cut(self) -> None:
+        """Refuse it now: others need the room."""
+        self._is_cut = True
+        if self._patience is not None:
+            self._patience.reschedule(asyncio.get_running_loop().time())
+
+
+class UnfinishedBodies:
+    """All bodies that are not whole yet. When they are too large together, one that is large and has stalled for long is cut."""
+
+    def __init__(self) -> None:
+        self._bodies: set[Body] = set()
+
+    @contextmanager
+    def reader(self, receive: Receive, limit: int, length: str) -> Iterator[Body]:
+        """A body of at most `limit` bytes; `length` is the request's Content-Length, "" without one. Raises Refusal."""
+        if length.isdecimal() and int(length) > limit:
+            raise Refusal(413, f"At most {limit / 1e6:.0f} MB are taken at once.")
+        body = Body(receive, limit, self)
+        self._bodies.add(body)
+        try:
+            yield body
+        finally:
+            self.discard(body)
+
+    def discard(self, body: Body) -> None:
+        """This body is whole, or nobody reads it any more."""
+        self._bodies.discard(body)
+
+    def make_room(self) -> None:
+        """Cut bodies until the others are within the limit."""
+        while sum(body.size for body in self._bodies) > MAX_UNFINISHED_BYTES:
+            now = time.monotonic()
+            worst = max(self._bodies, key=lambda body: body.size * (now - body.last_seen))
+            worst.cut()
+            self.discard(worst)
+
+
+async def drain(receive: Receive) -> None:
+    """Read the rest of a body that was refused, and drop it: a client that still sends would not see the answer."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            while (await receive()).get("more_body", False):
+                pass
+
+
+async def check(body: bytes) -> None:
+    """Raises Refusal for JSON that would take long to make into values, or that Gradio would fail on."""
+    if len(body) <= QUICK_BYTES:
+        _check(body)
+    else:
+        await asyncio.to_thread(_check, body)
+
+
+def _check(body: bytes) -> None:
+    if sum(map(body.count, (b"[", b"{", b","))) > MAX_VALUES:
+        raise Refusal(*TOO_MANY)
+    try:
+        level: list[Any] = [json.loads(body)]
+    except RecursionError:
+        raise Refusal(*TOO_DEEP) from None
+    except ValueError:
+        return  # no JSON: whoever it is for says so
+    for _ in range(MAX_DEPTH):
+        objects = [value for value in level if isinstance(value, dict)]
+        if any(
+            len(name) > MAX_ID
+            for value in objects
+            for name in map(value.get, IDS)
+            if isinstance(name, str)
+        ):
+            raise Refusal(*LONG_ID)
+        if any(
+            "\0" in path
+            for path in (value.get("path") for value in objects)
+            if isinstance(path, str)
+        ):
+            raise Refusal(*NUL_IN_PATH)
+        lists = [value for value in level if isinstance(value, list)]
+        level = [
+            *chain.from_iterable(lists),
+            *chain.from_iterable(value.values() for value in objects),
+        ]
+    if any(isinstance(value, dict | list) for value in level):
+        raise Refusal(*TOO_DEEP)
+
+
+# Prefixes of paths that the page never requests.
+PROXIES = ("file=http", "file/http", "proxy=")
+UNUSED = (
+    "process_recording",
+    "component_server",
+    "vibe",
+    "undo-vibe",
+    "stream/",
+    "deep_link",
+    "dev/",
+)
+BLOCKED_PATHS = tuple(f"/gradio_api/{name}" for name in (*PROXIES, *UNUSED))
+UPLOAD_PATH = "/gradio_api/upload"
+CALL_PATHS = ("/gradio_api/run/", "/gradio_api/api/", "/gradio_api/call/")
+
+MAX_UPLOAD_REQUEST_BYTES = MAX_UPLOAD_BYTES + 2**20  # the largest file and the headers of its part
+MAX_BODY_BYTES = (
+    10_000_000  # any other request: small, unless a program sends its videos as data URLs
+)
+MAX_URL_BYTES = 8000
+MAX_NAME_BYTES = 255  # no file has a longer name
+
+NOTHING_HERE = (404, "There is nothing here.")
+LONG_ADDRESS = (414, f"This address is too long. At most {MAX_URL_BYTES:,} characters are read.")
+NO_FUNCTION = (
+    404,
+    "There is no such function here, or not with these parameters. /gradio_api/info lists those there are.",
+)
+SERVER_ERROR = "Something went wrong on this server. Try again, or tell whoever runs it."
+
+
+class RequestLimitsMiddleware:
+    """ASGI middleware: what is refused is answered with a status and a sentence, in no case with an error of the server."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._unfinished = UnfinishedBodies()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        has_begun, answer = False, None
+
+        async def send_noting(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, send_noting)
+        except ClientDisconnect:
+            pass  # nobody is there to be answered
+        except Refusal as refusal:
+            answer = PlainTextResponse(refusal.sentence, refusal.status)
+        except Exception as error:
+            if not has_begun:
+                await PlainTextResponse(SERVER_ERROR, 500)(scope, receive, send)
+            elif isinstance(error.__cause__, HTTPException):
+                await send(
+                    {"type": "http.response.body"}
+                )  # Gradio's stream has said that it knows no such session, and ends
+                return
+            raise  # the log says what it was
+        if answer is not None:  # by now nothing holds what had come of the body
+            await drain(receive)
+            if not has_begun:
+                await answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises Refusal, also for a call of a function that Gradio does not find."""
+        path = scope["path"]
+        if path.lower().startswith(BLOCKED_PATHS) or any(
+            len(name.encode()) > MAX_NAME_BYTES for name in path.split("/")
+        ):
+            raise Refusal(*NOTHING_HERE)
+        if len(path) + len(scope["query_string"]) > MAX_URL_BYTES:
+            raise Refusal(*LONG_ADDRESS)
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        if any(len(value) > MAX_ID for name in IDS for value in query.get(name, ())):
+            raise Refusal(*LONG_ID)
+        try:
+            if scope["method"] == "POST":
+                await self._answer_post(scope, receive, send)
+            else:
+                await self._app(scope, receive, send)
+        except (FnIndexInferError, KeyError, TypeError):
+            if path.startswith(CALL_PATHS):
+                raise Refusal(*NO_FUNCTION) from None
+            raise
+
+    async def _answer_post(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An upload is passed on as it comes, and goes to the disk; any other body is read whole and checked first."""
+        length = Headers(scope=scope).get("content-length", "")
+        if scope["path"].rstrip("/") == UPLOAD_PATH:
+            with self._unfinished.reader(receive, MAX_UPLOAD_REQUEST_BYTES, length) as upload:
+                await self._app(scope, upload.receive, send)
+        else:
+            await self._app(scope, _once(await self._read(receive, length), receive), send)
+
+    async def _read(self, receive: Receive, length: str) -> bytes:
+        with self._unfinished.reader(receive, MAX_BODY_BYTES, length) as reader:
+            body = await reader.read()
+        await check(body)
+        return body
+
+
+def _once(body: bytes, receive: Receive) -> Receive:
+    """The body again, then what else comes."""
+    bodies = [body]
+
+    async def receive_again() -> Message:
+        if bodies:
+            return {"type": "http.request", "body": bodies.pop(), "more_body": False}
+        return await receive()
+
+    return receive_again
+
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'self'; "
+    "script-src 'self' blob: 'unsafe-inline' 'unsafe-eval'; "
+    "style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; "
+    "media-src 'self' data: blob:; "
+    "connect-src 'self' blob: data:; "
+    "font-src 'self' data:; "
+    "worker-src 'self' blob:; "
+    "object-src 'none'; "
+    "base-uri 'self'; "
+    "form-action 'self'"
+)
+"""Keeps the browser from every other server, whatever a text contains. Gradio's own scripts need inline code and eval."""
+
+SECURITY_HEADERS = (
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+)
+
+
+class OriginGuardMiddleware:
+    """ASGI middleware: 400 for a foreign host, 403 for a foreign origin. `names` are the server's host names besides localhost."""
+
+    def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
+        self._app = app
+        self._names = {name.lower() for name in ("localhost", *names)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._is_own_host(host):
+            await PlainTextResponse("This server does not go by that name.", 400)(
+                scope, receive, send
+            )
+        elif "origin" in headers and _split(headers["origin"]).netloc.lower() != host.lower():
+            await PlainTextResponse("Only this server's own page may do that.", 403)(
+                scope, receive, send
+            )
+        else:
+
+            async def send_with_headers(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    message = {
+                        **message,
+                        "headers": [*message.get("headers", ()), *SECURITY_HEADERS],
+                    }
+                await send(message)
+
+            await self._app(scope, receive, send_with_headers)
+
+    def _is_own_host(self, host: str) -> bool:
+        """IP addresses always are: only a name can be made to resolve to this server."""
+        name = (_split(f"//{host}").hostname or "").lower()
+        with contextlib.suppress(ValueError):
+            return name in self._names or bool(ipaddress.ip_address(name))
+        return False
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")

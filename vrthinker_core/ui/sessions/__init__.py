@@ -1,1 +1,0 @@
-"""What the server keeps: sessions, their runs in threads of their own, the waiting room, the loaded judges, saved runs."""

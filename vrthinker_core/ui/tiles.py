@@ -1,0 +1,234 @@
+"""The frames of a turn as tiles: the two videos side by side wherever the judge saw the same slot of both."""
+
+import contextlib
+import hashlib
+import math
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NotRequired, TypedDict
+
+from vrthinker_core.errors import TraceError
+from vrthinker_core.traces import load
+from vrthinker_core.types import ClipInfo, FrameRef, Side, Thumbnail
+from vrthinker_core.types.events import Trace
+from vrthinker_core.types.progress import count
+from vrthinker_core.ui import words
+from vrthinker_core.video.thumbnails import jpeg_size
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSource:
+    """A thumbnail's address (a URL or a data URI) and its size in pixels, so that the layout is stable while it loads."""
+
+    src: str
+    width: int
+    height: int
+
+
+ImageSources = Callable[[Thumbnail], ImageSource]  # gives the source of a thumbnail
+Clips = tuple[ClipInfo | None, ClipInfo | None]
+
+
+class HalfJson(TypedDict):
+    """One video's frame of a tile."""
+
+    src: str
+    ratio: float  # width divided by height
+    time: float  # when the frame appears, in seconds: the one time that a frame is shown with
+    at: float  # seconds to seek to
+    place: float  # where the frame stands in its clip, 0 to 1
+    gone: NotRequired[Literal[True]]  # the frame has left the judge's view
+
+
+class TileJson(TypedDict):
+    """A tile; a half is None where the judge did not see that video."""
+
+    label: str
+    slot: int
+    halves: list[HalfJson | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One slot of one turn. `halves` holds the sides that were sent, one or both."""
+
+    halves: Mapping[Side, Thumbnail]
+
+    @property
+    def label(self) -> str:
+        """The frame's number as it was printed to the judge; both numbers where the videos are counted apart."""
+        return " · ".join(
+            dict.fromkeys(f"#{half.number}" for _, half in sorted(self.halves.items()))
+        )
+
+    def to_json(self, clips: Clips, in_view: Set[FrameRef], images: ImageSources) -> TileJson:
+        """The tile for the page. Frames that are not `in_view` are marked as gone."""
+        halves = [
+            self._half(side, clip, in_view, images) for side, clip in zip(Side, clips, strict=True)
+        ]
+        slot = min(half.ref.slot for half in self.halves.values())  # the same of both
+        return {"label": self.label, "slot": slot, "halves": halves}
+
+    def _half(
+        self, side: Side, clip: ClipInfo | None, in_view: Set[FrameRef], images: ImageSources
+    ) -> HalfJson | None:
+        frame = self.halves.get(side)
+        if frame is None:
+            return None
+        image = images(frame)
+        ratio = round(image.width / image.height, 3)
+        time, place = _finite(frame.seconds), timeline_position(frame, clip)
+        half: HalfJson = {
+            "src": image.src,
+            "ratio": ratio,
+            "time": time,
+            "at": seek_time(frame),
+            "place": place,
+        }
+        if frame.ref not in in_view:
+            half["gone"] = True
+        return half
+
+
+def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
+    """Frames grouped by slot, in the order in which each slot came first."""
+    slots: dict[int, dict[Side, Thumbnail]] = {}
+    for frame in frames:
+        slots.setdefault(frame.ref.slot, {}).setdefault(frame.ref.side, frame)
+    return [Tile(halves) for halves in slots.values()]
+
+
+def seek_time(frame: Thumbnail) -> float:
+    """Seconds to the middle of the frame's interval: browsers show the exact frame there (17 of 17; at its timestamp 10 to 12)."""
+    return _finite((frame.seconds + max(frame.seconds, frame.until)) / 2)
+
+
+def timeline_position(frame: Thumbnail, clip: ClipInfo | None) -> float:
+    """The frame's place in its clip by index, 0 to 1: the same place in both videos is the same moment."""
+    index = min(max(frame.index, 0), 2**31)
+    frames = max(clip.frames if clip else 0, index + 1)
+    return round((index + 0.5) / frames, 5)
+
+
+def _finite(seconds: float) -> float:
+    return round(seconds, 5) if math.isfinite(seconds) else 0.0
+
+
+class ThumbnailFiles:
+    """Thumbnails of one run in `folder`, which the server serves under `url` (relative: no path of the machine is shown)."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self._folder = folder
+        self._url = url
+        self._sources: dict[bytes, ImageSource] = {}
+        self._lock = threading.Lock()
+        self._removed = False
+
+    def __call__(self, frame: Thumbnail) -> ImageSource:
+        """Where the browser finds the thumbnail; `src` is "" when it is not written (full disk, ended session); the run goes on."""
+        if frame.jpeg not in self._sources:
+            self._sources[frame.jpeg] = image_source(self.add(frame.jpeg, ".jpg"), frame.jpeg)
+        return self._sources[frame.jpeg]
+
+    def remove(self) -> None:
+        """Remove the folder, also from under a thread that is still writing into it: what comes later is not written."""
+        with self._lock:
+            self._removed = True
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def add(self, data: bytes, suffix: str) -> str:
+        """Write a picture; returns its address, "" when it could not be written."""
+        path = self._folder / f"{hashlib.blake2b(data, digest_size=10).hexdigest()}{suffix}"
+        with self._lock:
+            if self._removed:
+                return ""
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+            except OSError:
+                path.unlink(missing_ok=True)
+                return ""
+        return f"{self._url}/{path.name}"
+
+    def discard(self, src: str) -> None:
+        """Remove the picture at that address, as `add` gave it."""
+        (self._folder / Path(src).name).unlink(missing_ok=True)
+
+
+def image_source(src: str, jpeg: bytes) -> ImageSource:
+    """A picture at this address; one that is no JPEG has the size of a pixel."""
+    width, height = jpeg_size(jpeg)
+    return ImageSource(src, max(width, 1), max(height, 1))
+
+
+class CardJson(TypedDict):
+    """An example as the page shows it."""
+
+    name: str  # its folder, by which the page opens it
+    row: str  # the heading of the row it stands in
+    title: str
+    prompt: str
+    judge: str
+    pictures: list[str]  # the address of one picture of each video, "" where there is none
+
+
+@dataclass(frozen=True, slots=True)
+class SavedExample:
+    """One saved run, and the files it compared."""
+
+    name: str
+    trace: Trace
+    videos: tuple[Path, Path]
+
+
+class Examples:
+    """The examples in `folder`, by the order of their rows and names. One whose trace cannot be read is left out."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.all: list[SavedExample] = []
+        for path in sorted(
+            folder.glob("*/trace.json"),
+            key=lambda path: (_row_number(path.parent.name), path.parent.name),
+        ):
+            videos = (path.with_name("first.mp4"), path.with_name("second.mp4"))
+            with contextlib.suppress(TraceError):
+                self.all.append(SavedExample(path.parent.name, load(path), videos))
+
+    def find(self, name: str) -> SavedExample | None:
+        """The example of that name; None where there is none."""
+        return next((example for example in self.all if example.name == name), None)
+
+    def cards(self, thumbnails_of: Callable[[str], ThumbnailFiles]) -> list[CardJson]:
+        """The examples for the page. `thumbnails_of(name)` holds the thumbnails of one example."""
+        return [_card(example, thumbnails_of(example.name)) for example in self.all]
+
+
+def _row_number(name: str) -> int:
+    """Where the row of the example of that name stands; those in no row come last."""
+    rows = list(words.EXAMPLE_ROWS)
+    kind = name.partition("-")[0]
+    return rows.index(kind) if kind in rows else len(rows)
+
+
+def _card(example: SavedExample, thumbnails: ThumbnailFiles) -> CardJson:
+    trace = example.trace
+    tiles = group_tiles(trace.turns[0].frames) if trace.turns else []
+    halves = tiles[len(tiles) // 2].halves if tiles else {}
+    kind, _, rest = example.name.partition("-")
+    title = (
+        (rest if kind in words.EXAMPLE_ROWS else example.name)
+        .lstrip("0123456789-")
+        .replace("-", " ")
+    )
+    return {
+        "name": example.name,
+        "row": words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
+        "title": title[:1].upper() + title[1:],
+        "prompt": trace.started.prompt,
+        "judge": f"{words.judge_line(trace.started.judge)} · {count(len(trace.turns), 'turn')}",
+        "pictures": [thumbnails(halves[side]).src if side in halves else "" for side in Side],
+    }

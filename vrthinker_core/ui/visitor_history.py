@@ -1,0 +1,286 @@
+"""The history: every run of each visitor, those that go on and those that are kept. Each visitor has only their own."""
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypedDict
+
+from vrthinker_core.errors import TraceError
+from vrthinker_core.text import encodable
+from vrthinker_core.types.events import Trace
+from vrthinker_core.types.wording import branch_name
+from vrthinker_core.ui import history_words, vote_words, words
+from vrthinker_core.ui.background_run import BackgroundRun
+from vrthinker_core.ui.page_sessions import LEFT, Session, Sessions
+from vrthinker_core.ui.replay import merge_traces, trace_of
+from vrthinker_core.ui.run_state import RunState
+from vrthinker_core.ui.run_store import (
+    KEEP_SECONDS,
+    MAX_BYTES,
+    MAX_TEXT,
+    RunRecord,
+    RunStore,
+    record_of,
+)
+
+LOOK_SECONDS = 0.25  # between two looks at a run that goes on
+GIVE_WAY_SECONDS = 5.0  # for a run that was left while another one waits for the judge
+MAX_LISTED = 200  # runs of one visitor; beyond them, the oldest are deleted
+
+
+class RunRowJson(TypedDict):
+    """One run of the list."""
+
+    name: str
+    prompt: str
+    judge: str
+    branch: str  # where a branch leaves its origin and what differs; "" for a run that is none
+    outcome: str
+    unchecked: str  # that its order was not checked; "" without a verdict
+    begun: float  # seconds since 1970
+    over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Where runs are kept, for how long, and how long they go on."""
+
+    folder: Path | None = None  # None: in the server's own folder, which ends with it
+    seconds: float = KEEP_SECONDS  # 0: none is kept
+    max_bytes: int = MAX_BYTES
+    after_leaving: float = 30.0  # seconds for which a run goes on that no page shows
+
+
+class History:
+    """Keeps the runs of `sessions` in `store`, turn by turn, and stops those that were left for too long."""
+
+    def __init__(self, store: RunStore, sessions: Sessions, keeping: Keeping) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._keeping = keeping
+        self._watchers: set[threading.Thread] = set()
+        self._deleted: set[str] = set()  # names of runs that go on and must not be kept
+        self._lock = threading.Lock()
+        sessions.keeps = self.keeps
+        sessions.go_on_after_leaving = self.keeps and keeping.after_leaving > 0
+        sessions.on_run = self._on_run
+        sessions.on_vote = self._on_vote
+
+    @property
+    def keeps(self) -> bool:
+        """Whether any run is kept."""
+        return self._keeping.seconds > 0
+
+    @property
+    def help(self) -> str:
+        """For how long runs are kept, in one sentence."""
+        return (
+            history_words.kept_for(self._keeping.seconds) if self.keeps else history_words.NOT_KEPT
+        )
+
+    def rows(self, owner: str, votes_first: bool = False) -> list[RunRowJson]:
+        """The visitor's runs, the latest first. `votes_first`: verdicts without their vote are hidden that no page shows."""
+        records, sessions = self._records(owner), self._sessions.runs_of(owner)
+        hidden = {
+            name
+            for name, record in records.items()
+            if votes_first and record.judged and not record.voted
+        }
+        shown = {session.kept: not session.disclosure.hidden for session in sessions}
+        hidden = {name for name in {*hidden, *shown} if not shown.get(name, False)}
+        rows = {name: _row(name, record, name in hidden) for name, record in records.items()}
+        rows |= {session.kept: _live_row(session) for session in sessions if not session.run.over}
+        return sorted(rows.values(), key=lambda row: -row["begun"])
+
+    def live(self, owner: str, name: str) -> Session | None:
+        """The visitor's run of that name, where it goes on."""
+        return next(
+            (session for session in self._sessions.live_runs(owner) if session.kept == name), None
+        )
+
+    def open(self, owner: str, name: str) -> tuple[Trace, list[Path]]:
+        """The trace of the visitor's run of that name, and its videos that are kept. Raises TraceError for any other name."""
+        record = self._records(owner).get(name)
+        if record is None:
+            raise TraceError(history_words.NO_SUCH_RUN)
+        return self._store.trace(name), self._store.videos(record)
+
+    def videos(self, owner: str, trace: Trace) -> list[Path]:
+        """The kept videos of this trace, of those that the visitor's own runs compared."""
+        digests = {clip.digest for clip in trace.started.clips if clip}
+        records = [
+            record
+            for record in self._records(owner).values()
+            if digests & {name[:64] for name in record.videos}
+        ]
+        return [path for record in records for path in self._store.videos(record)]
+
+    def keep(self, owner: str, trace: Trace, videos: Sequence[Path] = ()) -> str:
+        """Keep a saved run that the visitor has opened; its name, "" where it is not kept."""
+        if not self.keeps or not owner:
+            return ""
+        name, now = secrets.token_hex(12), time.time()
+        try:
+            self._store.put(
+                name, record_of(owner, trace, now, now + self._keeping.seconds), trace, videos
+            )
+        except OSError as error:
+            _warn(error)
+            return ""
+        self._bound(owner)
+        return name
+
+    def delete(self, owner: str, names: Collection[str] | None = None) -> None:
+        """Delete the visitor's runs of these names, or all, with the links to them; those that go on are stopped."""
+        for session in self._sessions.live_runs(owner):
+            if names is None or session.kept in names:
+                self._deleted.add(session.kept)
+                session.run.request_stop()
+        with self._lock:  # none is being kept meanwhile
+            mine = self._records(owner, links=names is None)
+            self._store.remove([name for name in mine if names is None or name in names])
+
+    def close(self) -> None:
+        """Wait until every run that was stopped is kept."""
+        end = time.monotonic() + 5
+        for watcher in list(self._watchers):
+            watcher.join(max(0.0, end - time.monotonic()))
+
+    def _records(self, owner: str, links: bool = False) -> dict[str, RunRecord]:
+        records = self._store.records() if owner and self.keeps else {}
+        return {
+            name: record
+            for name, record in records.items()
+            if record.owner == owner and (links or not record.origin)
+        }
+
+    def _on_run(self, session: Session) -> None:
+        if session.kept:
+            watcher = threading.Thread(
+                target=self._watch, args=(session,), name="keep run", daemon=True
+            )
+            with self._lock:
+                self._watchers.add(watcher)
+            watcher.start()
+
+    def _on_vote(self, session: Session) -> str:
+        """Keep a run with its visitor's vote, also one that was not kept before; its name."""
+        if session.kept and (
+            self._update(session, anew=False)
+            or self._store.get(session.kept)
+            or not session.run.over
+        ):
+            return session.kept
+        trace = trace_of(session.run.state)
+        return "" if trace is None else self.keep(session.owner, trace, session.files)
+
+    def _watch(self, session: Session) -> None:
+        """All that the thread of one run does."""
+        run, kept, turns, is_kept = session.run, session.kept, -1, False
+        assert isinstance(run, BackgroundRun)
+        try:
+            while not run.wait(LOOK_SECONDS):
+                if (ended := _ended_turn_count(run.state)) > turns:
+                    is_kept = self._update(session, anew=not is_kept) or is_kept
+                    turns = ended
+                if self._left_too_long(session):
+                    run.stop()
+            self._update(session, anew=not is_kept)
+            self._bound(session.owner)
+            self._sessions.end(LEFT + session.name)
+        finally:
+            with self._lock:
+                self._deleted.discard(kept)
+                self._watchers.discard(threading.current_thread())
+
+    def _update(self, session: Session, anew: bool) -> bool:
+        """Keep the run as far as it has come; whether it is kept. One that was deleted since is not kept `anew`."""
+        name, now = session.kept, time.time()
+        with self._lock:  # the latest state is kept last
+            trace, before = trace_of(session.run.state), self._store.get(name)
+            if trace is not None and before is not None:
+                with suppress(TraceError):  # one that is damaged is replaced
+                    trace = merge_traces(trace, self._store.trace(name))
+            if trace is None or name in self._deleted:
+                return False
+            record = record_of(
+                session.owner,
+                trace,
+                before.begun if before else _begun(session),
+                now + self._keeping.seconds,
+            )
+            record = replace(record, videos=before.videos if before else ())
+            try:
+                return (
+                    self._store.put(
+                        name, record, trace, () if record.videos else session.files, again=not anew
+                    )
+                    is not None
+                )
+            except OSError as error:
+                _warn(error)
+                return False
+
+    def _left_too_long(self, session: Session) -> bool:
+        most = self._keeping.after_leaving
+        if self._sessions.another_waits(session):
+            most = min(most, GIVE_WAY_SECONDS)
+        return self._sessions.seconds_left(session) > most
+
+    def _bound(self, owner: str) -> None:
+        mine = list(self._records(owner))
+        if len(mine) > MAX_LISTED:
+            self._store.remove(mine[: len(mine) - MAX_LISTED])
+
+
+def _ended_turn_count(state: RunState) -> int:
+    """How many turns of both runs have ended; -1 before the first run has begun."""
+    runs = [run for run in state.runs if run.started is not None]
+    return sum(turn.turn is not None for run in runs for turn in run.turns) if runs else -1
+
+
+def _row(name: str, record: RunRecord, hidden: bool) -> RunRowJson:
+    return {
+        "name": name,
+        "prompt": record.prompt,
+        "judge": words.judge_line(record.judge),
+        "branch": _sentence_case(record.branch),
+        "outcome": vote_words.HIDDEN if hidden else history_words.outcome(record),
+        "unchecked": "" if hidden else history_words.unchecked(record),
+        "begun": record.begun,
+        "over": True,
+    }
+
+
+def _live_row(session: Session) -> RunRowJson:
+    run, started = session.run, session.run.state.started
+    prompt = run.pair.prompt if isinstance(run, BackgroundRun) else ""
+    judge = started.judge if started else session.judge
+    return {
+        "name": session.kept,
+        "prompt": encodable(prompt)[:MAX_TEXT],
+        "judge": words.judge_line(judge) if judge else "",
+        "branch": _sentence_case(branch_name(started)[:MAX_TEXT]) if started else "",
+        "outcome": history_words.GOES_ON,
+        "unchecked": "",
+        "begun": _begun(session),
+        "over": False,
+    }
+
+
+def _sentence_case(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _begun(session: Session) -> float:
+    """When the session's run began, in seconds since 1970."""
+    return round(time.time() - (time.monotonic() - session.started_at), 3)
+
+
+def _warn(error: OSError) -> None:
+    logging.getLogger(__name__).warning("A run could not be kept: %s", error.strerror or error)
