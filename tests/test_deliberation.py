@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.blank_frames import frames
 from vrthinker_core.deliberation import Deliberation
-from vrthinker_core.protocols import make_dialect, with_defaults
+from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.types import ProtocolName, Settings, Verdict
 from vrthinker_core.types.events import StopReason
 from vrthinker_core.types.messages import Completion, GeneratedText
@@ -20,8 +20,8 @@ ARGUMENT = {"paired": "frame_indices", "concat": "target_frames"}
 
 def start(protocol: ProtocolName = "paired", **settings: object) -> Deliberation:
     chosen = Settings(protocol=protocol, **settings)  # type: ignore[arg-type]
-    dialect = make_dialect(chosen, protocol)
-    return Deliberation("A ball rolls.", dialect, with_defaults(chosen, dialect), frames)
+    prompts = make_protocol(chosen, protocol)
+    return Deliberation("A ball rolls.", prompts, with_defaults(chosen, prompts), frames)
 
 
 def call(protocol: str, *indices: int) -> str:
@@ -41,7 +41,7 @@ def test_the_frames_named_are_the_frames_sent(protocol: ProtocolName) -> None:
     asked = [first + 2, first + 2, 10_000, first + 4, *range(first + 5, first + 30)]
     say(run, call(protocol, *asked))
     news = run.ask()[-1]
-    told = run.dialect.frames_per_call
+    told = run.protocol.frames_per_call
     images_per_index = 2 if protocol == "paired" else 1
     assert len(news.frames) == told * images_per_index
     if protocol == "paired":
@@ -88,22 +88,22 @@ def test_a_call_without_valid_frames_is_refused_in_the_protocols_words(
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
 def test_the_last_turn_asks_for_the_answer_and_only_that_one(protocol: ProtocolName) -> None:
     run = start(protocol, max_turns=2)
-    hurry = run.dialect.force_answer()
+    hurry = run.protocol.force_answer()
     assert hurry not in run.ask()[-1].text
     assert run.sampling().redirect is None
     say(run, call(protocol, 3))
     assert run.ask()[-1].text.endswith(hurry)
-    assert run.sampling().redirect == run.dialect.redirect
+    assert run.sampling().redirect == run.protocol.redirect
     say(run, call(protocol, 4))
     assert run.stop_reason is StopReason.TURN_LIMIT
 
 
 def test_no_words_are_added_for_a_judge_that_follows_no_instructions() -> None:
-    dialect = make_dialect(Settings(), "paired")
-    settings = with_defaults(Settings(max_turns=1), dialect)
-    run = Deliberation("A ball.", dialect, settings, frames, follows_instructions=False)
-    assert dialect.force_answer() not in run.ask()[-1].text
-    assert run.sampling().redirect == dialect.redirect
+    protocol = make_protocol(Settings(), "paired")
+    settings = with_defaults(Settings(max_turns=1), protocol)
+    run = Deliberation("A ball.", protocol, settings, frames, follows_instructions=False)
+    assert protocol.force_answer() not in run.ask()[-1].text
+    assert run.sampling().redirect == protocol.redirect
 
 
 def test_the_last_recommended_answer_is_the_fallback_and_marked() -> None:
@@ -142,8 +142,8 @@ def test_a_partial_recommended_answer_is_reported_where_there_is_no_better_one(
 def test_a_recommended_answer_stays_with_a_reply_that_is_given_other_frames(answer: str) -> None:
     run = start("concat")
     told = f"<think>t</think><recommend answer>{answer}</recommend answer>"
-    run.take_over(Completion(told + run.dialect.call((3,))), (4,))
-    assert run.ask()[2].text == told + run.dialect.call((4,))
+    run.take_over(Completion(told + run.protocol.call((3,))), (4,))
+    assert run.ask()[2].text == told + run.protocol.call((4,))
 
 
 def test_a_partial_answer_is_reported_as_partial_and_never_filled() -> None:
@@ -191,7 +191,7 @@ def test_a_reply_that_thinks_behind_its_action_is_taken_over_without_it(action: 
     run = start("paired")
     told = f"<Snapshot>s</Snapshot><Think>as {UNKNOWN}</Think>"
     run.take_over(Completion(f"{told}{action}<Think>I need more.</Think>"), (40,))
-    assert run.ask()[2].text == told + run.dialect.call((40,))
+    assert run.ask()[2].text == told + run.protocol.call((40,))
 
 
 def test_what_a_judge_invented_does_not_stay_in_the_history() -> None:
@@ -215,9 +215,9 @@ def test_tokens_are_kept_as_generated_unless_the_text_was_cut() -> None:
 
 
 def test_control_tokens_in_a_prompt_never_reach_the_messages() -> None:
-    dialect = make_dialect(Settings(), "paired")
+    protocol = make_protocol(Settings(), "paired")
     run = Deliberation(
-        "A <|im_end|> ball <tool_call>", dialect, with_defaults(Settings(), dialect), frames
+        "A <|im_end|> ball <tool_call>", protocol, with_defaults(Settings(), protocol), frames
     )
     assert "<|im_end|>" not in run.ask()[-1].text
     assert "A " in run.ask()[-1].text

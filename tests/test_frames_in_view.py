@@ -47,7 +47,7 @@ def test_with_a_window_frames_that_left_may_be_asked_for_again() -> None:
 @pytest.mark.parametrize("window", [0, 1, 2, "all"])
 def test_a_window_keeps_the_first_frames_all_text_and_the_last_rounds(window: int | str) -> None:
     run = start(window=window, max_turns=8)
-    opening = set(run.dialect.opening_refs)
+    opening = set(run.protocol.opening_refs)
     rounds = [{1, 2}, {3}, {4, 5}, {6}]
     for wanted in rounds:
         say(run, call("paired", *sorted(wanted)))
@@ -69,7 +69,7 @@ def test_a_window_of_no_rounds_shows_frames_in_the_turn_they_come_in() -> None:
         assert {f.ref.slot for f in run.ask()[-1].frames} == {5, 7}
         assert "Retrieved 2 frame pairs ([5, 7])" in run.ask()[-1].text
     say(run, "hm")
-    assert run.in_view == run.dialect.opening_refs
+    assert run.in_view == run.protocol.opening_refs
 
 
 @given(
@@ -86,12 +86,12 @@ def test_after_a_call_all_its_frames_are_in_view_and_those_told_are_those_sent(
     run = start(window=window, max_turns=12)
     for asked in calls:
         say(run, call("paired", *asked))
-        assert set(run.dialect.frame_refs(asked)) <= set(run.in_view)
+        assert set(run.protocol.frame_refs(asked)) <= set(run.in_view)
         assert len(run.in_view) <= MAX_IMAGES
         news = run.ask()[-1]
         told = re.match(r"<tool_response>Retrieved \d+ frame pairs \((\[.*\])\)", news.text)
         assert [f.ref for f in news.frames] == list(
-            run.dialect.frame_refs(json.loads(told[1]) if told else ())
+            run.protocol.frame_refs(json.loads(told[1]) if told else ())
         )
 
 
@@ -107,7 +107,7 @@ def test_frames_that_leave_for_want_of_context_come_again_where_they_are_called_
     assert "([5])" in run.ask()[-1].text
     run.fit(count_frames, 8 + 2 + 4 + 1)
     assert "Retrieved 2 frame pairs ([1, 5])" in run.ask()[-1].text
-    later = [ref.slot for ref in run.in_view if ref not in run.dialect.opening_refs]
+    later = [ref.slot for ref in run.in_view if ref not in run.protocol.opening_refs]
     assert later == [4, 4, 1, 1, 5, 5]
 
 
@@ -145,7 +145,7 @@ def test_pictures_in_view_are_bounded_and_the_oldest_leave_first() -> None:
     for k in range(9):
         say(run, call("paired", *range(12 * k, 12 * k + 12)))
     assert len(run.in_view) <= MAX_IMAGES
-    assert set(run.dialect.opening_refs) <= set(run.in_view)
+    assert set(run.protocol.opening_refs) <= set(run.in_view)
     run.ask()
     assert FrameRef(107, Side.FIRST) in run.in_view
     assert FrameRef(0, Side.FIRST) not in run.in_view
@@ -162,4 +162,4 @@ def test_forgetting_drops_the_oldest_round_and_ends_with_the_frames_that_have_ju
     say(run, "hm")
     assert run.forget_oldest()
     assert not run.forget_oldest()
-    assert run.in_view == run.dialect.opening_refs
+    assert run.in_view == run.protocol.opening_refs

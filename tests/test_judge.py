@@ -12,7 +12,7 @@ import pytest
 from tests.support.engines import CALL, end_of
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.judge import judge
-from vrthinker_core.protocols import Concat, Dialect, Paired
+from vrthinker_core.protocols import Concat, Paired, PromptProtocol
 from vrthinker_core.protocols.sanitize import MAX_PROMPT
 from vrthinker_core.traces import load
 from vrthinker_core.types import Dimension, FrameSelection, Settings, VideoPair
@@ -57,20 +57,20 @@ RAW = (
 )
 
 
-@pytest.mark.parametrize("dialect", [Paired(), Concat()])
+@pytest.mark.parametrize("protocol", [Paired(), Concat()])
 def test_what_is_quoted_before_a_lone_closing_tag_neither_ends_a_run_nor_brings_frames(
-    pair: VideoPair, dialect: Dialect
+    pair: VideoPair, protocol: PromptProtocol
 ) -> None:
-    answer = f"{dialect.redirect[1]}TA=1, MQ=1, VQ=1, OA=1</Answer>"
+    answer = f"{protocol.redirect[1]}TA=1, MQ=1, VQ=1, OA=1</Answer>"
     replies = [
-        reply.format(answer=answer, call=dialect.call([3]), wanted=dialect.call([64]))
+        reply.format(answer=answer, call=protocol.call([3]), wanted=protocol.call([64]))
         for reply in RAW
     ]
-    events = list(judge(pair, ScriptedBackend(replies, protocol=dialect.name)))
+    events = list(judge(pair, ScriptedBackend(replies, protocol=protocol.name)))
     shown = [
         [frame.ref for frame in event.frames] for event in events if isinstance(event, FramesShown)
     ]
-    assert shown == [list(dialect.opening_refs), list(dialect.frame_refs([64]))]
+    assert shown == [list(protocol.opening_refs), list(protocol.frame_refs([64]))]
     first = next(event.turn for event in events if isinstance(event, TurnEnded))
     assert first.reply.think.startswith("I must end with ")
     assert first.problems == ()

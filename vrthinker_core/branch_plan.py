@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols import Dialect, make_dialect, with_defaults
+from vrthinker_core.protocols import PromptProtocol, make_protocol, with_defaults
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Run, Settings, Side, Turn
 from vrthinker_core.types.events import Branch, Origin, Started
 from vrthinker_core.types.wording import branch_name
@@ -48,7 +48,7 @@ class BranchPlan:
             return self.settings
         old = dict.fromkeys(("window", "max_turns", "frames_per_call"))
         own = with_defaults(
-            Settings(), make_dialect(Settings(), cast(ProtocolName, self.started.dialect))
+            Settings(), make_protocol(Settings(), cast(ProtocolName, self.started.dialect))
         )
         chosen = {
             name: getattr(self.settings, name)
@@ -82,15 +82,15 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
         raise BadInput(
             "That run never opened both videos, so it cannot be continued: compare them anew."
         )
-    dialect = make_dialect(started.settings, cast(ProtocolName, started.dialect))
+    protocol = make_protocol(started.settings, cast(ProtocolName, started.dialect))
     _check_turn(origin, turn, changes)
     if frames := tuple(changes.frames):
-        _check_frames(frames, dialect)
+        _check_frames(frames, protocol)
     settings = replace(started.settings, swap="off")
     if changes.window is not None:
         settings = replace(settings, window=changes.window)
     if frames and _in_view(origin.turns[: turn - 1], settings).issuperset(
-        dialect.frame_refs(frames)
+        protocol.frame_refs(frames)
     ):
         raise BadInput(
             f"In turn {turn} the judge sees {_listed(frames)} already: choose at least one other "
@@ -98,7 +98,7 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
         )
     if changes.no_tool:
         settings = replace(settings, max_turns=turn)
-    make_dialect(settings, dialect.name)  # Checks the range of every setting
+    make_protocol(settings, protocol.name)  # Checks the range of every setting
     facts = Origin(started.prompt, started.judge, started.settings, branch_name(started))
     prompt = started.prompt if changes.prompt is None else changes.prompt
     plan = BranchPlan(
@@ -134,16 +134,16 @@ def _check_turn(origin: Run, turn: int, changes: Changes) -> None:
         )
 
 
-def _check_frames(frames: tuple[int, ...], dialect: Dialect) -> None:
+def _check_frames(frames: tuple[int, ...], protocol: PromptProtocol) -> None:
     """Raise `BadInput` unless the protocol reads a call for these frames unchanged."""
-    wanted = dialect.parse(dialect.call(frames)).wants if len(frames) <= MAX_FRAMES else None
+    wanted = protocol.parse(protocol.call(frames)).wants if len(frames) <= MAX_FRAMES else None
     if wanted is None or wanted.truncated or wanted.dropped or wanted.indices != frames:
         first, last = (
-            dialect.frame_number(FrameRef(0, Side.FIRST)),
-            dialect.frame_number(FrameRef(dialect.grid.slots - 1, Side.SECOND)),
+            protocol.frame_number(FrameRef(0, Side.FIRST)),
+            protocol.frame_number(FrameRef(protocol.grid.slots - 1, Side.SECOND)),
         )
         raise BadInput(
-            f"Choose 1 to {dialect.frames_per_call} frames, each once, of the numbers {first} to "
+            f"Choose 1 to {protocol.frames_per_call} frames, each once, of the numbers {first} to "
             f"{last}."
         )
 

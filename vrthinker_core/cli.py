@@ -280,13 +280,13 @@ def parse(
     protocol: Annotated[ProtocolName, typer.Option(help="Protocol of the replies.")],
 ) -> None:
     """Parse judges' replies, and print one JSON line for each."""
-    from vrthinker_core.protocols import make_dialect
+    from vrthinker_core.protocols import make_protocol
     from vrthinker_core.protocols.parser import to_expected
 
-    dialect = make_dialect(Settings(), protocol)
+    prompts = make_protocol(Settings(), protocol)
     for number, line in read_lines(file).items():
         reply, cut = read_reply(line, number)
-        print(json.dumps(to_expected(dialect.parse(reply, cut=cut)), ensure_ascii=False))
+        print(json.dumps(to_expected(prompts.parse(reply, cut=cut)), ensure_ascii=False))
 
 
 @app.command()

@@ -29,7 +29,7 @@ from vrthinker_core.errors import (
     describe,
     is_retryable,
 )
-from vrthinker_core.protocols import Dialect, make_dialect, sanitize_prompt, with_defaults
+from vrthinker_core.protocols import PromptProtocol, make_protocol, sanitize_prompt, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol, frame_layout
 from vrthinker_core.protocols.sanitize import MAX_PROMPT, check_prompt
 from vrthinker_core.text import encodable
@@ -98,7 +98,7 @@ class Comparison:
         self._begun = False  # Whether opening both videos has begun
         self._opening: PairOpening | None = None
         self._clips: tuple[Clip, Clip] | None = None
-        self._dialect: Dialect | None = None
+        self._protocol: PromptProtocol | None = None
         self._conversation: Conversation | None = None
         self._deliberation: Deliberation | None = None
         self._last: PendingTurn | None = None
@@ -141,10 +141,10 @@ class Comparison:
             return
         self._begun = True
         try:
-            self._dialect = make_dialect(self._settings, self._protocol)
-            self._settings = with_defaults(self._settings, self._dialect)
+            self._protocol = make_protocol(self._settings, self._protocol_name)
+            self._settings = with_defaults(self._settings, self._protocol)
             check_prompt(self._pair.prompt)
-            self._opening = self._opening or self._submit_opening(self._dialect, executor)
+            self._opening = self._opening or self._submit_opening(self._protocol, executor)
         except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
             self._error = error
 
@@ -164,8 +164,8 @@ class Comparison:
         """
         while self.next_opening() is not None:
             pass
-        dialect, infos = self._open()
-        unfit = self._plan and self._plan.refusal(self._pair.prompt, dialect.name, infos)
+        protocol, infos = self._open()
+        unfit = self._plan and self._plan.refusal(self._pair.prompt, protocol.name, infos)
         self._error = refused or unfit or self._error
         prompt = self._pair.prompt[:MAX_PROMPT]
         self._notes = self._backend.notes
@@ -174,11 +174,11 @@ class Comparison:
         return Started(
             prompt,
             self._backend.name,
-            dialect.name,
+            protocol.name,
             self._settings,
             infos,
-            dialect.system,
-            dialect.rules,
+            protocol.system,
+            protocol.rules,
             notes,
             branch,
         )
@@ -336,12 +336,12 @@ class Comparison:
         )
 
     @property
-    def _protocol(self) -> ProtocolName:
+    def _protocol_name(self) -> ProtocolName:
         return chosen_protocol(self._settings, self._backend.protocols)
 
-    def _open(self) -> tuple[Dialect, tuple[ClipInfo | None, ClipInfo | None]]:
+    def _open(self) -> tuple[PromptProtocol, tuple[ClipInfo | None, ClipInfo | None]]:
         """Return the protocol and the known clips; keep errors for `finish`."""
-        protocol = self._protocol
+        name = self._protocol_name
         first: Clip | None = None
         second: Clip | None = None
         try:
@@ -349,20 +349,20 @@ class Comparison:
                 first, second, self._error = self._opening.clips()
         except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
             self._error = error
-        if self._backend.protocols and protocol not in self._backend.protocols:
+        if self._backend.protocols and name not in self._backend.protocols:
             trained = (
                 f"{self._backend.name} was trained for the protocol "
                 f"{' and '.join(self._backend.protocols)}"
             )
-            self._error = BadInput(f"{trained}, not for {protocol}. Choose auto.")
+            self._error = BadInput(f"{trained}, not for {name}. Choose auto.")
         if first is not None and second is not None:
             self._clips = first, second
         infos = first.info if first else None, second.info if second else None
-        return self._dialect or make_dialect(Settings(), protocol), infos
+        return self._protocol or make_protocol(Settings(), name), infos
 
-    def _submit_opening(self, dialect: Dialect, executor: Executor) -> PairOpening:
+    def _submit_opening(self, protocol: PromptProtocol, executor: Executor) -> PairOpening:
         pool = self._decoder_pool or self._resources.enter_context(DecoderPool())
-        opening = PairOpening(self._pair, frame_layout(dialect), pool, executor)
+        opening = PairOpening(self._pair, frame_layout(protocol), pool, executor)
         self._resources.callback(opening.close)
         return opening
 
@@ -382,7 +382,7 @@ class Comparison:
         deliberation.fit(conversation.count_tokens, conversation.context_length)
         messages = deliberation.ask()
         new = messages[-1]
-        numbers = [deliberation.dialect.frame_number(frame.ref) for frame in new.frames]
+        numbers = [deliberation.protocol.frame_number(frame.ref) for frame in new.frames]
         with ThreadPoolExecutor(2) as executor:
             thumbnails = tuple(executor.map(make_thumbnail, new.frames, numbers))
         return PendingTurn(
@@ -400,7 +400,7 @@ class Comparison:
     def _begin(self, clips: tuple[Clip, Clip]) -> tuple[Deliberation, Conversation]:
         """Return the deliberation and the conversation, made at the first turn."""
         if self._deliberation is None or self._conversation is None:
-            assert self._dialect is not None
+            assert self._protocol is not None
             self._conversation = self._backend.open_conversation()
             self._conversation_end.callback(self._conversation.close)
             source, follows = (
@@ -409,7 +409,7 @@ class Comparison:
             )
             self._deliberation = Deliberation(
                 self._pair.prompt,
-                self._dialect,
+                self._protocol,
                 self._settings,
                 source,
                 follows_instructions=follows,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from vrthinker_core.errors import ContextFull
-from vrthinker_core.protocols.base import Dialect
+from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.protocols.frame_facts import reads_as_drawn
 from vrthinker_core.protocols.sanitize import sanitize_prompt
 from vrthinker_core.protocols.segments import before_action
@@ -28,7 +28,7 @@ NO_RESPONSE = Message("user", ())  # Placeholder until the response is made
 class Deliberation:
     """The state of one comparison.
 
-    `settings` must be complete (`dialects.with_defaults`). `stop_reason` is None while the judge
+    `settings` must be complete (`protocols.with_defaults`). `stop_reason` is None while the judge
     may go on. Set it to end the run from outside (context full, cancelled between turns).
 
     With `follows_instructions=False` the judge gets no instruction outside its protocol: on its
@@ -38,18 +38,18 @@ class Deliberation:
     def __init__(
         self,
         prompt: str,
-        dialect: Dialect,
+        protocol: PromptProtocol,
         settings: Settings,
         source: FrameSource,
         *,
         follows_instructions: bool = True,
     ) -> None:
-        self.dialect = dialect
+        self.protocol = protocol
         self.settings = settings
         self._source = source
         self._follows_instructions = follows_instructions
-        self._opening = dialect.opening_messages(
-            sanitize_prompt(prompt).text, source(dialect.opening_refs)
+        self._opening = protocol.opening_messages(
+            sanitize_prompt(prompt).text, source(protocol.opening_refs)
         )
         self._exchanges: list[tuple[Message, Message]] = []  # (reply, response to it)
         self._called: tuple[int, ...] = ()  # Frames that the last reply calls for
@@ -67,7 +67,7 @@ class Deliberation:
     @property
     def last_turn(self) -> bool:
         """Whether the current reply is the last one allowed."""
-        return self.turn >= (self.settings.max_turns or self.dialect.max_turns)
+        return self.turn >= (self.settings.max_turns or self.protocol.max_turns)
 
     def ask(self) -> tuple[Message, ...]:
         """Return the conversation as the judge must see it, newest message last."""
@@ -82,14 +82,14 @@ class Deliberation:
             messages += [reply, replace(response, parts=tuple(parts))]
         if self.stop_reason is None and self.last_turn and self._follows_instructions:
             messages[-1] = replace(
-                messages[-1], parts=(*messages[-1].parts, Text(self.dialect.force_answer()))
+                messages[-1], parts=(*messages[-1].parts, Text(self.protocol.force_answer()))
             )
         return tuple(messages)
 
     def sampling(self) -> Sampling:
         """Return the sampling options; the last turn redirects calls to answers."""
         settings = self.settings
-        redirect = self.dialect.redirect if self.last_turn else None
+        redirect = self.protocol.redirect if self.last_turn else None
         return Sampling(
             settings.max_new_tokens, settings.temperature, settings.seed + self.turn - 1, redirect
         )
@@ -171,7 +171,7 @@ class Deliberation:
         taken.
         """
         last = self.last_turn
-        reply = self.dialect.parse(completion.text, cut=completion.stop != "end")
+        reply = self.protocol.parse(completion.text, cut=completion.stop != "end")
         self.replies.append(reply)
         self.stop_reason = self._stop_reason_after(reply, completion, last=last)
         if self.stop_reason is None:
@@ -184,11 +184,11 @@ class Deliberation:
         The reply never ends this run. With `indices`, the judge sees a call for these frames.
         Raises `VideoError` if frames cannot be fetched.
         """
-        reply = self.dialect.parse(completion.text, cut=completion.stop != "end")
+        reply = self.protocol.parse(completion.text, cut=completion.stop != "end")
         if indices and (
             reply.kind != "tool" or reply.wants is None or reply.wants.indices != indices
         ):
-            reply = self.dialect.parse(before_action(reply.text) + self.dialect.call(indices))
+            reply = self.protocol.parse(before_action(reply.text) + self.protocol.call(indices))
         self.replies.append(reply)
         self._add_exchange(reply, completion, indices)
 
@@ -227,8 +227,8 @@ class Deliberation:
     def _refusal(self, reply: Reply) -> Message:
         """Return the message after a reply that neither answers nor calls frames."""
         if _is_refused(reply):
-            return self.dialect.tool_error(reply.wants, reply.problems)
-        return self.dialect.retry_message(reply.problems)
+            return self.protocol.tool_error(reply.wants, reply.problems)
+        return self.protocol.retry_message(reply.problems)
 
     def _answer_call(self) -> None:
         """Respond to the last call with all frames out of view."""
@@ -245,13 +245,13 @@ class Deliberation:
 
     def _tool_message(self, missing: tuple[int, ...]) -> Message:
         if not missing:
-            return self.dialect.already_shown(self._called)
-        return self.dialect.tool_result(missing, self._source(self.dialect.frame_refs(missing)))
+            return self.protocol.already_shown(self._called)
+        return self.protocol.tool_result(missing, self._source(self.protocol.frame_refs(missing)))
 
     def _missing(self, indices: tuple[int, ...], arriving: int = 0) -> tuple[int, ...]:
         seen = set(self._view(arriving))
         return tuple(
-            index for index in indices if not seen.issuperset(self.dialect.frame_refs((index,)))
+            index for index in indices if not seen.issuperset(self.protocol.frame_refs((index,)))
         )
 
     @property
@@ -283,11 +283,11 @@ class Deliberation:
     def read_as_drawn(self) -> bool:
         """Whether the first notes describe all first frames as a drawn scene."""
         notes = next((reply.snapshot for reply in self.replies if reply.snapshot), "")
-        refs = self.dialect.opening_refs
+        refs = self.protocol.opening_refs
         return reads_as_drawn(
             notes,
             {
-                side: [self.dialect.frame_number(ref) for ref in refs if ref.side is side]
+                side: [self.protocol.frame_number(ref) for ref in refs if ref.side is side]
                 for side in Side
             },
         )

@@ -20,7 +20,7 @@ from vrthinker_core.backends.kv_cache import PrefixCache
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.drawn.frames import DrawnFrames
 from vrthinker_core.drawn.world import TRAINING_SEEDS, draw_pair
-from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.labels import mentioned_digits
 from vrthinker_core.types import Settings
 from vrthinker_core.types.messages import Completion, LabelToken, Message, Sampling
@@ -32,8 +32,8 @@ ANSWER_NOW = Sampling(max_new_tokens=400, redirect=("<tool_call>", "<Answer>"))
 @cache
 def opening(number: int) -> tuple[Message, ...]:
     """What a judge is asked first of an unseen drawn pair: any judge of that world answers it with labels."""
-    dialect, pair = make_dialect(Settings(), "paired"), draw_pair(TRAINING_SEEDS + number)
-    return tuple(dialect.opening_messages(pair.prompt, DrawnFrames(pair)(dialect.opening_refs)))
+    protocol, pair = make_protocol(Settings(), "paired"), draw_pair(TRAINING_SEEDS + number)
+    return tuple(protocol.opening_messages(pair.prompt, DrawnFrames(pair)(protocol.opening_refs)))
 
 
 TOLERANCE = 1e-4

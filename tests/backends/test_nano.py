@@ -21,11 +21,11 @@ from vrthinker_core.backends import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.drawn.frames import DrawnFrames
 from vrthinker_core.drawn.world import TRAINING_SEEDS, draw_pair
-from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.messages import Image, Message, Sampling, Text
 
-PROMPT = Path(vrthinker_core.__file__).parent / "dialects" / "prompts" / "paired_system.txt"
+PROMPT = Path(vrthinker_core.__file__).parent / "protocols" / "prompts" / "paired_system.txt"
 ASK = [
     Message(
         "user",
@@ -65,11 +65,11 @@ def test_the_whole_system_prompt_is_one_token(nano: TransformersBackend) -> None
 def test_nano_replies_in_the_form_of_the_protocol_it_is_asked_in(
     nano: TransformersBackend, protocol: ProtocolName, tags: tuple[str, str]
 ) -> None:
-    dialect, pair = make_dialect(Settings(), protocol), draw_pair(TRAINING_SEEDS)
-    frames = DrawnFrames(pair, grid=dialect.grid)(dialect.opening_refs)
+    prompts, pair = make_protocol(Settings(), protocol), draw_pair(TRAINING_SEEDS)
+    frames = DrawnFrames(pair, grid=prompts.grid)(prompts.opening_refs)
     reply = generate(
         nano.open_conversation(),
-        dialect.opening_messages(pair.prompt, frames),
+        prompts.opening_messages(pair.prompt, frames),
         Sampling(max_new_tokens=600),
     )
     assert [reply.text.count(f"<{mark}{tag}>") for tag in tags for mark in ("", "/")] == [

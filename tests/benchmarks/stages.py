@@ -48,7 +48,7 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.drawn.world import FULL, SIMPLE
-from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.types import Dimension, Settings
 
@@ -213,7 +213,7 @@ class Study:
 
     def other_frames(self, name: str, change: Change) -> Measured:
         """With other frames in the place of those it asked for."""
-        changed = ChangedCalls(self.judge, make_dialect(SETTINGS, "paired"), change)
+        changed = ChangedCalls(self.judge, make_protocol(SETTINGS, "paired"), change)
         return self.measure(name, judge=changed)
 
     def window(self, name: str, rounds: int) -> Measured:

@@ -12,7 +12,7 @@ from tests.benchmarks.tools.drawn_measures import swapped, unseen_pairs
 from tests.benchmarks.tools.judge_scores import Share, same_when_swapped, sampled, scores
 from vrthinker_core import ScriptedBackend, Settings
 from vrthinker_core.batch import stream_one_by_one
-from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.types import Dimension, Side
 from vrthinker_core.types.order import swap_verdict
@@ -67,9 +67,9 @@ def test_nothing_counted_says_nothing() -> None:
 
 
 def test_a_changed_call_shows_the_changed_frames_and_the_judge_reads_so() -> None:
-    dialect = make_dialect(Settings(), "paired")
+    protocol = make_protocol(Settings(), "paired")
     judge = ChangedCalls(
-        BatchScript((LOOK, ALWAYS_FIRST), protocol="paired"), dialect, evenly_spread(2)
+        BatchScript((LOOK, ALWAYS_FIRST), protocol="paired"), protocol, evenly_spread(2)
     )
     (rollout,) = play(PAIRS.labelled[:1], judge, Settings())
     assert slots(rollout, 1) == [32, 96]
@@ -83,7 +83,7 @@ def test_random_frames_are_as_many_and_the_same_for_the_same_reply() -> None:
 
 
 def test_frames_in_the_place_of_others_are_new_ones_too() -> None:
-    first = {ref.slot for ref in make_dialect(Settings(), "paired").opening_refs}
+    first = {ref.slot for ref in make_protocol(Settings(), "paired").opening_refs}
     assert not first & {slot for count in (2, 5, 12, 40) for slot in evenly_spread(count)([], LOOK)}
     assert not first & {slot for seed in range(20) for slot in random_frames(seed)(range(12), LOOK)}
 
@@ -130,7 +130,7 @@ def test_a_judge_that_always_prefers_the_first_side_is_never_the_same_when_swapp
 
 def test_swapped_pairs_show_the_other_side_and_have_the_swapped_truth() -> None:
     pair, other = PAIRS.labelled[0], swapped(PAIRS.labelled[:1])[0]
-    refs = make_dialect(Settings(), "paired").opening_refs
+    refs = make_protocol(Settings(), "paired").opening_refs
     assert [frame.rgb for frame in other.source(refs)] == [
         frame.rgb for frame in (*pair.source(refs)[4:], *pair.source(refs)[:4])
     ]

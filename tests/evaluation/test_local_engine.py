@@ -27,7 +27,7 @@ from vrthinker_core.drawn.world import draw_pair
 from vrthinker_core.errors import BackendRefused, ServerUnavailable
 from vrthinker_core.evaluation.local_engine import judge_locally, judge_pair
 from vrthinker_core.evaluation.run import evaluate
-from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import (
@@ -193,7 +193,7 @@ def test_what_the_judge_can_read_in_one_order_alone_is_judged_once(tmp_path: Pat
     (tmp_path / TRACES).mkdir()
     drawn = draw_pair(7)
     (videos,) = drawn_pairs(1, 7, tmp_path / "drawn", 112)
-    read = (text for text, *_ in play_teacher(drawn, make_dialect(Settings(), "paired")))
+    read = (text for text, *_ in play_teacher(drawn, make_protocol(Settings(), "paired")))
     replies = iter([*read, answer("unread")])
     backend = ScriptedBackend(lambda _: next(replies), "paired", scope="drawn")
     pair = EvaluationPair("drawn", 1, videos.prompt, str(videos.first), str(videos.second))

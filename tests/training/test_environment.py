@@ -49,7 +49,7 @@ def sent(message: Message) -> list[object]:
 
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
-def test_a_reply_is_answered_in_the_words_of_the_dialect(reply: str) -> None:
+def test_a_reply_is_answered_in_the_words_of_the_protocol(reply: str) -> None:
     environment = FrameEnvironment(PAIRS, JUDGE, Settings())
     first, second = environment.reset(number=2), environment.select_frames(reply=reply)
     rollout = scripted_rollout(PAIRS.pair(2), reply, answer(PAIRS.pair(2).truth))
@@ -59,7 +59,7 @@ def test_a_reply_is_answered_in_the_words_of_the_dialect(reply: str) -> None:
     assert not any("error" in text.lower() and "{" in text for text in texts)
 
 
-def test_the_numbers_alone_are_a_call_in_the_dialect_of_the_judge() -> None:
+def test_the_numbers_alone_are_a_call_in_the_protocol_of_the_judge() -> None:
     paired, concat = (
         FrameEnvironment(PAIRS, ScriptedBackend(["<Think>"], protocol=name), Settings(window="all"))
         for name in ("paired", "concat")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.training.rewards import (
     RewardWeights,
     accuracy,
@@ -32,7 +32,7 @@ from vrthinker_core.types import (
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.messages import Completion
 
-DIALECT = make_dialect(Settings(), "concat")
+PROTOCOL = make_protocol(Settings(), "concat")
 TRUTH = Verdict(TA=Preference.FIRST, MQ=Preference.TIE, VQ=Preference.SECOND, OA=Preference.SECOND)
 RIGHT = "TA=1, MQ=0, VQ=2, OA=2"
 ONLY_OVERALL_WRONG = "TA=1, MQ=0, VQ=2, OA=1"
@@ -57,7 +57,7 @@ def frame(slot: int) -> Thumbnail:
 
 def run_of(*texts: str, stop: StopReason = StopReason.ANSWERED) -> Run:
     turns = tuple(
-        Turn(number, "", (frame(number),), Completion(text), DIALECT.parse(text))
+        Turn(number, "", (frame(number),), Completion(text), PROTOCOL.parse(text))
         for number, text in enumerate(texts, start=1)
     )
     started = Started("a ball", "scripted", "concat", Settings(), (None, None))
@@ -72,8 +72,8 @@ def test_a_right_rollout_that_looked_has_the_parts_of_the_paper() -> None:
 
 
 def test_half_the_accuracy_is_the_overall_label() -> None:
-    assert accuracy(DIALECT.parse(answer(ONLY_OVERALL_WRONG)).verdict, TRUTH) == 0.5
-    one_wrong = DIALECT.parse(answer("TA=2, MQ=0, VQ=2, OA=2")).verdict
+    assert accuracy(PROTOCOL.parse(answer(ONLY_OVERALL_WRONG)).verdict, TRUTH) == 0.5
+    one_wrong = PROTOCOL.parse(answer("TA=2, MQ=0, VQ=2, OA=2")).verdict
     assert accuracy(one_wrong, TRUTH) == pytest.approx(0.5 + 0.5 * 2 / 3)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols import make_dialect, with_defaults
+from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings, setting
 
@@ -158,7 +158,7 @@ def test_settings_by_name() -> None:
 
 @pytest.mark.parametrize("protocol", ["concat", "paired"])
 @every_row
-def test_every_value_a_form_offers_makes_a_dialect(row: Setting, protocol: ProtocolName) -> None:
+def test_every_value_a_form_offers_makes_a_protocol(row: Setting, protocol: ProtocolName) -> None:
     for value in (*row.words, *row.offered):
         if (
             row.name == "frames_per_call"
@@ -168,4 +168,4 @@ def test_every_value_a_form_offers_makes_a_dialect(row: Setting, protocol: Proto
         ):
             continue
         chosen = parse_settings({row.name: value})
-        assert getattr(with_defaults(chosen, make_dialect(chosen, protocol)), row.name) is not None
+        assert getattr(with_defaults(chosen, make_protocol(chosen, protocol)), row.name) is not None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.storage import atomic_path
 from vrthinker_core.types import Frame, ProtocolName, Settings, Side
 from vrthinker_core.types.geometry import Sizing
@@ -23,7 +23,7 @@ def export_frames(
     Raises `BadInput` if the protocol lacks a slot or the folder cannot be written, `VideoError` if
     the video is unreadable.
     """
-    grid = make_dialect(Settings(), protocol).grid
+    grid = make_protocol(Settings(), protocol).grid
     for slot in slots:
         if not 0 <= slot < grid.slots:
             raise BadInput(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from vrthinker_core.protocols.base import Dialect
+from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.protocols.frame_facts import COUNT_WORDS
 
 Places = tuple[tuple[float, float], ...]
@@ -48,9 +48,9 @@ def fact_name(key: str, number: int) -> str:
     return f"{SECOND_THING}{key}" if number else FACT_NAMES[key]
 
 
-def alignment_head(dialect: Dialect) -> str:
+def alignment_head(protocol: PromptProtocol) -> str:
     """How the sentence on text alignment begins: it names the first frames, in `paired` each number once for both videos."""
-    numbers = dict.fromkeys(dialect.frame_number(ref) for ref in dialect.opening_refs)
+    numbers = dict.fromkeys(protocol.frame_number(ref) for ref in protocol.opening_refs)
     return f"TA ({', '.join(f'#{number}' for number in numbers)}): video 1 has"
 
 

@@ -25,8 +25,8 @@ from vrthinker_core.drawn.phrases import (
 )
 from vrthinker_core.drawn.scene_renderer import SceneRenderer
 from vrthinker_core.drawn.world import DrawnPair, SceneFacts, verdict_from_flaws
-from vrthinker_core.protocols.base import Dialect
-from vrthinker_core.protocols.factory import make_dialect
+from vrthinker_core.protocols.base import PromptProtocol
+from vrthinker_core.protocols.factory import make_protocol
 from vrthinker_core.protocols.frame_facts import COUNT_WORDS
 from vrthinker_core.types import Dimension, FrameRef, ProtocolName, Settings, Side, Verdict
 from vrthinker_core.types.comparison import ANSWER_ORDER, SUB_SCORES
@@ -120,7 +120,7 @@ class SeenFrame:
     """One frame of one video, as it is noted."""
 
     side: Side
-    number: str  # The dialect's
+    number: str  # The protocol's
     index: int  # Of the 128 frames of the clip
     places: Places  # Of what is followed
     state: str
@@ -143,7 +143,7 @@ class Evidence:
     """All looks at a pair so far. `looks` are in their order, the frames of each in the order of the message."""
 
     pair: DrawnPair
-    dialect: Dialect
+    protocol: PromptProtocol
     looks: list[list[SeenFrame]] = field(default_factory=list)
 
     def look(self, refs: Sequence[FrameRef]) -> None:
@@ -213,7 +213,7 @@ class Evidence:
 
     def index(self, ref: FrameRef) -> int:
         """Which of the clip's frames a slot means."""
-        return self.dialect.grid.index(ref.slot, FRAMES)
+        return self.protocol.grid.index(ref.slot, FRAMES)
 
     def _note(self, ref: FrameRef) -> SeenFrame:
         index, scene = self.index(ref), self.pair.scenes[ref.side]
@@ -222,7 +222,7 @@ class Evidence:
         beside = (*before, *[frame for frame in noted if frame.index > index][:1])
         places, number = (
             view_light(scene, index) or _thing_place(scene, index),
-            self.dialect.frame_number(ref),
+            self.protocol.frame_number(ref),
         )
         motion = motion_word(scene, index, [frame.index for frame in beside])
         told = beside if len(self.looks) > 1 else ()
@@ -316,7 +316,7 @@ NEAR = 4  # Slots from the middle between two of the first frames to the two tha
 
 
 def next_indices(evidence: Evidence) -> tuple[int, ...]:
-    """The dialect's numbers to call for; () when there is nothing more to see."""
+    """The protocol's numbers to call for; () when there is nothing more to see."""
     wanted = (
         _coarse(evidence)
         if len(evidence.looks) == 1
@@ -324,14 +324,14 @@ def next_indices(evidence: Evidence) -> tuple[int, ...]:
         if len(evidence.looks) == 2
         else []
     )
-    dialect = evidence.dialect
+    protocol = evidence.protocol
     seen = {(frame.side, frame.index) for look in evidence.looks for frame in look}
     numbers = {
-        int(dialect.frame_number(ref))
+        int(protocol.frame_number(ref))
         for ref in wanted
         if (ref.side, evidence.index(ref)) not in seen
     }
-    return tuple(sorted(numbers)[: dialect.frames_per_call])
+    return tuple(sorted(numbers)[: protocol.frames_per_call])
 
 
 def _coarse(evidence: Evidence) -> list[FrameRef]:
@@ -341,21 +341,21 @@ def _coarse(evidence: Evidence) -> list[FrameRef]:
 
 def _middles(evidence: Evidence, side: Side) -> Iterable[FrameRef]:
     """Of a view two near frames in each gap, where a call can bring so many: a freeze shows in two frames that it holds."""
-    slots = [ref.slot for ref in evidence.dialect.opening_refs if ref.side is side]
+    slots = [ref.slot for ref in evidence.protocol.opening_refs if ref.side is side]
     middles = [(start + end) // 2 for start, end in pairwise(slots)]
     step = slots[1] - slots[0]
     if (
         slots[0] < step // 4
     ):  # The first frames begin with the clip, so there is a gap behind the last one
         middles.append(slots[-1] + step // 2)
-    if evidence.dialect.name == "paired" and evidence.pair.scenes[side].view:
+    if evidence.protocol.name == "paired" and evidence.pair.scenes[side].view:
         middles = [middle + off for middle in middles for off in (-NEAR, NEAR)]
     return [FrameRef(slot, side) for slot in middles]
 
 
 def _closer(evidence: Evidence) -> list[FrameRef]:
     """Around the odd frames of each video that is not settled."""
-    grid = evidence.dialect.grid
+    grid = evidence.protocol.grid
     steps = max(1, round(CLOSE * grid.slots / FRAMES))
     found = []
     for side in Side:
@@ -380,7 +380,7 @@ FORCED_EVERY = 12  # One run in so many answers before it has seen all that it w
 
 def write_lesson(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
     """The replies of a run to learn from: one in FORCED_EVERY answers where it would look again, as on its last turn it must."""
-    turns = play_teacher(pair, make_dialect(Settings(), protocol))
+    turns = play_teacher(pair, make_protocol(Settings(), protocol))
     texts = [text for text, _, _ in turns]
     number, rest = divmod(pair.seed, FORCED_EVERY)
     last = 1 + number % 2  # The turn that answers
@@ -390,44 +390,46 @@ def write_lesson(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
     return (*texts[: last - 1], begun + _final_answer(turns[last - 1][2]))
 
 
-def play_teacher(pair: DrawnPair, dialect: Dialect) -> list[tuple[str, tuple[int, ...], Evidence]]:
+def play_teacher(
+    pair: DrawnPair, protocol: PromptProtocol
+) -> list[tuple[str, tuple[int, ...], Evidence]]:
     """Each reply, the frames it calls for, and the evidence it rests on; the last one is a final answer."""
-    evidence = Evidence(pair, dialect)
-    evidence.look(dialect.opening_refs)
+    evidence = Evidence(pair, protocol)
+    evidence.look(protocol.opening_refs)
     turns = []
     while True:
         wanted = next_indices(evidence)
-        seen = Evidence(pair, dialect, list(evidence.looks))
+        seen = Evidence(pair, protocol, list(evidence.looks))
         turns.append((_reply(seen, wanted), wanted, seen))
         if not wanted:
             return turns
-        evidence.look(dialect.frame_refs(wanted))
+        evidence.look(protocol.frame_refs(wanted))
 
 
 def _reply(evidence: Evidence, wanted: tuple[int, ...]) -> str:
     """The reply after the last look; `wanted` are the frames it calls for, () for the final answer."""
-    dialect = evidence.dialect
+    protocol = evidence.protocol
     snapshot, think = _snapshot(evidence), _think(evidence, more=bool(wanted))
     end = _call(evidence, wanted) if wanted else _final_answer(evidence)
-    if dialect.name == "paired":
+    if protocol.name == "paired":
         return f"<Snapshot>\n{snapshot}</Snapshot>\n<Think>\n{think}{end}"
     return f"<snapshot>\n{snapshot}</snapshot>\n<think>\n{think}{end}"
 
 
 def _call(evidence: Evidence, wanted: tuple[int, ...]) -> str:
     """From the end of the thinking on."""
-    dialect = evidence.dialect
-    if dialect.name == "paired":
-        return f"</Think>\n{dialect.call(wanted)}"
+    protocol = evidence.protocol
+    if protocol.name == "paired":
+        return f"</Think>\n{protocol.call(wanted)}"
     confidence = FIRST_CONFIDENCE if len(evidence.looks) == 1 else LATER_CONFIDENCE
     labels = f"{_labels(evidence.verdict)}, CF={confidence}"
-    return f"</think>\n<recommend answer>{labels}</recommend answer>\n{dialect.call(wanted)}"
+    return f"</think>\n<recommend answer>{labels}</recommend answer>\n{protocol.call(wanted)}"
 
 
 def _final_answer(evidence: Evidence) -> str:
     """From the end of the thinking on."""
     labels = _labels(evidence.verdict)
-    if evidence.dialect.name == "paired":
+    if evidence.protocol.name == "paired":
         return f"</Think>\n<Answer>{labels}</Answer>"
     return f"</think>\n<final answer>{labels}</final answer>"
 
@@ -443,8 +445,8 @@ def _snapshot(evidence: Evidence) -> str:
                 f"{describe(side, scene.facts)}: {noted}{phrases.SO_FAR}{_state(evidence, side)}.\n"
             )
         return "".join(lines)
-    head = phrases.BOTH_VIDEOS if evidence.dialect.name == "paired" else phrases.ONE_LIST
-    noted = "".join(_entry(frame, paired=evidence.dialect.name == "paired") for frame in look)
+    head = phrases.BOTH_VIDEOS if evidence.protocol.name == "paired" else phrases.ONE_LIST
+    noted = "".join(_entry(frame, paired=evidence.protocol.name == "paired") for frame in look)
     states = [phrases.SO_FAR_OF.format(side=int(side)) + _state(evidence, side) for side in Side]
     return f"{head}{noted}{'; '.join(states)}.\n"
 
@@ -455,7 +457,7 @@ def _think(evidence: Evidence, *, more: bool) -> str:
     lines = [compare_facts(evidence.pair)] if len(evidence.looks) == 1 else []
     wrong = [phrases.FACT_WORDS[count] for count in evidence.wrong.values()]
     lines.append(
-        f"{phrases.alignment_head(evidence.dialect)}{wrong[0]} wrong, video 2 has{wrong[1]} wrong"
+        f"{phrases.alignment_head(evidence.protocol)}{wrong[0]} wrong, video 2 has{wrong[1]} wrong"
     )
     lines.append(phrases.better(labels[Dimension.TA], settled=True))
     for dimension, flaw, none in (

@@ -30,7 +30,7 @@ def _template(name: str) -> str:
     )
 
 
-class Dialect(Protocol):
+class PromptProtocol(Protocol):
     """A published prompt protocol: messages to a judge, and reply parsing.
 
     Indices are always in the protocol's own numbers, as the judge writes them. A `FrameRef` is a

@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Literal
 
 from vrthinker_core.protocols import concat, paired
-from vrthinker_core.protocols.base import Dialect
+from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.settings import SETTINGS
 
 
-def make_dialect(settings: Settings, protocol: ProtocolName) -> Dialect:
+def make_protocol(settings: Settings, protocol: ProtocolName) -> PromptProtocol:
     """Return the protocol for `settings`; raise `BadInput` outside a range."""
     most = paired.MAX_PER_CALL if protocol == "paired" else concat.MAX_PER_CALL
     for row in SETTINGS:
@@ -31,13 +31,13 @@ def redirects(
     forced: Mapping[ProtocolName, tuple[str, str]],
 ) -> dict[tuple[str, str], tuple[str, str]]:
     """Map each protocol's own redirect to the one in `forced`."""
-    return {make_dialect(Settings(), protocol).redirect: own for protocol, own in forced.items()}
+    return {make_protocol(Settings(), protocol).redirect: own for protocol, own in forced.items()}
 
 
-def frame_layout(dialect: Dialect) -> FrameLayout:
+def frame_layout(protocol: PromptProtocol) -> FrameLayout:
     """Return the frames that the protocol needs, and their sizes."""
     return FrameLayout(
-        dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs
+        protocol.grid, protocol.sizing(True), protocol.sizing(False), protocol.opening_refs
     )
 
 
@@ -45,16 +45,16 @@ def frame_layouts(
     settings: Settings, protocols: Sequence[ProtocolName]
 ) -> dict[ProtocolName, FrameLayout]:
     """Return the frame layouts of the protocols, in their order."""
-    return {protocol: frame_layout(make_dialect(settings, protocol)) for protocol in protocols}
+    return {protocol: frame_layout(make_protocol(settings, protocol)) for protocol in protocols}
 
 
-def with_defaults(settings: Settings, dialect: Dialect) -> Settings:
+def with_defaults(settings: Settings, protocol: PromptProtocol) -> Settings:
     """Return `settings` with the protocol's own value for everything not chosen."""
-    own_window: int | Literal["all"] = "all" if dialect.window is None else dialect.window
+    own_window: int | Literal["all"] = "all" if protocol.window is None else protocol.window
     return replace(
         settings,
-        protocol=dialect.name,
+        protocol=protocol.name,
         window=own_window if settings.window is None else settings.window,
-        max_turns=settings.max_turns or dialect.max_turns,
-        frames_per_call=dialect.frames_per_call,
+        max_turns=settings.max_turns or protocol.max_turns,
+        frames_per_call=protocol.frames_per_call,
     )

@@ -67,19 +67,19 @@ class FrameEnvironment:
             reply: The whole reply, where it is at hand; the call is read from it.
         """
         assert self._open is not None
-        dialect = self._open.deliberation.dialect
+        protocol = self._open.deliberation.protocol
         if self._open.over:
-            return content_blocks(dialect.retry_message(()))
+            return content_blocks(protocol.retry_message(()))
         try:
             self._open.take(
                 Completion(
-                    dialect.call(frame_indices or target_frames or ()) if reply is None else reply
+                    protocol.call(frame_indices or target_frames or ()) if reply is None else reply
                 )
             )
         except (
             VideoError
         ):  # the rollout has failed and will have no reward; the protocol holds to its end
-            return content_blocks(dialect.tool_error(None, ()))
+            return content_blocks(protocol.tool_error(None, ()))
         return content_blocks(self._open.ask()[-1])
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols import Dialect, make_dialect, sanitize_prompt
+from vrthinker_core.protocols import PromptProtocol, make_protocol, sanitize_prompt
 from vrthinker_core.text import encodable
 from vrthinker_core.training.teaching import (
     NotForTraining,
@@ -54,9 +54,9 @@ class Example:
 
 def opening_text(run: Run) -> str:
     """The question as the judge is asked it first. Raises NotForTraining where no frame was ever shown."""
-    dialect = run_dialect(run)
-    frames = _frames(run, dialect, dialect.opening_refs)
-    return dialect.opening_messages(sanitize_prompt(run.started.prompt).text, frames)[-1].text
+    protocol = run_protocol(run)
+    frames = _frames(run, protocol, protocol.opening_refs)
+    return protocol.opening_messages(sanitize_prompt(run.started.prompt).text, frames)[-1].text
 
 
 def examples(run: Run) -> Iterator[Example]:
@@ -78,10 +78,10 @@ def examples(run: Run) -> Iterator[Example]:
         first = len(replies)
 
 
-def run_dialect(run: Run) -> Dialect:
-    """The dialect of the run as its settings want it. Raises NotForTraining."""
+def run_protocol(run: Run) -> PromptProtocol:
+    """The protocol of the run as its settings want it. Raises NotForTraining."""
     try:
-        return make_dialect(run.started.settings, cast(ProtocolName, run.started.dialect))
+        return make_protocol(run.started.settings, cast(ProtocolName, run.started.dialect))
     except BadInput as bad:
         raise NotForTraining(f"its settings are not possible: {bad}") from None
 
@@ -92,14 +92,14 @@ def sent_prompts(run: Run, source: FrameSource | None = None) -> list[tuple[Mess
         raise NotForTraining(
             f"a person, not the judge, chose the frames of turn {run.started.branch.turn}"
         )
-    dialect = run_dialect(run)
+    protocol = run_protocol(run)
     last = run.turns[-1] if run.turns else None
-    follows = last is not None and last.forced and last.told.endswith(dialect.force_answer())
+    follows = last is not None and last.forced and last.told.endswith(protocol.force_answer())
     deliberation = Deliberation(
         run.started.prompt,
-        dialect,
+        protocol,
         run.started.settings,
-        source or (lambda refs: _frames(run, dialect, refs)),
+        source or (lambda refs: _frames(run, protocol, refs)),
         follows_instructions=follows,
     )
     prompts = []
@@ -122,20 +122,20 @@ def _prompt(deliberation: Deliberation, turn: Turn) -> tuple[Message, ...]:
     return prompt
 
 
-def _frames(run: Run, dialect: Dialect, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+def _frames(run: Run, protocol: PromptProtocol, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
     """The frames as the trace knows them: which they are and how large they were sent, without pixels."""
     shown = {frame.ref: frame for turn in run.turns for frame in turn.frames}
     missing = [ref for ref in refs if ref not in shown]
     if missing or None in run.started.clips:
         raise NotForTraining("it does not hold all the frames that the judge was shown")
-    return tuple(_frame(run, dialect, shown[ref]) for ref in refs)
+    return tuple(_frame(run, protocol, shown[ref]) for ref in refs)
 
 
-def _frame(run: Run, dialect: Dialect, shown: Thumbnail) -> Frame:
+def _frame(run: Run, protocol: PromptProtocol, shown: Thumbnail) -> Frame:
     clip = run.started.clips[shown.ref.side - 1]
-    first = {ref.slot for ref in dialect.opening_refs}
+    first = {ref.slot for ref in protocol.opening_refs}
     width, height = (
-        dialect.sizing(shown.ref.slot in first).size(max(1, clip.width), max(1, clip.height))
+        protocol.sizing(shown.ref.slot in first).size(max(1, clip.width), max(1, clip.height))
         if clip
         else (0, 0)
     )

@@ -25,7 +25,7 @@ from vrthinker_core.backends.checkpoint import Checkpoint
 from vrthinker_core.backends.checkpoint_files import locate
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.training.config import TrainConfig
 from vrthinker_core.training.environment import (
@@ -350,7 +350,7 @@ def _trainer(
 
     grpo, settings = config.grpo, config.settings
     judge = TransformersBackend(opened, opened.folder.name)
-    dialect = make_dialect(settings, chosen_protocol(settings, judge.protocols))
+    protocol = make_protocol(settings, chosen_protocol(settings, judge.protocols))
     playable = PlayablePairs(
         pairs, judge, settings, cache(say)
     )  # a pair of a finite set comes again in each epoch
@@ -364,9 +364,9 @@ def _trainer(
         model=opened.model,
         reward_funcs=rewards,
         environment_factory=environment,
-        processing_class=picture_processor(opened, dialect),
+        processing_class=picture_processor(opened, protocol),
         train_dataset=Dataset.from_list(
-            [prompt_row(number, dialect.system) for number in range(grpo.steps * grpo.pairs)]
+            [prompt_row(number, protocol.system) for number in range(grpo.steps * grpo.pairs)]
         ),
         args=arguments,
         peft_config=LoraConfig(
@@ -375,5 +375,5 @@ def _trainer(
         if rank
         else None,
     )
-    trainer.max_tool_calling_iterations = (settings.max_turns or dialect.max_turns) - 1
+    trainer.max_tool_calling_iterations = (settings.max_turns or protocol.max_turns) - 1
     return trainer, rewards

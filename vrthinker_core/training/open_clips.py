@@ -23,7 +23,7 @@ class OpenClips(AbstractContextManager["OpenClips"]):
     """
 
     def __init__(self, layout: FrameLayout, most: int = MOST_OPEN) -> None:
-        """`layout`: of the dialect whose slots will be asked for."""
+        """`layout`: of the protocol whose slots will be asked for."""
         self._layout, self._most = layout, most
         self._lock = threading.RLock()
         self._pool = DecoderPool()

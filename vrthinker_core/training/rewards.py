@@ -93,7 +93,7 @@ def format_reward(run: Run) -> float:
     )
 
 
-def malformation(turn: Turn, dialect: str) -> str:
+def malformation(turn: Turn, protocol: str) -> str:
     """What is wrong with the form of a turn's reply, in a few words; "" for one that is well formed.
 
     The reader of replies forgives what can be understood all the same; here each segment has to be closed, as both cards ask. In
@@ -105,11 +105,11 @@ def malformation(turn: Turn, dialect: str) -> str:
         return turn.problems[0].kind.value
     looking_on = turn.reply.kind != "answer"
     wanted = ["snapshot", "think", "tool_call" if looking_on else "answer"]
-    if looking_on and dialect == "concat" and turn.reply.confidence is not None:
+    if looking_on and protocol == "concat" and turn.reply.confidence is not None:
         wanted.append("recommended answer")
     if missing := [name for name in wanted if not _CLOSED[name].search(turn.reply.text)]:
         return f"it has no closed {missing[0]}"
-    recommends = dialect != "concat" or not looking_on or turn.reply.confidence is not None
+    recommends = protocol != "concat" or not looking_on or turn.reply.confidence is not None
     return "" if recommends else "it recommends no labels with a confidence"
 
 

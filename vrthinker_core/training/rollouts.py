@@ -19,7 +19,7 @@ from vrthinker_core.batch import stream_one_by_one
 from vrthinker_core.comparison import outside_scope
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.errors import ContextFull, VideoError
-from vrthinker_core.protocols import Dialect, make_dialect, with_defaults
+from vrthinker_core.protocols import PromptProtocol, make_protocol, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.types import (
     ClipInfo,
@@ -167,11 +167,11 @@ class OpenRollout:
     def __init__(self, pair: LabelledPair, judge: JudgeDescription, settings: Settings) -> None:
         self._pair, self._judge = pair, judge
         own = (pair.protocol,) if pair.protocol else judge.protocols
-        dialect = make_dialect(settings, chosen_protocol(settings, own))
-        self._settings = with_defaults(settings, dialect)
+        protocol = make_protocol(settings, chosen_protocol(settings, own))
+        self._settings = with_defaults(settings, protocol)
         follows = judge.follows_instructions
         self.deliberation = Deliberation(
-            pair.prompt, dialect, self._settings, pair.source, follows_instructions=follows
+            pair.prompt, protocol, self._settings, pair.source, follows_instructions=follows
         )
         self._prompts: list[tuple[Message, ...]] = []
         self._turns: list[Turn] = []
@@ -190,7 +190,7 @@ class OpenRollout:
         """Read the reply, and fetch the frames it asks for. Raises VideoError where they cannot be had."""
         deliberation, new = self.deliberation, self._prompts[-1][-1]
         number, forced, in_view = deliberation.turn, deliberation.last_turn, deliberation.in_view
-        frames = tuple(_shown(frame, deliberation.dialect) for frame in new.frames)
+        frames = tuple(_shown(frame, deliberation.protocol) for frame in new.frames)
         try:
             deliberation.take(completion)
         finally:  # a reply whose frames cannot be had counts as taken
@@ -202,18 +202,18 @@ class OpenRollout:
 
     def rollout(self) -> Rollout:
         """The finished run. Training counts its labels also outside the judge's scope, where a stored trace has no verdict."""
-        deliberation, dialect = self.deliberation, self.deliberation.dialect
+        deliberation, protocol = self.deliberation, self.deliberation.protocol
         verdict, provisional = deliberation.verdict
         assert deliberation.stop_reason is not None
         clips = clips_of(self._pair.source)
         started = Started(
             self._pair.prompt,
             self._judge.name,
-            dialect.name,
+            protocol.name,
             self._settings,
             clips,
-            dialect.system,
-            dialect.rules,
+            protocol.system,
+            protocol.rules,
             notes=self._judge.notes,
         )
         seconds = sum(turn.completion.seconds for turn in self._turns)
@@ -273,11 +273,11 @@ class _Player:
             self._conversation.close()
 
 
-def _shown(frame: Frame, dialect: Dialect) -> Thumbnail:
+def _shown(frame: Frame, protocol: PromptProtocol) -> Thumbnail:
     """Which frame it was; a rollout keeps no picture of it."""
     return Thumbnail(
         frame.ref,
-        dialect.frame_number(frame.ref),
+        protocol.frame_number(frame.ref),
         frame.index,
         frame.seconds,
         frame.until,

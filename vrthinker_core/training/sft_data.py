@@ -13,7 +13,7 @@ from vrthinker_core.protocols.factory import frame_layout
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.traces import load
 from vrthinker_core.training.data import kind_of, open_pairs, path_of
-from vrthinker_core.training.export import run_dialect, trace_videos
+from vrthinker_core.training.export import run_protocol, trace_videos
 from vrthinker_core.training.filters import FilterRefusal, Reason, refusal
 from vrthinker_core.training.open_clips import ClipFrames, OpenClips
 from vrthinker_core.training.outcome_file import OUTCOMES, read_job, read_outcomes
@@ -133,10 +133,10 @@ def _taught_layouts(folder: Path) -> dict[ProtocolName, FrameLayout]:
         next((outcome for outcome in kept if outcome.pair % most == turn), None)
         for turn in range(most)
     )
-    dialects = [
-        run_dialect(load(folder / outcome.file)) for outcome in turns if outcome is not None
+    protocols = [
+        run_protocol(load(folder / outcome.file)) for outcome in turns if outcome is not None
     ]
-    return {dialect.name: frame_layout(dialect) for dialect in dialects}
+    return {protocol.name: frame_layout(protocol) for protocol in protocols}
 
 
 def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
@@ -146,7 +146,7 @@ def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
         if isinstance(file, TraceError):
             continue
         try:
-            layout = frame_layout(run_dialect(file.trace))
+            layout = frame_layout(run_protocol(file.trace))
             clips = (
                 opened[layout]
                 if layout in opened

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.protocols import Dialect
+from vrthinker_core.protocols import PromptProtocol
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import RESULTS, read_results
 from vrthinker_core.results.trace_files import json_files
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load
-from vrthinker_core.training.export import run_dialect, sent_prompts
+from vrthinker_core.training.export import run_protocol, sent_prompts
 from vrthinker_core.training.filters import Outcome
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, clips_of
@@ -49,9 +49,9 @@ def to_trace(rollout: Rollout) -> Trace:
 
     Outside the judge's scope it has no verdict, as in the product; `to_rollout` reads the labels in its replies again.
     """
-    run, dialect = rollout.run, run_dialect(rollout.run)
+    run, protocol = rollout.run, run_protocol(rollout.run)
     turns = [
-        _with_pictures(turn, prompt[-1], dialect)
+        _with_pictures(turn, prompt[-1], protocol)
         for turn, prompt in zip(run.turns, rollout.prompts, strict=True)
     ]
     end = run.finished
@@ -87,11 +87,11 @@ def _without_tokens(turn: Turn) -> Turn:
     )  # which counts those tokens
 
 
-def _with_pictures(turn: Turn, new: Message, dialect: Dialect) -> Turn:
+def _with_pictures(turn: Turn, new: Message, protocol: PromptProtocol) -> Turn:
     return replace(
         turn,
         frames=tuple(
-            make_thumbnail(frame, dialect.frame_number(frame.ref)) for frame in new.frames
+            make_thumbnail(frame, protocol.frame_number(frame.ref)) for frame in new.frames
         ),
     )
 

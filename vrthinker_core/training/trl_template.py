@@ -16,7 +16,7 @@ from transformers.processing_utils import ProcessorMixin
 from vrthinker_core.backends.chat_template import SafeTokenizer
 from vrthinker_core.backends.checkpoint import Checkpoint
 from vrthinker_core.deliberation import is_unusable
-from vrthinker_core.protocols.base import Dialect
+from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.types.messages import Completion
 
 TOOL = "select_frames"
@@ -64,11 +64,11 @@ class PictureProcessor(Qwen2_5_VLProcessor):
         return batch
 
 
-def picture_processor(checkpoint: Checkpoint, dialect: Dialect) -> PictureProcessor:
-    """A processor with our template, whose tokenizer reads replies as `dialect` does."""
+def picture_processor(checkpoint: Checkpoint, protocol: PromptProtocol) -> PictureProcessor:
+    """A processor with our template, whose tokenizer reads replies as `protocol` does."""
     tokenizer = tokenizer_of(checkpoint)
     tokenizer.response_template = RESPONSE_TEMPLATE
-    tokenizer.parse_response = ReplyParser(SafeTokenizer(checkpoint.tokenizer), dialect)
+    tokenizer.parse_response = ReplyParser(SafeTokenizer(checkpoint.tokenizer), protocol)
     return PictureProcessor(checkpoint.processor, tokenizer, chat_template())
 
 
@@ -83,11 +83,11 @@ class ReplyParser:
     """Reads sampled tokens as the deliberation does, in the place of `PreTrainedTokenizer.parse_response`.
 
     Every reply that the deliberation would go on after is a call of `select_frames` with the whole reply as its argument, so that
-    a call that cannot be read, or none at all, is answered in the dialect's own words. What ends a deliberation is no call.
+    a call that cannot be read, or none at all, is answered in the protocol's own words. What ends a deliberation is no call.
     """
 
-    def __init__(self, tokenizer: SafeTokenizer, dialect: Dialect) -> None:
-        self._tokenizer, self._dialect = tokenizer, dialect
+    def __init__(self, tokenizer: SafeTokenizer, protocol: PromptProtocol) -> None:
+        self._tokenizer, self._protocol = tokenizer, protocol
 
     def __call__(
         self,
@@ -109,11 +109,11 @@ class ReplyParser:
         }
 
     def _ends(self, text: str, prefix: Sequence[int]) -> bool:
-        reply = self._dialect.parse(text)
+        reply = self._protocol.parse(text)
         if reply.kind == "answer" or not is_unusable(reply):
             return reply.kind == "answer"
         before = earlier_replies(prefix, self._tokenizer)
-        return bool(before) and is_unusable(self._dialect.parse(before[-1].text))
+        return bool(before) and is_unusable(self._protocol.parse(before[-1].text))
 
 
 def read_replies(ids: Sequence[int], tokenizer: SafeTokenizer) -> list[Completion]:

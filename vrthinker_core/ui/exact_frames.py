@@ -15,7 +15,7 @@ from vrthinker_core.protocols.factory import frame_layout
 from vrthinker_core.types import Frame, FrameRef, Side, Thumbnail
 from vrthinker_core.ui import words
 from vrthinker_core.ui.page_sessions import Session
-from vrthinker_core.ui.run_state import TurnState, dialect_of, state_in_first_sides
+from vrthinker_core.ui.run_state import TurnState, protocol_of, state_in_first_sides
 from vrthinker_core.ui.tiles import ThumbnailFiles
 from vrthinker_core.video import Clip, DecoderPool, open_clip
 from vrthinker_core.video.clip_pair import frame_plan
@@ -198,20 +198,20 @@ class _OpenPair:
         """
         self.used_at = time.monotonic()
         started = wanted.session.run.state.started
-        dialect, path = dialect_of(started), wanted.session.videos[side is Side.SECOND]
+        protocol, path = protocol_of(started), wanted.session.videos[side is Side.SECOND]
         info = started.clips[side is Side.SECOND] if started else None
-        if dialect is None or path is None or info is None:
+        if protocol is None or path is None or info is None:
             return
         told = side.other if wanted.swapped else side  # how the judge knew it
         if (side, told) not in self._clips:
             self._clips[side, told] = open_clip(
-                path, told, frame_plan(frame_layout(dialect), told), decoders=decoders
+                path, told, frame_plan(frame_layout(protocol), told), decoders=decoders
             )
         clip = self._clips[side, told]
         slots = [
             slot
             for slot in shown
-            if 0 <= slot < dialect.grid.slots and clip.info.digest == info.digest
+            if 0 <= slot < protocol.grid.slots and clip.info.digest == info.digest
         ]
         for frame in clip.stream(slots):
             if frame.index == shown[frame.ref.slot].index:

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Literal, TypedDict, cast, get_args
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols import Dialect, make_dialect
+from vrthinker_core.protocols import PromptProtocol, make_protocol
 from vrthinker_core.types import FrameRef, ProtocolName, Reply, Side, Thumbnail, Vote
 from vrthinker_core.types.events import (
     Event,
@@ -34,31 +34,31 @@ class GridJson(TypedDict):
 
 
 def reply_reader(started: Started | None) -> Callable[[str], Reply] | None:
-    """A function that reads an unfinished reply of this run; None where its dialect is not known."""
-    dialect = dialect_of(started)
-    return None if dialect is None else lambda text: dialect.parse(text, cut=True)
+    """A function that reads an unfinished reply of this run; None where its protocol is not known."""
+    protocol = protocol_of(started)
+    return None if protocol is None else lambda text: protocol.parse(text, cut=True)
 
 
 def grid_json(started: Started) -> GridJson | None:
-    """How the run counts frames; None where its dialect is not known."""
-    dialect = dialect_of(started)
-    if dialect is None:
+    """How the run counts frames; None where its protocol is not known."""
+    protocol = protocol_of(started)
+    if protocol is None:
         return None
-    slots = dialect.grid.slots
+    slots = protocol.grid.slots
     return {
         "slots": slots,
-        "rule": dialect.grid.rule,
-        "first": [int(dialect.frame_number(FrameRef(0, side))) for side in Side],
-        "last": dialect.frame_number(FrameRef(slots - 1, Side.SECOND)),
+        "rule": protocol.grid.rule,
+        "first": [int(protocol.frame_number(FrameRef(0, side))) for side in Side],
+        "last": protocol.frame_number(FrameRef(slots - 1, Side.SECOND)),
     }
 
 
-def dialect_of(started: Started | None) -> Dialect | None:
-    """The run's dialect as its settings want it; None where it is not known."""
+def protocol_of(started: Started | None) -> PromptProtocol | None:
+    """The run's protocol as its settings want it; None where it is not known."""
     if started is None or started.dialect not in get_args(ProtocolName):
         return None
     try:
-        return make_dialect(started.settings, cast(ProtocolName, started.dialect))
+        return make_protocol(started.settings, cast(ProtocolName, started.dialect))
     except BadInput:
         return None
 

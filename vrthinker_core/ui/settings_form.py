@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols import make_dialect, with_defaults
+from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.settings import OWN, SETTINGS, Setting
@@ -39,7 +39,7 @@ def form_values(settings: Settings, trained: Sequence[ProtocolName] = ()) -> dic
     """
     own = Settings()
     if settings.protocol != "auto":
-        filled = with_defaults(own, make_dialect(own, settings.protocol))
+        filled = with_defaults(own, make_protocol(own, settings.protocol))
         own = replace(filled, protocol=chosen_protocol(own, trained))
     different = (row for row in SETTINGS if getattr(settings, row.name) != getattr(own, row.name))
     changed = {row.name for row in different if _can_be_asked_for(settings, row)}
@@ -53,7 +53,7 @@ def _can_be_asked_for(settings: Settings, row: Setting) -> bool:
     """Whether a run may have this one of the settings."""
     value: Any = getattr(settings, row.name)
     try:
-        make_dialect(
+        make_protocol(
             replace(Settings(), **{row.name: value}),
             "concat" if settings.protocol == "concat" else "paired",
         )

@@ -14,14 +14,12 @@ from av.video.frame import VideoFrame
 from vrthinker_core.errors import VideoError
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ClipInfo
+from vrthinker_core.types.geometry import FramePlan, FrameRequest, ReadMode
 from vrthinker_core.video.container import VideoSource
 from vrthinker_core.video.convert import DisplayGeometry, FrameConverter, GreySample, Pixels
 from vrthinker_core.video.decode import (
     DecodedFrame,
     DecodeStats,
-    FramePlan,
-    FrameRequest,
-    ReadMode,
     SeekingReader,
     TimestampMismatch,
     read_all,

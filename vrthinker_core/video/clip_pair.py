@@ -12,10 +12,9 @@ from pathlib import Path
 from vrthinker_core.errors import VideoError, VideoUnavailable, VrThinkerError
 from vrthinker_core.types import Frame, FrameRef, Side, VideoPair
 from vrthinker_core.types.frames import FrameSource
-from vrthinker_core.types.geometry import FrameLayout
+from vrthinker_core.types.geometry import FrameLayout, FramePlan
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video.clip import Clip, ClipOpening
-from vrthinker_core.video.decode import FramePlan
 from vrthinker_core.video.pool import DecoderPool
 
 POLL_SECONDS = 0.1  # between two checks for cancellation, while videos open and decode

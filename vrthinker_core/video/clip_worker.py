@@ -12,9 +12,8 @@ import av.logging
 import cv2
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.types.geometry import Grid, Sizing
+from vrthinker_core.types.geometry import FramePlan, Grid, Sizing
 from vrthinker_core.video.clip_decoder import ClipDecoder, ConvertedFrame
-from vrthinker_core.video.decode import FramePlan
 from vrthinker_core.video.files import shown_name
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
 from vrthinker_core.video.opening_progress import OpeningProgress

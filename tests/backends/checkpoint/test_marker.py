@@ -16,7 +16,7 @@ from vrthinker_core.backends.chat_template import VisionItem
 from vrthinker_core.backends.checkpoint_files import MARKER
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import CheckpointError
-from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.types.messages import Completion, Message, Sampling
 
 FORCED = {
@@ -37,9 +37,9 @@ def mark(folder: Path, **said: Any) -> None:
 
 
 def concat_opening(side: int = 112) -> list[Message]:
-    dialect = make_dialect(Settings(), "concat")
-    frames = [noise_frame(k, side, side) for k in range(len(dialect.opening_refs))]
-    return list(dialect.opening_messages("A red ball moves right across the wood.", frames))
+    protocol = make_protocol(Settings(), "concat")
+    frames = [noise_frame(k, side, side) for k in range(len(protocol.opening_refs))]
+    return list(protocol.opening_messages("A red ball moves right across the wood.", frames))
 
 
 def items(backend: TransformersBackend) -> list[VisionItem]:
@@ -59,14 +59,14 @@ def test_each_protocol_is_forced_in_its_own_words(copy: Path) -> None:
     mark(copy, protocol=["paired", "concat"], forced=FORCED)
     loaded = TransformersBackend.load(str(copy)).loaded
     for protocol, own in FORCED.items():
-        dialect = make_dialect(Settings(), protocol)  # type: ignore[arg-type]
-        assert loaded.forced_redirects[dialect.redirect] == tuple(own)
+        prompts = make_protocol(Settings(), protocol)  # type: ignore[arg-type]
+        assert loaded.forced_redirects[prompts.redirect] == tuple(own)
 
 
 def test_one_forced_pair_serves_the_protocol_that_is_named(copy: Path) -> None:
     mark(copy, protocol="paired", forced=FORCED["paired"])
     loaded = TransformersBackend.load(str(copy)).loaded
-    assert list(loaded.forced_redirects) == [make_dialect(Settings(), "paired").redirect]
+    assert list(loaded.forced_redirects) == [make_protocol(Settings(), "paired").redirect]
 
 
 def test_a_checkpoint_that_learnt_no_video_items_gets_every_frame_as_an_image(copy: Path) -> None:

@@ -15,7 +15,7 @@ from vrthinker_core.backends.base import (
     Scope,
     StreamItem,
 )
-from vrthinker_core.protocols import Dialect
+from vrthinker_core.protocols import PromptProtocol
 from vrthinker_core.protocols.paired import OPENING_SLOTS
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import Completion
@@ -31,7 +31,7 @@ class ChangedCalls:
     """A `BatchBackend` like `judge`, but for the indices of its calls."""
 
     judge: BatchBackend
-    dialect: Dialect
+    protocol: PromptProtocol
     change: Change
 
     @property
@@ -71,11 +71,11 @@ class ChangedCalls:
             yield position, self._changed(item) if isinstance(item, Completion) else item
 
     def _changed(self, completion: Completion) -> Completion:
-        asked = self.dialect.parse(completion.text).wants
+        asked = self.protocol.parse(completion.text).wants
         if asked is None or OPENING_TAG not in completion.text:
             return completion
         words, _, _ = completion.text.rpartition(OPENING_TAG)
-        text = words + self.dialect.call(self.change(asked.indices, completion.text))
+        text = words + self.protocol.call(self.change(asked.indices, completion.text))
         return replace(completion, text=text, tokens=(), label_tokens=())
 
 

@@ -19,7 +19,7 @@ from vrthinker_core.drawn.world import (
     draw_pair,
     verdict_from_flaws,
 )
-from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.factory import frame_layout
 from vrthinker_core.training.open_clips import ClipFrames, OpenClips
 from vrthinker_core.training.rollouts import LabelledPair
@@ -56,7 +56,7 @@ class UnseenPairs:
     @contextmanager
     def as_files(self, folder: Path, size: int = 224) -> Iterator[list[LabelledPair]]:
         """The same pairs as H.264 videos in the folder, decoded and resized as the product does it."""
-        layout = frame_layout(make_dialect(Settings(), "paired"))
+        layout = frame_layout(make_protocol(Settings(), "paired"))
         with OpenClips(layout) as clips:
             yield [
                 LabelledPair(

@@ -16,7 +16,7 @@ from vrthinker_core.backends.decode import MultiStepDecoder, SampledToken
 from vrthinker_core.backends.generation import Generation
 from vrthinker_core.backends.transformers_local import LocalConversation, TransformersBackend
 from vrthinker_core.deliberation import Deliberation
-from vrthinker_core.protocols import Dialect, make_dialect, with_defaults
+from vrthinker_core.protocols import PromptProtocol, make_protocol, with_defaults
 from vrthinker_core.types import Frame, FrameRef, Settings, VideoPair
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.geometry import FrameLayout
@@ -81,13 +81,13 @@ class OurLoop:
             replace(checkpoint, processor=TimedCall(checkpoint.processor, timer)), "random"
         )
         self._conversation = ForcedConversation(backend.loaded)
-        dialect = make_dialect(Settings(frames_per_call=pairs_per_call), "paired")
-        settings = with_defaults(Settings(frames_per_call=pairs_per_call), dialect)
+        protocol = make_protocol(Settings(frames_per_call=pairs_per_call), "paired")
+        settings = with_defaults(Settings(frames_per_call=pairs_per_call), protocol)
         pair = VideoPair("A ball rolls.", *videos)
         with timer.phase("video"):
-            self._source = self._open(pair, dialect)
+            self._source = self._open(pair, protocol)
         self._deliberation = Deliberation(
-            pair.prompt, dialect, settings, self._frames, follows_instructions=False
+            pair.prompt, protocol, settings, self._frames, follows_instructions=False
         )
 
     def turn(self, reply: Sequence[int], last: bool) -> Completion:
@@ -108,9 +108,9 @@ class OurLoop:
         """End the decoding processes."""
         self._stack.close()
 
-    def _open(self, pair: VideoPair, dialect: Dialect) -> FrameSource:
+    def _open(self, pair: VideoPair, protocol: PromptProtocol) -> FrameSource:
         layout = FrameLayout(
-            dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs
+            protocol.grid, protocol.sizing(True), protocol.sizing(False), protocol.opening_refs
         )
         decoders = self._stack.enter_context(DecoderPool())
         with ThreadPoolExecutor(2) as pool:

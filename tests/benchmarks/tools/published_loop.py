@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from tests.benchmarks.tools.phase_timer import PhaseTimer
-from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.types import Settings
 
 SLOTS, SIDE = 128, 448
@@ -61,7 +61,7 @@ class PublishedLoop:
         self._model, self._tokenizer, self._processor = model, tokenizer, processor
         self._videos, self._timer = videos, timer
         self._images: list[Image.Image] = []
-        system = make_dialect(Settings(), "paired").system
+        system = make_protocol(Settings(), "paired").system
         self._messages: list[dict[str, Any]] = [
             {"role": "system", "content": [{"type": "text", "text": system}]}
         ]

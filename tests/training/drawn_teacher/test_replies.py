@@ -30,7 +30,7 @@ from vrthinker_core.drawn.world import (
     World,
     draw_pair,
 )
-from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.reasons import find_sentence, frame_numbers
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.types import Dimension, ProtocolName, Settings, Side
@@ -41,7 +41,7 @@ PAIRS = 40
 
 
 def write_replies(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
-    return tuple(text for text, _, _ in play_teacher(pair, make_dialect(Settings(), protocol)))
+    return tuple(text for text, _, _ in play_teacher(pair, make_protocol(Settings(), protocol)))
 
 
 def rollout(pair: DrawnPair, protocol: ProtocolName) -> Rollout:
@@ -114,11 +114,11 @@ def test_as_many_facts_are_counted_wrong_as_lines_say_so() -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_is_so_far_is_said_to_be_so_and_only_then(protocol: ProtocolName) -> None:
-    dialect = make_dialect(Settings(), protocol)
+    prompts = make_protocol(Settings(), protocol)
     for seed in range(PAIRS):
-        turns = play_teacher(draw_pair(seed, FULL), dialect)
+        turns = play_teacher(draw_pair(seed, FULL), prompts)
         for text, wanted, evidence in turns:
-            assert ("is better so far." in dialect.parse(text).think) == bool(wanted)
+            assert ("is better so far." in prompts.parse(text).think) == bool(wanted)
             assert not wanted or not all(map(evidence.settled, Side))
         for (_, _, before), (_, _, after) in pairwise(turns):
             for side in Side:
@@ -127,8 +127,8 @@ def test_what_is_so_far_is_said_to_be_so_and_only_then(protocol: ProtocolName) -
 
 
 def test_it_looks_between_the_first_frames_and_closer_only_where_the_motion_was_odd() -> None:
-    dialect = make_dialect(Settings(), "paired")
-    turns = [play_teacher(draw_pair(seed, FULL), dialect) for seed in range(200)]
+    protocol = make_protocol(Settings(), "paired")
+    turns = [play_teacher(draw_pair(seed, FULL), protocol) for seed in range(200)]
     looks = [[wanted for _, wanted, _ in each if wanted] for each in turns]
     views = [bool(each[0][2].pair.first.view) for each in turns]
     near = {False: (32, 64, 96), True: (28, 36, 60, 68, 92, 100)}  # Of a view two in each gap
@@ -149,9 +149,9 @@ def test_it_looks_between_the_first_frames_and_closer_only_where_the_motion_was_
 def test_a_later_frame_stands_beside_the_nearest_that_were_noted_before_it(
     protocol: ProtocolName,
 ) -> None:
-    dialect = make_dialect(Settings(), protocol)
+    prompts = make_protocol(Settings(), protocol)
     for seed in range(PAIRS):
-        for text, _, evidence in play_teacher(draw_pair(seed, FULL), dialect):
+        for text, _, evidence in play_teacher(draw_pair(seed, FULL), prompts):
             for side in Side:
                 noted: list[SeenFrame] = []
                 for frame in evidence.frames(side):
@@ -163,15 +163,15 @@ def test_a_later_frame_stands_beside_the_nearest_that_were_noted_before_it(
                         (each.number, each.places) for each in expected
                     ]
                     noted.append(frame)
-            told, snapshot = evidence.looks[-1], dialect.parse(text).snapshot
+            told, snapshot = evidence.looks[-1], prompts.parse(text).snapshot
             named = snapshot.count("(#") + snapshot.count(", #")
             assert named == sum(len(frame.beside) for frame in told)
 
 
 def test_of_a_view_only_a_fault_that_moves_its_light_or_repeats_a_frame_is_noted() -> None:
-    dialect, noted, unseen = make_dialect(Settings(), "paired"), 0, 0
+    protocol, noted, unseen = make_protocol(Settings(), "paired"), 0, 0
     for seed in range(PAIRS):
-        for _, _, evidence in play_teacher(draw_pair(seed, VIEWS), dialect):
+        for _, _, evidence in play_teacher(draw_pair(seed, VIEWS), protocol):
             for frame in evidence.looks[-1]:
                 scene = evidence.pair.scenes[frame.side]
                 frames = [each.index for each in evidence.frames(frame.side)]
@@ -189,10 +189,10 @@ def test_of_a_view_only_a_fault_that_moves_its_light_or_repeats_a_frame_is_noted
 
 def test_a_freeze_of_a_view_is_found_however_little_moves_there() -> None:
     """Two near frames that show the same are a freeze, also where the light hardly moves otherwise."""
-    dialect, found = make_dialect(Settings(), "paired"), 0
+    protocol, found = make_protocol(Settings(), "paired"), 0
     for seed in range(120):
         pair = draw_pair(seed, VIEWS)
-        evidence = play_teacher(pair, dialect)[-1][2]
+        evidence = play_teacher(pair, protocol)[-1][2]
         for side, scene in pair.scenes.items():
             fault = scene.motion_fault
             if fault and fault.kind == "frozen" and {60, 68} <= set(fault.window):
@@ -218,7 +218,7 @@ def test_it_stops_at_once_where_the_first_frames_decide() -> None:
     for seed in range(1000):
         pair = draw_pair(seed)
         if all(scene.picture_fault and scene.motion_fault for scene in pair.scenes.values()):
-            turns = play_teacher(pair, make_dialect(Settings(), "paired"))
+            turns = play_teacher(pair, make_protocol(Settings(), "paired"))
             settled = all(turns[0][2].settled(side) for side in Side)
             assert (len(turns) == 1) == settled
             stops += settled

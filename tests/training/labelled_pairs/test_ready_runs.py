@@ -22,7 +22,7 @@ from tests.training.labelled_pairs.test_open_pairs import (
 from tests.training.test_teacher import PAIRS, SCRIPTED
 from vrthinker_core.drawn.teacher import write_lesson
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
 from vrthinker_core.traces import to_json
@@ -119,7 +119,7 @@ def test_a_teachers_folder_says_which_pairs_it_was_given(tmp_path: Path) -> None
 
 def test_a_teachers_folder_may_hold_runs_of_both_protocols(tmp_path: Path) -> None:
     protocols: tuple[ProtocolName, ...] = ("concat", "paired")
-    grids = tuple((protocol, make_dialect(Settings(), protocol).grid) for protocol in protocols)
+    grids = tuple((protocol, make_protocol(Settings(), protocol).grid) for protocol in protocols)
     pairs = replace(PAIRS, grids=grids)
     teacher, job = scripted_teacher(pairs, write_lesson), TeacherJob("script", "drawn:3")
     made = run_teacher(pairs, range(6), teacher, job, tmp_path / "taught")

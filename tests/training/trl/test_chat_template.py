@@ -16,7 +16,7 @@ from vrthinker_core.backends.chat_template import VisionItem, render_prompt
 from vrthinker_core.backends.checkpoint import Checkpoint, open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.drawn.video_files import write_pairs
-from vrthinker_core.protocols.factory import make_dialect
+from vrthinker_core.protocols.factory import make_protocol
 from vrthinker_core.training.environment import FrameEnvironment, content_blocks
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
@@ -30,7 +30,7 @@ from vrthinker_core.training.trl_template import (
 from vrthinker_core.types import Settings
 
 PAIRS = DrawnPairs(21)
-DIALECT = make_dialect(Settings(), "paired")
+PROTOCOL = make_protocol(Settings(), "paired")
 SPOKEN = look(3, 9).replace("<Snapshot>a", "<Snapshot>Café – 兩個球 🎾")
 REPLIES = (SPOKEN, "I do not know yet.", look(500), look(77))
 
@@ -47,7 +47,7 @@ def nano(checkpoint: Checkpoint) -> TransformersBackend:
 
 @pytest.fixture(scope="module")
 def processor(checkpoint: Checkpoint) -> PictureProcessor:
-    return picture_processor(checkpoint, DIALECT)
+    return picture_processor(checkpoint, PROTOCOL)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def conversation(rollout: Rollout, nano: TransformersBackend) -> list[dict[str, 
     """The messages that TRL's loop keeps of the same rollout."""
     environment = FrameEnvironment(PAIRS, nano, Settings())
     messages = [
-        {"role": "system", "content": [{"type": "text", "text": DIALECT.system}]},
+        {"role": "system", "content": [{"type": "text", "text": PROTOCOL.system}]},
         {"role": "user", "content": environment.reset(number=0)},
     ]
     for turn in rollout.run.turns:
@@ -200,7 +200,7 @@ def test_the_form_of_our_calls_is_told_to_any_parser(processor: PictureProcessor
     (call,) = read["tool_calls"]
     assert call["function"] == {"name": TOOL, "arguments": {"frame_indices": [1, 2]}}
     assert read["content"] == "<Snapshot>a</Snapshot>\n<Think>b</Think>"
-    assert DIALECT.call((1, 2)) in str(processor.apply_chat_template([read], tokenize=False))
+    assert PROTOCOL.call((1, 2)) in str(processor.apply_chat_template([read], tokenize=False))
 
 
 def test_trl_takes_the_template(processor: PictureProcessor) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.protocols import make_dialect, with_defaults
+from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings
@@ -92,7 +92,7 @@ def test_any_value_is_refused_or_becomes_one_in_range_and_changes_no_other(
 )
 def test_what_no_run_can_be_asked_for_is_left_as_the_form_opens(name: str, value: Any) -> None:
     """A trace from elsewhere may hold it; 12 frames per call are more than `concat` allows."""
-    begun = with_defaults(Settings(temperature=0.3), make_dialect(Settings(), "concat"))
+    begun = with_defaults(Settings(temperature=0.3), make_protocol(Settings(), "concat"))
     values = form_values(replace(begun, **{name: value}), ("concat",))
     assert values == {row.name: default_value(row) for row in SETTINGS} | (
         {} if name == "temperature" else {"temperature": "0.3"}
@@ -116,7 +116,7 @@ def test_the_form_asks_for_the_settings_of_a_run_again(
     )
 
     def begun(settings: Settings) -> Settings:
-        return with_defaults(settings, make_dialect(settings, chosen_protocol(settings, trained)))
+        return with_defaults(settings, make_protocol(settings, chosen_protocol(settings, trained)))
 
     try:
         of_the_run = begun(chosen)

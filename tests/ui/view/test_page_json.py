@@ -262,12 +262,12 @@ def test_confidence_comes_with_its_meaning() -> None:
         "paired": ["confidence 4 (the judge's own)", OWN_CONFIDENCE_HELP],
         "concat": ["confidence 4 (concat)", CONFIDENCE_HELP],
     }
-    for dialect, confidence in told.items():
-        turns = view_of(replace(said, started=handmade_runs.started(dialect=dialect)))["turns"]
+    for protocol, confidence in told.items():
+        turns = view_of(replace(said, started=handmade_runs.started(protocol=protocol)))["turns"]
         assert [turn["confidence"] for turn in turns] == [confidence, [], []]
 
 
-def test_the_grid_of_each_dialect_is_given_as_data() -> None:
+def test_the_grid_of_each_protocol_is_given_as_data() -> None:
     assert view_of(handmade_runs.three_turns())["grid"] == {
         "slots": 128,
         "rule": "floor",
@@ -275,12 +275,12 @@ def test_the_grid_of_each_dialect_is_given_as_data() -> None:
         "last": "127",
     }
     other = view_of(
-        replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="concat"))
+        replace(handmade_runs.three_turns(), started=handmade_runs.started(protocol="concat"))
     )["grid"]
     assert other == {"slots": 48, "rule": "even", "first": [1, 49], "last": "96"}
     assert (
         view_of(
-            replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="klingon"))
+            replace(handmade_runs.three_turns(), started=handmade_runs.started(protocol="klingon"))
         )["grid"]
         is None
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.ui.support import handmade_runs
-from vrthinker_core.protocols import make_dialect
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind, Reply, Settings, Turn
 from vrthinker_core.types.events import Finished, FramesShown, StopReason, TextArrived, Trace
 from vrthinker_core.types.messages import Completion
@@ -45,7 +45,7 @@ def test_a_turn_that_was_stopped_is_not_blamed_for_it(text: str) -> None:
     assert words.turn_remarks(turn) == []
     live = replace(
         turn,
-        reply=make_dialect(Settings(), "paired").parse(text),
+        reply=make_protocol(Settings(), "paired").parse(text),
         completion=replace(turn.completion, stop="end"),
     )
     assert words.turn_summary(live) in ("no usable answer or request", "incomplete answer"), (

@@ -52,10 +52,10 @@ def test_half_a_pair_is_an_error() -> None:
 
 @pytest.mark.parametrize(("fit", "mode"), [("squash", "square"), ("letterbox", "letterbox")])
 def test_every_frame_is_448_square(fit: str, mode: str) -> None:
-    dialect = Paired(fit=fit)  # type: ignore[arg-type]
+    protocol = Paired(fit=fit)  # type: ignore[arg-type]
     for opening in (True, False):
-        assert dialect.sizing(opening).mode == mode
-        assert dialect.sizing(opening).size(1920, 1080) == (448, 448)
+        assert protocol.sizing(opening).mode == mode
+        assert protocol.sizing(opening).size(1920, 1080) == (448, 448)
 
 
 def test_messages_without_frames_are_tool_responses() -> None:
@@ -94,8 +94,8 @@ def test_the_redirect_holds_the_beginnings_of_a_call_and_of_an_answer() -> None:
 
 
 def test_a_lower_limit_per_call_is_kept_and_named_to_the_judge() -> None:
-    dialect = Paired(frames_per_call=2)
-    wants = dialect.parse("<tool_call>[1, 2, 3]</tool_call>").wants
+    protocol = Paired(frames_per_call=2)
+    wants = protocol.parse("<tool_call>[1, 2, 3]</tool_call>").wants
     assert wants is not None
     assert (wants.indices, wants.truncated) == ((1, 2), True)
-    assert "1 to 2 of" in dialect.retry_message(()).text
+    assert "1 to 2 of" in protocol.retry_message(()).text

@@ -13,8 +13,8 @@ from vrthinker_core.types.messages import Image, Text, Video
 CONCAT = Concat()
 
 
-def numbers(dialect: Concat) -> list[int]:
-    return [int(dialect.frame_number(ref)) for ref in dialect.opening_refs]
+def numbers(protocol: Concat) -> list[int]:
+    return [int(protocol.frame_number(ref)) for ref in protocol.opening_refs]
 
 
 def test_the_training_opening_is_every_nth_frame_of_the_list() -> None:
@@ -49,20 +49,20 @@ def test_the_list_holds_video_1_and_then_video_2() -> None:
 
 @pytest.mark.parametrize("total", [16, 96])
 def test_frame_number_is_the_inverse_of_frame_refs(total: int) -> None:
-    dialect = Concat(total=total)
+    protocol = Concat(total=total)
     everything = range(1, total + 1)
-    assert [int(dialect.frame_number(ref)) for ref in dialect.frame_refs(everything)] == list(
+    assert [int(protocol.frame_number(ref)) for ref in protocol.frame_refs(everything)] == list(
         everything
     )
 
 
 @pytest.mark.parametrize(("opening_rule", "sizes"), [("training", [8]), ("card", [4, 4])])
 def test_the_first_frames_are_packed_as_video_items(opening_rule: str, sizes: list[int]) -> None:
-    dialect = Concat(opening_rule=opening_rule)  # type: ignore[arg-type]
-    user = dialect.opening_messages("A ball.", frames(dialect.opening_refs))[1]
+    protocol = Concat(opening_rule=opening_rule)  # type: ignore[arg-type]
+    user = protocol.opening_messages("A ball.", frames(protocol.opening_refs))[1]
     assert [len(part.frames) for part in user.parts if isinstance(part, Video)] == sizes
     assert isinstance(user.parts[-1], Text)
-    assert tuple(shown.ref for shown in user.frames) == dialect.opening_refs
+    assert tuple(shown.ref for shown in user.frames) == protocol.opening_refs
 
 
 def test_videos_of_different_shape_get_an_item_each_and_the_trace_says_so() -> None:

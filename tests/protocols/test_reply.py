@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vrthinker_core.protocols import Concat, Dialect, Paired, to_expected
+from vrthinker_core.protocols import Concat, Paired, PromptProtocol, to_expected
 from vrthinker_core.types import Preference, ProblemKind, Reply, Verdict
 
 PAIRED, CONCAT = Paired(), Concat()
@@ -56,10 +56,10 @@ TEXTS = st.lists(PIECES | st.text(max_size=5), max_size=30).map("".join)
 
 
 def answer_text(
-    verdict: Verdict, dialect: Dialect, *, final: bool = True, confidence: int | None = None
+    verdict: Verdict, protocol: PromptProtocol, *, final: bool = True, confidence: int | None = None
 ) -> str:
     """An answer as the cards write it; a label that is None is left out."""
-    tag = ("Answer" if dialect is PAIRED else "final answer") if final else "recommend answer"
+    tag = ("Answer" if protocol is PAIRED else "final answer") if final else "recommend answer"
     values = {**verdict.labels, "CF": confidence}
     names = [name for name in ("TA", "VQ", "MQ", "OA", "CF") if values.get(name) is not None]
     return f"<{tag}>{', '.join(f'{name}={values[name]}' for name in names)}</{tag}>"
@@ -74,26 +74,26 @@ def kinds(reply: Reply) -> list[ProblemKind]:
 
 @given(TEXTS, st.booleans(), st.sampled_from([PAIRED, CONCAT]))
 @example("", True, PAIRED)
-def test_any_text_gives_a_consistent_reply(text: str, cut: bool, dialect: Dialect) -> None:
-    reply = dialect.parse(text, cut=cut)
+def test_any_text_gives_a_consistent_reply(text: str, cut: bool, protocol: PromptProtocol) -> None:
+    reply = protocol.parse(text, cut=cut)
     assert text.startswith(reply.text)
     assert (reply.text == text) is (ProblemKind.INVENTED not in kinds(reply))
     assert (reply.kind == "invalid") <= bool(reply.problems), "an unusable reply says why"
     assert len(set(kinds(reply))) == len(reply.problems)
     assert all(problem.detail.endswith(".") for problem in reply.problems)
     if reply.wants is not None:
-        valid = range(128) if dialect is PAIRED else range(1, 97)
+        valid = range(128) if protocol is PAIRED else range(1, 97)
         assert set(reply.wants.indices) <= set(valid)
-        assert len(set(reply.wants.indices)) == len(reply.wants.indices) <= dialect.frames_per_call
+        assert len(set(reply.wants.indices)) == len(reply.wants.indices) <= protocol.frames_per_call
     read = to_expected(reply)
     assert json.loads(json.dumps(read, allow_nan=False)) == read
     json.dumps(read, ensure_ascii=False).encode("utf-8")
 
 
 @given(TEXTS, st.sampled_from([PAIRED, CONCAT]))
-def test_the_kept_text_is_read_the_same_again(text: str, dialect: Dialect) -> None:
-    first = dialect.parse(text)
-    again = dialect.parse(first.text)
+def test_the_kept_text_is_read_the_same_again(text: str, protocol: PromptProtocol) -> None:
+    first = protocol.parse(text)
+    again = protocol.parse(first.text)
     assert (again.kind, again.verdict, again.wants, again.think) == (
         first.kind,
         first.verdict,
@@ -110,18 +110,20 @@ def test_the_kept_text_is_read_the_same_again(text: str, dialect: Dialect) -> No
     st.sampled_from([PAIRED, CONCAT]),
 )
 def test_a_rendered_answer_is_read_back(
-    verdict: Verdict, final: bool, confidence: int | None, dialect: Dialect
+    verdict: Verdict, final: bool, confidence: int | None, protocol: PromptProtocol
 ) -> None:
-    reply = dialect.parse(answer_text(verdict, dialect, final=final, confidence=confidence))
+    reply = protocol.parse(answer_text(verdict, protocol, final=final, confidence=confidence))
     assert (reply.verdict, reply.final, reply.confidence) == (verdict, final, confidence)
     assert reply.kind == (("answer" if final else "recommend") if verdict.whole else "invalid")
 
 
 @given(VERDICT, st.sampled_from([PAIRED, CONCAT]))
-def test_answers_and_calls_in_reasoning_are_quotations(verdict: Verdict, dialect: Dialect) -> None:
-    answer = answer_text(verdict, dialect)
+def test_answers_and_calls_in_reasoning_are_quotations(
+    verdict: Verdict, protocol: PromptProtocol
+) -> None:
+    answer = answer_text(verdict, protocol)
     quoted = f"<Snapshot>{answer}{CALL}</Snapshot><Think>{CALL}{answer}</Think>"
-    reply = dialect.parse(quoted)
+    reply = protocol.parse(quoted)
     assert (reply.verdict, reply.wants) == (None, None)
     assert kinds(reply) == [ProblemKind.NO_ACTION]
 

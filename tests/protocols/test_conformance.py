@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.quick import in_a_second
-from vrthinker_core.protocols import make_dialect, to_expected
+from vrthinker_core.protocols import make_protocol, to_expected
 from vrthinker_core.types import Settings
 
 CASES = [
@@ -42,10 +42,10 @@ def test_all_cases_are_there() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 def test_reply(case: dict[str, Any]) -> None:
-    dialect = make_dialect(Settings(), case["protocol"])
+    protocol = make_protocol(Settings(), case["protocol"])
     text = reply_of(case)
     read = to_expected(
-        in_a_second(lambda: dialect.parse(text, cut=case["finish_reason"] == "length"))
+        in_a_second(lambda: protocol.parse(text, cut=case["finish_reason"] == "length"))
     )
     assert any(
         agrees(read, accepted) for accepted in (case["expected"], *case.get("also_accept", ()))

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.test_label_probabilities import places
-from vrthinker_core.protocols import Concat, Dialect, Paired
+from tests.protocols.test_label_probabilities import places
+from vrthinker_core.protocols import Concat, Paired, PromptProtocol
 from vrthinker_core.protocols.segments import before_action, lost_its_opening
 from vrthinker_core.types import Dimension, ProblemKind, Reply
 
 PAIRED, CONCAT = Paired(), Concat()
-DIALECTS = pytest.mark.parametrize("dialect", [PAIRED, CONCAT], ids=["paired", "concat"])
+PROTOCOLS = pytest.mark.parametrize("protocol", [PAIRED, CONCAT], ids=["paired", "concat"])
 ONE, TWO = "TA=1, MQ=1, VQ=1, OA=1", "TA=2, MQ=2, VQ=2, OA=2"
 OWN = "<Snapshot>s</Snapshot><Think>t</Think>"
 
 
-def tags(dialect: Dialect) -> tuple[str, str, str]:
+def tags(protocol: PromptProtocol) -> tuple[str, str, str]:
     """(a quoted answer, a quoted call, a call for frame 64)."""
     return (
-        f"{dialect.redirect[1]}{ONE}{dialect.redirect[1].replace('<', '</')}",
-        dialect.call([1]),
-        dialect.call([64]),
+        f"{protocol.redirect[1]}{ONE}{protocol.redirect[1].replace('<', '</')}",
+        protocol.call([1]),
+        protocol.call([64]),
     )
 
 
@@ -56,24 +56,24 @@ FORMS = [
 ]
 
 
-@DIALECTS
+@PROTOCOLS
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize(("begin", "end"), FORMS)
 def test_what_reasoning_quotes_neither_ends_the_run_nor_asks_for_frames(
-    begin: str, end: str, cut: bool, dialect: Dialect
+    begin: str, end: str, cut: bool, protocol: PromptProtocol
 ) -> None:
-    answer, call, wanted = tags(dialect)
+    answer, call, wanted = tags(protocol)
     for quoted in (
         answer,
         call,
         f"{call} or {answer}",
-        f"<tool_call> or {dialect.redirect[1]}",
+        f"<tool_call> or {protocol.redirect[1]}",
         f"{answer} in <Think> tags",
     ):
         said = f"{begin}I could end with {quoted}. No.{end}\n\n"
         asks, ends = (
-            dialect.parse(f"{said}{OWN}{wanted}", cut=cut),
-            dialect.parse(f"{said}{OWN}<Answer>{TWO}</Answer>", cut=cut),
+            protocol.parse(f"{said}{OWN}{wanted}", cut=cut),
+            protocol.parse(f"{said}{OWN}<Answer>{TWO}</Answer>", cut=cut),
         )
         assert action(asks) == ("tool", (64,), {})
         assert action(ends) == ("answer", (), dict.fromkeys(Dimension, 2))
@@ -81,7 +81,7 @@ def test_what_reasoning_quotes_neither_ends_the_run_nor_asks_for_frames(
         assert "I could end with " in asks.think + asks.snapshot
         if "<Think>" not in quoted:
             assert (asks.snapshot, asks.think.endswith("\nt")) == ("s", True)
-            assert dialect.parse(f"{said}Video 2.", cut=cut).kind == "invalid", (
+            assert protocol.parse(f"{said}Video 2.", cut=cut).kind == "invalid", (
                 "no quotation stands in for what is missing"
             )
 
@@ -156,18 +156,18 @@ def test_only_a_turn_of_somebody_else_is_invented(invented: str, kept: str | Non
     assert reply.kind == ("tool" if kept is not None else "answer")
 
 
-@DIALECTS
-def test_every_view_of_a_reply_agrees_with_its_reading(dialect: Dialect) -> None:
+@PROTOCOLS
+def test_every_view_of_a_reply_agrees_with_its_reading(protocol: PromptProtocol) -> None:
     """As far as it has come, without its action, by its label probabilities, and by what a server may have taken out of it."""
-    answer, call, wanted = tags(dialect)
+    answer, call, wanted = tags(protocol)
     said = f"I could end with {answer} or {call}.\n</think>\n\n"
     text = f"{said}{OWN}<Answer>{TWO}</Answer>"
     for end in range(len(said), len(text) + 1):
-        live = dialect.parse(text[:end], cut=True)
+        live = protocol.parse(text[:end], cut=True)
         assert live.think.startswith("I could end with ")
         assert live.wants is None
         assert live.verdict is None or "1" not in str(live.verdict.labels)
     assert before_action(f"{said}{OWN}{wanted}") == before_action(text) == f"{said}{OWN}"
-    assert dialect.parse(before_action(text) + wanted).kind == "tool"
-    assert min(places(text, dialect.parse(text).verdict).values()) > len(said)
+    assert protocol.parse(before_action(text) + wanted).kind == "tool"
+    assert min(places(text, protocol.parse(text).verdict).values()) > len(said)
     assert lost_its_opening(f"I could end with {answer}.\n</think>{OWN}{{}}</tool_call>")

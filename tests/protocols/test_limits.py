@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from tests.support.quick import in_a_second
-from vrthinker_core.protocols import Concat, Dialect, Paired
+from vrthinker_core.protocols import Concat, Paired, PromptProtocol
 
 WHOLE = "TA=1, MQ=0, VQ=1, OA=1"
 OPENINGS = (
@@ -69,9 +69,9 @@ OTHERS = {
     "text", [pytest.param(text, id=name) for name, text in (ANSWERED | OTHERS).items()]
 )
 def test_no_text_takes_longer_than_a_second(text: str) -> None:
-    readings: tuple[tuple[Dialect, bool], ...] = ((Paired(), False), (Concat(), True))
-    for dialect, cut in readings:
-        assert in_a_second(partial(dialect.parse, text, cut=cut)).kind != "recommend"
+    readings: tuple[tuple[PromptProtocol, bool], ...] = ((Paired(), False), (Concat(), True))
+    for protocol, cut in readings:
+        assert in_a_second(partial(protocol.parse, text, cut=cut)).kind != "recommend"
 
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in ANSWERED.items()])

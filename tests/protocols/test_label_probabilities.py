@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dialects.test_conformance import CASES, reply_of
-from vrthinker_core.protocols import Paired, make_dialect
+from tests.protocols.test_conformance import CASES, reply_of
+from vrthinker_core.protocols import Paired, make_protocol
 from vrthinker_core.protocols.label_probabilities import MAX_CHARACTERS, label_probabilities
 from vrthinker_core.protocols.labels import (
     INVISIBLE,
@@ -48,8 +48,8 @@ def test_the_digit_of_each_label_is_the_one_that_decides_it(case: dict[str, Any]
     if len(text) > MAX_CHARACTERS:
         assert label_probabilities(telling(text[: 2 * MAX_CHARACTERS]), Verdict()) == {}
         return
-    dialect = make_dialect(Settings(), case["protocol"])
-    verdict = dialect.parse(text, cut=cut).verdict
+    protocol = make_protocol(Settings(), case["protocol"])
+    verdict = protocol.parse(text, cut=cut).verdict
     labels = verdict.labels if verdict else {}
     found = places(text, verdict, cut)
     assert set(found) == set(labels)
@@ -57,7 +57,7 @@ def test_the_digit_of_each_label_is_the_one_that_decides_it(case: dict[str, Any]
     for dimension, place in found.items():
         digit = to_narrow(text[place])
         assert digit == str(labels[dimension])
-        changed = dialect.parse(
+        changed = protocol.parse(
             text[:place] + OTHER_DIGIT[digit] + text[place + 1 :], cut=cut
         ).verdict
         assert changed is not None

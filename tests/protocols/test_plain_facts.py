@@ -11,7 +11,7 @@ from vrthinker_core.drawn import facts, faults, photographs, solids, textures
 from vrthinker_core.drawn import wear as damage
 from vrthinker_core.drawn.teacher import play_teacher
 from vrthinker_core.drawn.world import FULL, draw_pair
-from vrthinker_core.protocols import frame_facts, make_dialect
+from vrthinker_core.protocols import frame_facts, make_protocol
 from vrthinker_core.protocols.frame_facts import MOTIONS, read_frame_facts
 from vrthinker_core.types import ProtocolName, Settings, Side
 
@@ -28,15 +28,15 @@ def test_every_word_of_the_drawn_world_is_known() -> None:
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
 def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
-    dialect = make_dialect(Settings(), protocol)
+    prompts = make_protocol(Settings(), protocol)
     pairs = [
         draw_pair(seed, world)
         for seed in range(20)
         for world in (FULL, replace(FULL, no_thing=1.0))
     ]
     for pair in pairs:
-        for text, _, evidence in play_teacher(pair, dialect):
-            snapshot = dialect.parse(text).snapshot
+        for text, _, evidence in play_teacher(pair, prompts):
+            snapshot = prompts.parse(text).snapshot
             read = read_frame_facts(snapshot)
             assert [video.side for video in read] == list(Side)
             for video in read:
@@ -47,8 +47,8 @@ def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
 
 
 def test_where_no_thing_can_be_followed_the_light_is() -> None:
-    dialect = make_dialect(Settings(), "paired")
-    for text, _, _ in play_teacher(draw_pair(0, replace(FULL, no_thing=1.0)), dialect):
+    protocol = make_protocol(Settings(), "paired")
+    for text, _, _ in play_teacher(draw_pair(0, replace(FULL, no_thing=1.0)), protocol):
         assert "nothing to follow" not in text
         assert re.search(r"#\d+ at \d+%,\d+% and at \d+%,\d+%(?: \([^)]*\))? clear", text)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.blank_frames import frames
-from vrthinker_core.protocols import Concat, Dialect, Paired
+from vrthinker_core.protocols import Concat, Paired, PromptProtocol
 from vrthinker_core.protocols.base import prompt_text
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -17,7 +17,7 @@ PROMPTS = {
     "concat": "A cinematic shot of a waterfall in a lush forest.",
     "paired": "A robot rides a unicorn across a rainbow bridge.",
 }
-DIALECTS: dict[str, Dialect] = {"concat": Concat(), "paired": Paired()}
+PROTOCOLS: dict[str, PromptProtocol] = {"concat": Concat(), "paired": Paired()}
 MANGLED_DASH, DASH = "\u0e42", "—"
 
 with_seeds = pytest.mark.skipif(
@@ -31,9 +31,9 @@ def golden(name: str) -> str:
 
 def sent(protocol: str, prompt: str) -> tuple[str, str]:
     """The system text and the user text of a comparison."""
-    dialect = DIALECTS[protocol]
-    system, user = dialect.opening_messages(prompt, frames(dialect.opening_refs))
-    assert system.text == dialect.system
+    prompts = PROTOCOLS[protocol]
+    system, user = prompts.opening_messages(prompt, frames(prompts.opening_refs))
+    assert system.text == prompts.system
     return system.text, user.text
 
 
@@ -101,8 +101,8 @@ def test_the_clean_preset_corrects_four_faults_and_nothing_else() -> None:
 
 
 def test_numbers_of_another_total_are_printed_as_the_card_would() -> None:
-    dialect = Concat(total=128)
-    text = dialect.opening_messages("p", frames(dialect.opening_refs))[1].text
+    protocol = Concat(total=128)
+    text = protocol.opening_messages("p", frames(protocol.opening_refs))[1].text
     assert "downsampled from 128 frames" in text
     assert text.count("64.0 actual frames") == 2
 
