@@ -264,7 +264,7 @@ def frames(
     ] = "0",
 ) -> None:
     """Write a judge's frames of these slots, before resizing, and list them."""
-    from vrthinker_core.commands.export_frames import export_frames
+    from vrthinker_core.commands.export_commands import export_frames
 
     with progress("frames") as advance:
         exported = export_frames(video, protocol, read_numbers("--slots", slots), out, advance)
@@ -363,7 +363,7 @@ def export(
     ] = False,
 ) -> None:
     """Write training rows from traces; name skipped traces and the reasons."""
-    from vrthinker_core.commands.export_rows import export_rows
+    from vrthinker_core.commands.export_commands import export_rows
 
     report = export_rows(traces, to, out, RowFilter(voted_only, agreed_only))
     for line in report.skipped:

@@ -12,9 +12,9 @@ from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.bounds import MAX_NUMBER
 from vrthinker_core.types.events import JudgeEvent, RunEvent, Swapped, TextArrived, turn_events
 from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion
+from vrthinker_core.types.settings import MAX_NUMBER
 from vrthinker_core.video import DecoderPool
 
 MAX_WRITTEN = 3 * 2**19

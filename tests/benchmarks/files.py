@@ -31,7 +31,7 @@ from tests.video.support.open_clips import NATIVE, PAIRED, opened, pixels
 from tests.video.support.sequential_decode import digest
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types import ClipInfo, Frame
-from vrthinker_core.types.geometry import ReadMode
+from vrthinker_core.types.frames import ReadMode
 
 READ_MODES: tuple[ReadMode, ...] = ("whole", "seek")
 ROOT = Path(__file__).resolve().parents[2]

@@ -29,8 +29,8 @@ from vrthinker_core import (
 from vrthinker_core.backends import Backend
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.drawn.video_files import write_pairs
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset
-from vrthinker_core.results.pair import EvaluationPair
 
 UNSEEN = 2_000_000_000
 """First seed of the pairs that no training run draws from."""

@@ -24,7 +24,7 @@ from tests.benchmarks.tools.phase_timer import processor_seconds
 from tests.benchmarks.tools.published_loop import FIRST, SIDE, read_frames
 from tests.video.support.write_clips import H264, write
 from vrthinker_core.types import Side
-from vrthinker_core.types.geometry import Grid, Sizing
+from vrthinker_core.types.frames import Grid, Sizing
 from vrthinker_core.video import FramePlan, open_clip
 
 CALLS = [tuple(1 + 2 * (12 * turn + n) for n in range(12)) for turn in range(5)]

@@ -28,8 +28,8 @@ from vrthinker_core.errors import BackendRefused, ServerUnavailable
 from vrthinker_core.evaluation.local_engine import judge_locally, judge_pair
 from vrthinker_core.evaluation.run import evaluate
 from vrthinker_core.protocols import make_protocol
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset
-from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import (
     RESULTS,
     TRACES,

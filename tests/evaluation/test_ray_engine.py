@@ -26,7 +26,7 @@ from vrthinker_core.backends import open_backend
 from vrthinker_core.errors import BadInput, JudgeError
 from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.evaluation.ray_engine import connected, judge_on_ray, place_judges
-from vrthinker_core.results.pair import EvaluationPair, pair_id
+from vrthinker_core.results.layout import EvaluationPair, pair_id
 from vrthinker_core.results.result import TRACES, PairResult
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings
@@ -211,7 +211,7 @@ import sys
 from pathlib import Path
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.ray_engine import judge_on_ray
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.types import Settings
 assert "ray" not in sys.modules
 sys.modules["ray"] = None

@@ -7,7 +7,7 @@ import pytest
 from tests.support.blank_frames import frame, frames
 from vrthinker_core.protocols import Concat
 from vrthinker_core.types import FrameRef, FrameSelection, Problem, ProblemKind, Side
-from vrthinker_core.types.geometry import Grid
+from vrthinker_core.types.frames import Grid
 from vrthinker_core.types.messages import Image, Text, Video
 
 CONCAT = Concat()

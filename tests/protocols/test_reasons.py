@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vrthinker_core.protocols.reasons import find_sentence, frame_numbers
+from vrthinker_core.protocols.parser import find_sentence, frame_numbers
 from vrthinker_core.types import Dimension
 
 SHOWN = [str(number) for number in range(128)]

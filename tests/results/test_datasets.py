@@ -19,8 +19,8 @@ from tests.evaluation.support.public_files import (
     write_videogen,
 )
 from vrthinker_core.errors import BadInput
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset, take_some
-from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Preference, Verdict
 
 FIRST, SECOND, TIE = Preference.FIRST, Preference.SECOND, Preference.TIE

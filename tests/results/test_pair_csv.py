@@ -9,8 +9,8 @@ import pytest
 
 from tests.evaluation.support.public_files import touch
 from vrthinker_core.errors import BadInput
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset
-from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Preference, Verdict
 
 HEADER = "video1,video2,prompt,TA,MQ,VQ,OA\n"

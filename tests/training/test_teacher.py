@@ -21,7 +21,7 @@ from tests.training.test_token_rows import nano
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.base import Conversation
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.commands.export_rows import export_rows
+from vrthinker_core.commands.export_commands import export_rows
 from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import BackendRefused, BadInput
 from vrthinker_core.results.open_dataset import read_dataset

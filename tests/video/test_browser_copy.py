@@ -19,7 +19,7 @@ from tests.video.support.hostile_clips import EVEN, stamped
 from tests.video.support.open_clips import PAIRED, opened, pixels
 from tests.video.support.write_clips import repeated, rotated, sound_only, write
 from vrthinker_core.errors import NoCopy, VideoError
-from vrthinker_core.types.geometry import Sizing
+from vrthinker_core.types.frames import Sizing
 from vrthinker_core.video import Limits
 from vrthinker_core.video.browser_copies import playable_copy
 

@@ -17,7 +17,7 @@ from tests.video.support.sequential_decode import decode
 from tests.video.support.write_clips import KINDS, damaged, repeated, write
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types import ClipInfo, Frame
-from vrthinker_core.types.geometry import Grid, Sizing
+from vrthinker_core.types.frames import Grid, Sizing
 
 KIND_NAMES = sorted(KINDS)
 REAL_CLIPS = (

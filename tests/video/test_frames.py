@@ -25,7 +25,7 @@ from tests.video.support.write_clips import (
 )
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types import FrameRef, Side
-from vrthinker_core.types.geometry import Grid, Sizing
+from vrthinker_core.types.frames import Grid, Sizing
 from vrthinker_core.video import Limits
 from vrthinker_core.video.timeline import make_frame_times
 

@@ -21,7 +21,7 @@ from tests.video.support.write_clips import (
     with_sound,
     write,
 )
-from vrthinker_core.types.geometry import Grid, Sizing
+from vrthinker_core.types.frames import Grid, Sizing
 
 ONE_SLOT_PER_FRAME = Grid(50, "even")
 """As many slots as most of these clips have frames."""

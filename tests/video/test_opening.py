@@ -19,7 +19,7 @@ from vrthinker_core.errors import VideoError
 from vrthinker_core.types import Side
 from vrthinker_core.video import DecoderPool, FramePlan
 from vrthinker_core.video.clip import ClipOpening
-from vrthinker_core.video.opening_progress import (
+from vrthinker_core.video.clip_decoder import (
     QUIET_CPU_SECONDS,
     REPORT_SECONDS,
     OpeningProgress,

@@ -58,7 +58,7 @@ from vrthinker_core.backends.server_errors import (
     unavailable,
 )
 from vrthinker_core.errors import BackendFailed, ContextFull
-from vrthinker_core.types.geometry import IMAGE_FACTOR
+from vrthinker_core.types.frames import IMAGE_FACTOR
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 POLL_SECONDS = 0.05  # Between two checks for a cancel

@@ -27,7 +27,7 @@ from vrthinker_core.types.progress import count
 
 if TYPE_CHECKING:
     from vrthinker_core.evaluation.job import EvaluationJob
-    from vrthinker_core.results.pair import EvaluationPair
+    from vrthinker_core.results.layout import EvaluationPair
     from vrthinker_core.results.result import PairResult
     from vrthinker_core.results.run_file import EvaluationRun
 
@@ -97,7 +97,7 @@ def _evaluate(
     resume: bool,
     sample: int | None,
 ) -> int:
-    from vrthinker_core.evaluation.estimate import take_sample
+    from vrthinker_core.evaluation.job import take_sample
     from vrthinker_core.evaluation.out_folder import open_out
     from vrthinker_core.evaluation.run import write_final_table
 
@@ -150,7 +150,7 @@ def _print_estimate(
     counts: ProgressCounts,
     concurrency: int,
 ) -> None:
-    from vrthinker_core.evaluation.estimate import estimate
+    from vrthinker_core.evaluation.job import estimate
 
     if not sample:
         raise BadInput("No row can be judged: there is nothing to estimate.")

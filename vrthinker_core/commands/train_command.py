@@ -33,8 +33,7 @@ from vrthinker_core.training.run_folder import (
 
 if TYPE_CHECKING:
     from vrthinker_core.training.pipeline import TrainingData
-    from vrthinker_core.training.processes import Processes
-    from vrthinker_core.training.time_budget import Listener, Sitting
+    from vrthinker_core.training.run_folder import Listener, Processes, Sitting
 
 import time
 from contextlib import contextmanager
@@ -380,7 +379,7 @@ def _config(
 
 def _train(run: TrainingRun, config: TrainConfig, out: Path, start: Start) -> int:
     from vrthinker_core.training.pair_set import VideoPairSet
-    from vrthinker_core.training.processes import launched_processes
+    from vrthinker_core.training.run_folder import launched_processes
 
     data = open_training_data(run, config)
     run = replace(run, digest=data.pairs.digest if isinstance(data.pairs, VideoPairSet) else None)
@@ -416,7 +415,7 @@ def _run_stages(
 def _sitting(
     stopped: Callable[[], bool], start: Start, tell: "Listener", processes: "Processes"
 ) -> "Sitting":
-    from vrthinker_core.training.time_budget import begin_sitting
+    from vrthinker_core.training.run_folder import begin_sitting
 
     return (
         begin_sitting(stopped, start.minutes, tell, print_error)

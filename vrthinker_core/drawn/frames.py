@@ -9,7 +9,7 @@ from vrthinker_core.drawn.faults import FRAMES
 from vrthinker_core.drawn.video_files import FRAME_RATE
 from vrthinker_core.drawn.world import DrawnPair, SceneRenderer
 from vrthinker_core.types import Frame, FrameRef, Side
-from vrthinker_core.types.geometry import Grid
+from vrthinker_core.types.frames import Grid
 
 EVERY_FRAME = Grid(FRAMES, "floor")  # As in `paired`: slot i is frame i
 

@@ -29,7 +29,7 @@ from vrthinker_core.drawn.world import (
 from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import atomic_path, remove_parts
 from vrthinker_core.types import Side
-from vrthinker_core.video.drawn_mark import UNSEALED, PacketDigest, sealed, unmarked
+from vrthinker_core.video.timeline import UNSEALED, PacketDigest, sealed, unmarked
 
 COLUMNS = (
     "video1",

@@ -41,8 +41,7 @@ from vrthinker_core.evaluation.html import (
     render_page,
 )
 from vrthinker_core.evaluation.pair_tables import disagreement_section, not_judged_section
-from vrthinker_core.evaluation.published import PublishedScore
-from vrthinker_core.evaluation.summary import Summary
+from vrthinker_core.evaluation.summary import PublishedScore, Summary
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.progress import count

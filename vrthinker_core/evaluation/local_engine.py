@@ -8,7 +8,7 @@ from pathlib import Path
 from vrthinker_core.backends.base import Backend, BatchBackend, RemoteBackend, not_cancelled
 from vrthinker_core.batch import as_they_end, judge_many
 from vrthinker_core.judge import judge
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import TRACES, PairResult, failed_result, result_of
 from vrthinker_core.traces import NOT_SAVED
 from vrthinker_core.types import Settings, StopReason, Trace

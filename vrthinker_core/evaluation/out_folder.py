@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput, out_of_files
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, ROW_FAULT, TRACES, read_results
 from vrthinker_core.results.run_file import RUN, EvaluationRun, pairs_digest, read_run, write_run
 from vrthinker_core.storage import hold_folder, remove_parts

@@ -21,7 +21,7 @@ from vrthinker_core.evaluation.outcomes import (
 from vrthinker_core.evaluation.schedule import all_pairs, connected, pairs_by_name
 from vrthinker_core.evaluation.strengths import fit_strengths
 from vrthinker_core.evaluation.video_table import VideoTable
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import MissingRule, PairResult
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.progress import count

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from vrthinker_core.errors import BadInput, JudgeError
 from vrthinker_core.evaluation.ray_worker import ClusterJudge, make_beginnings, pair_row
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import PairResult, failed_result
 from vrthinker_core.storage import write_atomically
 from vrthinker_core.traces import check_replaceable

@@ -16,7 +16,7 @@ from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BackendFailed, CheckpointError, VrThinkerError
 from vrthinker_core.evaluation.local_engine import judge_locally
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import TRACES, PairResult, failed_result
 from vrthinker_core.storage import allow_open_files, owned_folder
 from vrthinker_core.types import Settings

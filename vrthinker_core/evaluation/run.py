@@ -7,7 +7,7 @@ from pathlib import Path
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import VideoError
 from vrthinker_core.evaluation.out_folder import writing_to
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import (
     RESULTS,
     ROW_FAULT,

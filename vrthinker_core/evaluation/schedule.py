@@ -17,7 +17,7 @@ from vrthinker_core.evaluation.outcomes import Counts, as_counted, count_wins
 from vrthinker_core.evaluation.run import Engine, evaluate, results_so_far
 from vrthinker_core.evaluation.strengths import fit_strengths, outcome_variance
 from vrthinker_core.evaluation.video_table import VideoTable
-from vrthinker_core.results.pair import EvaluationPair, pair_id
+from vrthinker_core.results.layout import EvaluationPair, pair_id
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import ClassVar, Literal, Protocol
 
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply
-from vrthinker_core.types.geometry import Grid, Sizing
+from vrthinker_core.types.frames import Grid, Sizing
 from vrthinker_core.types.messages import Message
 
 

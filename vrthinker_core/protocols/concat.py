@@ -12,7 +12,7 @@ from vrthinker_core.protocols.base import prompt_text
 from vrthinker_core.protocols.parser import read_reply, reason, retry_text
 from vrthinker_core.protocols.tool_calls import CallRules
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side
-from vrthinker_core.types.geometry import IMAGE_FACTOR, Grid, Sizing
+from vrthinker_core.types.frames import IMAGE_FACTOR, Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text, Video
 
 MAX_PER_CALL: Final = 8

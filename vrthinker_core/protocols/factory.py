@@ -7,7 +7,7 @@ from typing import Literal
 from vrthinker_core.protocols import concat, paired
 from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.types import ProtocolName, Settings
-from vrthinker_core.types.geometry import FrameLayout
+from vrthinker_core.types.frames import FrameLayout
 from vrthinker_core.types.settings import SETTINGS
 
 

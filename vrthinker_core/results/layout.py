@@ -3,6 +3,7 @@
 A `PairLayout` names the columns of a data set. This module decides which rows can be judged.
 """
 
+import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,9 +12,43 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from unicodedata import normalize
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.pair import EvaluationPair, pair_id
 from vrthinker_core.text import encodable
-from vrthinker_core.types import Dimension, Preference, Verdict
+from vrthinker_core.types import Dimension, Preference, Verdict, VideoPair
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationPair:
+    """A pair to judge, in any published layout.
+
+    A pair with a `fault` is a broken row. A pair with `fault` or `left_out` is never judged.
+    """
+
+    id: str  # unique in its data set and independent of the row: see `pair_id`
+    row: int  # data row in the file, 1-based
+    prompt: str
+    first: str  # path of the video, ready to open
+    second: str
+    labels: Verdict = Verdict()  # of people; None in a dimension without a label
+    first_generator: str = ""  # model that made the first video; "" if unknown
+    second_generator: str = ""
+    fault: str = ""  # why the row cannot be judged, in one sentence
+    left_out: str = ""  # why a sound row is not judged: people could not decide
+
+    @property
+    def videos(self) -> VideoPair:
+        """The pair as a judge gets it."""
+        return VideoPair(self.prompt, self.first, self.second)
+
+
+def pair_id(prompt: str, first: str, second: str) -> str:
+    """Return the id of a pair, 16 hex digits.
+
+    Made from the prompt and the video names in the data set, not from the data set's folder.
+    """
+    return hashlib.sha256(
+        "\n".join((prompt, first, second)).encode("utf-8", "replace")
+    ).hexdigest()[:16]
+
 
 # Spellings of a missing label in tables, in lower case.
 MISSING = frozenset(("", "nan", "none", "null", "n/a", "<na>"))

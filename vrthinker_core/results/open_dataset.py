@@ -9,6 +9,7 @@ from typing import Any
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import (
+    EvaluationPair,
     PairLayout,
     TableRow,
     as_text,
@@ -16,7 +17,6 @@ from vrthinker_core.results.layout import (
     find_below,
     make_pairs,
 )
-from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.table_file import read_table
 from vrthinker_core.types import Dimension, Preference
 

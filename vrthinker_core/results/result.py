@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 from vrthinker_core.errors import LASTING_FAULTS, BadInput, describe
 from vrthinker_core.protocols.label_probabilities import verdict_probabilities
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.storage import LineFile, atomic_path, type_adapter
 from vrthinker_core.types import Dimension, Run, Side, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished

@@ -12,7 +12,7 @@ from typing import Literal
 from vrthinker_core.__about__ import __version__
 from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.storage import type_adapter, write_atomically
 from vrthinker_core.types import Settings
 

@@ -21,12 +21,11 @@ from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.pair_set import PairSet, kept_rollouts
 from vrthinker_core.training.row_set import RowSet, keep_learnt_runs, learning_begun, learnt_runs
-from vrthinker_core.training.run_folder import RunFolder, stage_record
+from vrthinker_core.training.run_folder import RunFolder, Sitting, ignore_line, stage_record
 from vrthinker_core.training.sft import optimizer_steps, rows_a_step, train_sft
 from vrthinker_core.training.sft_data import ReadyRuns
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
 from vrthinker_core.training.teaching import NotForTraining
-from vrthinker_core.training.time_budget import Sitting, ignore_line
 from vrthinker_core.training.trace_folder import StoredRollout
 from vrthinker_core.training.trainer_checkpoints import TrainerPace
 

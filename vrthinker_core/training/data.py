@@ -14,13 +14,13 @@ from vrthinker_core.drawn.world import FULL, draw_pair
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.results.layout import (
     MISSING,
+    EvaluationPair,
     TableRow,
     existing_file,
     find_below,
     make_pairs,
 )
 from vrthinker_core.results.open_dataset import CSV_LAYOUT, DATASETS, MJ_FILE, VIDEOGEN_FILE
-from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import RESULTS
 from vrthinker_core.results.run_file import RUN
 from vrthinker_core.training.export import trace_videos

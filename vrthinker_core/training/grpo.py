@@ -35,7 +35,6 @@ from vrthinker_core.training.environment import (
     with_cached_frames,
 )
 from vrthinker_core.training.pair_set import PairSet, in_training_order
-from vrthinker_core.training.processes import world_size
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, group_rewards
 from vrthinker_core.training.rollouts import (
     UNPLAYABLE,
@@ -47,7 +46,7 @@ from vrthinker_core.training.rollouts import (
     unplayable_words,
 )
 from vrthinker_core.training.row_set import SHOWN, keep_rollouts
-from vrthinker_core.training.run_folder import RunFolder, stage_record
+from vrthinker_core.training.run_folder import RunFolder, Sitting, stage_record, world_size
 from vrthinker_core.training.saved_judge import stored_dtype
 from vrthinker_core.training.sft import save_trained, trainer_arguments
 from vrthinker_core.training.sharding import (
@@ -57,7 +56,6 @@ from vrthinker_core.training.sharding import (
     open_whole,
     weights_in_every_process,
 )
-from vrthinker_core.training.time_budget import Sitting
 from vrthinker_core.training.trainer_checkpoints import (
     NO_SERVER,
     TrainerPace,

@@ -42,6 +42,7 @@ from vrthinker_core.training.row_set import SHOWN, keep_rollouts
 from vrthinker_core.training.run_folder import (
     RESULT,
     RunFolder,
+    Sitting,
     TrainedStage,
     TrainingRun,
     new_checkpoint,
@@ -49,7 +50,6 @@ from vrthinker_core.training.run_folder import (
 )
 from vrthinker_core.training.sft_data import ReadyRuns
 from vrthinker_core.training.sharding import check_launch
-from vrthinker_core.training.time_budget import Sitting
 from vrthinker_core.types import Settings
 
 

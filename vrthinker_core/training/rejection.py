@@ -21,9 +21,8 @@ from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.pair_set import PairSet, kept_rollouts
 from vrthinker_core.training.row_set import keep_learnt_runs, learning_begun, learnt_runs
-from vrthinker_core.training.run_folder import RunFolder
+from vrthinker_core.training.run_folder import RunFolder, Sitting
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
-from vrthinker_core.training.time_budget import Sitting
 from vrthinker_core.types.progress import count
 
 

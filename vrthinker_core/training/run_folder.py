@@ -6,15 +6,17 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, ClassVar, Literal
 
 from safetensors import SafetensorError
 
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.trace_files import CHECKPOINTS as CHECKPOINTS
 from vrthinker_core.results.trace_files import MADE
@@ -30,8 +32,118 @@ from vrthinker_core.training.config import (
     write_config,
 )
 from vrthinker_core.training.metrics import MetricsWriter, StepMetrics, name_of
-from vrthinker_core.training.processes import ALONE, Processes
-from vrthinker_core.training.time_budget import Sitting
+
+Listener = Callable[[StepMetrics, int], None]  # A step, and how many there will be
+
+
+def ignore_step(_: StepMetrics, __: int) -> None:
+    """Nobody listens."""
+
+
+def ignore_line(_: str) -> None:
+    """Nobody hears it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sitting:
+    """One start of a run, or of one stage of it."""
+
+    stopped: Callable[[], bool] = (
+        not_cancelled  # Whether somebody asked it to stop: what is left is for another sitting
+    )
+    deadline: float | None = (
+        None  # On the clock of `time.monotonic`; the stage is done with what it has then. None for no limit
+    )
+    tell: Listener = ignore_step
+    say: Callable[[str], None] = ignore_line  # Hears sentences on how the stage is run
+
+    @property
+    def over(self) -> bool:
+        """No further step is to begin."""
+        return self.stopped() or (self.deadline is not None and time.monotonic() >= self.deadline)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until the deadline, not below 0; None without one."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+    def part(self, share: float) -> Sitting:
+        """The same sitting with that share of the time that is left."""
+        left = self.seconds_left
+        return self if left is None else replace(self, deadline=time.monotonic() + left * share)
+
+
+def begin_sitting(
+    stopped: Callable[[], bool],
+    minutes: float | None,
+    tell: Listener = ignore_step,
+    say: Callable[[str], None] = ignore_line,
+) -> Sitting:
+    """A sitting that begins now and lasts so many minutes, None for as long as it takes."""
+    return Sitting(stopped, None if minutes is None else time.monotonic() + minutes * 60, tell, say)
+
+
+PATIENCE = timedelta(
+    days=7
+)  # A process may wait so long for another one, which plays rollouts meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """How many there are, and which one this is."""
+
+    count: int = 1
+    number: int = 0
+
+    @property
+    def main(self) -> bool:
+        """This one writes, and says how far the training is."""
+        return self.number == 0
+
+    @property
+    def device(self) -> str | None:
+        """The GPU that is this process's own; None where there is one process, or no GPU, and the judge may choose."""
+        if self.count == 1:
+            return None
+        import torch
+
+        return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else None
+
+    def wait(self) -> None:
+        """Until all of them have come here."""
+        if self.count > 1:
+            from torch import distributed
+
+            distributed.barrier()
+
+    def agreed(self, said: bool) -> bool:
+        """What the main process said, in all of them; they call it together."""
+        if self.count == 1:
+            return said
+        from accelerate.utils import broadcast_object_list
+
+        answers: list[bool] = broadcast_object_list([said])
+        return answers[0]
+
+
+ALONE = Processes()
+
+
+def world_size() -> int:
+    """How many processes `accelerate launch` started, connected or not yet."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def launched_processes() -> Processes:
+    """Those that `accelerate launch` started, connected; this one alone where nothing did."""
+    if world_size() < 2:
+        return ALONE
+    import torch
+    from accelerate import PartialState
+
+    state = PartialState(cpu=not torch.cuda.is_available(), timeout=PATIENCE)
+    return Processes(state.num_processes, state.process_index)
+
 
 MAY_CHANGE = (
     *("grpo.steps", "shares.", "checkpoint_minutes", "gates.", "trackio"),

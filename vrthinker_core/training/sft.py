@@ -27,8 +27,8 @@ from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.config import OptimizerConfig, SftConfig, TrainConfig
-from vrthinker_core.training.processes import world_size
 from vrthinker_core.training.row_set import without_pixels
+from vrthinker_core.training.run_folder import world_size
 from vrthinker_core.training.saved_judge import save_judge
 from vrthinker_core.training.sharding import (
     forget_deepspeed,

@@ -10,19 +10,18 @@ from typing import get_args
 
 from vrthinker_core.errors import BadInput, TraceError, VideoError
 from vrthinker_core.protocols.factory import frame_layout
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.traces import load
 from vrthinker_core.training.data import kind_of, open_pairs, path_of
 from vrthinker_core.training.export import run_protocol, trace_videos
 from vrthinker_core.training.filters import FilterRefusal, Reason, refusal
-from vrthinker_core.training.open_clips import ClipFrames, OpenClips
 from vrthinker_core.training.outcome_file import OUTCOMES, read_job, read_outcomes
-from vrthinker_core.training.pair_set import kept_rollouts
+from vrthinker_core.training.pair_set import ClipFrames, OpenClips, kept_rollouts
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.teaching import NotForTraining, TraceFile, known_verdict
 from vrthinker_core.training.trace_folder import StoredRollout, is_of, read_traces, to_rollout
 from vrthinker_core.types import ProtocolName, Run, VideoPair
-from vrthinker_core.types.geometry import FrameLayout
+from vrthinker_core.types.frames import FrameLayout
 from vrthinker_core.types.progress import count
 
 RunEntry = StoredRollout | FilterRefusal

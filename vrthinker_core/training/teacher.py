@@ -21,9 +21,8 @@ from vrthinker_core.storage import write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.filters import FilterRefusal, Outcome, Reason, refusal
-from vrthinker_core.training.open_clips import ClipFrames
 from vrthinker_core.training.outcome_file import OutcomeFile
-from vrthinker_core.training.pair_set import DrawnPairSet, PairSet
+from vrthinker_core.training.pair_set import ClipFrames, DrawnPairSet, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, Unplayable, play_each
 from vrthinker_core.training.trace_folder import to_trace
 from vrthinker_core.types import ProtocolName, Run, Settings

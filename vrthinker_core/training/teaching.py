@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.types import Dimension, Preference, Run, Trace, Verdict
 from vrthinker_core.types.order import OrderEffect, order_of, swap_verdict
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.protocols import PromptProtocol
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, read_results
 from vrthinker_core.results.trace_files import json_files
 from vrthinker_core.text import encodable

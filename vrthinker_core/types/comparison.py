@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from pathlib import Path
 
-from vrthinker_core.types.bounds import Few
+from vrthinker_core.types.settings import Few
 
 MAX_NOTE = 2000  # Characters in the note of a vote
 MAX_DECIDING = 16  # Pairs of frames that a vote may mark

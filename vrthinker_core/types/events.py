@@ -7,12 +7,20 @@ from typing import Annotated, Literal, Protocol, Self
 
 from annotated_types import Interval
 
-from vrthinker_core.types.bounds import MAX_TURNS, Amount, AtMost, Few, Natural, PerFrame, PerToken
 from vrthinker_core.types.comparison import Side, Verdict, Vote
 from vrthinker_core.types.frames import ClipInfo, FrameRef, Thumbnail
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.replies import CUT_PROBLEMS, Problem, Reply
-from vrthinker_core.types.settings import Settings
+from vrthinker_core.types.settings import (
+    MAX_TURNS,
+    Amount,
+    AtMost,
+    Few,
+    Natural,
+    PerFrame,
+    PerToken,
+    Settings,
+)
 
 
 class StopReason(StrEnum):

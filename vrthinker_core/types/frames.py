@@ -1,11 +1,12 @@
 """Frames, their thumbnails, and the clips they come from."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from vrthinker_core.types.bounds import Amount, Few, Natural
 from vrthinker_core.types.comparison import Side
+from vrthinker_core.types.settings import Amount, Few, Natural
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -67,3 +68,115 @@ class ClipInfo:
 
 # Returns the frames of the refs, in order
 FrameSource = Callable[[Sequence[FrameRef]], tuple[Frame, ...]]
+
+
+# Pixels per side of a Qwen2.5-VL token (14-pixel patches, merged 2 x 2): sizes are multiples of it
+IMAGE_FACTOR = 28
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The `slots` places of one video that a judge can ask for.
+
+    Rule "floor" is the `paired` card's `min(int(slot / slots * total), total - 1)`. Rule "even"
+    spreads the slots over the whole clip, both ends included (the `concat` card does not publish
+    its rule).
+    """
+
+    slots: int
+    rule: Literal["floor", "even"]
+
+    def index(self, slot: int, total: int) -> int:
+        """Return the 0-based frame of `slot` out of `total` >= 1 frames."""
+        if self.rule == "floor" or self.slots == 1:
+            return min(int(slot / self.slots * total), total - 1)
+        return round(slot * (total - 1) / (self.slots - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """The way a frame is resized before it is sent.
+
+    "native" keeps the size. "square" squashes the frame to `side` x `side` (as the `paired` judge
+    was trained). "letterbox" keeps the aspect inside that square, with black bars. "area" keeps the
+    aspect with at most `area` pixels, both sides multiples of 28.
+    """
+
+    mode: Literal["native", "square", "letterbox", "area"]
+    side: int = 0
+    area: int = 0
+
+    def size(self, width: int, height: int) -> tuple[int, int]:
+        """Return (width, height) in pixels of the picture that is sent.
+
+        `width` and `height` are the displayed size in pixels.
+        """
+        if self.mode == "native":
+            return width, height
+        if self.mode in ("square", "letterbox"):
+            return self.side, self.side
+        return _area(width, height, self.area)
+
+
+def _area(width: int, height: int, area: int) -> tuple[int, int]:
+    fit = min(1.0, math.sqrt(area / (width * height)))
+    w = max(IMAGE_FACTOR, round(width * fit / IMAGE_FACTOR) * IMAGE_FACTOR)
+    h = max(IMAGE_FACTOR, round(height * fit / IMAGE_FACTOR) * IMAGE_FACTOR)
+    while w * h > area and max(w, h) > IMAGE_FACTOR:
+        w, h = (w - IMAGE_FACTOR, h) if w >= h else (w, h - IMAGE_FACTOR)
+    return w, h
+
+
+@dataclass(frozen=True, slots=True)
+class FrameLayout:
+    """The frames that a protocol asks of two videos, and their sizes."""
+
+    grid: Grid
+    opening: Sizing  # Of the frames of the first user message
+    later: Sizing  # Of the frames that a call brings
+    opening_refs: tuple[FrameRef, ...]  # The first frames, in sending order
+
+
+ReadMode = Literal["auto", "whole", "seek"]
+"""Way to find frames: decode the whole clip once, or seek to the nearest key frame.
+
+"auto" chooses by the length of the clip.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRequest:
+    """A frame index and the size at which the frame is sent."""
+
+    index: int
+    sizing: Sizing
+
+
+@dataclass(frozen=True, slots=True)
+class FramePlan:
+    """Slots of a clip, and the sizes of their sent frames."""
+
+    grid: Grid
+    opening: Sizing
+    """Size for the slots in `first`."""
+    later: Sizing
+    """Size for all other slots."""
+    first: frozenset[int]
+    """Slots that are sent before the judge's first turn."""
+
+    def by_request(self, slots: Iterable[int], total: int) -> dict[FrameRequest, list[int]]:
+        """Return each request of `slots` once, with the slots that share it.
+
+        `total` is the number of frames in the clip.
+        """
+        slots_of: dict[FrameRequest, list[int]] = {}
+        for slot in slots:
+            request = FrameRequest(
+                self.grid.index(slot, total), self.opening if slot in self.first else self.later
+            )
+            slots_of.setdefault(request, []).append(slot)
+        return slots_of
+
+    def frame_indices(self, total: int) -> set[int]:
+        """Return the index of every frame that a slot means."""
+        return {self.grid.index(slot, total) for slot in range(self.grid.slots)}

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
-from vrthinker_core.types.bounds import Amount, Natural, PerToken
 from vrthinker_core.types.frames import Frame
+from vrthinker_core.types.settings import Amount, Natural, PerToken
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval
 
-from vrthinker_core.types.bounds import Few, Natural
 from vrthinker_core.types.comparison import Verdict
+from vrthinker_core.types.settings import Few, Natural
 
 
 class ProblemKind(StrEnum):

@@ -44,7 +44,7 @@ from vrthinker_core.ui.api_json import (
 from vrthinker_core.ui.download import FULL
 from vrthinker_core.ui.gradio_blocks import CheckedBlocks, Fetch
 from vrthinker_core.ui.judge_loader import JudgeLoader
-from vrthinker_core.ui.mcp_calls import call_token
+from vrthinker_core.ui.mcp import call_token
 from vrthinker_core.ui.page_sessions import Session, Sessions
 
 NOT_UPLOADED = (

@@ -29,7 +29,7 @@ from vrthinker_core.ui.judge_loader import JudgeLoader
 from vrthinker_core.ui.layout import PageComponents, theme
 from vrthinker_core.ui.link_preview import LinkPreviewMiddleware, LinkPreviews
 from vrthinker_core.ui.listed_runs import ListedRuns
-from vrthinker_core.ui.mcp_calls import McpCallMiddleware
+from vrthinker_core.ui.mcp import McpCallMiddleware
 from vrthinker_core.ui.open_pages import (
     HeartbeatSocketMiddleware,
     OpenPages,

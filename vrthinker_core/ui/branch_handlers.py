@@ -13,12 +13,12 @@ from vrthinker_core.types import VideoPair
 from vrthinker_core.types.events import Started
 from vrthinker_core.ui import branch_words
 from vrthinker_core.ui.branch_sets import BranchRequest, read_request
-from vrthinker_core.ui.disclosure import votes_first
+from vrthinker_core.ui.hidden_view import votes_first
 from vrthinker_core.ui.layout import Updates, no_updates
+from vrthinker_core.ui.order_handlers import Players, SecondRuns
 from vrthinker_core.ui.page_sessions import Session
 from vrthinker_core.ui.replay import trace_of
 from vrthinker_core.ui.run_store import owner_of
-from vrthinker_core.ui.second_runs import Players, SecondRuns
 from vrthinker_core.ui.services import session_id_of
 
 

@@ -14,10 +14,10 @@ from vrthinker_core.types.events import Finished, Started, Trace
 from vrthinker_core.types.settings import setting
 from vrthinker_core.types.wording import DEMO_RUN, branch_name
 from vrthinker_core.ui import branch_words, settings_form, vote_words
-from vrthinker_core.ui.disclosure import Disclosure
+from vrthinker_core.ui.hidden_view import Disclosure
 from vrthinker_core.ui.page_json import labels_json
 from vrthinker_core.ui.page_sessions import Session
-from vrthinker_core.ui.page_values import MAX_PAGES, PageValues
+from vrthinker_core.ui.player_files import MAX_PAGES, PageValues
 from vrthinker_core.ui.replay import memory_of, trace_of
 from vrthinker_core.ui.run_state import RunState
 

@@ -15,7 +15,7 @@ from vrthinker_core.protocols.sanitize import check_prompt
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui import settings_form, words
-from vrthinker_core.ui.disclosure import votes_first
+from vrthinker_core.ui.hidden_view import votes_first
 from vrthinker_core.ui.judge_loader import JudgeLoader
 from vrthinker_core.ui.layout import FormValues, PageComponents, Updates
 from vrthinker_core.ui.run_handlers import Handlers

@@ -12,9 +12,8 @@ from vrthinker_core.ui.compare_handlers import CompareHandlers, JudgeBanner
 from vrthinker_core.ui.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.history_handlers import HistoryHandlers
 from vrthinker_core.ui.layout import PageComponents
-from vrthinker_core.ui.order_handlers import OrderHandlers, VoteHandlers
+from vrthinker_core.ui.order_handlers import OrderHandlers, SecondRuns, VoteHandlers
 from vrthinker_core.ui.run_handlers import Handlers
-from vrthinker_core.ui.second_runs import SecondRuns
 from vrthinker_core.ui.services import Services, session_id_of
 from vrthinker_core.ui.upload_handlers import UploadHandlers
 

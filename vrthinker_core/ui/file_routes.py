@@ -16,10 +16,10 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.traces import to_json
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui import words
-from vrthinker_core.ui.disclosure import votes_first
 from vrthinker_core.ui.download import FULL
 from vrthinker_core.ui.exact_frames import ExactFrames, turns_of
 from vrthinker_core.ui.gradio_blocks import receive_files
+from vrthinker_core.ui.hidden_view import votes_first
 from vrthinker_core.ui.html_report import render_report
 from vrthinker_core.ui.page_sessions import Session, Sessions
 from vrthinker_core.ui.replay import trace_of

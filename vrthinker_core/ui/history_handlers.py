@@ -13,7 +13,7 @@ from vrthinker_core.ui import settings_form
 from vrthinker_core.ui.background_run import BackgroundRun
 from vrthinker_core.ui.layout import FormValues, PageComponents, Updates, no_updates
 from vrthinker_core.ui.page_sessions import Session
-from vrthinker_core.ui.page_values import PageValues
+from vrthinker_core.ui.player_files import PageValues
 from vrthinker_core.ui.run_handlers import Handlers
 from vrthinker_core.ui.run_store import owner_of
 from vrthinker_core.ui.saved_run import SavedRun

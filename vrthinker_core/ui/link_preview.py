@@ -25,7 +25,7 @@ from vrthinker_core.types.events import Finished, StopReason, Trace
 from vrthinker_core.types.order import order_of
 from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED
 from vrthinker_core.ui import assets, words
-from vrthinker_core.ui.disclosure import votes_first
+from vrthinker_core.ui.hidden_view import votes_first
 from vrthinker_core.ui.listed_run import ListedRun
 from vrthinker_core.ui.listed_runs import ListedRuns
 from vrthinker_core.ui.page_json import deciding_pair

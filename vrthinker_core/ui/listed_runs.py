@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import BinaryIO, Protocol
 
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, read_line, result_of
 from vrthinker_core.results.trace_files import json_files, read_labels
 from vrthinker_core.text import encodable

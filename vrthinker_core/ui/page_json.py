@@ -7,7 +7,7 @@ from typing import Generic, TypedDict, TypeVar
 
 from vrthinker_core.protocols.frame_facts import read_frame_facts
 from vrthinker_core.protocols.label_probabilities import label_probabilities, verdict_probabilities
-from vrthinker_core.protocols.reasons import find_sentence, frame_numbers
+from vrthinker_core.protocols.parser import find_sentence, frame_numbers
 from vrthinker_core.types import (
     Dimension,
     FrameRef,

@@ -20,7 +20,7 @@ from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui import words
 from vrthinker_core.ui.background_run import BackgroundRun, JobRunner, RunJob, always
-from vrthinker_core.ui.disclosure import Disclosure
+from vrthinker_core.ui.hidden_view import Disclosure
 from vrthinker_core.ui.replay import Replay, memory_of, trace_of
 from vrthinker_core.ui.tiles import ThumbnailFiles
 

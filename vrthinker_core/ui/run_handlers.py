@@ -15,9 +15,8 @@ from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.ui import words
 from vrthinker_core.ui.branch_sets import strip_json
-from vrthinker_core.ui.disclosure import votes_first
 from vrthinker_core.ui.gradio_blocks import CheckedBlocks
-from vrthinker_core.ui.hidden_view import hidden_transcript, hide_view
+from vrthinker_core.ui.hidden_view import hidden_transcript, hide_view, votes_first
 from vrthinker_core.ui.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page_json import (
     ViewJson,
@@ -27,8 +26,7 @@ from vrthinker_core.ui.page_json import (
     view_json,
 )
 from vrthinker_core.ui.page_sessions import Session
-from vrthinker_core.ui.page_values import PageValues
-from vrthinker_core.ui.player_files import Digests, are_swapped, changed_sides
+from vrthinker_core.ui.player_files import Digests, PageValues, are_swapped, changed_sides
 from vrthinker_core.ui.run_state import reply_reader
 from vrthinker_core.ui.run_store import owner_of
 from vrthinker_core.ui.saved_run import SavedRun, digests_at_hand, shown_videos, stored_run

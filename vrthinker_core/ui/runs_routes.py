@@ -11,8 +11,7 @@ from starlette.routing import Route
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.traces import to_json
 from vrthinker_core.ui import runs_words
-from vrthinker_core.ui.disclosure import votes_first
-from vrthinker_core.ui.hidden_view import hide_view
+from vrthinker_core.ui.hidden_view import hide_view, votes_first
 from vrthinker_core.ui.html_report import inline_image
 from vrthinker_core.ui.listed_run import ListedRun, RowJson, Trait, row_json, without_labels
 from vrthinker_core.ui.listed_runs import ListedRuns

@@ -1,6 +1,6 @@
 """Decoding of hostile video files: each slot's frame, decoded at most once."""
 
-from vrthinker_core.types.geometry import FramePlan
+from vrthinker_core.types.frames import FramePlan
 from vrthinker_core.video.clip import Clip, open_clip
 from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.pool import DecoderPool

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
-from vrthinker_core.types.geometry import FramePlan, ReadMode
+from vrthinker_core.types.frames import FramePlan, ReadMode
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import DEFAULT, Limits
 from vrthinker_core.video.pool import DecoderPool

@@ -3,18 +3,20 @@
 import hashlib
 import math
 import os
+import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
+from typing import Literal
 
 from av.video.frame import VideoFrame
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ClipInfo
-from vrthinker_core.types.geometry import FramePlan, FrameRequest, ReadMode
+from vrthinker_core.types.frames import FramePlan, FrameRequest, ReadMode
 from vrthinker_core.video.container import VideoSource
 from vrthinker_core.video.convert import DisplayGeometry, FrameConverter, GreySample, Pixels
 from vrthinker_core.video.decode import (
@@ -27,8 +29,49 @@ from vrthinker_core.video.decode import (
 from vrthinker_core.video.files import open_local
 from vrthinker_core.video.health import ClipFacts, health_notes
 from vrthinker_core.video.limits import CpuBudget, near_memory_limit
-from vrthinker_core.video.opening_progress import OpeningProgress
 from vrthinker_core.video.timeline import make_frame_times, read_timeline
+
+REPORT_SECONDS = 0.5  # at least, between two reports
+QUIET_CPU_SECONDS = 0.5  # of processor time before the first report; most clips are open by then
+
+Phase = Literal["digest", "packets", "frames"]
+
+# Start and end of each phase as shares of the whole. Digest and packets are read from the disk,
+# frames are decoded.
+_PHASES: dict[Phase, tuple[float, float]] = {
+    "digest": (0.0, 0.05),
+    "packets": (0.05, 0.1),
+    "frames": (0.1, 1.0),
+}
+
+
+class OpeningProgress:
+    """Reporter of the share done, 0 to 1, which never falls."""
+
+    def __init__(self, report: Callable[[float], None]) -> None:
+        self._report = report
+        self._share = 0.0
+        self._next_time = time.monotonic() + REPORT_SECONDS
+        self._quiet_until = time.process_time() + QUIET_CPU_SECONDS
+
+    def update(self, phase: Phase, done: int, total: int) -> None:
+        """Note that `done` of about `total` steps of a phase are done.
+
+        Call it for every step; reports come at most every `REPORT_SECONDS`.
+        """
+        if time.monotonic() < self._next_time or time.process_time() < self._quiet_until:
+            return
+        self._next_time = time.monotonic() + REPORT_SECONDS
+        start, end = _PHASES[phase]
+        self._share = max(
+            self._share, start + (end - start) * min(1.0, max(0, done) / max(1, total))
+        )
+        self._report(self._share)
+
+    def finish(self) -> None:
+        """Stop the reports: the clip is open."""
+        self._next_time = math.inf
+
 
 # Enough for every slot of the published protocols: 128 frames of 448 x 448 pixels take 77 MB.
 _MAX_BYTES = 100_000_000

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from vrthinker_core.errors import VideoError, VideoUnavailable, VrThinkerError
 from vrthinker_core.types import Frame, FrameRef, Side, VideoPair
-from vrthinker_core.types.frames import FrameSource
-from vrthinker_core.types.geometry import FrameLayout, FramePlan
+from vrthinker_core.types.frames import FrameLayout, FramePlan, FrameSource
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video.clip import Clip, ClipOpening
 from vrthinker_core.video.pool import DecoderPool

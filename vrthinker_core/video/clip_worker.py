@@ -12,11 +12,10 @@ import av.logging
 import cv2
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.types.geometry import FramePlan, Grid, Sizing
-from vrthinker_core.video.clip_decoder import ClipDecoder, ConvertedFrame
+from vrthinker_core.types.frames import FramePlan, Grid, Sizing
+from vrthinker_core.video.clip_decoder import ClipDecoder, ConvertedFrame, OpeningProgress
 from vrthinker_core.video.files import shown_name
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
-from vrthinker_core.video.opening_progress import OpeningProgress
 from vrthinker_core.video.worker_io import Header, connect_to_parent, request_queue, respond
 
 

@@ -15,7 +15,7 @@ from av.video.reformatter import Colorspace, VideoReformatter
 from numpy.typing import NDArray
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.types.geometry import Sizing
+from vrthinker_core.types.frames import Sizing
 from vrthinker_core.video.container import VideoSource
 
 Pixels = NDArray[np.uint8]  # (height, width, 3) RGB

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from vrthinker_core.types.geometry import FramePlan
+from vrthinker_core.types.frames import FramePlan
 from vrthinker_core.video.container import VideoSource
 from vrthinker_core.video.convert import READ_MATRICES, DisplayGeometry, GreySample
 from vrthinker_core.video.decode import DecodeStats

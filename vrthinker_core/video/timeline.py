@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 import statistics
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.video.container import CONTAINER_ERRORS, VideoSource
-from vrthinker_core.video.drawn_mark import PacketDigest
+
+_MARK: Final = "drawn by VR-Thinker, packets sha256 "
+_MARKED: Final = re.compile(rf"(?:(.*); )?{_MARK}([0-9a-f]{{64}})", re.DOTALL)
+UNSEALED: Final = f"{_MARK}{'0' * 64}"
+"""Placeholder as long as the final mark, which replaces it in the written file."""
+
+
+def sealed(digest: str) -> str:
+    """Return the mark of a video whose packets have this SHA-256."""
+    return _MARK + digest
+
+
+def unmarked(comment: str) -> str | None:
+    """Return the comment before the mark, or None without a mark."""
+    found = _MARKED.fullmatch(comment)
+    return None if found is None else found[1] or ""
+
+
+class PacketDigest:
+    """SHA-256 of a stream's packets, computed only if a mark exists."""
+
+    def __init__(self, metadata: Mapping[str, str]) -> None:
+        found = _MARKED.fullmatch(metadata.get("comment", ""))
+        self._claimed = found and found[2]
+        self._digest = hashlib.sha256()
+
+    def add(self, packet: bytes | memoryview) -> None:
+        """Add the next packet, in file order."""
+        if self._claimed:
+            self._digest.update(packet)
+
+    @property
+    def hexdigest(self) -> str:
+        """Hex digest of all packets so far."""
+        return self._digest.hexdigest()
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the mark exists and matches the added packets."""
+        return self._claimed == self.hexdigest
+
 
 # Here packets have the timestamps of their frames, and decoding can start at a key frame. MPEG-TS,
 # AVI, raw streams and the like number frames only while decoding. VP8 stores frames that are never

@@ -13,7 +13,7 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends import NANO, Conversation
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.backends.weight_statistics import SMALLEST_SIDE
+from vrthinker_core.backends.checkpoint import SMALLEST_SIDE
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 

@@ -21,7 +21,7 @@ from vrthinker_core.drawn.world import (
 )
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.factory import frame_layout
-from vrthinker_core.training.open_clips import ClipFrames, OpenClips
+from vrthinker_core.training.pair_set import ClipFrames, OpenClips
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.types import Dimension, Frame, FrameRef, Settings, Side, Verdict, VideoPair
 from vrthinker_core.types.frames import FrameSource

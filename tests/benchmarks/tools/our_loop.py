@@ -18,8 +18,7 @@ from vrthinker_core.backends.transformers_local import LocalConversation, Transf
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.protocols import PromptProtocol, make_protocol, with_defaults
 from vrthinker_core.types import Frame, FrameRef, Settings, VideoPair
-from vrthinker_core.types.frames import FrameSource
-from vrthinker_core.types.geometry import FrameLayout
+from vrthinker_core.types.frames import FrameLayout, FrameSource
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 from vrthinker_core.video import DecoderPool
 from vrthinker_core.video.clip_pair import PairOpening, frame_source

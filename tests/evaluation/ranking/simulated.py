@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 from vrthinker_core.evaluation.video_table import VideoTable
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Preference, StopReason, Verdict
 

@@ -13,7 +13,7 @@ from tests.evaluation.ranking.simulated import judged, noisy_judge, table_of
 from vrthinker_core.evaluation.rankings import Ranking, WinCell, rank_generators
 from vrthinker_core.evaluation.schedule import all_pairs
 from vrthinker_core.evaluation.video_table import VideoTable
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import MissingRule, PairResult, broken_row
 from vrthinker_core.types import Dimension, Preference, Side, StopReason, Verdict
 

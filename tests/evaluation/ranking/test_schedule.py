@@ -19,7 +19,7 @@ from vrthinker_core.evaluation.schedule import (
     planned_pairs,
 )
 from vrthinker_core.evaluation.video_table import VideoTable
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import MissingRule, PairResult
 from vrthinker_core.types import Dimension
 

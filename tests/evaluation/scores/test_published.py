@@ -6,8 +6,7 @@ import pytest
 
 from tests.evaluation.support.made_results import left_out, result
 from vrthinker_core.evaluation.figures import best_baseline, share
-from vrthinker_core.evaluation.published import PUBLISHED, published, published_remark
-from vrthinker_core.evaluation.summary import summarize
+from vrthinker_core.evaluation.summary import PUBLISHED, published, published_remark, summarize
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from tests.evaluation.support.scripted_runs import run_description, scripted_jud
 from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.evaluation.out_folder import open_out
 from vrthinker_core.evaluation.run import evaluate, results_so_far, write_final_table
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset
-from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import RESULTS
 from vrthinker_core.types import Settings
 

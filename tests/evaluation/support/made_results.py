@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import (
     LEFT_OUT,
     OUTSIDE_FAULT,

@@ -31,7 +31,7 @@ from vrthinker_core.drawn.world import (
     draw_pair,
 )
 from vrthinker_core.protocols import make_protocol
-from vrthinker_core.protocols.reasons import find_sentence, frame_numbers
+from vrthinker_core.protocols.parser import find_sentence, frame_numbers
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.types import Dimension, ProtocolName, Settings, Side
 

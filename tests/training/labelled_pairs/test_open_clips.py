@@ -15,9 +15,8 @@ from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import VideoError
 from vrthinker_core.judge import judge
 from vrthinker_core.results.open_dataset import read_dataset
-from vrthinker_core.training import open_clips
-from vrthinker_core.training.open_clips import ClipFrames, OpenClips
-from vrthinker_core.training.pair_set import VideoPairSet
+from vrthinker_core.training import pair_set as open_clips
+from vrthinker_core.training.pair_set import ClipFrames, OpenClips, VideoPairSet
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import FrameRef, Settings, Side, VideoPair
 from vrthinker_core.types.frames import FrameSource

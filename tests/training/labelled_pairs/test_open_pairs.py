@@ -16,9 +16,9 @@ import pytest
 from tests.training.labelled_pairs.support import PAIRED, numbered_rows, write_table
 from tests.training.rows.test_export import BASE as TRACE
 from tests.training.rows.test_export import EXAMPLE
-from vrthinker_core.commands.export_rows import export_rows
+from vrthinker_core.commands.export_commands import export_rows
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.data import (
     absolute_data,

@@ -23,7 +23,7 @@ from tests.training.test_teacher import PAIRS, SCRIPTED
 from vrthinker_core.drawn.teacher import write_lesson
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_protocol
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.rollouts import Rollout

@@ -20,8 +20,8 @@ from tests.training.rows.test_export import (
     voted,
 )
 from tests.ui.support.saved_examples import write_example
-from vrthinker_core.commands.export_rows import export_rows
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.commands.export_commands import export_rows
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, TRACES, result_of, to_line
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.export import ROWS

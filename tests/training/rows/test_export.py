@@ -16,9 +16,9 @@ import pytest
 from tests.test_cli import run as run_command
 from tests.test_votes import VOTE
 from tests.ui.support.saved_examples import write_example
-from vrthinker_core.commands.export_rows import export_rows
+from vrthinker_core.commands.export_commands import export_rows
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, result_of, to_line
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.export import CSV_COLUMNS, ROWS

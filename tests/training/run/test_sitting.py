@@ -9,7 +9,7 @@ import pytest
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.commands.train_command import StepPace
 from vrthinker_core.training.metrics import StepMetrics
-from vrthinker_core.training.time_budget import Sitting, begin_sitting
+from vrthinker_core.training.run_folder import Sitting, begin_sitting
 
 
 def test_a_sitting_without_a_limit_is_over_only_when_somebody_says_so() -> None:

@@ -25,8 +25,7 @@ from vrthinker_core.training.pipeline import (
     share_of,
 )
 from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.run_folder import config_difference
-from vrthinker_core.training.time_budget import begin_sitting
+from vrthinker_core.training.run_folder import begin_sitting, config_difference
 from vrthinker_core.types import Preference, Settings, Verdict
 
 GATES = GateConfig(pairs=3, samples=2)

@@ -40,8 +40,7 @@ from vrthinker_core.training.grpo import (
 )
 from vrthinker_core.training.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
-from vrthinker_core.training.run_folder import TrainingRun, open_run_folder
-from vrthinker_core.training.time_budget import Sitting
+from vrthinker_core.training.run_folder import Sitting, TrainingRun, open_run_folder
 from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
 from vrthinker_core.training.trainer_checkpoints import TrainerPace
 from vrthinker_core.types import Frame, FrameRef, StopReason

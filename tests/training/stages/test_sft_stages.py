@@ -32,11 +32,16 @@ from vrthinker_core.training.pipeline import (
     train_stage,
 )
 from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.run_folder import TrainedStage, TrainingRun, open_run_folder
+from vrthinker_core.training.run_folder import (
+    Sitting,
+    TrainedStage,
+    TrainingRun,
+    begin_sitting,
+    open_run_folder,
+)
 from vrthinker_core.training.sft import sft_arguments
 from vrthinker_core.training.sft_data import ReadyRuns, open_ready_runs
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
-from vrthinker_core.training.time_budget import Sitting, begin_sitting
 from vrthinker_core.ui.listed_runs import TraceFiles
 
 RUN = TrainingRun("cold-start", "nano", "drawn:3")

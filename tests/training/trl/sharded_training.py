@@ -13,7 +13,7 @@ from accelerate.state import AcceleratorState, DistributedType, PartialState
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.config import OptimizerConfig, SftConfig, preset_config
-from vrthinker_core.training.processes import launched_processes
+from vrthinker_core.training.run_folder import launched_processes
 from vrthinker_core.training.sft import train_sft
 from vrthinker_core.training.token_rows import token_rows
 

@@ -20,9 +20,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training import sharding
 from vrthinker_core.training.config import changed_config, preset_config
 from vrthinker_core.training.pipeline import TrainingData, train_stage
-from vrthinker_core.training.processes import Processes
-from vrthinker_core.training.run_folder import RunFolder, TrainedStage
-from vrthinker_core.training.time_budget import Sitting
+from vrthinker_core.training.run_folder import Processes, RunFolder, Sitting, TrainedStage
 
 
 @pytest.fixture(scope="module", params=["a head of its own", "one matrix for both heads"])

@@ -21,7 +21,7 @@ from tests.ui.support import handmade_runs
 from vrthinker_core.errors import TraceError
 from vrthinker_core.types import Preference, Settings, Verdict, VideoPair, Vote
 from vrthinker_core.types.events import Branch, Event, Origin, StopReason
-from vrthinker_core.ui import disclosure as votes
+from vrthinker_core.ui import hidden_view as votes
 from vrthinker_core.ui import visitor_history as module
 from vrthinker_core.ui.background_run import JobRunner, RunJob
 from vrthinker_core.ui.file_routes import HistoryRoutes

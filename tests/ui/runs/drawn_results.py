@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.ui.support.handmade_runs import WHOLE, three_turns
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import (
     RESULTS,
     TRACES,

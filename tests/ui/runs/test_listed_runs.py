@@ -33,7 +33,7 @@ from vrthinker_core.types.wording import (
     NOT_SWAP_TESTED,
     OUTSIDE_SCOPE,
 )
-from vrthinker_core.ui.disclosure import COOKIE, ON
+from vrthinker_core.ui.hidden_view import COOKIE, ON
 from vrthinker_core.ui.link_preview import LinkPreviews
 from vrthinker_core.ui.listed_runs import ListedRuns
 from vrthinker_core.ui.run_store import RunStore

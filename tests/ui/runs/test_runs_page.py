@@ -14,7 +14,7 @@ from tests.ui.support.browsing import Locator, Open, Page, expect
 from tests.ui.support.handmade_runs import THINK, WHOLE, three_turns
 from tests.ui.support.saved_examples import SCRIPT, write_example
 from tests.ui.support.steps import serious_violations, tab, video_files
-from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import TRACES, result_of
 from vrthinker_core.results.trace_files import CONFIG, STATE, add_labels
 from vrthinker_core.traces import load, to_json

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vrthinker_core.types import Frame, Side
-from vrthinker_core.types.geometry import Grid, Sizing
+from vrthinker_core.types.frames import Grid, Sizing
 from vrthinker_core.video import Clip, DecoderPool, FramePlan, open_clip
 
 PAIRED = Grid(128, "floor")
