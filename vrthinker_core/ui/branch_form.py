@@ -6,7 +6,7 @@ from typing import TypedDict
 from vrthinker_core.branch_plan import MAX_FRAMES
 from vrthinker_core.protocols.sanitize import MAX_PROMPT
 from vrthinker_core.types.settings import OWN, setting
-from vrthinker_core.ui import branch_words, settings_form
+from vrthinker_core.ui import settings_form, words
 
 
 class BranchFormJson(TypedDict):
@@ -23,7 +23,7 @@ def form_json(judges: Sequence[str]) -> BranchFormJson:
     """The form of a page that offers these judges."""
     windows = [choice for choice in settings_form.choices(setting("window")) if choice[1] != OWN]
     return {
-        "words": dict(branch_words.FORM),
+        "words": dict(words.FORM),
         "windows": windows,
         "judges": list(judges),
         "maxFrames": MAX_FRAMES,

@@ -11,7 +11,7 @@ from vrthinker_core.branch_plan import BranchPlan, plan_branch
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import VideoPair
 from vrthinker_core.types.events import Started
-from vrthinker_core.ui import branch_words
+from vrthinker_core.ui import words
 from vrthinker_core.ui.branch_sets import BranchRequest, read_request
 from vrthinker_core.ui.hidden_view import votes_first
 from vrthinker_core.ui.layout import Updates, no_updates
@@ -56,7 +56,7 @@ class BranchHandlers:
 
         def prepare() -> Callable[[], Session]:
             if wanted is None:
-                raise BadInput(branch_words.NO_RUN)
+                raise BadInput(words.BRANCH_NO_RUN)
             before, plan, pair, judge = self._planned(wanted, (first, second), request)
 
             def start() -> Session:
@@ -114,11 +114,11 @@ class BranchHandlers:
         session = self.runs.services.session_of(request)
         trace = trace_of(session.run.state) if session else None
         if self.runs.is_busy(session, request):
-            raise BadInput(branch_words.LATER)
+            raise BadInput(words.LATER)
         if session is None or trace is None:
-            raise BadInput(branch_words.NO_RUN)
+            raise BadInput(words.BRANCH_NO_RUN)
         plan = plan_branch(trace, wanted.turn, wanted.changes)
-        judge = wanted.judge or self.runs.judge_of(session, branch_words.NO_JUDGE)
+        judge = wanted.judge or self.runs.judge_of(session, words.NO_JUDGE)
         return (
             session,
             plan,
@@ -130,9 +130,9 @@ class BranchHandlers:
         """The videos of the run, those that the session keeps, or those in the players, where they are the same."""
         if len(session.files) == len(players):
             return session.files[0], session.files[1]
-        first, second = (self.runs.original(path, branch_words.NO_VIDEOS) for path in players)
+        first, second = (self.runs.original(path, words.NO_VIDEOS) for path in players)
         if not self.runs.were_compared(session, started, (first, second)):
-            raise BadInput(branch_words.CHANGED)
+            raise BadInput(words.BRANCH_CHANGED)
         return first, second
 
 

@@ -13,7 +13,7 @@ from vrthinker_core.text import encodable
 from vrthinker_core.types.events import Finished, Started, Trace
 from vrthinker_core.types.settings import setting
 from vrthinker_core.types.wording import DEMO_RUN, branch_name
-from vrthinker_core.ui import branch_words, settings_form, vote_words
+from vrthinker_core.ui import settings_form, words
 from vrthinker_core.ui.hidden_view import Disclosure
 from vrthinker_core.ui.page_json import labels_json
 from vrthinker_core.ui.page_sessions import Session
@@ -46,21 +46,21 @@ def read_request(value: Callable[[str], object], judges: Sequence[str]) -> Branc
 def _turn(value: object) -> int:
     number = _whole(value)
     if number is None:
-        raise BadInput(branch_words.BAD_TURN)
+        raise BadInput(words.BAD_TURN)
     return number
 
 
 def _frames(value: object) -> tuple[int, ...]:
     if value in (None, ""):
         return ()
-    words = (
+    parts = (
         value.replace(",", " ").split()
         if isinstance(value, str) and len(value) <= MAX_FRAMES * (MAX_DIGITS + 2)
         else [""]
     )
-    numbers = [_whole(word) for word in words]
+    numbers = [_whole(part) for part in parts]
     if None in numbers:
-        raise BadInput(branch_words.BAD_FRAMES)
+        raise BadInput(words.BAD_FRAMES)
     return tuple(number for number in numbers if number is not None)
 
 
@@ -77,7 +77,7 @@ def _prompt(value: object) -> str | None:
     if not isinstance(value, str):
         return None
     if len(value) > MAX_PROMPT:
-        raise BadInput(branch_words.LONG_PROMPT.format(MAX_PROMPT))
+        raise BadInput(words.LONG_PROMPT.format(MAX_PROMPT))
     return encodable(value)
 
 
@@ -238,23 +238,17 @@ def strip_json(branches: BranchSet | None, state: RunState) -> StripJson | None:
 def _hidden_run(place: int, started: Started | None, finished: Finished | None) -> StripRunJson:
     """A run on which its visitor wants to vote before they see what the judge says."""
     shown = _run(place, started, finished, {})
-    return {**shown, "note": vote_words.HIDDEN, "labels": []} if shown["labels"] else shown
+    return {**shown, "note": words.HIDDEN, "labels": []} if shown["labels"] else shown
 
 
 def _run(
     place: int, started: Started | None, finished: Finished | None, origin: dict[str, int | None]
 ) -> StripRunJson:
     labels = _labels(finished, origin)
-    name = (
-        branch_words.ORIGIN
-        if place == 0
-        else branch_name(started)
-        if started
-        else branch_words.STARTING
-    )
+    name = words.ORIGIN if place == 0 else branch_name(started) if started else words.STARTING
     name = name[:1].upper() + name[1:]
-    without = DEMO_RUN if finished and finished.outside_scope else branch_words.NO_VERDICT
-    note = "" if labels else branch_words.GOING_ON if finished is None else without
+    without = DEMO_RUN if finished and finished.outside_scope else words.BRANCH_NO_VERDICT
+    note = "" if labels else words.GOING_ON if finished is None else without
     return {"name": name, "judge": started.judge if started else "", "note": note, "labels": labels}
 
 

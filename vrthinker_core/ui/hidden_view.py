@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from vrthinker_core.ui import vote_words
+from vrthinker_core.ui import words
 from vrthinker_core.ui.page_json import TranscriptJson, TurnViewJson, ViewJson
 
 COOKIE = "vote_first"  # set by the page's own switch (`ballot.js`): the server knows it before the first word is sent
@@ -70,4 +70,4 @@ def _hide_turn(turn: TurnViewJson) -> TurnViewJson:
 
 def hidden_transcript() -> TranscriptJson:
     """What stands in place of the raw text."""
-    return {"passages": [[vote_words.HIDDEN, vote_words.HIDDEN_HELP]]}
+    return {"passages": [[words.HIDDEN, words.HIDDEN_HELP]]}

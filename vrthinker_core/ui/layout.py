@@ -8,7 +8,7 @@ import gradio as gr
 
 from vrthinker_core.types.settings import SETTINGS, Setting, setting
 from vrthinker_core.types.wording import DIMENSION_NAMES
-from vrthinker_core.ui import branch_form, history_words, runs_words, settings_form, words
+from vrthinker_core.ui import branch_form, history_words, settings_form, words
 from vrthinker_core.ui.download import MAX_URL_LENGTH
 
 TITLE = f"<h1>{words.TITLE}</h1><p>{words.CLAIM}</p><p class='vrt-judge'></p>"
@@ -37,7 +37,7 @@ class PageComponents:
                 self._build_bench(judges)
             with gr.Column(elem_id="run", scale=7, min_width=320):
                 if lists_runs:
-                    _html(f"mountRunBar(host, {json.dumps(runs_words.LIST)})", None, "run-bar")
+                    _html(f"mountRunBar(host, {json.dumps(words.RUNS_LIST)})", None, "run-bar")
                 self._build_tabs(judges, lists_runs)
         self.run_outputs = [self.status, self.trace, self.transcript]
         self.shown_run = [*self.videos, self.prompt, *self.run_outputs, self.buttons]
@@ -128,7 +128,7 @@ class PageComponents:
             with gr.Tab(history_words.TAB):
                 _html(f"mountHistory(host, {json.dumps(history_words.LIST)})", None, "history")
             if lists_runs:
-                with gr.Tab(runs_words.TAB):
+                with gr.Tab(words.RUNS_TAB):
                     _html("mountRuns(host)", None, "evaluation")
 
 

@@ -17,7 +17,7 @@ from vrthinker_core.text import encodable
 from vrthinker_core.traces import load
 from vrthinker_core.types import Verdict
 from vrthinker_core.types.events import Trace
-from vrthinker_core.ui import runs_words
+from vrthinker_core.ui import words
 from vrthinker_core.ui.listed_run import (
     MAX_SOURCE,
     ROW,
@@ -99,11 +99,11 @@ class ResultLines:
 
     def _say(self) -> None:
         broken, lines = f"{self._broken:,}", f"{self._lines:,} lines of {RESULTS}"
-        self.said = runs_words.BROKEN_LINES.format(broken, lines) if self._broken else ""
+        self.said = words.BROKEN_LINES.format(broken, lines) if self._broken else ""
         if self._broken and self._broken == self._lines:
-            self.said = runs_words.NO_RESULTS.format(encodable(str(self.path)))
+            self.said = words.NO_RESULTS.format(encodable(str(self.path)))
         elif not self._lines:
-            self.said = runs_words.NO_RESULT_YET
+            self.said = words.NO_RESULT_YET
 
 
 def _whole_line(file: BinaryIO) -> bytes | None:
@@ -154,7 +154,7 @@ class TraceFiles:
         self.said = (
             ""
             if self._rows.keys() & found.keys()
-            else runs_words.EMPTY.format(encodable(str(self.folder)))
+            else words.EMPTY.format(encodable(str(self.folder)))
         )
 
     def _found(self) -> Iterator[tuple[str, "_FileState"]]:
@@ -260,12 +260,12 @@ class ListedRuns:
     def trace(self, run: ListedRun) -> Trace:
         """Its trace, from the disk. Raises TraceError."""
         if not run.trace:
-            raise TraceError(run.error or runs_words.NO_TRACE)
+            raise TraceError(run.error or words.NO_TRACE)
         if ".." in PurePath(run.trace).parts or PurePath(run.trace).is_absolute():
-            raise TraceError(runs_words.LEFT_FOLDER)
+            raise TraceError(words.LEFT_FOLDER)
         path = self.folder / run.trace
         if not path.is_file():
-            raise TraceError(runs_words.TRACE_GONE)
+            raise TraceError(words.TRACE_GONE)
         return load(path)
 
     def videos(self, run: ListedRun) -> list[Path]:
@@ -303,7 +303,7 @@ class ListedRuns:
                     if run is not None:
                         self._runs[name] = run
         except OSError as error:
-            said = runs_words.UNREADABLE.format(
+            said = words.UNREADABLE.format(
                 encodable(str(self.folder)), error.strerror or type(error).__name__
             )
         except BadInput as bad:
@@ -318,7 +318,7 @@ class ListedRuns:
     def _news(self) -> Iterator[tuple[str, ListedRun | None]]:
         if not self.folder.is_dir():
             self._begin(None)
-            raise BadInput(runs_words.NO_FOLDER.format(encodable(str(self.folder))))
+            raise BadInput(words.NO_FOLDER.format(encodable(str(self.folder))))
         if self._reader is None or not self._reader.fits():
             results = (self.folder / RESULTS).exists()
             self._begin(ResultLines(self.folder) if results else TraceFiles(self.folder))

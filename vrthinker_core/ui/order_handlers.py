@@ -14,7 +14,7 @@ from vrthinker_core.storage import type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import Started, shown_slots
-from vrthinker_core.ui import vote_words, words
+from vrthinker_core.ui import words
 from vrthinker_core.ui.background_run import BackgroundRun
 from vrthinker_core.ui.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page_sessions import Session
@@ -108,12 +108,12 @@ def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
     blind.
     """
     if state.started is None:
-        raise BadInput(vote_words.TOO_EARLY)
+        raise BadInput(words.TOO_EARLY)
     vote = _parse(given, hidden or state.finished is not None, hidden)
     if vote.empty:
-        raise BadInput(vote_words.EMPTY_VOTE)
+        raise BadInput(words.EMPTY_VOTE)
     if not shown_slots(state.runs).issuperset(vote.slots):
-        raise BadInput(vote_words.OTHER_PAIRS)
+        raise BadInput(words.OTHER_PAIRS)
     before = state.vote
     blind = hidden or (before is not None and before.blind and before.labels == vote.labels)
     return Vote(vote.at, vote.labels, vote.agrees, vote.slots, vote.note, blind)
@@ -123,7 +123,7 @@ def _parse(given: object, allowed: bool, hidden: bool) -> Vote:
     from pydantic import ValidationError
 
     if not allowed:
-        raise BadInput(vote_words.TOO_EARLY)
+        raise BadInput(words.TOO_EARLY)
     said = (
         {name: given[name] for name in FIELDS if name in given} if isinstance(given, dict) else {}
     )
@@ -136,7 +136,7 @@ def _parse(given: object, allowed: bool, hidden: bool) -> Vote:
             {**said, "at": datetime.now(UTC).replace(microsecond=0)}
         )
     except ValidationError:
-        raise BadInput(vote_words.BAD_VOTE) from None
+        raise BadInput(words.BAD_VOTE) from None
 
 
 VOTE, SHOW = "vote", "show"  # what the page asks for

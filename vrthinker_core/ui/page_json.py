@@ -30,8 +30,7 @@ from vrthinker_core.types.wording import (
     branch_name,
     order_unchecked,
 )
-from vrthinker_core.ui import beside_words, vote_words, words
-from vrthinker_core.ui.beside_words import probability_words
+from vrthinker_core.ui import words
 from vrthinker_core.ui.run_state import (
     GridJson,
     RunState,
@@ -41,6 +40,7 @@ from vrthinker_core.ui.run_state import (
     state_in_first_sides,
 )
 from vrthinker_core.ui.tiles import ImageSources, Tile, TileJson, group_tiles
+from vrthinker_core.ui.words import probability_words
 
 Probabilities = Mapping[Dimension, LabelProbabilities]  # As far as they are known
 
@@ -215,8 +215,7 @@ def vote_json(state: RunState) -> VoteViewJson | None:
         return None
     same = vote.compare(state.finished.verdict if state.finished else None)
     compared = {
-        dimension: vote_words.AGREES if equal else vote_words.DIFFERS
-        for dimension, equal in same.items()
+        dimension: words.AGREES if equal else words.DIFFERS for dimension, equal in same.items()
     }
     labels = dict(vote.labels)
     rows = [
@@ -234,8 +233,8 @@ def vote_json(state: RunState) -> VoteViewJson | None:
         "agrees": vote.agrees,
         "slots": list(vote.slots),
         "note": vote.note,
-        "when": vote.at.astimezone(UTC).strftime(vote_words.VOTED_AT),
-        "blind": vote_words.BLIND if vote.blind else "",
+        "when": vote.at.astimezone(UTC).strftime(words.VOTED_AT),
+        "blind": words.BLIND if vote.blind else "",
         "key": repr(vote),
     }
 
@@ -471,7 +470,7 @@ def _passages(state: RunState) -> list[list[str]]:
         passages.append([words.sent_heading(turn.number, len(turn.frames)), turn.told])
         if turn.turn and turn.turn.completion.reasoning:
             passages.append(
-                [beside_words.ASIDE_PASSAGE.format(turn.number), turn.turn.completion.reasoning]
+                [words.ASIDE_PASSAGE.format(turn.number), turn.turn.completion.reasoning]
             )
         if turn.text:
             passages.append([words.RECEIVED.format(turn.number), turn.text])
@@ -570,7 +569,7 @@ def remarks(turn_state: TurnState) -> list[str]:
 def _aside(turn: Turn | None) -> list[str]:
     if turn is None or not (reasoning := turn.completion.reasoning):
         return []
-    return [beside_words.aside_heading(len(reasoning)), reasoning, beside_words.ASIDE_HELP]
+    return [words.aside_heading(len(reasoning)), reasoning, words.ASIDE_HELP]
 
 
 def _reply(turn_state: TurnState, read_reply: ReplyReader | None) -> Reply:

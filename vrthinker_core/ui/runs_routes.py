@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.traces import to_json
-from vrthinker_core.ui import runs_words
+from vrthinker_core.ui import words
 from vrthinker_core.ui.hidden_view import hide_view, votes_first
 from vrthinker_core.ui.html_report import inline_image
 from vrthinker_core.ui.listed_run import ListedRun, RowJson, Trait, row_json, without_labels
@@ -20,7 +20,7 @@ from vrthinker_core.ui.run_state import fold_all
 
 PAGE_ROWS = 40
 MAX_SEARCH = 200  # characters
-TRAITS = {name: trait.value for name, trait in zip(runs_words.FILTERS, Trait, strict=True)}
+TRAITS = {name: trait.value for name, trait in zip(words.FILTERS, Trait, strict=True)}
 
 
 class PageJson(TypedDict):
@@ -60,13 +60,13 @@ def read_choice(query: Mapping[str, str]) -> Choice:
     only = 0
     for name in filter(None, query.get("only", "").split(",")):
         if name not in TRAITS:
-            raise BadInput(runs_words.UNKNOWN_FILTER.format(repr(name[:40]), ", ".join(TRAITS)))
+            raise BadInput(words.UNKNOWN_FILTER.format(repr(name[:40]), ", ".join(TRAITS)))
         only |= TRAITS[name]
-    if (sort := query.get("sort") or "row") not in runs_words.SORTS:
-        raise BadInput(runs_words.UNKNOWN_SORT.format(repr(sort[:40]), ", ".join(runs_words.SORTS)))
+    if (sort := query.get("sort") or "row") not in words.SORTS:
+        raise BadInput(words.UNKNOWN_SORT.format(repr(sort[:40]), ", ".join(words.SORTS)))
     page = query.get("page") or "1"
     if not (page.isascii() and page.isdigit() and len(page) < 10 and int(page)):
-        raise BadInput(runs_words.NO_NUMBER)
+        raise BadInput(words.NO_NUMBER)
     return Choice(only, " ".join(query.get("search", "")[:MAX_SEARCH].split()), sort, int(page))
 
 
@@ -166,7 +166,7 @@ class RunsRoutes:
         page, said = page_json(self._runs.runs(), choice), self._runs.said
         if votes_first(request.cookies):
             page = {**page, "runs": [without_labels(row) for row in page["runs"]]}
-            said = f"{said} {runs_words.LABELS_HIDDEN}".lstrip()
+            said = f"{said} {words.LABELS_HIDDEN}".lstrip()
         return _json({**page, "said": said, "reading": not whole})
 
     def row(self, request: Request) -> Response:
@@ -176,7 +176,7 @@ class RunsRoutes:
         except BadInput as bad:
             return PlainTextResponse(str(bad), 400)
         if (run := self._find(request)) is None:
-            return PlainTextResponse(runs_words.NO_SUCH_ROW, 404)
+            return PlainTextResponse(words.NO_SUCH_ROW, 404)
         found = neighbours_json(self._runs.runs(), run, choice)
         return _json(
             {**found, "run": without_labels(found["run"])}
@@ -187,7 +187,7 @@ class RunsRoutes:
     def trace(self, request: Request) -> Response:
         """The trace of one row."""
         if (run := self._find(request)) is None:
-            return PlainTextResponse(runs_words.NO_SUCH_ROW, 404)
+            return PlainTextResponse(words.NO_SUCH_ROW, 404)
         try:
             return Response(to_json(self._runs.trace(run)), media_type="application/json")
         except TraceError as error:
@@ -196,7 +196,7 @@ class RunsRoutes:
     def view(self, request: Request) -> Response:
         """One row with its first run as the page draws it beside others, all pictures inside."""
         if (run := self._find(request)) is None:
-            return PlainTextResponse(runs_words.NO_SUCH_ROW, 404)
+            return PlainTextResponse(words.NO_SUCH_ROW, 404)
         try:
             trace = self._runs.trace(run)
         except TraceError as error:
@@ -209,7 +209,7 @@ class RunsRoutes:
         view["order"] = None
         if votes_first(request.cookies):
             return _json(
-                {"run": without_labels(row), "view": hide_view(view), "said": runs_words.RUN_HIDDEN}
+                {"run": without_labels(row), "view": hide_view(view), "said": words.RUN_HIDDEN}
             )
         return _json({"run": row, "view": view, "said": ""})
 

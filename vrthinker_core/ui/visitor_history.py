@@ -14,7 +14,7 @@ from vrthinker_core.errors import TraceError
 from vrthinker_core.text import encodable
 from vrthinker_core.types.events import Trace
 from vrthinker_core.types.wording import branch_name
-from vrthinker_core.ui import history_words, vote_words, words
+from vrthinker_core.ui import history_words, words
 from vrthinker_core.ui.background_run import BackgroundRun
 from vrthinker_core.ui.page_sessions import LEFT, Session, Sessions
 from vrthinker_core.ui.replay import merge_traces, trace_of
@@ -250,7 +250,7 @@ def _row(name: str, record: RunRecord, hidden: bool) -> RunRowJson:
         "prompt": record.prompt,
         "judge": words.judge_line(record.judge),
         "branch": _sentence_case(record.branch),
-        "outcome": vote_words.HIDDEN if hidden else history_words.outcome(record),
+        "outcome": words.HIDDEN if hidden else history_words.outcome(record),
         "unchecked": "" if hidden else history_words.unchecked(record),
         "begun": record.begun,
         "over": True,

@@ -14,16 +14,22 @@ from vrthinker_core.types import (
     Reply,
     Side,
 )
+from vrthinker_core.types.comparison import SUB_SCORES
 from vrthinker_core.types.events import Finished, StopReason, Turn
+from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderCheck, OrderEffect
 from vrthinker_core.types.progress import Pace, count, duration, ended_after, speed
 from vrthinker_core.types.wording import (
     DEMO_RUN,
+    DIMENSION_NAMES,
     LABEL_NAMES,
     NO_RELIABLE_WINNER,
+    NOT_SWAP_TESTED,
     OUTSIDE_ADVICE,
     OUTSIDE_SCOPE,
     SIDES_SWAPPED,
+    TELLING,
+    percent,
 )
 
 TITLE = "VR-Thinker"
@@ -396,3 +402,176 @@ RECEIVED = "Received, turn {}"
 def sent_heading(turn: int, frames: int) -> str:
     """Heading of what was sent before a reply."""
     return f"Sent, turn {turn}" + (f" (with {count(frames, 'picture')})" if frames else "")
+
+
+HIDDEN = "Hidden until you vote"
+HIDDEN_HELP = (
+    "You see what the judge was shown. Its words and its verdict come when you have voted."
+)
+BAD_VOTE = "This vote could not be read. Reload the page and vote again."
+EMPTY_VOTE = "Choose a label, mark a pair or write a note before you save."
+TOO_EARLY = "The run has not begun. Vote when the first frames are here."
+OTHER_PAIRS = "A pair that was marked is not among those of this run. Mark it again."
+BLIND = "given before the verdict was seen"
+AGREES = "agree"
+DIFFERS = "differ"
+VOTED_AT = "%d %b %Y, %H:%M UTC"
+
+
+ASIDE = "Reasoning, aside"
+ASIDE_PASSAGE = "Received beside the reply, turn {}"
+ASIDE_HELP = (
+    "What the judge thought beside its reply. It is kept, and never sent back to the judge."
+)
+_MEANS = "After all it had written before, the judge was {} likely to write this label ({})."
+_MEANS_NOT = "That does not say how often such labels are right."
+
+
+def probability_words(
+    label: Preference | None, probabilities: LabelProbabilities | None
+) -> list[str]:
+    """[percentage, what it means] of a label; [] if it is not known, or too near to certain to tell anybody anything."""
+    if label is None or probabilities is None or probabilities[label] >= TELLING:
+        return []
+    share = percent(probabilities[label])
+    others = ", ".join(
+        f"{LABEL_NAMES[each]}: {percent(probabilities[each])}"
+        for each in Preference
+        if each is not label
+    )
+    return [share, f"{_MEANS.format(share, others)} {_MEANS_NOT}"]
+
+
+def aside_heading(characters: int) -> str:
+    """What the folded reasoning of a turn is called."""
+    return f"{ASIDE} ({characters:,} characters)"
+
+
+RUNS_TAB = "Evaluation"
+NO_FOLDER = "There is no folder {}: name the --out folder of an evaluation, or a folder of traces."
+EMPTY = "{} holds no results.jsonl and no trace yet: name the --out folder of an evaluation, or a folder of traces."
+NO_RESULT_YET = "No pair has been judged yet. Refresh when the evaluation has gone on."
+UNREADABLE = "{} cannot be read: {}."
+NO_RESULTS = (
+    "{} holds no result of an evaluation: name the --out folder of `evaluate`, or remove the file."
+)
+LABELS_HIDDEN = "“Vote first” is on, so labels are hidden here."
+RUN_HIDDEN = "“Vote first” is on, so labels and the judge's words are hidden here."
+BROKEN_LINES = "{} of {} cannot be read: each stands as a row with its reason."
+NO_SUCH_ROW = "This row is not in the list any more. Choose another one."
+NO_TRACE = "This pair has no trace: it was never judged."
+TRACE_GONE = "The trace of this row is not in the folder any more."
+LEFT_FOLDER = (
+    "The trace of this row lies outside the folder of the evaluation, so it is not opened."
+)
+UNKNOWN_FILTER = "There is no filter {}. There are: {}."
+UNKNOWN_SORT = "There is no sorting {}. There are: {}."
+NO_NUMBER = "A page is a number from 1."
+
+DIMENSIONS = [(each.value, DIMENSION_NAMES[each]) for each in (Dimension.OA, *SUB_SCORES)]
+"""In the order of the columns: the whole first."""
+
+FILTERS = {
+    "overall": (
+        "Disagrees overall",
+        "The judge gave another overall label than people, or than the data set.",
+    ),
+    "any": (
+        "Disagrees anywhere",
+        "The judge gave another label than people, or than the data set, in at least one dimension.",
+    ),
+    "failed": ("Failed", "No verdict: the pair could not be judged, or the run ended without one."),
+    "unsure": (
+        "Low confidence",
+        "The judge said a confidence of 1 or 2, or its overall label has a probability below 0.6.",
+    ),
+    "flips": (
+        "Flips when swapped",
+        "With the sides swapped the judge prefers the other video, in at least one dimension.",
+    ),
+}
+SORTS = {
+    "row": "By row",
+    "unsure": "Least confident first",
+    "disagreement": "Largest disagreement first",
+}
+RUNS_LIST = {
+    "filters": "Show only",
+    "search": "Search the prompts",
+    "sort": "Sort by",
+    "refresh": "Refresh",
+    "reading": "Reading the folder. Rows appear as they are read.",
+    "none": "No row matches. Take away a filter, or search for something else.",
+    "noPrompt": "No prompt",
+    "judge": "Judge",
+    "people": "People",
+    "data_set": "Data set",
+    "first": "First",
+    "previous": "Previous",
+    "next": "Next",
+    "last": "Last",
+    "previousRow": "Previous row",
+    "nextRow": "Next row",
+    "read": "read at {}",
+    "unchecked": NOT_SWAP_TESTED,
+    "flips": "flips",
+    "pick": "Pick row {} for side by side",
+    "picked": "{} of at most {} rows picked",
+    "mostPicked": "{} rows are picked, which is the most.",
+    "sideBySide": "Side by side",
+    "allOfPrompt": "All {} of this prompt",
+    "someOfPrompt": "{} of {} of this prompt",
+    "clear": "Clear",
+    "close": "Close",
+    "alone": "Open alone",
+    "loading": "Reading the trace.",
+    "noLarger": "Thumbnail: open this row alone to see a larger picture.",
+    "right": "right",
+    "wrong": "wrong",
+    "unreachable": "The server did not answer. Try again.",
+    "dimensions": DIMENSIONS,
+    "kinds": [(name, *said) for name, said in FILTERS.items()],
+    "sorts": list(SORTS.items()),
+}
+"""Sentences of the list, and what can be chosen there."""
+
+
+WHAT_IF = "What if…"
+LATER = "A run is going on. Begin a branch when it has ended, or stop it."
+BRANCH_NO_RUN = "There is no run to go on from. Compare two videos first."
+NO_VIDEOS = "The videos of this run are not here. Add them to go on from it."
+BRANCH_CHANGED = (
+    "The players hold other videos than this run compared. Put those back to go on from it."
+)
+NO_JUDGE = "{} judged this run and cannot be asked here. Choose another judge, and turn 1."
+BAD_TURN = "The turn must be a whole number."
+BAD_FRAMES = "Frames are whole numbers with commas between, as in 4, 9."
+LONG_PROMPT = "The prompt is too long: at most {:,} characters are read."
+ORIGIN = "Origin"
+STARTING = "begins"
+GOING_ON = "going on"
+BRANCH_NO_VERDICT = "no verdict"
+
+FORM = {
+    "open": WHAT_IF,
+    "turn": "From turn",
+    "turnHelp": "The turns before it are taken over as they were.",
+    "frames": "Frames to show in it",
+    "framesHelp": "By the judge's numbers, as in 4, 9. Empty: those that were asked for.",
+    "framesFirst": "Turn 1 shows the protocol's first frames.",
+    "take": "Take from the rail",
+    "taking": "Click moments on the rail, or press Enter on it: each is added.",
+    "noTool": "Without the tool: ask for the answer in that turn",
+    "window": "Memory window",
+    "judge": "Judge",
+    "same": "As it was",
+    "prompt": "Prompt",
+    "promptLater": "Another prompt can only begin at turn 1.",
+    "start": "Start the branch",
+    "close": "Close",
+    "strip": "Origin and branches",
+    "compare": "Compare with another judge",
+    "differs": "differs",
+    "dimension": "Dimension",
+}
+"""What the form and the strip are labelled with, by the names that the script knows."""

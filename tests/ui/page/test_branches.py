@@ -14,7 +14,7 @@ from tests.ui.support.browsing import Locator, Open, Page, expect
 from tests.ui.support.saved_examples import ANSWER, PROMPT, ask, write_example
 from tests.ui.support.steps import open_trace, serious_violations, tab, wait_for
 from vrthinker_core.traces import load, to_json
-from vrthinker_core.ui import branch_words, history_words, words
+from vrthinker_core.ui import history_words, words
 
 pytestmark = pytest.mark.browser
 
@@ -152,5 +152,5 @@ def test_what_cannot_be_is_said_in_the_form(
     expect(page.locator(".vrt-ask-branch").nth(1)).to_be_visible()
     ask_at(page, 2)
     form.get_by_role("button", name="Start the branch").click()
-    expect(said).to_have_text(branch_words.NO_VIDEOS)
+    expect(said).to_have_text(words.NO_VIDEOS)
     assert words.BUSY not in said.inner_text()

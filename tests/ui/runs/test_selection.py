@@ -19,7 +19,7 @@ from vrthinker_core.ui.runs_routes import (
     read_choice,
     select,
 )
-from vrthinker_core.ui.runs_words import FILTERS, SORTS
+from vrthinker_core.ui.words import FILTERS, SORTS
 
 EACH = {"overall": [2], "any": [2, 3], "failed": [7], "unsure": [4, 5], "flips": [6]}
 """The rows that each filter leaves, of one row of each kind."""

@@ -14,11 +14,11 @@ from vrthinker_core.types import Dimension
 from vrthinker_core.types.events import Finished, StopReason
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.ui.api_json import ProbabilitiesJson, run_json
-from vrthinker_core.ui.beside_words import probability_words
 from vrthinker_core.ui.hidden_view import hide_view
 from vrthinker_core.ui.html_report import render_report
 from vrthinker_core.ui.page_json import transcript_json, view_json
 from vrthinker_core.ui.run_state import fold_all
+from vrthinker_core.ui.words import probability_words
 
 SHARES = handmade_runs.SHARES
 THOUGHT = "I wonder about the ball. "
