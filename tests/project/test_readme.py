@@ -13,12 +13,19 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import typer
 
 import vrthinker_core
+from vrthinker_core.cli import app
 from vrthinker_core.types.events import RunEvent
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
+CORE = ROOT / "vrthinker_core"
+READMES = {
+    str(path.relative_to(ROOT)): path.read_text("utf-8")
+    for path in (ROOT / "README.md", *sorted(CORE.rglob("README.md")))
+}
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.S | re.M)
 COMMANDS = [
     line
@@ -97,10 +104,34 @@ def test_the_first_commands_run_in_a_new_terminal(tmp_path: Path) -> None:
     assert "\nVerdict\n" in done.stdout
 
 
-def test_every_command_that_is_named_exists() -> None:
-    for module in re.findall(r"python -m (tests\.[\w.]+)", README):
+@pytest.mark.parametrize("readme", READMES)
+def test_every_command_line_of_a_readme_is_understood(readme: str) -> None:
+    """Its options and values are read, without running it."""
+    text = READMES[readme]
+    lines = [
+        *re.findall(r"python -m vrthinker_core (.+)", text.replace("`", "\n")),
+        *re.findall(r"-m vrthinker_core (train .+)", text),
+        *re.findall(r"^\|.*\| `(.+)` \|$", text, re.M) * (readme == "README.md"),
+    ]
+    command = typer.main.get_command(app)
+    for line in lines:
+        if any(line.startswith(name) for name in command.commands):  # type: ignore[attr-defined]
+            name, *words = shlex.split(line.partition(" #")[0])
+            command.commands[name].make_context(name, words)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("readme", READMES)
+def test_every_file_and_module_that_a_readme_names_exists(readme: str) -> None:
+    text, folder = READMES[readme], (ROOT / readme).parent
+    for module in re.findall(r"python -m (tests\.[\w.]+)", text):
         path = ROOT / module.replace(".", "/")
         assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
+    for link in re.findall(r"\]\(((?!http|#)[^)]+)\)", text):
+        assert (folder / link).exists(), link
+    for name in re.findall(r"`([\w/]+\.(?:py|md|yaml))`", text):
+        assert any((start / name).exists() for start in (folder, ROOT, CORE)) or any(
+            path.name == name for path in folder.rglob("*.yaml")
+        ), name
 
 
 def test_the_public_names_are_these() -> None:

@@ -377,7 +377,7 @@ def test_a_step_has_all_its_rollouts_in_passes_of_so_many_at_most(
 def test_the_readme_starts_a_vllm_server_with_room_for_a_conversation() -> None:
     from trl.scripts.vllm_serve import make_parser
 
-    readme = (Path(vrthinker_core.__file__).parent / "README.md").read_text("utf-8")
+    readme = (Path(vrthinker_core.__file__).parent / "training" / "README.md").read_text("utf-8")
     (line,) = re.findall(r"^trl vllm-serve (.+)$", readme, re.M)
     told = make_parser().parse_args(shlex.split(line))
     assert (told.max_model_len, told.port) == (preset_config("7b").grpo.trl.longest, 8000)

@@ -40,7 +40,7 @@ FEW = (
 )
 PACKAGE = Path(vrthinker_core.__file__).parent
 LAUNCH_LINES = re.findall(
-    r"^accelerate launch .+$", (PACKAGE / "README.md").read_text("utf-8"), re.M
+    r"^accelerate launch .+$", (PACKAGE / "training" / "README.md").read_text("utf-8"), re.M
 )
 
 

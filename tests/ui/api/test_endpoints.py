@@ -199,8 +199,8 @@ def test_clients_wait_for_one_judge_and_a_disconnect_frees_it(
     until(lambda: not any((folder / "records").iterdir()))
 
 
-README = (Path(__file__).resolve().parents[3] / "README.md").read_text("utf-8")
-SECTION = README.split("## The page from a program", 1)[1].split("\n## ", 1)[0]
+README = Path(__file__).resolve().parents[3] / "vrthinker_core" / "ui" / "README.md"
+SECTION = README.read_text("utf-8").split("\n## ", 1)[0]
 BLOCKS = dict(re.findall(r"^```(python|bash)\n(.*?)^```", SECTION, re.S | re.M))
 
 

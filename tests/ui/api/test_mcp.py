@@ -245,7 +245,8 @@ def test_a_disconnect_frees_the_judge(serve: Serve, clips: Clips) -> None:
 
 # -- the README ----------------------------------------------------------------------------------------------------------
 
-SECTION = (ROOT / "README.md").read_text("utf-8").split("## MCP", 1)[1].split("\n## ", 1)[0]
+README = ROOT / "vrthinker_core" / "ui" / "README.md"
+SECTION = README.read_text("utf-8").split("## MCP", 1)[1].split("\n## ", 1)[0]
 (CONFIGURATION,) = re.findall(r"^```json\n(.*?)^```", SECTION, re.S | re.M)
 
 
