@@ -263,7 +263,7 @@ def test_confidence_comes_with_its_meaning() -> None:
         "concat": ["confidence 4 (concat)", CONFIDENCE_HELP],
     }
     for protocol, confidence in told.items():
-        turns = view_of(replace(said, started=handmade_runs.started(protocol=protocol)))["turns"]
+        turns = view_of(replace(said, started=handmade_runs.started(dialect=protocol)))["turns"]
         assert [turn["confidence"] for turn in turns] == [confidence, [], []]
 
 
@@ -275,12 +275,12 @@ def test_the_grid_of_each_protocol_is_given_as_data() -> None:
         "last": "127",
     }
     other = view_of(
-        replace(handmade_runs.three_turns(), started=handmade_runs.started(protocol="concat"))
+        replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="concat"))
     )["grid"]
     assert other == {"slots": 48, "rule": "even", "first": [1, 49], "last": "96"}
     assert (
         view_of(
-            replace(handmade_runs.three_turns(), started=handmade_runs.started(protocol="klingon"))
+            replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="klingon"))
         )["grid"]
         is None
     )
