@@ -1,6 +1,6 @@
 /* "What if": a small form on a turn's card, which asks for a branch of the run that is shown. */
 VRThinker.BranchForm = class {
-  /** `data` as `ui/branches/branch_form.py` gives it; `start` sends the form's values. */
+  /** `data` as `ui/branch_form.py` gives it; `start` sends the form's values. */
   constructor(data, start) {
     const { element } = VRThinker;
     this.words = data.words;
@@ -85,7 +85,6 @@ VRThinker.BranchForm = class {
     return label;
   }
 
-  /** Open on a card, for its turn. */
   open(card, turn, trace, judge = null) {
     this.opener = document.activeElement;
     this.count = trace.turns.length;
@@ -153,7 +152,6 @@ VRThinker.BranchForm = class {
     this.take.setAttribute("aria-pressed", String(on));
   }
 
-  /** The frames of the moment that both players show. */
   addMoment() {
     if (VRThinker.rail) this.add(VRThinker.rail.numbers());
   }

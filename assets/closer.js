@@ -33,7 +33,6 @@ VRThinker.Zoom = class {
     this.draw();
   }
 
-  /** Move by fractions of a lens. */
   pan(x, y) {
     this.x += x;
     this.y += y;
@@ -318,7 +317,6 @@ VRThinker.Closer = class {
     act();
   }
 
-  /** From the last control to the first, and back. */
   keepFocus(event) {
     const all = [...this.node.querySelectorAll("button:enabled, input, [tabindex]")].filter((node) => node.checkVisibility());
     const [from, to] = event.shiftKey ? [all[0], all.at(-1)] : [all.at(-1), all[0]];

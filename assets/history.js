@@ -33,7 +33,6 @@ VRThinker.History = class {
     this.load();
   }
 
-  /** Ask for the list where it can be seen. */
   async load() {
     clearTimeout(this.timer);
     if (!this.root.checkVisibility()) return;
@@ -115,7 +114,6 @@ VRThinker.History = class {
     return away;
   }
 
-  /** In the place of the button that asks it. */
   question(run) {
     const { button, element } = VRThinker;
     const node = element("div", "vrt-delete-question");
@@ -158,7 +156,6 @@ VRThinker.History = class {
     return true;
   }
 
-  /** The button, or the question that it asks. */
   drawAll(asking) {
     const { texts } = this;
     const { button, element } = VRThinker;

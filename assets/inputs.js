@@ -47,7 +47,6 @@ VRThinker.Inputs = class {
     if (said.textContent !== this.notice.textContent) this.notice.replaceChildren(...said.childNodes);
   }
 
-  /** Ctrl+Enter (or Cmd+Enter) in the prompt compares. */
   onKey(event) {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !event.target.closest("#prompt")) return;
     event.preventDefault();
@@ -99,7 +98,6 @@ VRThinker.Uploads = class {
     }
   }
 
-  /** A video is on its way to the server. */
   get going() {
     return this.sending.size > 0;
   }
@@ -213,7 +211,6 @@ VRThinker.Address = class {
     else this.answered();
   }
 
-  /** The next one may be asked for. */
   answered() {
     const { next } = this;
     this.asked = null;
@@ -238,12 +235,10 @@ VRThinker.Address = class {
     else history.pushState({ run }, "", this.of(query));
   }
 
-  /** The run that is shown has got this link. */
   name(address) {
     history.replaceState({ ...history.state, run: this.run }, "", this.of(`trace=${address}`));
   }
 
-  /** The run that is shown can be opened by no address any more. */
   forget() {
     history.replaceState(history.state, "", this.of(""));
   }
@@ -257,7 +252,6 @@ VRThinker.Address = class {
   }
 };
 
-/* Saved runs, one click away. */
 VRThinker.Examples = class {
   constructor(root, onChoose) {
     this.root = root;

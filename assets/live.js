@@ -27,7 +27,6 @@ VRThinker.EventStream = class {
     return answer;
   }
 
-  /** Gradio opens its stream. */
   async begin(address, options) {
     const request = new Request(address, options);
     const ask = () => this.fetched(request.clone());
@@ -41,7 +40,6 @@ VRThinker.EventStream = class {
     return new Response(body, { status: answer.status, headers: answer.headers });
   }
 
-  /** An event has been sent, and was given this id. */
   join(id) {
     if (this.completed.delete(id)) return;
     this.waiting.add(id);
@@ -138,7 +136,6 @@ VRThinker.Follow = class {
     if (on) this.showNewest();
   }
 
-  /** The page has drawn `trace`. */
   update(trace) {
     const turns = (trace.turns || []).length;
     const live = Boolean(trace.run) && !trace.over;
@@ -177,7 +174,6 @@ VRThinker.Follow = class {
     if (top > 0 && (node.getBoundingClientRect().bottom > window.innerHeight || covered > 8)) this.scroll(top);
   }
 
-  /** Height of what stays below the turns. */
   coveredBelow() {
     return Math.max(VRThinker.stopBar.height, parseFloat(getComputedStyle(this.button).bottom) + this.button.offsetHeight) + 8;
   }
@@ -221,14 +217,12 @@ VRThinker.Follow = class {
   }
 };
 
-/** Height of what stays above the turns on a narrow page. */
 VRThinker.coveredHeight = () => {
   const line = document.querySelector("#rail .vrt-line");
   if (!line || getComputedStyle(line).position !== "sticky") return 8;
   return parseFloat(getComputedStyle(line).top) + line.offsetHeight + 8;
 };
 
-/** Open the tab in which a run is shown and followed. */
 VRThinker.selectTraceTab = () => {
   const tab = document.querySelector("#run [role=tab]");
   if (tab && tab.getAttribute("aria-selected") !== "true") tab.click();
@@ -299,7 +293,6 @@ VRThinker.StopBar = class {
     for (const moved of ["scroll", "resize"]) window.addEventListener(moved, () => this.draw(), { passive: true });
   }
 
-  /** How much of the window it covers. */
   get height() {
     return this.node.offsetHeight;
   }

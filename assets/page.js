@@ -1,4 +1,3 @@
-/* What can be taken home: the trace, the report, a link. */
 VRThinker.Save = class {
   constructor(root) {
     const { element } = VRThinker;
@@ -87,7 +86,6 @@ VRThinker.PointerFocus = class {
   }
 };
 
-/* Compare and Stop, one of which is shown, and which presses of them count. */
 VRThinker.MOST_ASKED = 10_000; // milliseconds for which the server may owe an answer to Compare before it can be pressed again
 VRThinker.DOUBLE_CLICK = 300; // milliseconds within which a second tap belongs to the first
 
@@ -121,7 +119,6 @@ VRThinker.Buttons = class {
     if (left) VRThinker.pointerFocus.pass(focused, document.getElementById(running ? "stop" : "go"));
   }
 
-  /** The server has taken what Compare asked for, or refused it. */
   answered() {
     this.asked = -Infinity;
   }
@@ -239,7 +236,6 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
   draw();
 };
 
-/** All frames of the run. */
 VRThinker.mountFrames = (root, empty) => {
   const frames = new VRThinker.Frames(root, empty, VRThinker.showTile);
   const draw = () => root.checkVisibility() && frames.update(VRThinker.shown); // a tab that is not open costs nothing
@@ -248,7 +244,6 @@ VRThinker.mountFrames = (root, empty) => {
   draw();
 };
 
-/** The raw text behind the turns. */
 VRThinker.mountTranscript = (root, props, watch) => {
   const view = new VRThinker.Transcript(root);
   const draw = () => view.update(props.value);
@@ -266,13 +261,11 @@ VRThinker.mountHead = (root, props, watch) => {
   draw();
 };
 
-/** Which of Compare and Stop is shown. */
 VRThinker.mountButtons = (root, props, watch, trigger) => {
   VRThinker.buttons = new VRThinker.Buttons(root, () => trigger("click"));
   watch("value", () => VRThinker.buttons.show(props.value));
 };
 
-/** What can be taken home. */
 VRThinker.mountSave = (root) => new VRThinker.Save(root);
 
 /** Saved runs that lie ready, and all other ways to a run that the server has. */

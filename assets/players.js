@@ -58,7 +58,6 @@ VRThinker.Still = class {
     return true;
   }
 
-  /** The length of the clip in seconds, from where its frames stand in it. */
   get duration() {
     return Math.max(0, ...this.frames.map(({ at, place }) => at / place).filter(Number.isFinite)) || 1;
   }
@@ -177,7 +176,6 @@ VRThinker.Players = class {
     return this.videos().some(Boolean);
   }
 
-  /** No video is at hand, but frames of both or of one. */
   get showStills() {
     const shown = this.videos().filter(Boolean);
     return shown.length > 0 && shown.every((video) => this.stills.includes(video));
@@ -188,7 +186,6 @@ VRThinker.Players = class {
     video.currentTime = Math.min(Math.max(0, seconds), Math.max(0, video.duration - 0.001));
   }
 
-  /** Move both to a fraction of their length, 0 to 1. */
   seek(place) {
     this.place = Math.min(1, Math.max(0, place));
     for (const video of this.videos()) {
@@ -471,7 +468,6 @@ VRThinker.Rail = class {
     else if (!this.players.playing) this.players.seek(this.players.place);
   }
 
-  /** The marks of a trace. */
   mark(trace) {
     const turns = (trace && trace.turns) || [];
     this.players.frameRates = (trace && trace.fps) || [0, 0];
@@ -505,7 +501,6 @@ VRThinker.Rail = class {
     return mark;
   }
 
-  /** Light the marks of these tiles. */
   light(frames) {
     for (const mark of this.strip.children) mark.classList.toggle("lit", frames.includes(mark.dataset.frames));
   }
@@ -526,7 +521,6 @@ VRThinker.Rail = class {
     return tile ? VRThinker.frames(tile) : [...new Set(first.map((number) => number + slot))].join(" · ");
   }
 
-  /** The tile of the frames that stills show at this moment. */
   nearest() {
     const far = (mark) => Math.abs(mark.place - this.players.place);
     const mark = this.marks.reduce((best, other) => (far(other) < far(best) ? other : best), this.marks[0]);

@@ -39,7 +39,6 @@ VRThinker.askRuns = async (path, texts) => {
 
 VRThinker.runChoice = new VRThinker.RunChoice();
 
-/** Show that row in the ordinary viewer. */
 VRThinker.openRow = (name) => VRThinker.address.choose(`trace=${name}`);
 
 /* One row of the runs of a folder, in the list and above the viewer. */
@@ -84,7 +83,6 @@ VRThinker.RunRow = {
     return cell;
   },
 
-  /** Labels by their dimension: rows have them in the order of the card. */
   by(labels) {
     return Object.fromEntries(["TA", "MQ", "VQ", "OA"].map((key, place) => [key, labels[place]]));
   },
@@ -98,7 +96,6 @@ VRThinker.RunRow = {
     return VRThinker.element("td", `${label ? `vrt-v${label}` : ""} ${differs ? "vrt-label-differs" : ""}`.trim(), text);
   },
 
-  /** Whether the judge's label is the one that the data set gives. */
   mark(cell, label, truth, texts) {
     if (!Number.isInteger(label) || !Number.isInteger(truth)) return;
     const right = label === truth;
@@ -108,7 +105,6 @@ VRThinker.RunRow = {
     cell.append(" ", mark);
   },
 
-  /** All that is known beside the labels, in one line. */
   facts(run) {
     const parts = [];
     const known = run.judge.length ? run.data_set.filter((label) => label !== null).length : 0;
@@ -296,7 +292,6 @@ VRThinker.PickedRows = class {
     return around;
   }
 
-  /** The list shows these rows now. */
   update(runs) {
     this.shown = runs.filter((run) => run.opens);
     for (const run of this.shown) if (this.rows.has(run.name)) this.rows.set(run.name, run);
@@ -310,7 +305,6 @@ VRThinker.PickedRows = class {
     this.draw(full);
   }
 
-  /** Rows of the page with the prompt of the one that was picked last. */
   get ofPrompt() {
     const last = [...this.rows.values()].at(-1);
     return last ? this.shown.filter((run) => run.prompt === last.prompt) : [];
@@ -513,7 +507,6 @@ VRThinker.RunsList = class {
     return item;
   }
 
-  /** Which row is shown in the viewer. */
   mark(address) {
     for (const button of this.list.querySelectorAll(".vrt-open-row")) {
       const shown = button.closest("li").dataset.run === address;

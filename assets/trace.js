@@ -38,7 +38,6 @@ VRThinker.colour = (node, position) => {
   node.classList.toggle("vrt-again", Math.floor(position / TURN_HUES.length) % 2 === 1);
 };
 
-/** The numbers of a tile's frames, as in its label. */
 VRThinker.frames = (tile) => tile.label.replaceAll("#", "");
 
 /** What tells a tile from others. Whether its frames have left the judge's view changes while a run goes on. */
@@ -284,13 +283,11 @@ VRThinker.Tiles = class {
     this.ring(node);
   }
 
-  /** Rail and tiles agree on the frame that is shown. */
   ring(node) {
     this.root.querySelectorAll("[aria-current]").forEach((other) => other.removeAttribute("aria-current"));
     if (node) node.setAttribute("aria-current", "true");
   }
 
-  /** A click on a tile seeks and opens the pair large. */
   open(tile, node, turn) {
     this.choose(tile, node);
     document.dispatchEvent(new CustomEvent("vrt:look", { detail: { tile, node, turn } }));
@@ -333,7 +330,6 @@ VRThinker.Passage = class {
   }
 };
 
-/** A list item of this text. */
 VRThinker.item = (text) => {
   const item = VRThinker.element("li");
   const passage = new VRThinker.Passage("span");

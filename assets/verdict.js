@@ -64,7 +64,6 @@ VRThinker.Order = class {
     return this.ask;
   }
 
-  /** Which run's turns are shown. */
   buildChoice() {
     const { element } = VRThinker;
     this.choice = element("div", "vrt-choice");
