@@ -268,10 +268,13 @@ class Handlers:
         self, session_id: str, session: Session, number: int
     ) -> AsyncGenerator[Updates, None]:
         """Yield the run as it goes, until it is over or another one has taken its place."""
-        over, run = False, session.run
+        over, run, before = False, session.run, session.run.state
 
         def is_shown() -> bool:
             return self._services.sessions.get(session_id) is session
+
+        def is_unchanged() -> bool:
+            return run.state is before and not run.over and is_shown()
 
         while not over and is_shown():
             over = run.over
@@ -281,10 +284,7 @@ class Handlers:
             if not over:
                 before = run.state
                 await asyncio.sleep(UPDATE_SECONDS)
-                await wait_while(
-                    lambda before=before: run.state is before and not run.over and is_shown(),
-                    CLOCK_SECONDS - UPDATE_SECONDS,
-                )
+                await wait_while(is_unchanged, CLOCK_SECONDS - UPDATE_SECONDS)
 
     async def _show_linked(self, request: gr.Request, name: str) -> Updates:
         return await self.read_and_show(request, lambda: stored_run(self._services, name))
