@@ -134,11 +134,10 @@ class DiskBudget:
         most = MAX_BYTES // 2 if visitor == NOBODY else MAX_VISITOR_BYTES
         with self._lock:
             self._forget(file)
-            if self._held.total() + size > MAX_BYTES or (
-                visitor == NOBODY and self._held[visitor] + size > most
-            ):
+            is_over = self._held[visitor] + size > most
+            if self._held.total() + size > MAX_BYTES or (is_over and visitor == NOBODY):
                 raise BadInput(FULL)
-            if self._held[visitor] + size > most:
+            if is_over:
                 raise BadInput(OWN_SHARE_FULL.format(most / 1e6))
             self._files[file] = (visitor, size)
             self._held[visitor] += size
@@ -270,16 +269,14 @@ def _checked_length(host: str, response: httpx.Response, limit_bytes: int) -> in
     return announced
 
 
-def _chunks(
-    host: str, response: httpx.Response, announced: int, limit_bytes: int
-) -> Iterator[bytes]:
+def _chunks(host: str, response: httpx.Response, announced: int, most: int) -> Iterator[bytes]:
     """The body. Raises BadInput if it is empty, too large, or shorter than announced."""
     size = 0
     try:
         for chunk in response.iter_raw():
             size += len(chunk)
-            if size > limit_bytes:
-                raise BadInput(_TOO_LARGE.format(limit_bytes / 1e6))
+            if size > most:
+                raise BadInput(_TOO_LARGE.format(most / 1e6))
             yield chunk
     except httpcore.RemoteProtocolError:
         if not announced:

@@ -50,7 +50,8 @@ class ExactFrames:
         self._jobs: dict[tuple[str, int, bool], Future[ExactFramesJson]] = {}
         # A run that is dropped leaves no entry.
         self._stored = weakref.WeakKeyDictionary[ThumbnailFiles, _Stored]()
-        self._open = _OpenPair("")
+        self._clips: dict[tuple[Side, Side], Clip] = {}  # open videos, of the run `_open`
+        self._open, self._used_at = "", time.monotonic()
         self._closing = False
 
     def request(
@@ -76,9 +77,8 @@ class ExactFrames:
         """Close the videos that nobody has looked at for a while."""
 
         def close_if_idle() -> None:
-            if time.monotonic() - self._open.used_at > IDLE_SECONDS:
-                self._open.close()
-                self._open = _OpenPair("")
+            if time.monotonic() - self._used_at > IDLE_SECONDS:
+                self._close_videos()
 
         self._thread.submit(close_if_idle)
 
@@ -86,8 +86,14 @@ class ExactFrames:
         """Drop what waits, break off what goes on, and close the videos."""
         self._closing = True
         self._thread.shutdown(wait=False, cancel_futures=True)
-        self._open.close()
+        self._close_videos()
         self._thread.shutdown()
+
+    def _close_videos(self) -> None:
+        for clip in list(self._clips.values()):
+            clip.close()
+        self._clips.clear()
+        self._open, self._used_at = "", time.monotonic()
 
     def _decode(
         self, session: Session, swapped: bool, frames: tuple[Thumbnail, ...]
@@ -96,9 +102,9 @@ class ExactFrames:
         files, most = session.thumbnails, self._max_run_bytes
         stored = self._stored.pop(files, None) or _Stored(files, most)
         self._stored[files] = stored  # the run that is looked at is the last to be dropped
-        if self._open.name != session.name:
-            self._open.close()
-            self._open = _OpenPair(session.name)
+        if self._open != session.name:
+            self._close_videos()
+            self._open = session.name
 
         def decode_side(side: Side) -> None:
             """Store one video's frames, as far as there is room and the video can be read."""
@@ -106,7 +112,7 @@ class ExactFrames:
             shown = {frame.ref.slot: frame for frame in missing if frame.ref.side is side}
             if not shown:
                 return
-            decoded = self._open.frames(session, swapped, side, shown, self._decoders)
+            decoded = self._frames(session, swapped, side, shown)
             with suppress(VrThinkerError), closing(decoded):
                 for slot, frame in decoded:
                     if not stored.add((swapped, FrameRef(slot, side)), _png(frame)):
@@ -127,6 +133,31 @@ class ExactFrames:
             note = words.VIDEO_GONE.format(*map(int, sides)) if sides else ""
         sources = {f"{int(ref.side)}-{ref.slot}": src for ref, src in sorted(found.items())}
         return {"frames": sources, "note": note}
+
+    def _frames(
+        self, session: Session, swapped: bool, side: Side, shown: dict[int, Thumbnail]
+    ) -> Generator[tuple[int, Frame], None, None]:
+        """Yield the frames in `shown` (by slot) that are of the judge's file, at the same place.
+
+        Whoever does not read them to the end closes the generator, and with it the clip. Raises
+        VideoError.
+        """
+        self._used_at = time.monotonic()
+        started = session.run.state.started
+        protocol, path = protocol_of(started), session.videos[side is Side.SECOND]
+        info = started.clips[side is Side.SECOND] if started else None
+        if protocol is None or path is None or info is None:
+            return
+        told = side.other if swapped else side  # how the judge knew it
+        if (side, told) not in self._clips:
+            plan = frame_plan(frame_layout(protocol), told)
+            self._clips[side, told] = open_clip(path, told, plan, decoders=self._decoders)
+        clip = self._clips[side, told]
+        is_same = clip.info.digest == info.digest
+        slots = [slot for slot in shown if is_same and 0 <= slot < protocol.grid.slots]
+        for frame in clip.stream(slots):
+            if frame.index == shown[frame.ref.slot].index:
+                yield frame.ref.slot, frame
 
     def _drop_oldest(self) -> None:
         runs = list(self._stored.items())
@@ -163,51 +194,6 @@ class _Stored:
                 self.sources[key] = src
                 self.bytes += len(data)
             return not self.full
-
-
-class _OpenPair:
-    """The videos of one run, each opened when a frame of it is wanted."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name  # of the run
-        self.used_at = time.monotonic()
-        self._clips: dict[tuple[Side, Side], Clip] = {}
-
-    def frames(
-        self,
-        session: Session,
-        swapped: bool,
-        side: Side,
-        shown: dict[int, Thumbnail],
-        decoders: DecoderPool,
-    ) -> Generator[tuple[int, Frame], None, None]:
-        """Yield the frames in `shown` (by slot) that are of the judge's file, at the same place.
-
-        Whoever does not read them to the end closes the generator, and with it the clip. Raises
-        VideoError.
-        """
-        self.used_at = time.monotonic()
-        started = session.run.state.started
-        protocol, path = protocol_of(started), session.videos[side is Side.SECOND]
-        info = started.clips[side is Side.SECOND] if started else None
-        if protocol is None or path is None or info is None:
-            return
-        told = side.other if swapped else side  # how the judge knew it
-        if (side, told) not in self._clips:
-            plan = frame_plan(frame_layout(protocol), told)
-            self._clips[side, told] = open_clip(path, told, plan, decoders=decoders)
-        clip = self._clips[side, told]
-        is_same = clip.info.digest == info.digest
-        slots = [slot for slot in shown if is_same and 0 <= slot < protocol.grid.slots]
-        for frame in clip.stream(slots):
-            if frame.index == shown[frame.ref.slot].index:
-                yield frame.ref.slot, frame
-
-    def close(self) -> None:
-        """End the decoding processes."""
-        for clip in list(self._clips.values()):
-            clip.close()
-        self._clips.clear()
 
 
 def turns_of(session: Session, swapped: bool) -> tuple[TurnState, ...]:

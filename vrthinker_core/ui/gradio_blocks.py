@@ -12,7 +12,7 @@ import secrets
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, aclosing, contextmanager
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -140,22 +140,16 @@ class LimitedQueue(Queue):
         async with aclosing(items):
             with ExitStack() as released:
                 if not ready():
-                    released.enter_context(self._slot_released())
+                    self._release_places(1)
+                    released.callback(self._release_places, -1)
                 async for item in items:
                     if ready():
                         released.close()
                     yield item
 
-    @contextmanager
-    def _slot_released(self) -> Iterator[None]:
-        queue = self.event_queue_per_concurrency_id[self._limited_id]
-        queue.current_concurrency -= 1
-        self._released += 1
-        try:
-            yield
-        finally:
-            queue.current_concurrency += 1
-            self._released -= 1
+    def _release_places(self, number: int) -> None:
+        self.event_queue_per_concurrency_id[self._limited_id].current_concurrency -= number
+        self._released += number
 
     async def _sweep(self) -> None:
         while not self.stopped:
@@ -206,7 +200,7 @@ class CheckedBlocks(gr.Blocks):
         on_taken: Callable[[str], None],
         on_abandoned: Callable[[str], None],
     ) -> None:
-        """Replace Gradio's queue; see `LimitedQueue`. No event that waits there can be called past it."""
+        """Replace Gradio's queue; see `LimitedQueue`. No event can be called past it."""
         self.api_open = False
         self._queue = self.limited_queue = LimitedQueue(
             self, limited_id, max_waiting, on_taken, on_abandoned

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC
-from types import MappingProxyType
 from typing import TypedDict
 
 from vrthinker_core.protocols.frame_facts import read_frame_facts
@@ -268,9 +267,7 @@ def deciding_pair(state: RunState) -> dict[Side, Thumbnail]:
     return dict(best.halves) if best else {}
 
 
-def labels_json(
-    verdict: Verdict | None, known: Probabilities = MappingProxyType({})
-) -> list[LabelJson]:
+def labels_json(verdict: Verdict | None, known: Probabilities | None = None) -> list[LabelJson]:
     """Return what an answer says about each dimension, in the page's order; [] for none."""
     labels = dict(verdict or ())
     return [
@@ -278,7 +275,7 @@ def labels_json(
             name=DIMENSION_NAMES[each],
             label=words.label_name(labels[each]),
             value=labels[each],
-            probability=words.probability_words(labels[each], known.get(each)),
+            probability=words.probability_words(labels[each], (known or {}).get(each)),
         )
         for each in words.DIMENSION_HELP
         if each in labels
@@ -423,7 +420,7 @@ def _turns(
             if not outside:
                 labels = labels_json(reply.verdict, label_probabilities(completion, reply.verdict))
             if told := completion.reasoning:
-                aside = [words.aside_heading(len(told)), told, words.ASIDE_HELP]
+                aside = [words.ASIDE_HEADING.format(len(told)), told, words.ASIDE_HELP]
         views.append(
             {
                 "number": number,

@@ -264,11 +264,9 @@ class Sessions:
         with self._lock:
             every = list(self._sessions.items())
             in_use = {each.name for key, each in every if not each.run.over or self.is_open(key)}
-            self._used.update(dict.fromkeys(in_use, time.monotonic()))
-            stale = {
-                each.name for _, each in every if self._used[each.name] < now - SESSION_SECONDS
-            }
-            unused = stale - in_use
+            self._used |= dict.fromkeys(in_use, now)
+            used = {each.name: self._used[each.name] for _, each in every}
+            unused = {name for name in used.keys() - in_use if used[name] < now - SESSION_SECONDS}
             over = [(key, each) for key, each in every if each.run.over]
             too_many = max(0, len(every) - MAX_SESSIONS)
         kept = more + sum(self._size(session) for _, session in over)
@@ -319,10 +317,15 @@ class Sessions:
             if not others:
                 self._sizes.pop(session.name, None)
                 self._used.pop(session.name, None)
+
+        def remove_files() -> None:
+            session.run.join(600)
+            session.thumbnails.remove()
+            shutil.rmtree(self.trace_root / session.name, ignore_errors=True)
+
         session.run.request_stop()
         if not others:  # else another page shows the run from before its order was checked
-            remove, given = self._remove_files, (session,)
-            threading.Thread(target=remove, args=given, name="remove files", daemon=True).start()
+            threading.Thread(target=remove_files, name="remove files", daemon=True).start()
 
     def close(self) -> None:
         """Stop every run and wait for it: none writes into a folder that is removed next."""
@@ -337,8 +340,3 @@ class Sessions:
         if session.name not in self._sizes:
             self._sizes[session.name] = memory_of(trace_of(session.run.state))
         return self._sizes[session.name]
-
-    def _remove_files(self, session: Session) -> None:
-        session.run.join(600)
-        session.thumbnails.remove()
-        shutil.rmtree(self.trace_root / session.name, ignore_errors=True)

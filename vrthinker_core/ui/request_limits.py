@@ -34,12 +34,7 @@ QUICK_BYTES = 2**16  # a body up to this size is checked at once, a larger one i
 
 
 class Refusal(Exception):
-    """A request that is refused, with its status and a sentence."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status = status
-        self.sentence = sentence
+    """A request that is refused: (status, sentence)."""
 
 
 TOO_SLOW = (408, "The rest of this request did not come in time. Send it again.")
@@ -215,7 +210,8 @@ class RequestLimitsMiddleware:
         except ClientDisconnect:
             pass  # nobody is there to be answered
         except Refusal as refusal:
-            answer = PlainTextResponse(refusal.sentence, refusal.status)
+            status, sentence = refusal.args
+            answer = PlainTextResponse(sentence, status)
         except Exception as error:
             if not has_begun:
                 await PlainTextResponse(SERVER_ERROR, 500)(scope, receive, send)

@@ -279,8 +279,8 @@ class RunStore:
                             path.unlink()
                 named = {path.name for path in self._records.glob("*.json")}
                 unnamed = [path for path in self._traces.glob("*.json") if path.name not in named]
-                kept = [path for path in self._videos.iterdir() if VIDEO.fullmatch(path.name)]
-                for path in (*unnamed, *(each for each in kept if each.name not in videos)):
+                kept = {path.name for path in self._videos.iterdir() if VIDEO.fullmatch(path.name)}
+                for path in (*unnamed, *(self._videos / name for name in kept - videos)):
                     _unlink(path)
             self._drop_oldest()
 

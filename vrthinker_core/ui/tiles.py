@@ -203,21 +203,23 @@ class Examples:
 
     def cards(self, thumbnails_of: Callable[[str], ThumbnailFiles]) -> list[CardJson]:
         """Return the examples for the page. `thumbnails_of(name)` holds an example's thumbnails."""
-        return [_card(example, thumbnails_of(example.name)) for example in self.all]
-
-
-def _card(example: SavedExample, thumbnails: ThumbnailFiles) -> CardJson:
-    trace = example.trace
-    tiles = group_tiles(trace.turns[0].frames) if trace.turns else []
-    halves = tiles[len(tiles) // 2].halves if tiles else {}
-    kind, _, rest = example.name.partition("-")
-    title = rest if kind in words.EXAMPLE_ROWS else example.name
-    title = title.lstrip("0123456789-").replace("-", " ")
-    return {
-        "name": example.name,
-        "row": words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
-        "title": title[:1].upper() + title[1:],
-        "prompt": trace.started.prompt,
-        "judge": f"{words.judge_line(trace.started.judge)} · {count(len(trace.turns), 'turn')}",
-        "pictures": [thumbnails(halves[side]).src if side in halves else "" for side in Side],
-    }
+        cards: list[CardJson] = []
+        for example in self.all:
+            thumbnails = thumbnails_of(example.name)
+            started, turns = example.trace.started, example.trace.turns
+            tiles = group_tiles(turns[0].frames) if turns else []
+            halves = tiles[len(tiles) // 2].halves if tiles else {}
+            kind, _, rest = example.name.partition("-")
+            title = rest if kind in words.EXAMPLE_ROWS else example.name
+            title = title.lstrip("0123456789-").replace("-", " ")
+            pictures = [thumbnails(halves[side]).src if side in halves else "" for side in Side]
+            card = CardJson(
+                name=example.name,
+                row=words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
+                title=title[:1].upper() + title[1:],
+                prompt=started.prompt,
+                judge=f"{words.judge_line(started.judge)} · {count(len(turns), 'turn')}",
+                pictures=pictures,
+            )
+            cards.append(card)
+        return cards

@@ -56,7 +56,7 @@ class Keeping:
 
 
 class History:
-    """Keeps the runs of `sessions` in `store`, turn by turn, and stops those that were left for too long."""
+    """Keeps the runs of `sessions` in `store`, turn by turn, and stops those left for too long."""
 
     def __init__(self, store: RunStore, sessions: Sessions, keeping: Keeping) -> None:
         self._store, self._sessions, self._keeping = store, sessions, keeping
@@ -99,7 +99,20 @@ class History:
                 "begun": record.begun,
                 "over": True,
             }
-        rows |= {session.kept: _live_row(session) for session in sessions if not session.run.over}
+        for session in (session for session in sessions if not session.run.over):
+            run, started = session.run, session.run.state.started
+            prompt = run.pair.prompt if isinstance(run, BackgroundRun) else ""
+            judge = started.judge if started else session.judge
+            rows[session.kept] = {
+                "name": session.kept,
+                "prompt": encodable(prompt)[:MAX_TEXT],
+                "judge": words.judge_line(judge) if judge else "",
+                "branch": _sentence_case(branch_name(started)[:MAX_TEXT]) if started else "",
+                "outcome": history_words.GOES_ON,
+                "unchecked": "",
+                "begun": _begun(session),
+                "over": False,
+            }
         return sorted(rows.values(), key=lambda row: -row["begun"])
 
     def live(self, owner: str, name: str) -> Session | None:
@@ -230,22 +243,6 @@ class History:
     def _bound(self, owner: str) -> None:
         if oldest := list(self._records(owner))[:-MAX_LISTED]:
             self._store.remove(oldest)
-
-
-def _live_row(session: Session) -> RunRowJson:
-    run, started = session.run, session.run.state.started
-    prompt = run.pair.prompt if isinstance(run, BackgroundRun) else ""
-    judge = started.judge if started else session.judge
-    return {
-        "name": session.kept,
-        "prompt": encodable(prompt)[:MAX_TEXT],
-        "judge": words.judge_line(judge) if judge else "",
-        "branch": _sentence_case(branch_name(started)[:MAX_TEXT]) if started else "",
-        "outcome": history_words.GOES_ON,
-        "unchecked": "",
-        "begun": _begun(session),
-        "over": False,
-    }
 
 
 def _sentence_case(text: str) -> str:

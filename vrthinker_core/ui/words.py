@@ -374,7 +374,7 @@ AGREES = "agree"
 DIFFERS = "differ"
 VOTED_AT = "%d %b %Y, %H:%M UTC"
 
-
+ASIDE_HEADING = "Reasoning, aside ({:,} characters)"
 ASIDE_PASSAGE = "Received beside the reply, turn {}"
 ASIDE_HELP = (
     "What the judge thought beside its reply. It is kept, and never sent back to the judge."
@@ -394,11 +394,6 @@ def probability_words(
         f"({others}). That does not say how often such labels are right."
     )
     return [share, meaning]
-
-
-def aside_heading(characters: int) -> str:
-    """Return what the folded reasoning of a turn is called."""
-    return f"Reasoning, aside ({characters:,} characters)"
 
 
 RUNS_TAB = "Evaluation"
@@ -422,8 +417,8 @@ UNKNOWN_FILTER = "There is no filter {}. There are: {}."
 UNKNOWN_SORT = "There is no sorting {}. There are: {}."
 NO_NUMBER = "A page is a number from 1."
 
+# In the order of the columns: the whole first
 DIMENSIONS = [(each.value, DIMENSION_NAMES[each]) for each in (Dimension.OA, *SUB_SCORES)]
-"""In the order of the columns: the whole first."""
 
 FILTERS = {
     "overall": (
@@ -487,10 +482,7 @@ RUNS_LIST = {
     "kinds": [(name, *said) for name, said in FILTERS.items()],
     "sorts": list(SORTS.items()),
 }
-"""Sentences of the list, and what can be chosen there."""
 
-
-WHAT_IF = "What if…"
 LATER = "A run is going on. Begin a branch when it has ended, or stop it."
 BRANCH_NO_RUN = "There is no run to go on from. Compare two videos first."
 NO_VIDEOS = "The videos of this run are not here. Add them to go on from it."
@@ -506,8 +498,9 @@ STARTING = "begins"
 GOING_ON = "going on"
 BRANCH_NO_VERDICT = "no verdict"
 
+# The labels of the form and the strip, by the names that the script knows
 FORM = {
-    "open": WHAT_IF,
+    "open": "What if…",
     "turn": "From turn",
     "turnHelp": "The turns before it are taken over as they were.",
     "frames": "Frames to show in it",
@@ -528,4 +521,3 @@ FORM = {
     "differs": "differs",
     "dimension": "Dimension",
 }
-"""What the form and the strip are labelled with, by the names that the script knows."""
