@@ -33,7 +33,6 @@ from vrthinker_core.ui import mcp, settings_form
 from vrthinker_core.ui.api_json import (
     HealthJson,
     JudgeHealthJson,
-    OfferedJudgeJson,
     RunJson,
     refused_json,
     run_json,
@@ -206,7 +205,7 @@ def _set_schema(blocks: CheckedBlocks, component: int, schema: dict[str, Any]) -
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The functions behind the endpoints. Their docstrings are the descriptions that clients show."""
+    """The functions behind the endpoints. Clients show their docstrings as descriptions."""
 
     blocks: CheckedBlocks
     judges: JudgeLoader
@@ -269,13 +268,12 @@ class Endpoints:
         """
         judges = {name: self._judge_health(name) for name in self.judges.names}
         judging, waiting = self.blocks.limited_queue.counts()
-        offered: list[OfferedJudgeJson] = [
-            {"name": name, "status": judge["status"], "error": judge["error"]}
-            for name, judge in judges.items()
-        ]
         health: HealthJson = {
             **judges[self.judges.names[0]],
-            "judges": offered,
+            "judges": [
+                {"name": name, "status": judge["status"], "error": judge["error"]}
+                for name, judge in judges.items()
+            ],
             "judging": judging,
             "waiting": waiting,
             "version": __version__,

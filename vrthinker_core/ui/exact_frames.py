@@ -63,15 +63,12 @@ class ExactFrames:
         """
         key = (session.name, turn, swapped)
         with self._lock:
-            if key not in self._jobs:
-                if len(self._jobs) >= MAX_WAITING:
-                    return None
+            job = self._jobs.get(key)
+            if job is None and len(self._jobs) < MAX_WAITING:
                 frames = turns_of(session, swapped)[turn - 1].frames
-                job = self._thread.submit(self._decode, session, swapped, frames)
-                self._jobs[key] = job
+                self._jobs[key] = job = self._thread.submit(self._decode, session, swapped, frames)
                 job.add_done_callback(lambda _: self._jobs.pop(key, None))
-                return job
-            return self._jobs[key]
+            return job
 
     def close_idle(self) -> None:
         """Close the videos that nobody has looked at for a while."""
@@ -184,15 +181,14 @@ class _Stored:
         self._lock = threading.Lock()
 
     def add(self, key: tuple[bool, FrameRef], data: bytes) -> bool:
-        """Keep a picture; False when there is no room for it."""
+        """Keep a picture; return False if there is no room for it."""
         with self._lock:
-            files = self._files()
-            self.full = self.full or self.bytes + len(data) > self._max_bytes
-            src = "" if self.full or files is None else files.add(data, ".png")
-            self.full = self.full or not src
+            files, size = self._files(), self.bytes + len(data)
+            fits = not self.full and size <= self._max_bytes
+            src = files.add(data, ".png") if fits and files is not None else ""
+            self.full = not src
             if src:
-                self.sources[key] = src
-                self.bytes += len(data)
+                self.sources[key], self.bytes = src, size
             return not self.full
 
 

@@ -194,12 +194,7 @@ class History:
 
     def _watch(self, session: Session) -> None:
         """Do all that the thread of one run does."""
-        run, kept, turns, is_kept = (
-            session.run,
-            session.kept,
-            -1,
-            False,
-        )  # ended turns, of both runs
+        run, is_kept, turns = session.run, False, -1  # turns of both runs that have ended
         assert isinstance(run, BackgroundRun)
         try:
             while not run.wait(LOOK_SECONDS):
@@ -218,7 +213,7 @@ class History:
             self._sessions.end(LEFT + session.name)
         finally:
             with self._lock:
-                self._deleted.discard(kept)
+                self._deleted.discard(session.kept)
                 self._watchers.discard(threading.current_thread())
 
     def _update(self, session: Session, anew: bool) -> bool:
