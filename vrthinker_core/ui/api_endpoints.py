@@ -123,7 +123,7 @@ NOT_AN_OBJECT = 'The settings must be a JSON object, as in {"max_turns": 3}.'
 
 
 def resolve_settings(given: object) -> Settings:
-    """Return the settings that a program gave; the defaults for None and "". Raises BadInput."""
+    """Return the given settings; defaults for None and "". Raises BadInput."""
     if given is None or given == "":
         return Settings()
     try:
@@ -305,7 +305,7 @@ class Endpoints:
 
 
 async def _progress(session: Session) -> AsyncGenerator[RunJson, None]:
-    """The run so far: if a turn begins or ends, every `HEARTBEAT_SECONDS`, and once it is over."""
+    """The run so far, at each change, every `HEARTBEAT_SECONDS`, and at the end."""
     before: object = None
     polls, run = 0, session.run
     while not run.over:
@@ -323,5 +323,5 @@ async def _progress(session: Session) -> AsyncGenerator[RunJson, None]:
 
 
 def _response(item: Item, token: str) -> Item | str:
-    """The item itself; as JSON text for the call of an MCP tool, which has a token."""
+    """The item; as JSON text for an MCP call, which has a token."""
     return json.dumps(item, ensure_ascii=False) if token else item

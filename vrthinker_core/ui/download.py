@@ -82,7 +82,7 @@ def _open_response(
 
 
 def _connect(addresses: Sequence[str], port: int, deadline: float) -> httpcore.NetworkStream:
-    """Connect to the first of the IP addresses (≥ 1) that accepts. Nothing is looked up."""
+    """Connect to the first IP address that accepts. Nothing is looked up."""
     *others, last = addresses
     for address in others:
         with contextlib.suppress(httpcore.ConnectError):
@@ -122,7 +122,7 @@ FULL = "There is no room here to keep this file; try again in ten minutes."
 
 
 class DiskBudget:
-    """Who holds which file, and how large it is; of one that is arriving, what has come."""
+    """Who holds which file, and its size so far."""
 
     def __init__(self) -> None:
         self._files: dict[Path, tuple[str, int]] = {}
@@ -210,7 +210,7 @@ def fetch_video(
 
 
 def _parse_url(text: str, policy: FetchPolicy, base: str = "") -> FetchTarget:
-    """The target of a URL, which may be relative to `base`. Raises BadInput if never fetched."""
+    """The target of a URL, maybe relative to `base`. Raises BadInput."""
     if len(text) > MAX_URL_LENGTH:
         most = f"at most {MAX_URL_LENGTH:,} are read"
         raise BadInput(f"This address has {len(text):,} characters; {most}.")
@@ -255,7 +255,7 @@ def _naming_errors(host: str, seconds: float) -> Iterator[None]:
 
 
 def _checked_length(host: str, response: httpx.Response, limit_bytes: int) -> int:
-    """Bytes of the body as announced, 0 if nothing is. Raises BadInput for what is no such file."""
+    """Bytes of the body as announced, 0 if unknown. Raises BadInput."""
     if response.status_code != HTTPStatus.OK:
         raise BadInput(f"{host} does not give this file (it answers {response.status_code}).")
     if _content_type(response) in ("text/html", "application/xhtml+xml"):

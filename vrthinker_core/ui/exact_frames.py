@@ -95,7 +95,7 @@ class ExactFrames:
     def _decode(
         self, session: Session, swapped: bool, frames: tuple[Thumbnail, ...]
     ) -> ExactFramesJson:
-        """Decode the frames of one turn, which are in the sides of the first run."""
+        """Decode one turn's frames, in the sides of the first run."""
         files, most = session.thumbnails, self._max_run_bytes
         stored = self._stored.pop(files, None) or _Stored(files, most)
         self._stored[files] = stored  # the run that is looked at is the last to be dropped
@@ -104,7 +104,7 @@ class ExactFrames:
             self._open = session.name
 
         def decode_side(side: Side) -> None:
-            """Store one video's frames, as far as there is room and the video can be read."""
+            """Store one video's frames, as far as room and file allow."""
             missing = [frame for frame in frames if (swapped, frame.ref) not in stored.sources]
             shown = {frame.ref.slot: frame for frame in missing if frame.ref.side is side}
             if not shown:
@@ -169,7 +169,7 @@ class ExactFrames:
 
 
 class _Stored:
-    """The pictures of one run, up to a number of bytes. Safe for threads."""
+    """The pictures of one run, up to `max_bytes`. Safe for threads."""
 
     def __init__(self, files: ThumbnailFiles, max_bytes: int) -> None:
         # By whether it is of the second run, and the frame
@@ -193,7 +193,7 @@ class _Stored:
 
 
 def turns_of(session: Session, swapped: bool) -> tuple[TurnState, ...]:
-    """Return the turns so far of the session's run, or of its second one, in the first's sides."""
+    """Return the turns of the run or its second, in first sides."""
     state = session.run.state
     if not swapped:
         return state.turns

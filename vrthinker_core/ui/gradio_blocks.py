@@ -90,13 +90,13 @@ class LimitedQueue(Queue):
         self._released = 0  # comparisons that run but hold no place, since their judge is not ready
 
     def start(self) -> None:
-        """Start as Gradio does, with more events at once than threads, and with the sweep."""
+        """Start with more events at once than threads, and the sweep."""
         super().start()  # type: ignore[no-untyped-call]
         self.active_jobs = [None] * MAX_AT_ONCE
         run_coro_in_background(self._sweep)
 
     async def push(self, body: Any, request: Any, username: str | None) -> tuple[bool, Any, Any]:
-        """Take an event, or say why not: (success, its id or a sentence, Gradio's reason)."""
+        """Take an event or refuse: (success, id or sentence, Gradio's reason)."""
         function = self.blocks.fns.get(body.fn_index)
         if function is None or function.fn is None:
             return False, NO_FUNCTION, "error"
@@ -119,7 +119,7 @@ class LimitedQueue(Queue):
         return max(0, queue.current_concurrency), len(queue.queue) + self._released
 
     def comparisons_before(self, session_id: str) -> int | None:
-        """Return how many comparisons go before that session's; None if none of it waits."""
+        """Return how many comparisons go before that session's; None without one."""
         queue = self.event_queue_per_concurrency_id.get(self._limited_id)
         waiting = [event.session_hash for event in queue.queue] if queue else []
         if session_id not in waiting:
@@ -136,7 +136,7 @@ class LimitedQueue(Queue):
     async def release_until(
         self, ready: Callable[[], bool], items: AsyncGenerator[Item, None]
     ) -> AsyncIterator[Item]:
-        """Yield the items of a comparison. Until it is `ready`, another may run in its place."""
+        """Yield a comparison's items. Until `ready`, another runs in its place."""
         async with aclosing(items):
             with ExitStack() as released:
                 if not ready():
@@ -263,7 +263,7 @@ class CheckedBlocks(gr.Blocks):
             holder.time_last_used.pop(session_id, None)
 
     def waiting_files(self) -> set[Path]:
-        """Return the files that waiting events name, by their paths or their addresses here."""
+        """Return the files that waiting events name, by path or address."""
         queues = self._queue.event_queue_per_concurrency_id.values()
         data = [event.data.data for queue in queues for event in queue.queue if event.data]
         return {Path(unquote(text.rpartition("/file=")[2])) for text in _texts(data)}
@@ -282,7 +282,7 @@ class CheckedBlocks(gr.Blocks):
 
 
 def upload_place(file: Path, name: str) -> Path:
-    """Return the upload path of a file of that content and name; Gradio makes no copy of it."""
+    """Return the upload path of a file; Gradio copies none there."""
     plain = re.sub(r"[^\w.-]", "", name).lstrip(".") or "video"
     return Path(get_upload_folder()) / hash_file(file) / plain
 
@@ -308,13 +308,13 @@ def _is_url_file(value: dict[str, Any]) -> bool:
 
 
 class ForgottenUploads:
-    """What Gradio keeps of uploads for good: that somebody asked how far one is, and its end."""
+    """What Gradio keeps of uploads for good: their progress and their end."""
 
     def __init__(self) -> None:
         self._before: set[str] = set()
 
     def sweep(self) -> None:
-        """Forget the uploads that were known at the last sweep already, unless they go on."""
+        """Forget uploads known at the last sweep, unless they go on."""
         progress = routes.file_upload_statuses
         known = {*list(progress._signals), *list(progress._statuses)}
         for upload_id in known & self._before:

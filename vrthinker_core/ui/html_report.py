@@ -31,7 +31,7 @@ TEMPLATE = """<!doctype html>
 
 
 def render_report(trace: Trace) -> str:
-    """Return the whole file. The policy allows our script and style by their hashes alone."""
+    """Return the whole file; its policy allows our script and style alone."""
     state = fold_all(trace.events())
     data = {"trace": view_json(state, inline_image), "transcript": transcript_json(state)}
     style = assets.joined(*assets.VIEW_STYLES)

@@ -55,7 +55,7 @@ class ChipJson(DimensionJson):
 
 
 class VerdictJson(TypedDict):
-    """The verdict in the page's order; without one the headline says why, and chips is empty."""
+    """A verdict; without one the headline says why, and chips is empty."""
 
     headline: str
     note: str  # that the order was not checked, "" else
@@ -89,7 +89,7 @@ class VoteViewJson(TypedDict):
 
 
 class FactsJson(TypedDict):
-    """What the judge noted of each frame in fixed words, as a table."""
+    """What the judge noted of each frame, as a table."""
 
     columns: list[str]
     rows: list[list[str]]
@@ -123,7 +123,7 @@ class OrderRowJson(TypedDict):
 
 
 class SwappedRunJson(TypedDict):
-    """The second run as the page shows it: clips, frames and labels in the sides of the first."""
+    """The second run: clips, frames and labels in the first's sides."""
 
     notice: str  # that the judge's words keep the other sides
     grid: GridJson | None
@@ -149,7 +149,7 @@ class BallotJson(TypedDict):
 
 
 class ViewJson(TypedDict, total=False):
-    """A run. Before it has begun there are `turns` and `ending` alone; (live): only on the page."""
+    """A run; before it begins only `turns` and `ending`. (live): not in reports."""
 
     run: str  # (live) the session's name, by which the page asks for downloads
     over: bool  # (live) nothing more will come
@@ -183,7 +183,7 @@ class TranscriptJson(TypedDict):
 def view_json(
     state: RunState, images: ImageSources, read_reply: ReplyReader | None = None
 ) -> ViewJson:
-    """Return what the page shows of a run. Without `read_reply`, an unfinished reply stays raw."""
+    """Return the page's view; without `read_reply`, an unfinished reply stays raw."""
     started, finished = state.started, state.finished
     ending = words.end_notice(finished) if finished else ""
     if started is None:
@@ -210,7 +210,7 @@ def view_json(
 
 
 def verdict_json(state: RunState) -> VerdictJson | None:
-    """Return the verdict of a run, or why it has none; None before it has ended."""
+    """Return the verdict, or why there is none; None before the end."""
     finished = state.finished
     if finished is None:
         return None
@@ -246,7 +246,7 @@ def state_probabilities(state: RunState) -> Probabilities:
 
 
 def _reason(dimension: Dimension, state: RunState) -> tuple[str, list[Tile]]:
-    """The judge's own sentence about the dimension, and the tiles that it names."""
+    """The judge's sentence about the dimension, and the tiles it names."""
     thoughts = (turn.turn.reply.think for turn in reversed(state.turns) if turn.turn)
     sentence = find_sentence(dimension, thoughts)
     tiles = [tile for turn in state.turns for tile in group_tiles(turn.frames)]
@@ -268,7 +268,7 @@ def deciding_pair(state: RunState) -> dict[Side, Thumbnail]:
 
 
 def labels_json(verdict: Verdict | None, known: Probabilities | None = None) -> list[LabelJson]:
-    """Return what an answer says about each dimension, in the page's order; [] for none."""
+    """Return an answer's labels, in the page's order; [] for none."""
     labels = dict(verdict or ())
     return [
         LabelJson(
@@ -362,7 +362,7 @@ def transcript_json(state: RunState) -> TranscriptJson:
 
 
 def status_line(state: RunState, seconds: float, pace: Pace = Pace()) -> str:
-    """Return the state of a run in one line, `seconds` after it began."""
+    """Return a run's state in one line, `seconds` after it began."""
     started = state.started
     if state.swapped is not None and state.swapped.finished is None:
         return words.IN_SWAPPED.format(status_line(state.swapped, seconds, pace))
@@ -383,7 +383,7 @@ def replay_status_line(state: RunState) -> str:
 
 
 def _ended(state: RunState, finished: Finished) -> str:
-    """How the run ended, and what it took; if its order was checked, both runs together."""
+    """How the run ended and what it took, with its second run."""
     second = state.swapped or RunState()
     turns = [*state.turns, *second.turns]
     took = totals(turn.turn for turn in turns if turn.turn)
@@ -441,14 +441,14 @@ def _turns(
 
 
 def remarks(turn_state: TurnState) -> list[str]:
-    """Return which frames were not sent again; then a reply's repairs, refusals and cuts."""
+    """Return frames not sent again, then a reply's repairs, refusals and cuts."""
     again = ", ".join(map(str, turn_state.already_shown))
     told = [words.ALREADY_SHOWN.format(again)] if again else []
     return [*told, *(words.turn_remarks(turn_state.turn) if turn_state.turn else [])]
 
 
 def _facts(reply: Reply, shown: list[str]) -> FactsJson | None:
-    """None for a snapshot in other words, and for one that is still being written."""
+    """None for a snapshot in other words, or an unfinished one."""
     videos = read_frame_facts(reply.snapshot, shown) if reply.think else ()
     if not videos:
         return None
@@ -467,7 +467,7 @@ def _facts(reply: Reply, shown: list[str]) -> FactsJson | None:
 
 
 def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:
-    """[heading, text] of each part of the reply; the raw text if nothing in it could be read."""
+    """[heading, text] of each part; the raw text if nothing was read."""
     turn, text = turn_state.turn, turn_state.text
     indices = reply.wants.indices if turn and reply.wants else ()
     call = f"select_frames([{', '.join(map(str, indices))}])" if indices else ""

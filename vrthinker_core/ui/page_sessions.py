@@ -51,7 +51,7 @@ class Session:
 
     @property
     def videos(self) -> VideosAtHand:
-        """The videos that were compared; None for one that is not at hand."""
+        """The compared videos; None for one that is not at hand."""
         pair = self.run.pair if isinstance(self.run, BackgroundRun) else None
         return (Path(pair.first), Path(pair.second)) if pair else self.saved_videos
 
@@ -62,7 +62,7 @@ class Session:
 
     @property
     def judge(self) -> str:
-        """The judge chosen for a live run, "" for the default judge and for a replay."""
+        """A live run's chosen judge; "" for the default and for replays."""
         return self.run.job.judge if isinstance(self.run, BackgroundRun) else ""
 
 
@@ -197,7 +197,7 @@ class Sessions:
         owner: str = "",
         kept: str = "",
     ) -> Session:
-        """Show a saved run, whose `videos` may be at hand; the former run is left or removed."""
+        """Show a saved run; the former run is left or removed."""
         name = secrets.token_hex(12)
         self._sizes[name] = memory_of(trace)
         self.end(session_id)
@@ -207,7 +207,7 @@ class Sessions:
         return self._add(session_id, session)
 
     def attach(self, session_id: str, session: Session) -> None:
-        """Show a run that goes on also on that page, whose former run is left, or stopped."""
+        """Show a live run also on that page; leave its former run."""
         if self.get(session_id) is not session:
             self.end(session_id)
         with self._lock:
@@ -216,23 +216,23 @@ class Sessions:
             self._sessions[session_id] = self._use(session)
 
     def live_runs(self, owner: str) -> list[Session]:
-        """Return the runs kept for that visitor which go on; the latest is the last."""
+        """Return the visitor's kept runs that go on, the latest last."""
         return [session for session in self.runs_of(owner) if not session.run.over]
 
     def runs_of(self, owner: str) -> list[Session]:
-        """Return the runs kept for that visitor which a page shows, or which go on."""
+        """Return the visitor's kept runs that are shown or go on."""
         with self._lock:
             shown = {id(session): session for session in self._sessions.values()}.values()
         return [session for session in shown if owner and session.owner == owner and session.kept]
 
     def seconds_left(self, session: Session) -> float:
-        """Return for how long no page has shown the session's run; 0 if one does."""
+        """Return seconds since a page has shown the run; 0 if shown."""
         with self._lock:
             left = self._left.get(session.name)
         return 0.0 if left is None else max(1e-9, time.monotonic() - left)
 
     def another_waits(self, session: Session) -> bool:
-        """Whether another run, which was not left, waits for a judge or for its videos."""
+        """Whether another run that was not left waits for a judge."""
         with self._lock:
             shown = [run for key, run in self._sessions.items() if not key.startswith(LEFT)]
         return any(
@@ -276,13 +276,13 @@ class Sessions:
                 self.end(session_id)
 
     def get(self, session_id: str) -> Session | None:
-        """Return the session of that id; None before its first run, and after it has ended."""
+        """Return that session; None before its first run and after its end."""
         with self._lock:
             session = self._sessions.get(session_id)
             return session and self._use(session)
 
     def find_run(self, name: str) -> Session | None:
-        """Return the session whose run has that name, of several the latest; None if it is gone."""
+        """Return the latest session with that run's name; None if gone."""
         with self._lock:
             found = (session for session in self._sessions.values() if session.name == name)
             session = max(found, key=lambda session: session.started_at, default=None)
@@ -328,7 +328,7 @@ class Sessions:
             threading.Thread(target=remove_files, name="remove files", daemon=True).start()
 
     def close(self) -> None:
-        """Stop every run and wait for it: none writes into a folder that is removed next."""
+        """Stop every run and wait, so that none writes any more."""
         with self._lock:
             sessions, self._sessions = list(self._sessions.values()), {}
         for session in sessions:

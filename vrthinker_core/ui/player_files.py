@@ -59,7 +59,7 @@ class PlayerFiles:
         return self._digests.get(session_id) or (None, None)
 
     def put(self, session_id: str, side: Side, digest: str) -> None:
-        """Put another file, which nobody has refused yet, or EMPTY into one player."""
+        """Put another file, not refused yet, or EMPTY into one player."""
         with self._lock:
             first, second = self.get(session_id)
             self.put_both(session_id, (digest, second) if side is Side.FIRST else (first, digest))
@@ -72,12 +72,12 @@ class PlayerFiles:
             self._digests.put(session_id, digests)
 
     def refuse(self, session_id: str, digest: str, reason: str) -> None:
-        """Note why the file of that digest, which a player holds, cannot be opened."""
+        """Note why the file of that digest cannot be opened."""
         with self._lock:
             self._refused.put(session_id, {**(self._refused.get(session_id) or {}), digest: reason})
 
     def refusals(self, session_id: str) -> tuple[str, str]:
-        """Return why the file in each player is refused; "" for one that is not."""
+        """Return why each player's file is refused; "" if it is not."""
         with self._lock:
             refused, (first, second) = self._refused.get(session_id) or {}, self.get(session_id)
         return refused.get(first or EMPTY, ""), refused.get(second or EMPTY, "")
@@ -95,13 +95,13 @@ class PlayerFiles:
 
 
 def changed_sides(started: Started | None, digests: Digests) -> tuple[Side, ...]:
-    """Return the sides whose player holds another file than the run judged, once it has begun."""
+    """Return the sides whose player holds another file than was judged."""
     clips = started.clips if started else (None, None)
     sides = zip(Side, clips, digests, strict=True)
     return tuple(side for side, clip, held in sides if clip and held not in (None, clip.digest))
 
 
 def are_swapped(started: Started, digests: Digests) -> bool:
-    """Return whether each player holds the file that the run judged as the other side's."""
+    """Return whether the players hold the two judged files, swapped."""
     first, second = (clip.digest if clip else None for clip in started.clips)
     return None not in (first, second) and first != second and digests == (second, first)

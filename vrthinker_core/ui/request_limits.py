@@ -112,7 +112,7 @@ class UnfinishedBodies:
 
     @contextmanager
     def reader(self, receive: Receive, limit: int, length: str) -> Iterator[Body]:
-        """Give a body of at most `limit` bytes; `length` is its Content-Length. Raises Refusal."""
+        """Give a body of at most `limit` bytes. Raises Refusal, also by its Content-Length."""
         if length.isdecimal() and int(length) > limit:
             raise Refusal(413, f"At most {limit / 1e6:.0f} MB are taken at once.")
         body = Body(receive, limit, self)
@@ -136,7 +136,7 @@ class UnfinishedBodies:
 
 
 async def _drain(receive: Receive) -> None:
-    """Read the rest of a refused body: a client that still sends would not see the answer."""
+    """Read a refused body's rest: a sending client would miss the answer."""
     with suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_SECONDS):
             while (await receive()).get("more_body", False):
@@ -144,7 +144,7 @@ async def _drain(receive: Receive) -> None:
 
 
 def _check(body: bytes) -> None:
-    """Raise Refusal for JSON that takes long to make into values, or that Gradio would fail on."""
+    """Raise Refusal for JSON that is slow to read or breaks Gradio."""
     if sum(map(body.count, (b"[", b"{", b","))) > MAX_VALUES:
         raise Refusal(413, f"This request has too many values. At most {MAX_VALUES:,} are taken.")
     try:
@@ -187,7 +187,7 @@ SERVER_ERROR = "Something went wrong on this server. Try again, or tell whoever 
 
 
 class RequestLimitsMiddleware:
-    """ASGI middleware that answers a refusal with a status and a sentence, never a server error."""
+    """ASGI middleware that answers a refusal with a status and a sentence."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -249,7 +249,7 @@ class RequestLimitsMiddleware:
             raise
 
     async def _answer_post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass an upload on as it comes, to the disk; read and check any other body first."""
+        """Pass an upload on as it comes; check any other body first."""
         length = Headers(scope=scope).get("content-length", "")
         if scope["path"].rstrip("/") == "/gradio_api/upload":
             with self._unfinished.reader(receive, MAX_UPLOAD_REQUEST_BYTES, length) as upload:

@@ -35,7 +35,7 @@ POLL_SECONDS = 0.03  # between two looks
 
 
 async def wait_while(holds: Callable[[], object], seconds: float) -> None:
-    """Wait until that does not hold any more, at most so many seconds."""
+    """Wait until that no longer holds, at most `seconds`."""
     for _ in range(round(seconds / POLL_SECONDS)):
         if not holds():
             return
@@ -57,7 +57,7 @@ class Followers:
     async def follow(
         self, session_id: str, progress: AsyncIterator[Updates]
     ) -> AsyncIterator[Updates]:
-        """Yield the progress of the run; it ends when the page shows another one."""
+        """Yield the run's progress, until the page shows another one."""
         self._following[session_id] += 1
         try:
             async for updates in progress:
@@ -68,7 +68,7 @@ class Followers:
                 del self._following[session_id]
 
     async def left(self, session_id: str) -> None:
-        """Wait (≤ `PATIENCE_SECONDS`) until no old event can still send updates for this page."""
+        """Wait (≤ `PATIENCE_SECONDS`) until no old event can update this page."""
         await wait_while(lambda: self._following[session_id], PATIENCE_SECONDS)
 
 
@@ -92,7 +92,7 @@ class Handlers:
         self.followers = Followers()
 
     def take_place(self, request: gr.Request) -> Updates:
-        """Take a place in the waiting room. Raises a silent gr.Error if it is full."""
+        """Join the waiting room. Raises a silent gr.Error if it is full."""
         has_comparison = self._blocks.limited_queue.has_comparison
         number = self._services.waiting_room.join(session_id_of(request), has_comparison)
         if not number:
@@ -105,7 +105,7 @@ class Handlers:
         raise gr.Error(sentence, visible=False, print_exception=False)
 
     def refusal(self, request: gr.Request) -> str:
-        """Return why the page was refused a place; GONE if Gradio did not find its files."""
+        """Return why the page got no place; GONE without its files."""
         return self._refusals.take(session_id_of(request)) or words.GONE
 
     async def show_place(self, request: gr.Request) -> AsyncIterator[Updates]:
@@ -155,7 +155,7 @@ class Handlers:
         return {**self.run_updates(session, session_id_of(request)), **self._left_queue(request)}
 
     def refused_check(self, sentence: str, request: gr.Request) -> Updates:
-        """Return the shown run, with the reason why its order cannot be checked."""
+        """Return the shown run, and why its order cannot be checked."""
         session, parts = self._services.session_of(request), self._parts
         if session is None:
             return {parts.status: sentence}
@@ -166,7 +166,7 @@ class Handlers:
         }
 
     def shown_run(self, request: gr.Request, refusal: str = "") -> Updates:
-        """Return the shown run as it stands; `refusal`: why the vote could not be kept."""
+        """Return the shown run; `refusal`: why the vote could not be kept."""
         session = self._services.session_of(request)
         if session is None:
             return {self._parts.status: words.NO_RUN}
@@ -192,7 +192,7 @@ class Handlers:
         return {**self.run_updates(session, session_id), **idle}
 
     def swap_videos(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
-        """Swap the two videos. A shown run stays, and says that it judged the other order."""
+        """Swap the videos. A shown run stays, and says what it judged."""
         services, session_id = self._services, session_id_of(request)
         session, files = services.session_of(request), services.player_files
         if services.waiting_room.waits(session_id) or (session and not session.run.over):
@@ -207,7 +207,7 @@ class Handlers:
         return {**swapped, **self.changed_run(session, request, line)}
 
     async def show_saved(self, event: gr.EventData, request: gr.Request) -> Updates:
-        """Show an example or a shared trace by its name; "" shows the page as it opens."""
+        """Show an example or a shared trace; "" shows the empty page."""
         if name := str(getattr(event, "example", "")):
             return await self._show_linked(request, name)
         parts, session_id = self._parts, session_id_of(request)
@@ -224,7 +224,7 @@ class Handlers:
         }
 
     async def open_trace(self, path: str | None, request: gr.Request) -> Updates:
-        """Show the trace in an uploaded file. What was shown before stays if it is no trace."""
+        """Show the trace in an uploaded file; if unreadable, nothing changes."""
         if not path:
             return {self._parts.status: words.NO_FILE}
         owner, history = owner_of(request.cookies), self._services.history
@@ -242,7 +242,7 @@ class Handlers:
         return await self._show_linked(request, name) if name else no_updates()
 
     def changed_run(self, session: Session, request: gr.Request, line: str) -> Updates:
-        """Return the run after a player has changed: it stays, and says what it judged."""
+        """Return the run after a player has changed: it stays."""
         if not session.run.over:
             return {}  # its own updates will say so
         view = self._view(session, session_id_of(request))
@@ -259,7 +259,7 @@ class Handlers:
         services.sessions.end(session_id)
 
     def _left_queue(self, request: gr.Request) -> Updates:
-        """The buttons of a page that shows something else than what ran or waited."""
+        """Leave the queue; the buttons of a page that shows something else."""
         room = self._services.waiting_room
         room.leave(session_id_of(request))
         return self._parts.idle_buttons(room.next_number())
@@ -267,7 +267,7 @@ class Handlers:
     async def run_progress(
         self, session_id: str, session: Session, number: int
     ) -> AsyncGenerator[Updates, None]:
-        """Yield the run as it goes, until it is over or another one has taken its place."""
+        """Yield the run as it goes, until it is over or replaced."""
         over, run, before = False, session.run, session.run.state
 
         def is_shown() -> bool:
@@ -290,7 +290,7 @@ class Handlers:
         return await self.read_and_show(request, lambda: stored_run(self._services, name))
 
     async def read_and_show(self, request: gr.Request, read: Callable[[], SavedRun]) -> Updates:
-        """Show a saved run. If it cannot be read, the status says why, and the old run stays."""
+        """Show a saved run; if unreadable, say why, and keep the old one."""
         session_id, queue = session_id_of(request), self._blocks.limited_queue
         try:
             async with self._reading:
@@ -328,7 +328,7 @@ class Handlers:
         return {**updates, **self.finished_run(session, request)}
 
     def run_updates(self, session: Session, session_id: str, refusal: str = "") -> Updates:
-        """Return status, trace and transcript of a run as far as it has come."""
+        """Return status, trace and transcript of a run so far."""
         parts, view = self._parts, self._view(session, session_id, refusal)
         hidden = session.disclosure.hidden
         transcript = hidden_transcript() if hidden else transcript_json(session.run.state)

@@ -34,13 +34,13 @@ class GridJson(TypedDict):
 
 
 def reply_reader(started: Started | None) -> Callable[[str], Reply] | None:
-    """Return a reader of this run's unfinished replies; None if its protocol is not known."""
+    """Return a reader of unfinished replies; None without a known protocol."""
     protocol = protocol_of(started)
     return None if protocol is None else lambda text: protocol.parse(text, cut=True)
 
 
 def grid_json(started: Started) -> GridJson | None:
-    """Return how the run counts frames; None if its protocol is not known."""
+    """Return how the run counts frames; None without a known protocol."""
     protocol = protocol_of(started)
     if protocol is None:
         return None
@@ -54,7 +54,7 @@ def grid_json(started: Started) -> GridJson | None:
 
 
 def protocol_of(started: Started | None) -> PromptProtocol | None:
-    """Return the run's protocol as its settings want it; None if it is not known."""
+    """Return the run's protocol with its settings; None if not known."""
     if started is None or started.dialect not in get_args(ProtocolName):
         return None
     try:
@@ -151,7 +151,7 @@ def join_text(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def state_in_first_sides(state: RunState) -> RunState:
-    """Return a second run so far with clips, frames and labels in the sides of the first."""
+    """Return a second run in the sides of the first."""
     started = state.started
     if started:
         started = replace(started, clips=(started.clips[1], started.clips[0]))
@@ -163,7 +163,7 @@ def state_in_first_sides(state: RunState) -> RunState:
 
 
 def frames_in_view(state: RunState) -> frozenset[FrameRef]:
-    """Return the frames in view at the last ended turn, and those sent since."""
+    """Return the frames in view after the last turn, or sent since."""
     in_view: set[FrameRef] = set()
     for turn_state in state.turns:
         if turn_state.turn is not None:

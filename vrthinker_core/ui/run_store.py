@@ -103,7 +103,7 @@ COOKIE_SECONDS = 30 * 24 * 3600  # after the page was opened last
 
 
 def owner_of(cookies: Mapping[str, str]) -> str:
-    """Return the visitor who sent these cookies, as 64 hexadecimal digits; "" without ours."""
+    """Return these cookies' visitor as 64 hexadecimal digits; "" without ours."""
     value = cookies.get(COOKIE, "")
     is_ours = re.fullmatch(r"[A-Za-z0-9_-]{43}", value)  # 32 random bytes
     return hashlib.sha256(value.encode()).hexdigest() if is_ours else ""
@@ -121,7 +121,7 @@ class VisitorCookieMiddleware:
         self._where = "SameSite=None; Secure; Partitioned" if in_frame else "SameSite=Lax"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; the answer to one for the page itself sets the cookie."""
+        """Pass a request on; one for the page sets the cookie."""
         if scope["type"] != "http" or scope["path"] != "/" or scope["method"] != "GET":
             await self._app(scope, receive, send)
             return
@@ -138,7 +138,7 @@ class VisitorCookieMiddleware:
 
 
 def usable_folder(chosen: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder that was `chosen`, else the first that can be written; None without one."""
+    """Return the `chosen` folder, else the first writable one, or None."""
     folders, space_disk = list[Path](), Path("/data")
     if environment.get("SPACE_ID") and space_disk.is_dir():
         folders.append(space_disk / "vr-thinker-runs")
@@ -224,12 +224,12 @@ class RunStore:
         return record
 
     def records(self) -> dict[str, RunRecord]:
-        """Return all runs that are kept, by name; the oldest is the first."""
+        """Return all kept runs by name, the oldest first."""
         now = time.time()
         return {name: record for name, record in self._read_all().items() if record.until > now}
 
     def _read_all(self) -> dict[str, RunRecord]:
-        """Every record that can be read, also of runs that are too old."""
+        """Every readable record, also of runs that are too old."""
         found = {}
         with self._lock:
             for path in self._records.glob("*.json"):
@@ -243,18 +243,18 @@ class RunStore:
         return dict(sorted(runs, key=lambda item: item[1].begun))
 
     def get(self, name: str) -> RunRecord | None:
-        """Return the record of that run; None if there is none (any more)."""
+        """Return that run's record; None if there is none (any more)."""
         record = _read_record(self._records / f"{name}.json") if NAME.fullmatch(name) else None
         return record if record and record.until > time.time() else None
 
     def trace(self, name: str) -> Trace:
-        """Return the trace of that run. Raises TraceError if it is gone or damaged."""
+        """Return that run's trace. Raises TraceError if it is gone or damaged."""
         if self.get(name) is None:
             raise TraceError(history_words.NO_SUCH_RUN)
         return load(self._traces / f"{name}.json")
 
     def videos(self, record: RunRecord) -> list[Path]:
-        """Return the kept files of the videos that it compared, those that are there."""
+        """Return the kept files of its videos, those that are there."""
         return [path for name in record.videos if (path := self._videos / name).is_file()]
 
     def remove(self, names: Collection[str]) -> None:
@@ -265,7 +265,7 @@ class RunStore:
             self._remove(gone, runs)
 
     def sweep(self) -> None:
-        """Remove runs that are too old, damaged records of that age, and what no record names."""
+        """Remove too old runs, old damaged records, and files without a record."""
         with self._locked():
             for folder in self._folders:
                 remove_parts(folder)
@@ -285,7 +285,7 @@ class RunStore:
             self._drop_oldest()
 
     def _keep_video(self, digest: str, path: Path) -> str:
-        """The name under which a video is kept now; "" if it cannot be."""
+        """Keep a video; its name, "" if it cannot be kept."""
         suffix = path.suffix.lower()
         name = digest + (suffix if re.fullmatch(r"\.[a-z0-9]{1,8}", suffix) else "")
         kept = self._videos / name
@@ -309,7 +309,7 @@ class RunStore:
             self._remove({next(iter(runs))}, runs)
 
     def _remove(self, names: Collection[str], runs: dict[str, RunRecord]) -> None:
-        """Remove these runs, also from `runs`, and the videos that no other one compared."""
+        """Remove these runs, also from `runs`, and videos of no other."""
         videos = _videos_of({name: runs.pop(name) for name in names})
         for name in names:
             _unlink(self._records / f"{name}.json")

@@ -45,7 +45,7 @@ class SharedTraces:
         return record is not None and bool(record.origin)
 
     def get(self, name: str) -> Trace:
-        """Return the trace of that name. Raises TraceError if there is none (any more)."""
+        """Return that trace. Raises TraceError if there is none (any more)."""
         if not self.has(name):
             raise TraceError(words.NO_SUCH_LINK)
         return self._store.trace(name)
@@ -57,6 +57,6 @@ class SharedTraces:
 
 
 def find_saved(examples: Examples, shared: SharedTraces, name: str) -> Trace:
-    """Return the trace of `?trace=NAME`: an example's, or a shared one. Raises TraceError."""
+    """Return the trace of `?trace=NAME`, an example's or shared. Raises TraceError."""
     example = examples.find(name)
     return example.trace if example else shared.get(name)

@@ -21,7 +21,7 @@ from vrthinker_core.video.thumbnails import jpeg_size
 
 @dataclass(frozen=True, slots=True)
 class ImageSource:
-    """A thumbnail's address (URL or data URI) and its size in pixels, for a stable layout."""
+    """A thumbnail's address (URL or data URI) and its size in pixels."""
 
     src: str
     width: int
@@ -58,7 +58,7 @@ class Tile:
 
     @property
     def label(self) -> str:
-        """The frame's number as the judge saw it; both if the videos are counted apart."""
+        """The number that the judge saw; both if counted apart."""
         numbers = (f"#{half.number}" for _, half in sorted(self.halves.items()))
         return " · ".join(dict.fromkeys(numbers))
 
@@ -68,7 +68,7 @@ class Tile:
         in_view: Set[FrameRef],
         images: ImageSources,
     ) -> TileJson:
-        """Return the tile for the page. Frames that are not `in_view` are marked as gone."""
+        """Return the page's tile; frames not `in_view` are marked as gone."""
         halves: list[HalfJson | None] = [None, None]
         for place, (side, clip) in enumerate(zip(Side, clips, strict=True)):
             if frame := self.halves.get(side):
@@ -87,7 +87,7 @@ class Tile:
 
 
 def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
-    """Return frames grouped by slot, in the order in which each slot came first."""
+    """Return frames grouped by slot, in the order of first appearance."""
     slots: dict[int, dict[Side, Thumbnail]] = {}
     for frame in frames:
         slots.setdefault(frame.ref.slot, {}).setdefault(frame.ref.side, frame)
@@ -103,7 +103,7 @@ def seek_time(frame: Thumbnail) -> float:
 
 
 def timeline_position(frame: Thumbnail, clip: ClipInfo | None) -> float:
-    """Return the frame's place in its clip by index, 0 to 1; equal places are the same moment."""
+    """Return the frame's place in its clip, 0 to 1: equal places are one moment."""
     index = min(max(frame.index, 0), 2**31)
     frames = max(clip.frames if clip else 0, index + 1)
     return round((index + 0.5) / frames, 5)
@@ -114,7 +114,7 @@ def _finite(seconds: float) -> float:
 
 
 class ThumbnailFiles:
-    """Thumbnails of one run in `folder`, which the server serves under the relative `url`."""
+    """Thumbnails of one run in `folder`, served under the relative `url`."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self._folder = folder
@@ -124,13 +124,13 @@ class ThumbnailFiles:
         self._removed = False
 
     def __call__(self, frame: Thumbnail) -> ImageSource:
-        """Return the thumbnail's source; `src` is "" if not written (full disk, ended session)."""
+        """Return the source; `src` is "" on a full disk or after removal."""
         if frame.jpeg not in self._sources:
             self._sources[frame.jpeg] = image_source(self.add(frame.jpeg, ".jpg"), frame.jpeg)
         return self._sources[frame.jpeg]
 
     def remove(self) -> None:
-        """Remove the folder, also under a writing thread: what comes later is not written."""
+        """Remove the folder; what a thread adds later is not written."""
         with self._lock:
             self._removed = True
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -155,7 +155,7 @@ class ThumbnailFiles:
 
 
 def image_source(src: str, jpeg: bytes) -> ImageSource:
-    """Return the picture at this address; one that is no JPEG has the size of a pixel."""
+    """Return the picture at this address; no JPEG counts one pixel."""
     width, height = jpeg_size(jpeg)
     return ImageSource(src, max(width, 1), max(height, 1))
 
@@ -181,7 +181,7 @@ class SavedExample:
 
 
 class Examples:
-    """The examples in `folder`, by their rows and names, if their traces can be read."""
+    """The readable examples in `folder`, by their rows and names."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

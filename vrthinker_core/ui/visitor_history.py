@@ -56,7 +56,7 @@ class Keeping:
 
 
 class History:
-    """Keeps the runs of `sessions` in `store`, turn by turn, and stops those left for too long."""
+    """Keeps runs in `store`, turn by turn, and stops abandoned ones."""
 
     def __init__(self, store: RunStore, sessions: Sessions, keeping: Keeping) -> None:
         self._store, self._sessions, self._keeping = store, sessions, keeping
@@ -120,7 +120,7 @@ class History:
         return next((run for run in self._sessions.live_runs(owner) if run.kept == name), None)
 
     def open(self, owner: str, name: str) -> tuple[Trace, list[Path]]:
-        """Return trace and kept videos of the visitor's run. Raises TraceError for other names."""
+        """Return the visitor's trace and kept videos. Raises TraceError for other names."""
         record = self._records(owner).get(name)
         if record is None:
             raise TraceError(history_words.NO_SUCH_RUN)
@@ -137,7 +137,7 @@ class History:
         ]
 
     def keep(self, owner: str, trace: Trace, videos: Sequence[Path] = ()) -> str:
-        """Keep a saved run that the visitor has opened; its name, "" if it is not kept."""
+        """Keep a saved run that was opened; its name, "" if it is not kept."""
         if not self.keeps or not owner:
             return ""
         name, now = secrets.token_hex(12), time.time()
@@ -151,7 +151,7 @@ class History:
         return name
 
     def delete(self, owner: str, names: Collection[str] | None = None) -> None:
-        """Delete the visitor's runs of these names, or all, with their links; stop live ones."""
+        """Delete the visitor's named runs, or all, with links; stop live ones."""
         for session in self._sessions.live_runs(owner):
             if names is None or session.kept in names:
                 self._deleted.add(session.kept)
@@ -183,7 +183,7 @@ class History:
             watcher.start()
 
     def _on_vote(self, session: Session) -> str:
-        """Keep a run with its visitor's vote, also one that was not kept before; its name."""
+        """Keep a run with its visitor's vote; return its name."""
         kept = session.kept
         if kept and (
             self._update(session, anew=False) or self._store.get(kept) or not session.run.over
@@ -193,7 +193,7 @@ class History:
         return "" if trace is None else self.keep(session.owner, trace, session.files)
 
     def _watch(self, session: Session) -> None:
-        """Do all that the thread of one run does."""
+        """Keep one run until it ends, in its own thread."""
         run, is_kept, turns = session.run, False, -1  # turns of both runs that have ended
         assert isinstance(run, BackgroundRun)
         try:
@@ -217,7 +217,7 @@ class History:
                 self._watchers.discard(threading.current_thread())
 
     def _update(self, session: Session, anew: bool) -> bool:
-        """Keep the run as far as it has come, unless it was deleted since; whether it is kept."""
+        """Keep the run so far, unless it was deleted; whether it is kept."""
         name, until = session.kept, time.time() + self._keeping.seconds
         with self._lock:  # the latest state is kept last
             trace, before = trace_of(session.run.state), self._store.get(name)

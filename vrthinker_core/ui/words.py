@@ -101,7 +101,7 @@ def judge_line(name: str) -> str:
 
 
 def next_step(first: object, second: object, prompt: object, refusals: Sequence[str] = ()) -> str:
-    """Return why files in the players are refused, then what a person does next."""
+    """Return why files are refused, then what a person does next."""
     if first and second:
         step = READY_TO_COMPARE if str(prompt or "").strip() else TWO_VIDEOS
     elif first or second:
@@ -154,7 +154,7 @@ NO_VERDICT_HEADLINES = {
 
 
 def headline(finished: Finished, check: OrderCheck | None) -> str:
-    """Return what a run says in one line. `check`: both its orders; None if there is one."""
+    """Return a run's outcome in one line. `check`: both its orders."""
     if finished.outside_scope:
         return OUTSIDE_SCOPE.rstrip(".")
     if finished.verdict is None:
@@ -163,12 +163,12 @@ def headline(finished: Finished, check: OrderCheck | None) -> str:
 
 
 def winner_line(label: Preference | None, overall: OrderEffect | None) -> str:
-    """Return the overall label in one line, unless swapping the sides turned it round."""
+    """Return the overall label in one line, unless swapping flips it."""
     return NO_RELIABLE_WINNER if overall is OrderEffect.FLIPS else HEADLINES[label]
 
 
 def label_name(label: Preference | None, effect: OrderEffect | None = None) -> str:
-    """Return one dimension's label on a card, unless swapping the sides turned it round."""
+    """Return one dimension's label on a card, unless swapping flips it."""
     if effect is OrderEffect.FLIPS:
         return "No reliable winner"
     return NO_DIFFERENCE if label is Preference.TIE else LABEL_NAMES[label].capitalize()
@@ -206,14 +206,14 @@ ORDER_LINES = {
 
 
 def running_status(turn: int, turns: int | None, frames: int, writing: bool) -> str:
-    """Return what the judge does in this turn: it writes, or has been sent so many frames."""
+    """Return what the judge does now: it writes, looks or thinks."""
     looking = f"looking at {count(frames, 'new frame')}" if frames else "thinking"
     of = f" of {turns}" if turns else ""
     return f"Turn {turn}{of} · {'writing' if writing else looking}"
 
 
 def pace_status(pace: Pace, seconds: float, turns: int | None) -> str:
-    """Return the judge's speed, the time so far and the time left, as far as they are known."""
+    """Return speed, time so far and time left, if known."""
     tokens, left = pace.tokens_a_second(seconds), pace.seconds_left(seconds, turns)
     rest = f"at most {duration(math.ceil(left), whole=True)} left" if left else ""
     known = [speed(tokens) if tokens is not None else "", duration(seconds), rest]
@@ -221,7 +221,7 @@ def pace_status(pace: Pace, seconds: float, turns: int | None) -> str:
 
 
 def ended_status(finished: Finished, turns: int, second: Finished | None = None) -> str:
-    """Return how the run ended; if its order was checked, both. `turns` are those of both."""
+    """Return how the run, or both, ended. `turns` are of both."""
     outcomes = {
         StopReason.ANSWERED: "Finished",
         StopReason.CANCELLED: "Stopped",
@@ -248,7 +248,7 @@ END_NOTICES = {
 
 
 def end_notice(finished: Finished) -> str:
-    """Return what a person must know about the end of a run; "" after an ordinary answer."""
+    """Return a notice on a run's end; "" after an ordinary answer."""
     if finished.outside_scope:
         return OUTSIDE_ADVICE
     if finished.stop is StopReason.ANSWERED:
@@ -260,7 +260,7 @@ def end_notice(finished: Finished) -> str:
 
 
 def verdict_caveats(finished: Finished) -> list[str]:
-    """Return why a verdict is less than a free and complete final answer, one sentence each."""
+    """Return why a verdict is no free and complete final answer."""
     caveats = (
         "Provisional: the judge recommended this on the way and gave no final answer.",
         "The judge was asked for its answer on its last turn.",
@@ -272,7 +272,7 @@ def verdict_caveats(finished: Finished) -> list[str]:
 
 
 def clip_notes(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:
-    """Return health notes on the two files; one that holds for both is given once."""
+    """Return health notes on both files; a shared one once."""
     first, second = (clip.notes if clip else () for clip in clips)
     return [
         *(f"Both videos: {note}" for note in first if note in second),
@@ -310,7 +310,7 @@ def frames_summary(pairs: int, singles: int) -> str:
 
 
 def turn_summary(turn: Turn) -> str:
-    """Return what a turn's reply did; or that it was cut short and gave nothing usable."""
+    """Return what a turn's reply did, or how it was cut short."""
     reply = turn.reply
     if turn.cut_short:
         return turn.cut_short
@@ -384,7 +384,7 @@ ASIDE_HELP = (
 def probability_words(
     label: Preference | None, probabilities: LabelProbabilities | None
 ) -> list[str]:
-    """Return [percentage, meaning] of a label; [] if not known, or too near to certain."""
+    """Return [percentage, meaning] of a label; [] if unknown or nearly certain."""
     if label is None or probabilities is None or probabilities[label] >= TELLING:
         return []
     share, rest = percent(probabilities[label]), [each for each in Preference if each is not label]

@@ -1,4 +1,4 @@
-"""ZeroGPU, where a Hugging Face Space lends a GPU for the seconds of one run and may refuse to."""
+"""ZeroGPU: a Hugging Face Space lends a GPU for one run, or refuses."""
 
 import math
 from collections.abc import Callable, Generator
