@@ -1,14 +1,11 @@
-"""The API: `compare` and `health`, over Gradio's own protocol, plain HTTP, and MCP where it is installed.
+"""The API: `compare` and `health`, over Gradio's protocol, plain HTTP, and MCP if installed.
 
-A call waits in the same queue as the page's visitors, and its run is kept as theirs are, until the call is over.
+A call waits in the page's own queue, and its run is kept like a visitor's until the call is over.
 """
 
-
-# No `from __future__ import annotations`: Gradio derives the endpoints' schemas from the annotations themselves.
+# No `from __future__ import annotations`: Gradio derives the endpoints' schemas from annotations.
 
 import asyncio
-
-# No `from __future__ import annotations`: Gradio derives the endpoints' schemas from the annotations themselves.
 import base64
 import contextlib
 import json
@@ -31,7 +28,7 @@ from gradio_client.utils import python_type_to_json_schema  # type: ignore[impor
 from vrthinker_core.__about__ import __version__
 from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.settings import SETTINGS, Setting, parse_settings
+from vrthinker_core.types.settings import SETTINGS, parse_settings
 from vrthinker_core.ui import mcp, settings_form
 from vrthinker_core.ui.api_json import (
     HealthJson,
@@ -53,12 +50,12 @@ NOT_UPLOADED = (
 NOT_BASE64 = (
     "{} cannot be read: after data:video/mp4;base64, only the file itself in Base64 is understood."
 )
-TOO_LARGE = "{} has more than {:g} MB, which is too much for a call itself. Upload it first, and name it by what the upload gave."
-
-MAX_DATA_URL_BYTES = 3_500_000  # of one video: two of them in Base64 are within the limit of a request (`request_limits`)
-FILE_URL_PREFIX = (
-    "/gradio_api/file="  # stands before the path in an uploaded file's address on this server
+TOO_LARGE = (
+    "{} has more than {:g} MB, which is too much for a call itself. "
+    "Upload it first, and name it by what the upload gave."
 )
+
+MAX_DATA_URL_BYTES = 3_500_000  # of one video: two in Base64 fit a request (`request_limits`)
 
 
 class FileMarker(TypedDict):
@@ -76,35 +73,33 @@ class UploadedFile(TypedDict, total=False):
 
 @contextlib.asynccontextmanager
 async def resolve_video(given: object, label: str, fetch: Fetch) -> AsyncIterator[Path]:
-    """The file of a video; the file of a data URL is deleted afterwards.
+    """Give the file of a video; the file of a data URL is deleted afterwards.
 
-    `given` is an `UploadedFile`, or a string: the path or the address that an upload returned, a web address, a data URL. Raises
-    BadInput for everything else, other files of this machine included; `label` is the video's name in the sentence.
+    `given` is an `UploadedFile`, or a string: the path or the address that an upload returned, a
+    web address, a data URL. Raises BadInput for everything else, other files of this machine
+    included; `label` is the video's name in the sentence.
     """
     text = given.get("path") if isinstance(given, dict) else given
     if not isinstance(text, str):
         raise BadInput(NOT_UPLOADED.format(label))
+    prefix = "/gradio_api/file="  # before the path in an uploaded file's address on this server
+    is_web = isinstance(given, str) and text.startswith(("http://", "https://"))
     if isinstance(given, str) and text.startswith("data:"):
-        with tempfile.TemporaryDirectory(
-            dir=_upload_folder(), ignore_cleanup_errors=True
-        ) as folder:
+        uploads = Path(get_upload_folder())
+        uploads.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=uploads, ignore_cleanup_errors=True) as folder:
             yield await asyncio.to_thread(_write_data_url, text, label, Path(folder) / "video")
-    elif (
-        isinstance(given, str)
-        and text.startswith(("http://", "https://"))
-        and FILE_URL_PREFIX not in text
-    ):
+    elif is_web and prefix not in text:
         yield await fetch(text)
     else:
-        yield _uploaded_path(
-            unquote(text.partition(FILE_URL_PREFIX)[2]) if "://" in text else text, label
-        )
+        named = unquote(text.partition(prefix)[2]) if "://" in text else text
+        yield _uploaded_path(named, label)
 
 
 def _uploaded_path(text: str, label: str) -> Path:
     with contextlib.suppress(OSError, RuntimeError, ValueError):
         path = Path(text).resolve(strict=True)
-        if path.is_relative_to(_upload_folder().resolve()) and path.is_file():
+        if path.is_relative_to(Path(get_upload_folder()).resolve()) and path.is_file():
             return path
     raise BadInput(NOT_UPLOADED.format(label))
 
@@ -124,17 +119,11 @@ def _write_data_url(url: str, label: str, path: Path) -> Path:
     return path
 
 
-def _upload_folder() -> Path:
-    folder = Path(get_upload_folder())
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 NOT_AN_OBJECT = 'The settings must be a JSON object, as in {"max_turns": 3}.'
 
 
 def resolve_settings(given: object) -> Settings:
-    """The settings that a program gave; the defaults for None and "". Raises BadInput."""
+    """Return the given settings; defaults for None and "". Raises BadInput."""
     if given is None or given == "":
         return Settings()
     try:
@@ -147,25 +136,24 @@ def resolve_settings(given: object) -> Settings:
 
 
 def settings_schema() -> dict[str, Any]:
-    """The JSON schema of the parameter: each setting with its label, help and range, as they stand in `SETTINGS`.
+    """Return the parameter's JSON schema: each of `SETTINGS` with its label, help and range.
 
-    An unknown name fits the schema, so that it is answered with the names there are. Its value may be no object: Gradio's MCP
-    server would upload every file of this machine that an object names.
+    An unknown name fits the schema, so that it is answered with the names there are. Its value may
+    be no object: Gradio's MCP server would upload every file of this machine that an object names.
+    Any number fits, too: `parse_settings` refuses it with a sentence that names the setting.
     """
+    properties = {}
+    for row in SETTINGS:
+        kind = ["number"] if row.number is not None else ["boolean"] if row.is_switch else []
+        description = f"{row.label}. {row.help} Range: {row.range}."
+        schema = {**_any_of(*kind, "string", "null"), "description": description}
+        properties[row.name] = schema if row.default is None else {**schema, "default": row.default}
     by_name = {
         "type": "object",
-        "properties": {row.name: _setting_schema(row) for row in SETTINGS},
+        "properties": properties,
         "additionalProperties": _any_of("string", "number", "null"),
     }
     return {"anyOf": [by_name, {"type": "string"}, {"type": "null"}]}
-
-
-def _setting_schema(row: Setting) -> dict[str, Any]:
-    """Any number fits, in the range or not, whole or not: `parse_settings` refuses it with a sentence that names the setting."""
-    words = _any_of("boolean", "string", "null") if row.is_switch else _any_of("string", "null")
-    kinds = words if row.number is None else _any_of("number", "string", "null")
-    default = {} if row.default is None else {"default": row.default}
-    return {**kinds, "description": f"{row.label}. {row.help} Range: {row.range}.", **default}
 
 
 def _any_of(*kinds: str) -> dict[str, Any]:
@@ -173,7 +161,7 @@ def _any_of(*kinds: str) -> dict[str, Any]:
 
 
 POLL_SECONDS = 0.05
-HEARTBEAT_SECONDS = 0.5  # at most between two items: Gradio notices only between items that a client has disconnected
+HEARTBEAT_SECONDS = 0.5  # at most between items: only there does Gradio notice that a client left
 
 Item = TypeVar("Item", RunJson, HealthJson)
 
@@ -188,8 +176,8 @@ def register_endpoints(
 ) -> None:
     """Add the endpoints to `blocks`, inside whose `with` statement this is called.
 
-    With the page's own `concurrency_id`, page and API wait in one queue; `at_once` runs of it go on at the same time. `mcp_tokens`
-    are those of the MCP calls whose client is still connected.
+    With the page's own `concurrency_id`, page and API wait in one queue; `at_once` runs of it go on
+    at the same time. `mcp_tokens` are those of the MCP calls whose client is still connected.
     """
     api = Endpoints(blocks, judges, sessions, mcp_tokens)
     compare = endpoint(
@@ -204,7 +192,10 @@ def register_endpoints(
 
 
 def _set_schema(blocks: CheckedBlocks, component: int, schema: dict[str, Any]) -> None:
-    """Set the JSON schema of a parameter or a return value: Gradio derives none from an iterator, and none with descriptions."""
+    """Set the JSON schema of a parameter or a return value.
+
+    Gradio derives none from an iterator, and none with descriptions.
+    """
     value = blocks.blocks[component]
     assert isinstance(value, Api)
     derived = value.api_info()  # not a copy: the schema that Gradio shows
@@ -214,7 +205,7 @@ def _set_schema(blocks: CheckedBlocks, component: int, schema: dict[str, Any]) -
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The functions behind the endpoints. Their docstrings are the descriptions that clients show."""
+    """The functions behind the endpoints. Clients show their docstrings as descriptions."""
 
     blocks: CheckedBlocks
     judges: JudgeLoader
@@ -248,22 +239,15 @@ class Endpoints:
         token = call_token(request)
         async with AsyncExitStack() as cleanup:
             try:
-                name, chosen = (
-                    settings_form.parse_judge(judge, self.judges.names),
-                    resolve_settings(settings),
-                )
-                first = await cleanup.enter_async_context(
-                    resolve_video(video1, "Video 1", self.blocks.fetch)
-                )
-                second = await cleanup.enter_async_context(
-                    resolve_video(video2, "Video 2", self.blocks.fetch)
-                )
+                name = settings_form.parse_judge(judge, self.judges.names)
+                chosen, enter = resolve_settings(settings), cleanup.enter_async_context
+                first = await enter(resolve_video(video1, "Video 1", self.blocks.fetch))
+                second = await enter(resolve_video(video2, "Video 2", self.blocks.fetch))
                 if not isinstance(prompt, str):
                     raise BadInput("The prompt must be a text.")
                 session_id = f"program {secrets.token_hex(12)}"
-                session = self.sessions.start_run(
-                    session_id, VideoPair(prompt, first, second), chosen, name
-                )
+                pair = VideoPair(prompt, first, second)
+                session = self.sessions.start_run(session_id, pair, chosen, name)
                 cleanup.callback(self.sessions.end, session_id)
             except BadInput as error:
                 yield _response(refused_json(str(error)), token)
@@ -311,35 +295,33 @@ class Endpoints:
             backend = self.judges.get(name)
         except VrThinkerError as error:
             return {**health, "status": "no judge", "error": str(error)}
-        judge, protocol = backend.name, next(iter(backend.protocols), "paired")
         return {
             **health,
             "status": "ready",
-            "judge": judge,
-            "protocol": protocol,
+            "judge": backend.name,
+            "protocol": next(iter(backend.protocols), "paired"),
             "notes": list(backend.notes),
         }
 
 
 async def _progress(session: Session) -> AsyncGenerator[RunJson, None]:
-    """The run so far: when a turn has begun or ended, every `HEARTBEAT_SECONDS` in between, and once it is over."""
+    """The run so far, at each change, every `HEARTBEAT_SECONDS`, and at the end."""
     before: object = None
-    polls = 0
-    while not session.run.over:
-        state = session.run.state
+    polls, run = 0, session.run
+    while not run.over:
+        state = run.state
         stage = [
-            (run.started is not None, len(run.turns), bool(run.turns and run.turns[-1].turn))
-            for run in state.runs
+            (each.started is not None, len(each.turns), bool(each.turns and each.turns[-1].turn))
+            for each in state.runs
         ]
         if stage != before or polls * POLL_SECONDS >= HEARTBEAT_SECONDS:
-            yield run_json(state, session.run.seconds, session.run.pace)
-            polls = 0
-        before = stage
+            yield run_json(state, run.seconds, run.pace)
+            before, polls = stage, 0
         polls += 1
         await asyncio.sleep(POLL_SECONDS)
-    yield run_json(session.run.state, session.run.seconds, session.run.pace)
+    yield run_json(run.state, run.seconds, run.pace)
 
 
 def _response(item: Item, token: str) -> Item | str:
-    """The item itself; as JSON text for the call of an MCP tool, which is the one that has a token."""
+    """The item; as JSON text for an MCP call, which has a token."""
     return json.dumps(item, ensure_ascii=False) if token else item

@@ -1,16 +1,16 @@
-"""A run as API and MCP give it: plain JSON values, without pictures. Every item is the whole run so far, in one shape."""
+"""A run as API and MCP give it: plain JSON values, without pictures, the whole run so far."""
 
 from typing import TypedDict
 
 from vrthinker_core.protocols.label_probabilities import label_probabilities
-from vrthinker_core.types import Dimension, Thumbnail, Verdict, Vote
+from vrthinker_core.types import Dimension, Reply, Verdict
 from vrthinker_core.types.order import check_order
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.types.wording import branch_name, order_unchecked
 from vrthinker_core.ui import words
 from vrthinker_core.ui.page_json import Probabilities, remarks, state_probabilities, status_line
-from vrthinker_core.ui.run_state import RunState, TurnState, state_in_first_sides
+from vrthinker_core.ui.run_state import RunState, state_in_first_sides
 
 
 class LabelsJson(TypedDict):
@@ -23,7 +23,7 @@ class LabelsJson(TypedDict):
 
 
 class ProbabilitiesJson(TypedDict):
-    """How likely the judge was to write each label: of 0, 1 and 2, adding up to at most 1; None where that is not known."""
+    """How likely the judge was to write 0, 1 and 2, adding up to at most 1; None if not known."""
 
     TA: list[float] | None
     MQ: list[float] | None
@@ -96,9 +96,7 @@ class RunJson(TypedDict):
     stop: str | None  # why the run ended, a `StopReason`; None while it is going on
     labels: LabelsJson | None
     probabilities: ProbabilitiesJson | None  # of these labels; None where none is known
-    outside_scope: (
-        bool  # the judge cannot judge such videos: no label of this run counts, and none is given
-    )
+    outside_scope: bool  # the judge cannot judge such videos: no label counts, and none is given
     provisional: bool
     forced: bool
     error: str  # one sentence, "" where nothing failed
@@ -151,10 +149,20 @@ class HealthJson(JudgeHealthJson):
 
 
 def run_json(state: RunState, seconds: float = 0.0, pace: Pace = Pace()) -> RunJson:
-    """The run so far, `seconds` after it began."""
-    finished, started = state.finished, state.started
+    """Return the run so far, `seconds` after it began."""
+    finished, started, vote = state.finished, state.started, state.vote
     notes = [*started.notes, *words.clip_notes(started.clips)] if started else []
     notes += finished.notes if finished else ()
+    voted: VoteJson | None = None
+    if vote:
+        voted = {
+            "at": vote.at.isoformat(),
+            "labels": _labels(vote.labels),
+            "agrees": vote.agrees,
+            "slots": list(vote.slots),
+            "note": vote.note,
+            "blind": vote.blind,
+        }
     return {
         "status": status_line(state, seconds, pace),
         "stop": str(finished.stop) if finished else None,
@@ -171,20 +179,8 @@ def run_json(state: RunState, seconds: float = 0.0, pace: Pace = Pace()) -> RunJ
         "turns": _turns(state),
         "branch": branch_name(started) if started else "",
         "swapped": _second_run(state, state.swapped) if state.swapped else None,
-        "vote": _vote(state.vote) if state.vote else None,
+        "vote": voted,
     }
-
-
-def _vote(vote: Vote) -> VoteJson:
-    slots, at = list(vote.slots), vote.at.isoformat()
-    return VoteJson(
-        at=at,
-        labels=_labels(vote.labels),
-        agrees=vote.agrees,
-        slots=slots,
-        note=vote.note,
-        blind=vote.blind,
-    )
 
 
 def _second_run(first: RunState, swapped: RunState) -> SecondRunJson:
@@ -201,12 +197,12 @@ def _second_run(first: RunState, swapped: RunState) -> SecondRunJson:
 
 
 def refused_json(sentence: str) -> RunJson:
-    """A run that never began, because of what was asked for."""
+    """Return a run that never began, because of what was asked for."""
     return {**run_json(RunState()), "status": words.READY, "stop": "failed", "error": sentence}
 
 
 def settings_json() -> list[SettingJson]:
-    """Every setting, in the order of the table."""
+    """Return every setting, in the order of the table."""
     return [
         SettingJson(
             name=row.name, label=row.label, help=row.help, range=row.range, default=row.default
@@ -216,54 +212,55 @@ def settings_json() -> list[SettingJson]:
 
 
 def _labels(verdict: Verdict) -> LabelsJson:
-    return {"TA": verdict.TA, "MQ": verdict.MQ, "VQ": verdict.VQ, "OA": verdict.OA}
+    return LabelsJson(TA=verdict.TA, MQ=verdict.MQ, VQ=verdict.VQ, OA=verdict.OA)
 
 
 def _probabilities(known: Probabilities) -> ProbabilitiesJson | None:
     if not known:
         return None
-    of = {dimension: list(shares) for dimension, shares in known.items()}
-    return {
-        "TA": of.get(Dimension.TA),
-        "MQ": of.get(Dimension.MQ),
-        "VQ": of.get(Dimension.VQ),
-        "OA": of.get(Dimension.OA),
-    }
+    shares = {each: list(known[each]) if each in known else None for each in Dimension}
+    return ProbabilitiesJson(
+        TA=shares[Dimension.TA],
+        MQ=shares[Dimension.MQ],
+        VQ=shares[Dimension.VQ],
+        OA=shares[Dimension.OA],
+    )
 
 
 def _turns(state: RunState) -> list[TurnJson]:
-    turns = [_turn(turn) for turn in state.turns]
-    if state.finished is not None and state.finished.outside_scope:
-        return [{**turn, "labels": None, "probabilities": None} for turn in turns]
+    turns: list[TurnJson] = []
+    outside = state.finished is not None and state.finished.outside_scope
+    for turn_state in state.turns:
+        turn, labels, probabilities = turn_state.turn, None, None
+        reply = turn.reply if turn else Reply("")
+        if turn and not outside:
+            labels = _labels(reply.verdict) if reply.verdict else None
+            known = label_probabilities(turn.completion, reply.verdict)
+            probabilities = _probabilities(known)
+        frames = [
+            FrameJson(
+                video=int(frame.ref.side),
+                number=frame.number,
+                index=frame.index,
+                seconds=frame.seconds,
+                until=frame.until,
+            )
+            for frame in turn_state.frames
+        ]
+        turns.append(
+            {
+                "number": turn_state.number,
+                "frames": frames,
+                "snapshot": reply.snapshot,
+                "think": reply.think,
+                "requested": list(reply.wants.indices) if reply.wants else [],
+                "labels": labels,
+                "probabilities": probabilities,
+                "confidence": reply.confidence,
+                "remarks": remarks(turn_state),
+                "text": turn_state.text,
+                "reasoning": turn.completion.reasoning if turn else "",
+                "over": turn is not None,
+            }
+        )
     return turns
-
-
-def _turn(turn_state: TurnState) -> TurnJson:
-    turn = turn_state.turn
-    reply = turn.reply if turn else None
-    return {
-        "number": turn_state.number,
-        "frames": [_frame(frame) for frame in turn_state.frames],
-        "snapshot": reply.snapshot if reply else "",
-        "think": reply.think if reply else "",
-        "requested": list(reply.wants.indices) if reply and reply.wants else [],
-        "labels": _labels(reply.verdict) if reply and reply.verdict else None,
-        "probabilities": _probabilities(label_probabilities(turn.completion, turn.reply.verdict))
-        if turn
-        else None,
-        "confidence": reply.confidence if reply else None,
-        "remarks": remarks(turn_state),
-        "text": turn_state.text,
-        "reasoning": turn.completion.reasoning if turn else "",
-        "over": turn is not None,
-    }
-
-
-def _frame(frame: Thumbnail) -> FrameJson:
-    return FrameJson(
-        video=int(frame.ref.side),
-        number=frame.number,
-        index=frame.index,
-        seconds=frame.seconds,
-        until=frame.until,
-    )

@@ -1,7 +1,8 @@
-"""Downloads of videos. A stranger names the address, so nothing inside the server's own network may be reached through it.
+"""Downloads of videos. A stranger names the address: nothing in the server's network is reached.
 
-A host is looked up once, each of its IP addresses is checked, and the connection goes to one of them: a name that resolves
-differently a moment later (DNS rebinding) changes nothing. Redirects are followed by hand and checked in the same way.
+A host is looked up once, each of its IP addresses is checked, and the connection goes to one of
+them: a name that resolves differently a moment later (DNS rebinding) changes nothing. Redirects are
+followed by hand and checked in the same way.
 """
 
 import contextlib
@@ -11,7 +12,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
@@ -43,7 +43,7 @@ class FetchTarget:
 
 
 def remaining(deadline: float) -> float:
-    """Seconds until `deadline` on the monotonic clock, more than 0. Raises TimeoutError when there are none."""
+    """Return seconds (> 0) until `deadline` on the monotonic clock. Raises TimeoutError without."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -51,25 +51,25 @@ def remaining(deadline: float) -> float:
 
 
 @contextlib.contextmanager
-def open_response(
-    target: FetchTarget,
-    addresses: Sequence[str],
-    deadline: float,
-    ssl_context: ssl.SSLContext | None,
+def _open_response(
+    target: FetchTarget, policy: FetchPolicy, deadline: float
 ) -> Iterator[httpx.Response]:
-    """The response, its body not read yet. With an `ssl_context` the certificate must be the host's own, whatever the address.
+    """The response, its body not read yet. The certificate must be the host's own.
 
-    Raises TimeoutError or httpcore.TimeoutException at the deadline, httpcore.NetworkError (its cause is an ssl.SSLError when the
-    certificate is refused), httpcore.ProtocolError for what is not HTTP; so does reading the body.
+    Raises BadInput if one of the host's addresses is not public, TimeoutError or
+    httpcore.TimeoutException at the deadline, httpcore.NetworkError (its cause is an ssl.SSLError
+    if the certificate is refused), httpcore.ProtocolError for what is not HTTP; so does reading the
+    body.
     """
-    url = httpcore.URL(
-        scheme=target.url.raw_scheme, host=target.host, port=target.port, target=target.url.raw_path
-    )
-    headers = [("Host", target.url.netloc.decode()), *HEADERS.items()]
-    with contextlib.closing(_connect(addresses, target.port, deadline)) as tcp:
-        stream = (
-            tcp.start_tls(ssl_context, target.host, remaining(deadline)) if ssl_context else tcp
-        )
+    host, port, address = target.host, target.port, target.url
+    addresses = resolve_within(host, port, policy.resolve, remaining(deadline))
+    if not all(map(policy.is_public, addresses)):
+        raise BadInput(f"{host} is not on the public internet, and only that is fetched from.")
+    ssl_context = policy.ssl_context() if address.scheme == "https" else None
+    url = httpcore.URL(scheme=address.raw_scheme, host=host, port=port, target=address.raw_path)
+    headers = [("Host", address.netloc.decode()), *HEADERS.items()]
+    with contextlib.closing(_connect(addresses, port, deadline)) as tcp:
+        stream = tcp.start_tls(ssl_context, host, remaining(deadline)) if ssl_context else tcp
         with (
             httpcore.HTTP11Connection(url.origin, _DeadlineStream(stream, deadline)) as connection,
             connection.stream("GET", url, headers=headers) as response,
@@ -77,13 +77,12 @@ def open_response(
             size = sum(len(name) + len(value) for name, value in response.headers)
             if len(response.headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
                 raise httpcore.RemoteProtocolError("too many headers")
-            yield httpx.Response(
-                response.status, headers=response.headers, content=response.iter_stream()
-            )
+            body = response.iter_stream()
+            yield httpx.Response(response.status, headers=response.headers, content=body)
 
 
 def _connect(addresses: Sequence[str], port: int, deadline: float) -> httpcore.NetworkStream:
-    """A connection to the first of the IP addresses (at least one) that accepts it. Nothing is looked up."""
+    """Connect to the first IP address that accepts. Nothing is looked up."""
     *others, last = addresses
     for address in others:
         with contextlib.suppress(httpcore.ConnectError):
@@ -92,7 +91,10 @@ def _connect(addresses: Sequence[str], port: int, deadline: float) -> httpcore.N
 
 
 class _DeadlineStream(httpcore.NetworkStream):
-    """A connection whose reads and writes all end at one deadline: a timeout of httpcore's own starts anew with every read."""
+    """A connection whose reads and writes all end at one deadline.
+
+    A timeout of httpcore's own starts anew with every read.
+    """
 
     def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
         self._stream = stream
@@ -110,14 +112,17 @@ class _DeadlineStream(httpcore.NetworkStream):
 
 MAX_VISITOR_BYTES = 500_000_000
 MAX_BYTES = 4_000_000_000
-NOBODY = ""  # stands for all visitors whose file has no known owner: fetched ones, copies; they may hold half of all
+NOBODY = ""  # stands for the owner of fetched files and copies, which may hold half of all
 
-OWN_SHARE_FULL = "Your files take {:.0f} MB here, the most that one visitor may keep. Unused ones go after ten minutes; try again then."
+OWN_SHARE_FULL = (
+    "Your files take {:.0f} MB here, the most that one visitor may keep. "
+    "Unused ones go after ten minutes; try again then."
+)
 FULL = "There is no room here to keep this file; try again in ten minutes."
 
 
 class DiskBudget:
-    """Who holds which file, and how large it is. A file that is still arriving counts with what has come of it."""
+    """Who holds which file, and its size so far."""
 
     def __init__(self) -> None:
         self._files: dict[Path, tuple[str, int]] = {}
@@ -125,15 +130,14 @@ class DiskBudget:
         self._lock = threading.Lock()
 
     def take(self, file: Path, visitor: str, size: int) -> None:
-        """Count the file with `size` bytes, whatever it was counted with before. Raises BadInput when there is no room for it."""
+        """Count the file with `size` bytes, instead of before. Raises BadInput without room."""
         most = MAX_BYTES // 2 if visitor == NOBODY else MAX_VISITOR_BYTES
         with self._lock:
             self._forget(file)
-            if self._held.total() + size > MAX_BYTES or (
-                visitor == NOBODY and self._held[visitor] + size > most
-            ):
+            is_over = self._held[visitor] + size > most
+            if self._held.total() + size > MAX_BYTES or (is_over and visitor == NOBODY):
                 raise BadInput(FULL)
-            if self._held[visitor] + size > most:
+            if is_over:
                 raise BadInput(OWN_SHARE_FULL.format(most / 1e6))
             self._files[file] = (visitor, size)
             self._held[visitor] += size
@@ -144,7 +148,7 @@ class DiskBudget:
             self._forget(file)
 
     def release_missing(self) -> None:
-        """Count no file any more that has been deleted."""
+        """Release the files that have been deleted."""
         for file in list(self._files):
             if not file.exists():
                 self.release(file)
@@ -159,23 +163,9 @@ class DiskBudget:
 MAX_REDIRECTS = 3
 MAX_URL_LENGTH = 2048
 
-_PORTS = {"http": 80, "https": 443}
-_REDIRECTS = (301, 302, 303, 307, 308)
 _SUFFIXES = (
-    ".mp4",
-    ".m4v",
-    ".mov",
-    ".webm",
-    ".mkv",
-    ".avi",
-    ".gif",
-    ".mpg",
-    ".mpeg",
-    ".ts",
-    ".flv",
-    ".ogv",
-    ".wmv",
-    ".3gp",
+    *(".mp4", ".m4v", ".mov", ".webm", ".mkv", ".avi", ".gif"),
+    *(".mpg", ".mpeg", ".ts", ".flv", ".ogv", ".wmv", ".3gp"),
 )
 _TYPES = {
     "video/mp4": ".mp4",
@@ -198,51 +188,48 @@ def fetch_video(
 ) -> Path:
     """Fetch a video over http or https into `folder`, under a random name that keeps its suffix.
 
-    `seconds` bound everything together, redirects included. Raises BadInput with one sentence; then no file is left. Whether the
-    file is a video is not checked here.
+    `seconds` bound everything together, redirects included. Raises BadInput with one sentence; then
+    no file is left. Whether the file is a video is not checked here.
     """
     deadline = time.monotonic() + seconds
-    target = parse_url(url.strip(), policy)
+    target = _parse_url(url.strip(), policy)
     for _ in range(MAX_REDIRECTS + 1):
-        with (
-            _naming_errors(target.host, seconds),
-            _open_response(target, policy, deadline) as response,
-        ):
-            if response.status_code not in _REDIRECTS:
-                _check(target.host, response, limit_bytes)
-                return _write_file(
-                    _chunks(target.host, response, limit_bytes),
-                    folder,
-                    _suffix(target.url, response),
-                )
-        target = parse_url(response.headers.get("location", ""), policy, str(target.url))
+        host = target.host
+        with _naming_errors(host, seconds), _open_response(target, policy, deadline) as response:
+            if response.status_code not in (301, 302, 303, 307, 308):
+                announced = _checked_length(host, response, limit_bytes)
+                chunks = _chunks(host, response, announced, limit_bytes)
+                suffix = PurePosixPath(target.url.path).suffix.lower()
+                if suffix not in _SUFFIXES:
+                    suffix = _TYPES.get(_content_type(response), ".video")
+                return _write_file(chunks, folder, suffix)
+        target = _parse_url(response.headers.get("location", ""), policy, str(target.url))
     raise BadInput(
         f"{target.host} sends from one address to the next; give the address of the file itself."
     )
 
 
-def parse_url(text: str, policy: FetchPolicy, base: str = "") -> FetchTarget:
-    """The target of a URL, which may be relative to `base`. Raises BadInput for what is never fetched."""
+def _parse_url(text: str, policy: FetchPolicy, base: str = "") -> FetchTarget:
+    """The target of a URL, maybe relative to `base`. Raises BadInput."""
     if len(text) > MAX_URL_LENGTH:
-        raise BadInput(
-            f"This address has {len(text):,} characters; at most {MAX_URL_LENGTH:,} are read."
-        )
+        most = f"at most {MAX_URL_LENGTH:,} are read"
+        raise BadInput(f"This address has {len(text):,} characters; {most}.")
     if any(not character.isprintable() or character in ' \\"<>' for character in text):
         raise BadInput(_NO_URL)
     try:
         url = httpx.URL(urljoin(base, text))
-        url.raw_host.decode().encode(
-            "idna"
-        )  # httpx lets labels pass that are empty or too long for a name server
+        # httpx lets labels pass that are empty or too long for a name server
+        url.raw_host.decode().encode("idna")
     except (httpx.InvalidURL, ValueError):
         raise BadInput(_NO_URL) from None
-    if url.scheme not in _PORTS:
+    ports = {"http": 80, "https": 443}
+    if url.scheme not in ports:
         raise BadInput("Only web addresses that begin with http:// or https:// are fetched.")
     if url.userinfo:
         raise BadInput(
             "An address with a user name or a password in it is not fetched; give one without."
         )
-    host, port = url.raw_host.decode(), _PORTS[url.scheme] if url.port is None else url.port
+    host, port = url.raw_host.decode(), ports[url.scheme] if url.port is None else url.port
     if not host or not 0 < port < 1 << 16:
         raise BadInput(_NO_URL)
     if policy.ports is not None and port not in policy.ports:
@@ -250,27 +237,13 @@ def parse_url(text: str, policy: FetchPolicy, base: str = "") -> FetchTarget:
     return FetchTarget(url, host, port)
 
 
-def _open_response(
-    target: FetchTarget, policy: FetchPolicy, deadline: float
-) -> AbstractContextManager[httpx.Response]:
-    """The response of a host. Raises BadInput when one of its addresses is not public."""
-    addresses = resolve_within(target.host, target.port, policy.resolve, remaining(deadline))
-    if not all(map(policy.is_public, addresses)):
-        raise BadInput(
-            f"{target.host} is not on the public internet, and only that is fetched from."
-        )
-    ssl_context = policy.ssl_context() if target.url.scheme == "https" else None
-    return open_response(target, addresses, deadline, ssl_context)
-
-
 @contextlib.contextmanager
 def _naming_errors(host: str, seconds: float) -> Iterator[None]:
     try:
         yield
     except (TimeoutError, httpcore.TimeoutException):
-        raise BadInput(
-            f"{host} took longer than {seconds:g} s, so the video was not fetched."
-        ) from None
+        late = f"{host} took longer than {seconds:g} s, so the video was not fetched."
+        raise BadInput(late) from None
     except httpcore.ProtocolError:
         raise BadInput(f"{host} does not answer as a web server does.") from None
     except (OSError, httpcore.NetworkError) as error:
@@ -281,50 +254,40 @@ def _naming_errors(host: str, seconds: float) -> Iterator[None]:
         raise BadInput(f"{host} cannot be reached.") from None
 
 
-def _check(host: str, response: httpx.Response, limit_bytes: int) -> None:
+def _checked_length(host: str, response: httpx.Response, limit_bytes: int) -> int:
+    """Bytes of the body as announced, 0 if unknown. Raises BadInput."""
     if response.status_code != HTTPStatus.OK:
         raise BadInput(f"{host} does not give this file (it answers {response.status_code}).")
     if _content_type(response) in ("text/html", "application/xhtml+xml"):
         raise BadInput(
             "This is the address of a web page; give the address of the video file itself."
         )
-    if _content_length(response) > limit_bytes:
+    headers = response.headers  # httpcore has checked that the length is a number
+    announced = 0 if "transfer-encoding" in headers else int(headers.get("content-length", 0))
+    if announced > limit_bytes:
         raise BadInput(_TOO_LARGE.format(limit_bytes / 1e6))
+    return announced
 
 
-def _chunks(host: str, response: httpx.Response, limit_bytes: int) -> Iterator[bytes]:
-    """The body. Raises BadInput when it is empty, larger than the limit, or shorter than announced."""
+def _chunks(host: str, response: httpx.Response, announced: int, most: int) -> Iterator[bytes]:
+    """The body. Raises BadInput if it is empty, too large, or shorter than announced."""
     size = 0
     try:
         for chunk in response.iter_raw():
             size += len(chunk)
-            if size > limit_bytes:
-                raise BadInput(_TOO_LARGE.format(limit_bytes / 1e6))
+            if size > most:
+                raise BadInput(_TOO_LARGE.format(most / 1e6))
             yield chunk
     except httpcore.RemoteProtocolError:
-        if not _content_length(response):
+        if not announced:
             raise
         raise BadInput(f"{host} broke off before the file was whole; try again.") from None
     if not size:
         raise BadInput(f"{host} gives an empty file.")
 
 
-def _suffix(url: httpx.URL, response: httpx.Response) -> str:
-    suffix = PurePosixPath(url.path).suffix.lower()
-    return suffix if suffix in _SUFFIXES else _TYPES.get(_content_type(response), ".video")
-
-
 def _content_type(response: httpx.Response) -> str:
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
-
-
-def _content_length(response: httpx.Response) -> int:
-    """Bytes of the body as announced, 0 where nothing is. httpcore has checked that it is a number."""
-    return (
-        0
-        if "transfer-encoding" in response.headers
-        else int(response.headers.get("content-length", 0))
-    )
 
 
 def _write_file(chunks: Iterator[bytes], folder: Path, suffix: str) -> Path:

@@ -1,13 +1,12 @@
-"""The frames of a run at the very pixels the judge was given: decoded again from its videos when somebody looks closer."""
+"""The frames of a run at the judge's very pixels, decoded again when somebody looks closer."""
 
 import io
 import threading
 import time
 import weakref
-from collections.abc import Generator, Set
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from typing import TypedDict
 
 from vrthinker_core.errors import VrThinkerError
@@ -29,17 +28,15 @@ IDLE_SECONDS = 20.0  # after which the videos of the run that was looked at last
 class ExactFramesJson(TypedDict):
     """The frames of one turn."""
 
-    frames: dict[
-        str, str
-    ]  # "SIDE-SLOT" to the address of a picture of exactly the judge's pixels; thumbnails stand for the others
-    note: str  # why there are thumbnails, "" where there are none
+    frames: dict[str, str]  # "SIDE-SLOT" to a picture's address; the others stay thumbnails
+    note: str  # why there are thumbnails, "" if there are none
 
 
 class ExactFrames:
-    """Decodes frames of runs again, one turn at a time and in one thread: whoever looks closer never keeps others waiting.
+    """Decodes frames of runs again, one turn at a time and in one thread: nobody else waits for it.
 
-    The pictures lie with the run's thumbnails and go with them. The videos of one run at most are open, so that paging through its
-    turns decodes nothing twice.
+    The pictures lie with the run's thumbnails and go with them. The videos of one run at most are
+    open, so that paging through its turns decodes nothing twice.
     """
 
     def __init__(
@@ -52,87 +49,112 @@ class ExactFrames:
         self._lock = threading.Lock()
         self._jobs: dict[tuple[str, int, bool], Future[ExactFramesJson]] = {}
         # A run that is dropped leaves no entry.
-        self._stored: weakref.WeakKeyDictionary[ThumbnailFiles, _Stored] = (
-            weakref.WeakKeyDictionary()
-        )
-        self._open = _OpenPair("")
+        self._stored = weakref.WeakKeyDictionary[ThumbnailFiles, _Stored]()
+        self._clips: dict[tuple[Side, Side], Clip] = {}  # open videos, of the run `_open`
+        self._open, self._used_at = "", time.monotonic()
         self._closing = False
 
     def request(
         self, session: Session, turn: int, swapped: bool = False
     ) -> Future[ExactFramesJson] | None:
-        """The frames of a turn (1-based) of the session's run, soon; None when too many turns are waiting.
+        """Return the frames of a run's turn (1-based), soon; None if too many turns are waiting.
 
-        `swapped`: of its second run, in which the sides were swapped; frames are named in the sides of the first all the same.
+        `swapped`: of its second run; frames are named in the sides of the first all the same.
         """
         key = (session.name, turn, swapped)
         with self._lock:
-            if key not in self._jobs:
-                if len(self._jobs) >= MAX_WAITING:
-                    return None
-                wanted = _Wanted(session, swapped, turns_of(session, swapped)[turn - 1].frames)
-                self._jobs[key] = job = self._thread.submit(self._decode, wanted)
+            job = self._jobs.get(key)
+            if job is None and len(self._jobs) < MAX_WAITING:
+                frames = turns_of(session, swapped)[turn - 1].frames
+                self._jobs[key] = job = self._thread.submit(self._decode, session, swapped, frames)
                 job.add_done_callback(lambda _: self._jobs.pop(key, None))
-                return job
-            return self._jobs[key]
+            return job
 
     def close_idle(self) -> None:
         """Close the videos that nobody has looked at for a while."""
-        self._thread.submit(self._close_idle)
+
+        def close_if_idle() -> None:
+            if time.monotonic() - self._used_at > IDLE_SECONDS:
+                self._close_videos()
+
+        self._thread.submit(close_if_idle)
 
     def close(self) -> None:
         """Drop what waits, break off what goes on, and close the videos."""
         self._closing = True
         self._thread.shutdown(wait=False, cancel_futures=True)
-        self._open.close()
+        self._close_videos()
         self._thread.shutdown()
 
-    def _close_idle(self) -> None:
-        if time.monotonic() - self._open.used_at > IDLE_SECONDS:
-            self._open.close()
-            self._open = _OpenPair("")
+    def _close_videos(self) -> None:
+        for clip in list(self._clips.values()):
+            clip.close()
+        self._clips.clear()
+        self._open, self._used_at = "", time.monotonic()
 
-    def _decode(self, wanted: "_Wanted") -> ExactFramesJson:
-        session = wanted.session
-        stored = self._stored.pop(session.thumbnails, None) or _Stored(
-            session.thumbnails, self._max_run_bytes
-        )
-        self._stored[session.thumbnails] = (
-            stored  # the run that is looked at is the last to be dropped
-        )
-        if self._open.name != session.name:
-            self._open.close()
-            self._open = _OpenPair(session.name)
+    def _decode(
+        self, session: Session, swapped: bool, frames: tuple[Thumbnail, ...]
+    ) -> ExactFramesJson:
+        """Decode one turn's frames, in the sides of the first run."""
+        files, most = session.thumbnails, self._max_run_bytes
+        stored = self._stored.pop(files, None) or _Stored(files, most)
+        self._stored[files] = stored  # the run that is looked at is the last to be dropped
+        if self._open != session.name:
+            self._close_videos()
+            self._open = session.name
+
+        def decode_side(side: Side) -> None:
+            """Store one video's frames, as far as room and file allow."""
+            missing = [frame for frame in frames if (swapped, frame.ref) not in stored.sources]
+            shown = {frame.ref.slot: frame for frame in missing if frame.ref.side is side}
+            if not shown:
+                return
+            decoded = self._frames(session, swapped, side, shown)
+            with suppress(VrThinkerError), closing(decoded):
+                for slot, frame in decoded:
+                    if not stored.add((swapped, FrameRef(slot, side)), _png(frame)):
+                        return
+
         if not stored.full and not self._closing:
             with ThreadPoolExecutor(len(Side)) as both:
-                list(both.map(lambda side: self._decode_side(wanted, side, stored), Side))
+                list(both.map(decode_side, Side))
         self._drop_oldest()
-        refs = {frame.ref for frame in wanted.frames}
-        found = {
-            ref: stored.sources[wanted.swapped, ref]
-            for ref in refs
-            if (wanted.swapped, ref) in stored.sources
-        }
-        return {
-            "frames": {f"{int(ref.side)}-{ref.slot}": src for ref, src in sorted(found.items())},
-            "note": _note(refs - found.keys(), stored.full),
-        }
+        keys = {frame.ref: (swapped, frame.ref) for frame in frames}
+        found = {ref: stored.sources[key] for ref, key in keys.items() if key in stored.sources}
+        sides = {ref.side for ref in keys.keys() - found.keys()}
+        if stored.full and sides:
+            note = words.NO_ROOM_FOR_FRAMES
+        elif len(sides) == len(Side):
+            note = words.VIDEOS_GONE
+        else:
+            note = words.VIDEO_GONE.format(*map(int, sides)) if sides else ""
+        sources = {f"{int(ref.side)}-{ref.slot}": src for ref, src in sorted(found.items())}
+        return {"frames": sources, "note": note}
 
-    def _decode_side(self, wanted: "_Wanted", side: Side, stored: "_Stored") -> None:
-        """Add those of one video to `stored`, as far as there is room and the video can be read."""
-        missing = (
-            frame for frame in wanted.frames if (wanted.swapped, frame.ref) not in stored.sources
-        )
-        shown = {frame.ref.slot: frame for frame in missing if frame.ref.side is side}
-        if not shown:
+    def _frames(
+        self, session: Session, swapped: bool, side: Side, shown: dict[int, Thumbnail]
+    ) -> Generator[tuple[int, Frame], None, None]:
+        """Yield the frames in `shown` (by slot) that are of the judge's file, at the same place.
+
+        Whoever does not read them to the end closes the generator, and with it the clip. Raises
+        VideoError.
+        """
+        self._used_at = time.monotonic()
+        started = session.run.state.started
+        protocol, path = protocol_of(started), session.videos[side is Side.SECOND]
+        info = started.clips[side is Side.SECOND] if started else None
+        if protocol is None or path is None or info is None:
             return
-        with (
-            suppress(VrThinkerError),
-            closing(self._open.frames(wanted, side, shown, self._decoders)) as decoded,
-        ):
-            for slot, frame in decoded:
-                if not stored.add((wanted.swapped, FrameRef(slot, side)), _png(frame)):
-                    return
+        told = side.other if swapped else side  # how the judge knew it
+        if (side, told) not in self._clips:
+            plan = frame_plan(frame_layout(protocol), told)
+            self._clips[side, told] = open_clip(path, told, plan, decoders=self._decoders)
+        clip = self._clips[side, told]
+        is_same = clip.info.digest == info.digest
+        slots = [slot for slot in shown if is_same and 0 <= slot < protocol.grid.slots]
+        for frame in clip.stream(slots):
+            if frame.index == shown[frame.ref.slot].index:
+                yield frame.ref.slot, frame
 
     def _drop_oldest(self) -> None:
         runs = list(self._stored.items())
@@ -146,22 +168,12 @@ class ExactFrames:
                 thumbnails.discard(src)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Frames of one turn, in the sides of the first run."""
-
-    session: Session
-    swapped: bool  # of the second run
-    frames: tuple[Thumbnail, ...]
-
-
 class _Stored:
-    """The pictures of one run, up to a number of bytes. Safe for threads."""
+    """The pictures of one run, up to `max_bytes`. Safe for threads."""
 
     def __init__(self, files: ThumbnailFiles, max_bytes: int) -> None:
-        self.sources: dict[
-            tuple[bool, FrameRef], str
-        ] = {}  # by whether it is of the second run, and the frame
+        # By whether it is of the second run, and the frame
+        self.sources: dict[tuple[bool, FrameRef], str] = {}
         self.bytes = 0
         self.full = False  # there was no room for a frame
         self._files = weakref.ref(files)
@@ -169,63 +181,19 @@ class _Stored:
         self._lock = threading.Lock()
 
     def add(self, key: tuple[bool, FrameRef], data: bytes) -> bool:
-        """Keep a picture; False when there is no room for it."""
+        """Keep a picture; return False if there is no room for it."""
         with self._lock:
-            files = self._files()
-            self.full = self.full or self.bytes + len(data) > self._max_bytes
-            src = "" if self.full or files is None else files.add(data, ".png")
-            self.full = self.full or not src
+            files, size = self._files(), self.bytes + len(data)
+            fits = not self.full and size <= self._max_bytes
+            src = files.add(data, ".png") if fits and files is not None else ""
+            self.full = not src
             if src:
-                self.sources[key] = src
-                self.bytes += len(data)
+                self.sources[key], self.bytes = src, size
             return not self.full
 
 
-class _OpenPair:
-    """The videos of one run, each opened when a frame of it is wanted."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name  # of the run
-        self.used_at = time.monotonic()
-        self._clips: dict[tuple[Side, Side], Clip] = {}
-
-    def frames(
-        self, wanted: _Wanted, side: Side, shown: dict[int, Thumbnail], decoders: DecoderPool
-    ) -> Generator[tuple[int, Frame], None, None]:
-        """The frames in `shown` (by slot) that prove to be the judge's: of the same file, at the same place. Raises VideoError.
-
-        Whoever does not read them to the end closes the generator, and with it the clip.
-        """
-        self.used_at = time.monotonic()
-        started = wanted.session.run.state.started
-        protocol, path = protocol_of(started), wanted.session.videos[side is Side.SECOND]
-        info = started.clips[side is Side.SECOND] if started else None
-        if protocol is None or path is None or info is None:
-            return
-        told = side.other if wanted.swapped else side  # how the judge knew it
-        if (side, told) not in self._clips:
-            self._clips[side, told] = open_clip(
-                path, told, frame_plan(frame_layout(protocol), told), decoders=decoders
-            )
-        clip = self._clips[side, told]
-        slots = [
-            slot
-            for slot in shown
-            if 0 <= slot < protocol.grid.slots and clip.info.digest == info.digest
-        ]
-        for frame in clip.stream(slots):
-            if frame.index == shown[frame.ref.slot].index:
-                yield frame.ref.slot, frame
-
-    def close(self) -> None:
-        """End the decoding processes."""
-        for clip in list(self._clips.values()):
-            clip.close()
-        self._clips.clear()
-
-
 def turns_of(session: Session, swapped: bool) -> tuple[TurnState, ...]:
-    """The turns so far of the session's run, or of its second one, in the sides of the first."""
+    """Return the turns of the run or its second, in first sides."""
     state = session.run.state
     if not swapped:
         return state.turns
@@ -235,20 +203,6 @@ def turns_of(session: Session, swapped: bool) -> tuple[TurnState, ...]:
 def _png(frame: Frame) -> bytes:
     from PIL import Image
 
-    buffer = io.BytesIO()
-    Image.frombytes("RGB", (frame.width, frame.height), frame.rgb).save(
-        buffer, "PNG", compress_level=1
-    )
+    buffer, size = io.BytesIO(), (frame.width, frame.height)
+    Image.frombytes("RGB", size, frame.rgb).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()
-
-
-def _note(missing: Set[FrameRef], full: bool) -> str:
-    """Why these frames are shown as thumbnails."""
-    sides = {ref.side for ref in missing}
-    if not sides:
-        return ""
-    if full:
-        return words.NO_ROOM_FOR_FRAMES
-    return (
-        words.VIDEOS_GONE if len(sides) == len(Side) else words.VIDEO_GONE.format(*map(int, sides))
-    )

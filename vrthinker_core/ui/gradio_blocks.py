@@ -1,7 +1,8 @@
-"""Everything that leans on Gradio's insides; tests/ui/server/test_gradio_reliance.py says what must stay as it is.
+"""Everything that leans on Gradio's insides; `test_gradio_reliance.py` holds what must not change.
 
-Gradio's blocks take any file below its upload folder and fetch any web address an input names, of any size, with no sentence when
-they refuse. These take uploaded files; a call of the API also web addresses, which our own `fetch` turns into such a file.
+Gradio's blocks take any file below its upload folder and fetch any web address that an input names,
+of any size, and refuse without a sentence. These take uploaded files; a call of the API also web
+addresses, which our own `fetch` turns into such a file.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import secrets
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, aclosing, contextmanager
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -29,23 +30,17 @@ from starlette.requests import Request
 
 from vrthinker_core.errors import BadInput
 
-COLLECT_SECONDS = (
-    10.0  # a client that does not wait for the messages of its events for so long has left
-)
+COLLECT_SECONDS = 10.0  # a client that does not wait for its messages for so long has left
 SWEEP_SECONDS = 1.0  # between two looks for such clients
-IDLE_SECONDS = 0.05  # between two looks for new events, while there is none
-MAX_AT_ONCE = (
-    1000  # events of all kinds that go on at the same time: a page that waits for its judge is one
-)
+MAX_AT_ONCE = 1000  # events that go on at the same time: a page that waits for its judge is one
 
-FULL = "Queue is full: {} comparisons wait already. Try again later."
 NO_FUNCTION = "There is no such function here."
 
 Item = TypeVar("Item")
 
 
 class SessionMessages(asyncio.Queue[Any]):
-    """The messages for one client, which knows how long the client has not waited for one."""
+    """The messages for one client."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +48,7 @@ class SessionMessages(asyncio.Queue[Any]):
         self._last_read = time.monotonic()
 
     async def get(self) -> Any:
-        """The next message."""
+        """Return the next message."""
         self._readers += 1
         try:
             return await super().get()
@@ -63,15 +58,15 @@ class SessionMessages(asyncio.Queue[Any]):
 
     @property
     def is_abandoned(self) -> bool:
-        """Nobody has waited for a message for `COLLECT_SECONDS`."""
+        """Whether nobody has waited for a message for `COLLECT_SECONDS`."""
         return not self._readers and time.monotonic() - self._last_read > COLLECT_SECONDS
 
 
 class LimitedQueue(Queue):
-    """At most `max_waiting` events of `limited_id`, the concurrency id of comparisons, wait; all others are always taken.
+    """At most `max_waiting` events of `limited_id`, the comparisons, wait; others always may.
 
-    `on_taken` is told of each session whose comparison is to wait here, `on_abandoned` of each with events whose messages nobody
-    collects. Those events are dropped.
+    `on_taken` is told of each session whose comparison is to wait here, `on_abandoned` of each with
+    events whose messages nobody collects. Those events are dropped.
     """
 
     def __init__(
@@ -85,32 +80,30 @@ class LimitedQueue(Queue):
         super().__init__(
             True, MAX_AT_ONCE, 1, max_size=None, blocks=blocks, default_concurrency_limit=None
         )
-        self.sleep_when_free = IDLE_SECONDS
+        self.sleep_when_free = 0.05  # seconds between two looks for new events, if there is none
         self.progress_update_sleep_when_free = SWEEP_SECONDS  # no event here reports progress
         self.ANALYTICS_MAX_EVENTS = 0  # nobody reads them, and each event would sum up all others
-        self.pending_messages_per_session.max_size = (
-            sys.maxsize
-        )  # else whoever has waited longest is forgotten first
-        self._limited_id = limited_id
-        self._max_waiting = max_waiting
-        self._on_taken = on_taken
-        self._on_abandoned = on_abandoned
+        # Else whoever has waited longest is forgotten first
+        self.pending_messages_per_session.max_size = sys.maxsize
+        self._limited_id, self._max_waiting = limited_id, max_waiting
+        self._on_taken, self._on_abandoned = on_taken, on_abandoned
         self._released = 0  # comparisons that run but hold no place, since their judge is not ready
 
     def start(self) -> None:
-        """As Gradio does, with more events at once than threads, and with the sweep."""
+        """Start with more events at once than threads, and the sweep."""
         super().start()  # type: ignore[no-untyped-call]
         self.active_jobs = [None] * MAX_AT_ONCE
         run_coro_in_background(self._sweep)
 
     async def push(self, body: Any, request: Any, username: str | None) -> tuple[bool, Any, Any]:
-        """Take an event, or say why not: (success, its id or a sentence, what Gradio calls the reason)."""
+        """Take an event or refuse: (success, id or sentence, Gradio's reason)."""
         function = self.blocks.fns.get(body.fn_index)
         if function is None or function.fn is None:
             return False, NO_FUNCTION, "error"
         is_comparison = function.concurrency_id == self._limited_id
         if is_comparison and self.counts()[1] >= self._max_waiting:
-            return False, FULL.format(self._max_waiting), "queue_full"
+            full = f"Queue is full: {self._max_waiting} comparisons wait already. Try again later."
+            return False, full, "queue_full"
         body.session_hash = body.session_hash or secrets.token_hex(12)
         self.pending_messages_per_session.setdefault(body.session_hash, SessionMessages())
         taken, said, reason = await super().push(body, request, username)
@@ -119,54 +112,44 @@ class LimitedQueue(Queue):
         return taken, said, reason
 
     def counts(self) -> tuple[int, int]:
-        """How many comparisons run, and how many wait."""
+        """Return how many comparisons run, and how many wait."""
         queue = self.event_queue_per_concurrency_id.get(self._limited_id)
-        return (
-            (max(0, queue.current_concurrency), len(queue.queue) + self._released)
-            if queue
-            else (0, 0)
-        )
+        if not queue:
+            return 0, 0
+        return max(0, queue.current_concurrency), len(queue.queue) + self._released
 
     def comparisons_before(self, session_id: str) -> int | None:
-        """How many comparisons run, or are to run, before the one of that session that waits; None when none of it waits."""
+        """Return how many comparisons go before that session's; None without one."""
         queue = self.event_queue_per_concurrency_id.get(self._limited_id)
         waiting = [event.session_hash for event in queue.queue] if queue else []
-        if queue is None or session_id not in waiting:
+        if session_id not in waiting:
             return None
-        return max(0, queue.current_concurrency) + self._released + waiting.index(session_id)
+        return self.counts()[0] + self._released + waiting.index(session_id)
 
     def has_comparison(self, session_id: str) -> bool:
         """Whether a comparison of that session waits or runs."""
-        comparisons = (
-            event
+        return any(
+            event.concurrency_id == self._limited_id and event.session_hash == session_id
             for event in self.event_ids_to_events.values()
-            if event.concurrency_id == self._limited_id
         )
-        return any(event.session_hash == session_id for event in comparisons)
 
     async def release_until(
         self, ready: Callable[[], bool], items: AsyncGenerator[Item, None]
     ) -> AsyncIterator[Item]:
-        """The items of a comparison that runs. As long as it is not `ready`, another one may run in its place."""
+        """Yield a comparison's items. Until `ready`, another runs in its place."""
         async with aclosing(items):
             with ExitStack() as released:
                 if not ready():
-                    released.enter_context(self._slot_released())
+                    self._release_places(1)
+                    released.callback(self._release_places, -1)
                 async for item in items:
                     if ready():
                         released.close()
                     yield item
 
-    @contextmanager
-    def _slot_released(self) -> Iterator[None]:
-        queue = self.event_queue_per_concurrency_id[self._limited_id]
-        queue.current_concurrency -= 1
-        self._released += 1
-        try:
-            yield
-        finally:
-            queue.current_concurrency += 1
-            self._released -= 1
+    def _release_places(self, number: int) -> None:
+        self.event_queue_per_concurrency_id[self._limited_id].current_concurrency -= number
+        self._released += number
 
     async def _sweep(self) -> None:
         while not self.stopped:
@@ -174,43 +157,37 @@ class LimitedQueue(Queue):
             await self.drop_uncollected()
 
     async def drop_uncollected(self) -> None:
-        """Drop the events that began just after their session was forgotten, and those whose messages nobody collects."""
+        """Drop the events of forgotten sessions, and those whose messages nobody collects."""
         for session_id in {event.session_hash for event in self.event_ids_to_events.values()}:
             if session_id not in self.pending_messages_per_session:
                 await self.clean_events(session_hash=session_id)
                 self._on_abandoned(session_id)
         for session_id, messages in list(self.pending_messages_per_session.items()):
-            if isinstance(messages, SessionMessages) and messages.is_abandoned:
-                await self._forget(session_id, messages)
-
-    async def _forget(self, session_id: str, messages: SessionMessages) -> None:
-        """Also of a client that has collected everything: it gets a new queue of messages with its next event."""
-        del self.pending_messages_per_session[session_id]
-        events = self.pending_event_ids_session.get(session_id, set())
-        uncollected = not messages.empty() or any(
-            event in self.event_ids_to_events for event in events
-        )
-        await self.clean_events(session_hash=session_id)
-        self.pending_event_ids_session.pop(session_id, None)
-        if uncollected:
-            self._on_abandoned(session_id)
+            if not isinstance(messages, SessionMessages) or not messages.is_abandoned:
+                continue
+            # A client that has collected everything gets a new queue with its next event.
+            del self.pending_messages_per_session[session_id]
+            events = self.pending_event_ids_session.get(session_id, set())
+            uncollected = not messages.empty() or not events.isdisjoint(self.event_ids_to_events)
+            await self.clean_events(session_hash=session_id)
+            self.pending_event_ids_session.pop(session_id, None)
+            if uncollected:
+                self._on_abandoned(session_id)
 
 
 NOT_UPLOADED = "This file was not uploaded here. Upload it first, and name it by the path that the upload gave."
-NOT_A_VALUE = "What was sent does not fit this function's inputs."
 
 MAX_UPLOAD_BYTES = 100 * 2**20  # of one file
 
-Fetch = Callable[
-    [str], Awaitable[Path]
-]  # from a web address to a file among the uploads; raises BadInput with a sentence
+Fetch = Callable[[str], Awaitable[Path]]  # from a web address to an upload; raises BadInput
 
 
 class CheckedBlocks(gr.Blocks):
-    """Blocks whose inputs hold uploaded files, web addresses that `fetch` takes, or no files; all else is refused with a sentence.
+    """Blocks whose inputs hold uploaded files, web addresses that `fetch` takes, or no files.
 
-    Web addresses are taken by public functions only: the page's own events never send one, and many of them wait in no queue.
-    They leave the outputs alone that an event skips, and forget a session when told to. `limit_queue` gives them their queue.
+    All else is refused with a sentence. Only public functions take web addresses: the page's own
+    events never send one, and many of them wait in no queue. Outputs that an event skips are left
+    alone. `limit_queue` gives the blocks their queue.
     """
 
     fetch: Fetch
@@ -223,7 +200,7 @@ class CheckedBlocks(gr.Blocks):
         on_taken: Callable[[str], None],
         on_abandoned: Callable[[str], None],
     ) -> None:
-        """Replace Gradio's queue; see `LimitedQueue`. No event that waits there can be called past it."""
+        """Replace Gradio's queue; see `LimitedQueue`. No event can be called past it."""
         self.api_open = False
         self._queue = self.limited_queue = LimitedQueue(
             self, limited_id, max_waiting, on_taken, on_abandoned
@@ -232,17 +209,17 @@ class CheckedBlocks(gr.Blocks):
     async def preprocess_data(
         self, block_fn: Any, inputs: list[Any], *rest: Any, **more: Any
     ) -> list[Any]:
-        """As Gradio does, with files for web addresses and defaults for inputs left out. Raises gr.Error with a sentence."""
+        """Do as Gradio, with files for web addresses and defaults for inputs left out.
+
+        Raises gr.Error with a sentence.
+        """
         if block_fn.fn is None:
             raise gr.Error(NO_FUNCTION, print_exception=False)
         whole = [*inputs, *(component.value for component in block_fn.inputs[len(inputs) :])]
         try:
-            fetched = (
-                await self._with_fetched_files(whole, block_fn.api_visibility != "private")
-                if _has_url(whole)
-                else whole
-            )
-            return list(await super().preprocess_data(block_fn, fetched, *rest, **more))
+            if _has_url(whole):
+                whole = await self._with_fetched_files(whole, block_fn.api_visibility != "private")
+            return list(await super().preprocess_data(block_fn, whole, *rest, **more))
         except BadInput as bad:
             raise gr.Error(str(bad), print_exception=False) from None
         except (InvalidPathError, FileNotFoundError):
@@ -250,62 +227,46 @@ class CheckedBlocks(gr.Blocks):
         except gr.Error:
             raise
         except Exception:  # noqa: BLE001 - whatever a program sends in place of a value
-            raise gr.Error(NOT_A_VALUE, print_exception=False) from None
+            sentence = "What was sent does not fit this function's inputs."
+            raise gr.Error(sentence, print_exception=False) from None
 
     async def postprocess_data(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
-        """As Gradio does, for the outputs that change: it would build skipped ones anew. No copy of the values is kept."""
+        """Do as Gradio, for the outputs that change: it would build skipped ones anew.
+
+        No copy of the values is kept.
+        """
+        skipped, values, outputs = gr.skip(), predictions, list(block_fn.outputs)
         try:
-            return await self._postprocess_changed(block_fn, predictions, state)
+            if isinstance(predictions, dict) and predictions:
+                values = convert_component_dict_to_list(outputs, predictions)
+            if values == skipped:
+                values = [dict(skipped) for _ in outputs]
+            if not isinstance(values, list | tuple) or skipped not in values:
+                return list(await super().postprocess_data(block_fn, predictions, state))
+            both = [pair for pair in zip(outputs, values, strict=True) if pair[1] != skipped]
+            changing, changed = copy.copy(block_fn), [value for _, value in both]
+            changing.outputs = [output for output, _ in both]
+            made: Iterator[Any] = iter(())
+            if changed:
+                given = changed if len(changed) > 1 else changed[0]
+                made = iter(await super().postprocess_data(changing, given, state))
+            return [dict(skipped) if value == skipped else next(made) for value in values]
         finally:
             if state is not None:
                 state.config_values.clear()
 
-    async def _postprocess_changed(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
-        skipped = gr.skip()
-        by_component = isinstance(predictions, dict) and predictions
-        values: Any = (
-            convert_component_dict_to_list(list(block_fn.outputs), predictions)
-            if by_component
-            else predictions
-        )
-        if values == skipped:
-            values = [dict(skipped) for _ in block_fn.outputs]
-        if not isinstance(values, list | tuple) or skipped not in values:
-            return list(await super().postprocess_data(block_fn, predictions, state))
-        changing = copy.copy(block_fn)
-        changing.outputs = [
-            output
-            for output, value in zip(block_fn.outputs, values, strict=True)
-            if value != skipped
-        ]
-        changed: Any = [value for value in values if value != skipped]
-        made = iter(
-            await super().postprocess_data(
-                changing, changed if len(changed) > 1 else changed[0], state
-            )
-            if changed
-            else ()
-        )
-        return [dict(skipped) if value == skipped else next(made) for value in values]
-
     def forget_session(self, session_id: str) -> None:
-        """Drop what Gradio keeps of a visitor who has left; nothing happens when there is nothing."""
+        """Drop what Gradio keeps of a visitor who has left."""
         holder = self.state_holder
         with holder.lock:
             holder.session_data.pop(session_id, None)
             holder.time_last_used.pop(session_id, None)
 
     def waiting_files(self) -> set[Path]:
-        """The files that events name which wait in a queue, by their paths or their addresses here."""
-        waiting = [
-            event
-            for queue in self._queue.event_queue_per_concurrency_id.values()
-            for event in queue.queue
-        ]
-        texts = (
-            text for event in waiting for text in _texts(event.data.data if event.data else None)
-        )
-        return {Path(unquote(text.rpartition("/file=")[2])) for text in texts}
+        """Return the files that waiting events name, by path or address."""
+        queues = self._queue.event_queue_per_concurrency_id.values()
+        data = [event.data.data for queue in queues for event in queue.queue if event.data]
+        return {Path(unquote(text.rpartition("/file=")[2])) for text in _texts(data)}
 
     async def _with_fetched_files(self, value: Any, may_fetch: bool) -> Any:
         if isinstance(value, list | tuple):
@@ -313,22 +274,17 @@ class CheckedBlocks(gr.Blocks):
         if not isinstance(value, dict):
             return value
         if not _is_url_file(value):
-            return {
-                name: await self._with_fetched_files(part, may_fetch)
-                for name, part in value.items()
-            }
+            parts = value.items()
+            return {name: await self._with_fetched_files(part, may_fetch) for name, part in parts}
         if not may_fetch or not value["path"].lower().startswith(("http://", "https://")):
             raise BadInput(NOT_UPLOADED)
         return {**value, "path": str(await self.fetch(value["path"]))}
 
 
 def upload_place(file: Path, name: str) -> Path:
-    """Where Gradio keeps a file of that content and name among the uploads; from there it makes no further copy of it."""
-    return (
-        Path(get_upload_folder())
-        / hash_file(file)
-        / (re.sub(r"[^\w.-]", "", name).lstrip(".") or "video")
-    )
+    """Return the upload path of a file; Gradio copies none there."""
+    plain = re.sub(r"[^\w.-]", "", name).lstrip(".") or "video"
+    return Path(get_upload_folder()) / hash_file(file) / plain
 
 
 def _has_url(value: object) -> bool:
@@ -352,13 +308,13 @@ def _is_url_file(value: dict[str, Any]) -> bool:
 
 
 class ForgottenUploads:
-    """Drops what Gradio keeps of uploads for good: that somebody asked how far one is, and how one ended."""
+    """What Gradio keeps of uploads for good: their progress and their end."""
 
     def __init__(self) -> None:
         self._before: set[str] = set()
 
     def sweep(self) -> None:
-        """Forget the uploads that were known at the last sweep already, but for those that go on: nobody asks for them any more."""
+        """Forget uploads known at the last sweep, unless they go on."""
         progress = routes.file_upload_statuses
         known = {*list(progress._signals), *list(progress._statuses)}
         for upload_id in known & self._before:
@@ -370,9 +326,9 @@ class ForgottenUploads:
 
 
 async def receive_files(request: Request, folder: Path) -> list[Path]:
-    """The files of an upload as they have arrived below `folder`, each in a folder named after its content.
+    """Return the files of an upload below `folder`, each in a folder named after its content.
 
-    Raises MultiPartException, ClientDisconnect, OSError, and ValueError or TypeError for what is no upload.
+    Raises MultiPartException, ClientDisconnect, OSError; ValueError or TypeError if no upload.
     """
     upload_id = request.query_params.get("upload_id")
     progress = routes.file_upload_statuses if upload_id else None

@@ -1,4 +1,4 @@
-"""A run as one HTML file that opens from the disk without a request: pictures inside, the page's own view, a strict policy."""
+"""A run as one HTML file that opens without a request: pictures inside, a strict policy."""
 
 import base64
 import json
@@ -31,16 +31,19 @@ TEMPLATE = """<!doctype html>
 
 
 def render_report(trace: Trace) -> str:
-    """The whole file. The policy allows our script and our style by their hashes, and nothing else; all the rest is data."""
+    """Return the whole file; its policy allows our script and style alone."""
     state = fold_all(trace.events())
     data = {"trace": view_json(state, inline_image), "transcript": transcript_json(state)}
     style = assets.joined(*assets.VIEW_STYLES)
     script = assets.joined(*assets.VIEW, "saved_report.js")
-    policy = f"default-src 'none'; img-src data:; style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'"
-    # JSON that cannot close the script element around it
-    values = (
-        json.dumps(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    policy = (
+        f"default-src 'none'; img-src data:; style-src {policy_hash(style)}; "
+        f"script-src {policy_hash(script)}; base-uri 'none'"
     )
+    # JSON that cannot close the script element around it
+    values = json.dumps(data)
+    for sign in "<>&":
+        values = values.replace(sign, f"\\u{ord(sign):04x}")
     outside = trace.finished is not None and trace.finished.outside_scope
     name = f"{DEMO_RUN} · {words.TITLE}" if outside else words.TITLE
     return TEMPLATE.format(
@@ -55,7 +58,6 @@ def render_report(trace: Trace) -> str:
 
 
 def inline_image(frame: Thumbnail) -> ImageSource:
-    """The thumbnail itself, as a data URI."""
-    return image_source(
-        "data:image/jpeg;base64," + base64.b64encode(frame.jpeg).decode(), frame.jpeg
-    )
+    """Return the thumbnail itself, as a data URI."""
+    data = base64.b64encode(frame.jpeg).decode()
+    return image_source(f"data:image/jpeg;base64,{data}", frame.jpeg)

@@ -1,8 +1,10 @@
-"""One `Session` for each open page: its latest run and that run's files, which are removed when the page is closed.
+"""One `Session` for each open page: its latest run and its files, removed when the page is closed.
 
-A run that a visitor keeps goes on for a while after its page was left: until then any page of that visitor may show it again.
+A run that a visitor keeps goes on for a while after its page was left: until then any page of that
+visitor may show it again.
 
-A session id is Gradio's `session_hash` (a new one each time a page is opened or reloaded), or an id made for an API call.
+A session id is Gradio's `session_hash` (a new one each time a page is opened or reloaded), or an id
+made for an API call.
 """
 
 import secrets
@@ -31,16 +33,11 @@ VideosAtHand = tuple[Path | None, Path | None]
 class Session:
     """The latest run of one open page, live or replayed."""
 
-    name: str  # stands in the URLs of the run's files; it cannot be guessed, so no visitor finds another's
+    name: str  # stands in the URLs of the run's files; it cannot be guessed
     run: BackgroundRun | Replay
     thumbnails: ThumbnailFiles
-    link: str = (
-        ""  # the name in `?trace=NAME` that leads to this run already, "" when there is none
-    )
-    saved_videos: VideosAtHand = (
-        None,
-        None,
-    )  # those that a replayed run compared, where they are at hand
+    link: str = ""  # the name in `?trace=NAME` that leads to this run already
+    saved_videos: VideosAtHand = None, None  # that a replayed run compared, if they are at hand
     checks: int = 0  # how often the order was checked
     started_at: float = field(default_factory=time.monotonic)
     owner: str = ""  # the visitor whose run it is, "" for one who is not known
@@ -49,12 +46,12 @@ class Session:
 
     @property
     def is_replay(self) -> bool:
-        """The run is a saved one."""
+        """Whether the run is a saved one."""
         return isinstance(self.run, Replay)
 
     @property
     def videos(self) -> VideosAtHand:
-        """The videos that were compared; None for one that is not at hand."""
+        """The compared videos; None for one that is not at hand."""
         pair = self.run.pair if isinstance(self.run, BackgroundRun) else None
         return (Path(pair.first), Path(pair.second)) if pair else self.saved_videos
 
@@ -65,12 +62,12 @@ class Session:
 
     @property
     def judge(self) -> str:
-        """The judge chosen for a live run, "" for the default judge and for a replay."""
+        """A live run's chosen judge; "" for the default and for replays."""
         return self.run.job.judge if isinstance(self.run, BackgroundRun) else ""
 
 
 THUMBNAILS_URL = "frames"  # the URL path below which the server offers the thumbnails of all runs
-SESSION_SECONDS = 3600.0  # after it was used last, for a session whose page is not open and whose unload event never came
+SESSION_SECONDS = 3600.0  # after its last use, if its page is closed and no unload event came
 MAX_SESSIONS = 400  # kept at once; beyond them, the oldest whose run is over are dropped
 MAX_KEPT_BYTES = 256 * 2**20  # of the runs that are over; beyond them, the oldest are dropped
 
@@ -78,7 +75,10 @@ LEFT = "left "  # begins the id of a session that no page shows
 
 
 class Sessions:
-    """All sessions of one server. Below `root` lie the thumbnails, which the server offers, and the traces, which it does not."""
+    """All sessions of one server.
+
+    Below `root` lie the thumbnails, which the server offers, and the traces, which it does not.
+    """
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Sessions:
         at_once: int = 1,
         is_loaded: Callable[[str], bool] = always,
     ) -> None:
-        """`is_loaded`: whether a job with the judge of that name may begin."""
+        """Keep files below `root`. `is_loaded`: whether a job with that judge may begin."""
         self.thumbnail_root = root / "pictures"
         self.trace_root = root / "records"
         for folder in (self.thumbnail_root, self.trace_root):
@@ -101,13 +101,10 @@ class Sessions:
         self._left: dict[str, float] = {}  # when a run was left that goes on, by the session's name
         self.keeps = True  # whether the runs of visitors who are known are kept
         self.go_on_after_leaving = False
-        self.is_open: Callable[[str], bool] = (
-            no_page_open  # whether the page of that session is open
-        )
-        self.on_run: Callable[[Session], None] = ignore  # is told of each run that is started
-        self.on_vote: Callable[[Session], str] = lambda session: (
-            session.kept
-        )  # keeps a run with its vote, and gives its name
+        # Whether a session's page is open; is told of each started run; keeps a vote, gives a name
+        self.is_open: Callable[[str], bool] = lambda _: False
+        self.on_run: Callable[[Session], None] = lambda _: None
+        self.on_vote: Callable[[Session], str] = lambda session: session.kept
         self._lock = threading.Lock()
 
     def start_run(
@@ -119,28 +116,28 @@ class Sessions:
         owner: str = "",
         plan: BranchPlan | None = None,
     ) -> Session:
-        """Start a run with the judge of that name ("" for the default); the former run is stopped and its files are removed.
+        """Start a run with that judge ("" for the default); the former run is stopped and removed.
 
-        `owner`: whose history it is kept in; "" for the owner of the former run. Runs that they have left are stopped.
-        `plan`: the run is a branch.
+        `owner`: whose history it is kept in; "" for the owner of the former run. Runs that they
+        have left are stopped. `plan`: the run is a branch.
         """
         folder = self.trace_root / secrets.token_hex(12)
         job = RunJob(pair, settings, folder / "trace.json", folder / "stop", judge, plan)
         former = self.get(session_id)
         owner = owner or (former.owner if former else "")
         self.end(session_id)
-        self._stop_left(owner)
+        with self._lock:
+            sessions = list(self._sessions.items())
+        for key, left in sessions:
+            if owner and key.startswith(LEFT) and left.owner == owner:
+                left.run.request_stop()
         self.expire()
-        with suppress(
-            OSError
-        ):  # on a full disk the run goes on, and its last event says that no trace could be kept
+        with suppress(OSError):  # on a full disk the run goes on, and says that it has no trace
             folder.mkdir()
         run = BackgroundRun(job, self._run_job, self._judge_slots, self._is_loaded)
-        kept = folder.name if owner and self.keeps else ""
-        session = self._add(
-            session_id,
-            Session(folder.name, run, self.thumbnail_files(folder.name), owner=owner, kept=kept),
-        )
+        name, kept = folder.name, folder.name if owner and self.keeps else ""
+        session = Session(name, run, self.thumbnail_files(name), owner=owner, kept=kept)
+        self._add(session_id, session)
         self.on_run(session)
         return session
 
@@ -152,9 +149,9 @@ class Sessions:
         settings: Settings,
         judge: str = "",
     ) -> Session:
-        """Judge `pair`, that of a run that is over, again with the sides swapped: it stays that session's run, of the same name.
+        """Judge the `pair` of a run that is over again with the sides swapped, as the same run.
 
-        Raises BadInput when the session shows another run by now.
+        Raises BadInput if the session shows another run by now.
         """
         folder, number = self.trace_root / session.name, session.checks + 1
         trace, stop_file = folder / f"swapped-{number}.json", folder / f"stop-{number}"
@@ -165,9 +162,8 @@ class Sessions:
             with suppress(OSError):
                 folder.mkdir(exist_ok=True)
             self._sizes.pop(session.name, None)
-            run = BackgroundRun(
-                job, self._run_job, self._judge_slots, self._is_loaded, session.run.state
-            )
+            before, slots = session.run.state, self._judge_slots
+            run = BackgroundRun(job, self._run_job, slots, self._is_loaded, before)
             kept = session.kept or (session.name if session.owner and self.keeps else "")
             checked = replace(
                 session, run=run, link="", checks=number, started_at=time.monotonic(), kept=kept
@@ -177,9 +173,9 @@ class Sessions:
         return checked
 
     def add_vote(self, session_id: str, session: Session, vote: Vote) -> None:
-        """Keep the visitor's vote with their own copy of the run. Raises BadInput when the session shows another run by now.
+        """Keep the visitor's vote with their own copy of the run, which has no link any more.
 
-        A link that led to the run leads to it as it was: it is not that of the copy any more.
+        Raises BadInput if the session shows another run by now.
         """
         with self._lock:
             if self._sessions.get(session_id) is not session:
@@ -201,18 +197,17 @@ class Sessions:
         owner: str = "",
         kept: str = "",
     ) -> Session:
-        """Show a saved run, whose `videos` may be at hand; the former run is left, or stopped, and its files are removed."""
+        """Show a saved run; the former run is left or removed."""
         name = secrets.token_hex(12)
         self._sizes[name] = memory_of(trace)
         self.end(session_id)
         self.expire(self._sizes[name])
-        session = Session(
-            name, Replay(trace), self.thumbnail_files(name), link, videos, owner=owner, kept=kept
-        )
+        run, thumbnails = Replay(trace), self.thumbnail_files(name)
+        session = Session(name, run, thumbnails, link, videos, owner=owner, kept=kept)
         return self._add(session_id, session)
 
     def attach(self, session_id: str, session: Session) -> None:
-        """Show a run that goes on also on that page; the run that this has shown is left, or stopped."""
+        """Show a live run also on that page; leave its former run."""
         if self.get(session_id) is not session:
             self.end(session_id)
         with self._lock:
@@ -221,47 +216,32 @@ class Sessions:
             self._sessions[session_id] = self._use(session)
 
     def live_runs(self, owner: str) -> list[Session]:
-        """The runs kept for that visitor which go on; the latest is the last."""
+        """Return the visitor's kept runs that go on, the latest last."""
         return [session for session in self.runs_of(owner) if not session.run.over]
 
     def runs_of(self, owner: str) -> list[Session]:
-        """The runs kept for that visitor which a page shows, or which go on."""
+        """Return the visitor's kept runs that are shown or go on."""
         with self._lock:
-            mine = {
-                id(session): session
-                for session in self._sessions.values()
-                if owner and session.owner == owner
-            }
-        return [session for session in mine.values() if session.kept]
+            shown = {id(session): session for session in self._sessions.values()}.values()
+        return [session for session in shown if owner and session.owner == owner and session.kept]
 
     def seconds_left(self, session: Session) -> float:
-        """For how long no page has shown the session's run; 0 when one does."""
+        """Return seconds since a page has shown the run; 0 if shown."""
         with self._lock:
             left = self._left.get(session.name)
         return 0.0 if left is None else max(1e-9, time.monotonic() - left)
 
     def another_waits(self, session: Session) -> bool:
-        """Whether a run waits for a judge, or for its videos, which is not this one and was not left."""
+        """Whether another run that was not left waits for a judge."""
         with self._lock:
-            others = [
-                other
-                for key, other in self._sessions.items()
-                if other is not session and not key.startswith(LEFT)
-            ]
-        return any(not other.run.over and other.run.state.started is None for other in others)
-
-    def _stop_left(self, owner: str) -> None:
-        with self._lock:
-            left = [
-                session
-                for key, session in self._sessions.items()
-                if owner and key.startswith(LEFT) and session.owner == owner
-            ]
-        for session in left:
-            session.run.request_stop()
+            shown = [run for key, run in self._sessions.items() if not key.startswith(LEFT)]
+        return any(
+            other is not session and not other.run.over and other.run.state.started is None
+            for other in shown
+        )
 
     def thumbnail_files(self, name: str) -> ThumbnailFiles:
-        """The thumbnails of the run (or example) of that name."""
+        """Return the thumbnails of the run (or example) of that name."""
         return ThumbnailFiles(self.thumbnail_root / name, f"{THUMBNAILS_URL}/{name}")
 
     def _add(self, session_id: str, session: Session) -> Session:
@@ -274,31 +254,21 @@ class Sessions:
         return session
 
     def expire(self, more: int = 0) -> None:
-        """End sessions whose run is over: those that were not used for `SESSION_SECONDS`, and the oldest beyond `MAX_SESSIONS`.
+        """End sessions whose run is over.
 
-        A run that goes on is in use, and so is a session whose page is open.
-
-        The oldest end, too, until what is kept and `more` bytes take at most `MAX_KEPT_BYTES` of memory.
+        Those that were not used for `SESSION_SECONDS`, the oldest beyond `MAX_SESSIONS`, and the
+        oldest until what is kept and `more` bytes take at most `MAX_KEPT_BYTES` of memory. A run
+        that goes on is in use, and so is a session whose page is open.
         """
-        earliest = time.monotonic() - SESSION_SECONDS
+        now = time.monotonic()
         with self._lock:
-            in_use = {
-                each.name
-                for key, each in self._sessions.items()
-                if not each.run.over or self.is_open(key)
-            }
-            self._used.update(dict.fromkeys(in_use, time.monotonic()))
-            unused = {
-                session.name
-                for session in self._sessions.values()
-                if self._used[session.name] < earliest
-            } - in_use
-            over = [
-                (session_id, session)
-                for session_id, session in self._sessions.items()
-                if session.run.over
-            ]
-            too_many = max(0, len(self._sessions) - MAX_SESSIONS)
+            every = list(self._sessions.items())
+            in_use = {each.name for key, each in every if not each.run.over or self.is_open(key)}
+            self._used |= dict.fromkeys(in_use, now)
+            used = {each.name: self._used[each.name] for _, each in every}
+            unused = {name for name in used.keys() - in_use if used[name] < now - SESSION_SECONDS}
+            over = [(key, each) for key, each in every if each.run.over]
+            too_many = max(0, len(every) - MAX_SESSIONS)
         kept = more + sum(self._size(session) for _, session in over)
         for number, (session_id, session) in enumerate(over):
             if number < too_many or session.name in unused or kept > MAX_KEPT_BYTES:
@@ -306,20 +276,20 @@ class Sessions:
                 self.end(session_id)
 
     def get(self, session_id: str) -> Session | None:
-        """The session of that id; None before its first run, and after it has ended."""
+        """Return that session; None before its first run and after its end."""
         with self._lock:
             session = self._sessions.get(session_id)
             return session and self._use(session)
 
     def find_run(self, name: str) -> Session | None:
-        """The session whose run has that name, of several pages the one that began last; None when there is none (any more)."""
+        """Return the latest session with that run's name; None if gone."""
         with self._lock:
             found = (session for session in self._sessions.values() if session.name == name)
             session = max(found, key=lambda session: session.started_at, default=None)
             return session and self._use(session)
 
     def files(self) -> list[Path]:
-        """The videos of all runs that are kept."""
+        """Return the videos of all runs that are kept."""
         with self._lock:
             return [file for session in self._sessions.values() for file in session.files]
 
@@ -328,9 +298,9 @@ class Sessions:
         return self.go_on_after_leaving and bool(session.kept) and not session.run.over
 
     def end(self, session_id: str) -> None:
-        """The page shows the session no more. Where no other one does, its run is left, or stopped and its files are removed.
+        """Stop showing the session on that page; return at once.
 
-        That is done in a thread; returns at once.
+        If no other page shows its run, that is left, or stopped and removed in a thread.
         """
         with self._lock:
             session = self._sessions.pop(session_id, None)
@@ -347,17 +317,18 @@ class Sessions:
             if not others:
                 self._sizes.pop(session.name, None)
                 self._used.pop(session.name, None)
+
+        def remove_files() -> None:
+            session.run.join(600)
+            session.thumbnails.remove()
+            shutil.rmtree(self.trace_root / session.name, ignore_errors=True)
+
         session.run.request_stop()
-        if (
-            others
-        ):  # Another page shows the run from before its order was checked: the files are of both
-            return
-        threading.Thread(
-            target=self._remove_files, args=(session,), name="remove files", daemon=True
-        ).start()
+        if not others:  # else another page shows the run from before its order was checked
+            threading.Thread(target=remove_files, name="remove files", daemon=True).start()
 
     def close(self) -> None:
-        """Stop every run and wait for it, so that none writes its trace into a folder that is removed next."""
+        """Stop every run and wait, so that none writes any more."""
         with self._lock:
             sessions, self._sessions = list(self._sessions.values()), {}
         for session in sessions:
@@ -369,17 +340,3 @@ class Sessions:
         if session.name not in self._sizes:
             self._sizes[session.name] = memory_of(trace_of(session.run.state))
         return self._sizes[session.name]
-
-    def _remove_files(self, session: Session) -> None:
-        session.run.join(600)
-        session.thumbnails.remove()
-        shutil.rmtree(self.trace_root / session.name, ignore_errors=True)
-
-
-def ignore(_session: Session) -> None:
-    """Nobody is told."""
-
-
-def no_page_open(_session_id: str) -> bool:
-    """No page is known to be open."""
-    return False

@@ -1,4 +1,4 @@
-"""Event handlers: a run, and saved runs. What they show of a run is made by `view`."""
+"""Event handlers: a run, and saved runs. `page_json` makes what they show of a run."""
 
 import asyncio
 from collections import Counter
@@ -11,7 +11,6 @@ import gradio as gr
 from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import load
 from vrthinker_core.types import Side
-from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.ui import words
 from vrthinker_core.ui.branch_sets import strip_json
@@ -26,7 +25,7 @@ from vrthinker_core.ui.page_json import (
     view_json,
 )
 from vrthinker_core.ui.page_sessions import Session
-from vrthinker_core.ui.player_files import Digests, PageValues, are_swapped, changed_sides
+from vrthinker_core.ui.player_files import PageValues, are_swapped, changed_sides
 from vrthinker_core.ui.run_state import reply_reader
 from vrthinker_core.ui.run_store import owner_of
 from vrthinker_core.ui.saved_run import SavedRun, digests_at_hand, shown_videos, stored_run
@@ -36,7 +35,7 @@ POLL_SECONDS = 0.03  # between two looks
 
 
 async def wait_while(holds: Callable[[], object], seconds: float) -> None:
-    """Until that does not hold any more, at most so many seconds."""
+    """Wait until that no longer holds, at most `seconds`."""
     for _ in range(round(seconds / POLL_SECONDS)):
         if not holds():
             return
@@ -47,7 +46,10 @@ PATIENCE_SECONDS = 1.0  # for a follower to see that its page shows another run
 
 
 class Followers:
-    """How many events of each page follow a run. Gradio cannot cancel them: it knows only the latest of several of a kind."""
+    """How many events of each page follow a run.
+
+    Gradio cannot cancel them: it knows only the latest of several of a kind.
+    """
 
     def __init__(self) -> None:
         self._following = Counter[str]()  # by session id
@@ -55,7 +57,7 @@ class Followers:
     async def follow(
         self, session_id: str, progress: AsyncIterator[Updates]
     ) -> AsyncIterator[Updates]:
-        """The progress of the run; it ends when the page shows another one."""
+        """Yield the run's progress, until the page shows another one."""
         self._following[session_id] += 1
         try:
             async for updates in progress:
@@ -66,20 +68,15 @@ class Followers:
                 del self._following[session_id]
 
     async def left(self, session_id: str) -> None:
-        """Until no event of the page follows a run, `PATIENCE_SECONDS` at most.
-
-        An event that is asked to go on has sent what it gave before: nothing of that can come after what is shown next.
-        """
+        """Wait (≤ `PATIENCE_SECONDS`) until no old event can update this page."""
         await wait_while(lambda: self._following[session_id], PATIENCE_SECONDS)
 
 
 UPDATE_SECONDS = 0.12  # between two updates of the page, at least
 CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
 PLACE_SECONDS = 0.25  # between two looks at the queue
-UNQUEUED_SECONDS = (
-    4.0  # for the comparison of a place to reach the queue; after that the queue has refused it
-)
-REFUSED_SECONDS = 0.5  # for a comparison that has left the queue to begin, or for its page to say that it was stopped
+UNQUEUED_SECONDS = 4.0  # for a comparison to reach the queue; after that the queue refused it
+REFUSED_SECONDS = 0.5  # for one that has left the queue to begin, or to say that it was stopped
 STREAM_SECONDS = 1.0  # for a run that was stopped to have said so on the page
 
 
@@ -90,37 +87,34 @@ class Handlers:
         self._blocks = blocks
         self._parts = parts
         self._services = services
-        self._reading = asyncio.Semaphore(
-            1
-        )  # strangers' traces are large: two at once would take twice the memory
+        self._reading = asyncio.Semaphore(1)  # strangers' traces are large: never two at once
         self._refusals = PageValues[str]()  # why a page was refused a place, until it has said so
         self.followers = Followers()
 
     def take_place(self, request: gr.Request) -> Updates:
-        """Take a place in the waiting room. Raises a silent gr.Error when it is full; `refusal` then is BUSY."""
-        number = self._services.waiting_room.join(
-            session_id_of(request), self._blocks.limited_queue.has_comparison
-        )
+        """Join the waiting room. Raises a silent gr.Error if it is full."""
+        has_comparison = self._blocks.limited_queue.has_comparison
+        number = self._services.waiting_room.join(session_id_of(request), has_comparison)
         if not number:
             self.refuse(request, words.BUSY)
         return {**self._parts.running_buttons(number), self._parts.status: words.WAITING}
 
     def refuse(self, request: gr.Request, sentence: str) -> NoReturn:
-        """Raises a silent gr.Error; the event that follows says the sentence."""
+        """Raise a silent gr.Error; the event that follows says the sentence."""
         self._refusals.put(session_id_of(request), sentence)
         raise gr.Error(sentence, visible=False, print_exception=False)
 
     def refusal(self, request: gr.Request) -> str:
-        """Why the page was refused a place; where no handler has refused it, Gradio did not find the files that were sent."""
+        """Return why the page got no place; GONE without its files."""
         return self._refusals.take(session_id_of(request)) or words.GONE
 
     async def show_place(self, request: gr.Request) -> AsyncIterator[Updates]:
-        """The visitor's place in the queue, in words, as long as their comparison waits there.
+        """Yield the visitor's place in the queue, in words, while their comparison waits there.
 
-        BUSY when it has not come there, and GONE when it has left without beginning: Gradio did not find the files that were sent.
+        BUSY if it has not come there; GONE if it has left without beginning: no files were found.
         """
         yield no_updates()  # an event that yields nothing empties what it may change
-        session_id, shown, looks = session_id_of(request), words.WAITING, 0
+        parts, session_id, shown, looks = self._parts, session_id_of(request), words.WAITING, 0
         room, queue = self._services.waiting_room, self._blocks.limited_queue
         number = room.number(session_id)
         while room.waits(session_id):
@@ -128,32 +122,26 @@ class Handlers:
             queued = room.was_queued(session_id)
             missing = looks * PLACE_SECONDS > (REFUSED_SECONDS if queued else UNQUEUED_SECONDS)
             if missing and room.leave(session_id, number):
-                yield {
-                    self._parts.status: words.GONE if queued else words.BUSY,
-                    **self._parts.idle_buttons(number),
-                }
+                line = words.GONE if queued else words.BUSY
+                yield {parts.status: line, **parts.idle_buttons(number)}
                 return
             before = queue.comparisons_before(session_id)
             if before is not None and (line := place_in_queue(before) or words.WAITING) != shown:
                 shown = line
-                yield {self._parts.status: line}
+                yield {parts.status: line}
             await asyncio.sleep(PLACE_SECONDS)
 
     async def show_run(
         self, session_id: str, session: Session, number: int
     ) -> AsyncIterator[Updates]:
-        """Show a run that has been started, that of the place with that number, as it goes.
+        """Show a started run, of the place with that number, as it goes.
 
-        When nobody asks for more, it is stopped or left: see `Sessions`.
+        If nobody asks for more, it is stopped or left: see `Sessions`.
         """
-        ready, progress = (
-            self._services.judges.is_loaded,
-            self.run_progress(session_id, session, number),
-        )
+        judges, release_until = self._services.judges, self._blocks.limited_queue.release_until
+        progress = self.run_progress(session_id, session, number)
         try:
-            async for updates in self._blocks.limited_queue.release_until(
-                lambda: ready(session.judge), progress
-            ):
+            async for updates in release_until(lambda: judges.is_loaded(session.judge), progress):
                 yield updates
         except Exception:
             yield self._parts.idle_buttons(number)
@@ -163,34 +151,31 @@ class Handlers:
                 session.run.request_stop()
 
     def finished_run(self, session: Session, request: gr.Request) -> Updates:
-        """Everything that shows a run that is over."""
+        """Return everything that shows a run that is over."""
         return {**self.run_updates(session, session_id_of(request)), **self._left_queue(request)}
 
     def refused_check(self, sentence: str, request: gr.Request) -> Updates:
-        """The run as it is shown, with the reason why its order cannot be checked."""
-        session = self._services.session_of(request)
+        """Return the shown run, and why its order cannot be checked."""
+        session, parts = self._services.session_of(request), self._parts
         if session is None:
-            return {self._parts.status: sentence}
-        trace = self._view(session, session_id_of(request))
+            return {parts.status: sentence}
+        view = self._view(session, session_id_of(request))
         return {
-            self._parts.status: self._status_line(session),
-            self._parts.trace: {**trace, "refusal": sentence},
+            parts.status: self._status_line(session),
+            parts.trace: {**view, "refusal": sentence},
         }
 
     def shown_run(self, request: gr.Request, refusal: str = "") -> Updates:
-        """The run that the visitor is shown, as it stands; `refusal`: why their vote could not be kept."""
-        session, session_id = self._services.session_of(request), session_id_of(request)
+        """Return the shown run; `refusal`: why the vote could not be kept."""
+        session = self._services.session_of(request)
         if session is None:
             return {self._parts.status: words.NO_RUN}
-        return {
-            **self.run_updates(session, session_id),
-            self._parts.trace: self._view(session, session_id, refusal),
-        }
+        return self.run_updates(session, session_id_of(request), refusal)
 
     async def stop(self, shown: object, prompt: str | None, request: gr.Request) -> Updates:
-        """Stop the run whose Stop button was pressed, none that came after it; everything the judge had seen and written stays.
+        """Stop the run whose Stop button was pressed, none that came after it.
 
-        `shown` is what the browser holds of the buttons.
+        What the judge had seen and written stays. `shown` is what the browser holds of the buttons.
         """
         session_id, room = session_id_of(request), self._services.waiting_room
         sent = shown.get("number") if isinstance(shown, dict) else 0
@@ -201,45 +186,35 @@ class Handlers:
         room.leave(session_id, number)
         session = self._services.session_of(request)
         if session is None:
-            return {
-                self._parts.status: words.next_step(
-                    *self._services.player_files.get(session_id), prompt
-                ),
-                **idle,
-            }
+            files = self._services.player_files.get(session_id)
+            return {self._parts.status: words.next_step(*files, prompt), **idle}
         await asyncio.to_thread(session.run.stop)
         return {**self.run_updates(session, session_id), **idle}
 
     def swap_videos(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
-        """Video 1 becomes video 2. A run that is shown stays, and says that it judged the other order."""
-        session = self._services.session_of(request)
-        if self._services.waiting_room.waits(session_id_of(request)) or (
-            session is not None and not session.run.over
-        ):
+        """Swap the videos. A shown run stays, and says what it judged."""
+        services, session_id = self._services, session_id_of(request)
+        session, files = services.session_of(request), services.player_files
+        if services.waiting_room.waits(session_id) or (session and not session.run.over):
             return no_updates()  # the videos that were sent stay those that are shown
-        self._services.player_files.swap(session_id_of(request))
-        self._services.uploads.swap(session_id_of(request))
+        files.swap(session_id)
+        services.uploads.swap(session_id)
         swapped: Updates = {self._parts.first: second, self._parts.second: first}
         if session is None:
             return swapped
-        changed = changed_sides(
-            session.run.state.started, self._services.player_files.get(session_id_of(request))
-        )
-        return {
-            **swapped,
-            **self.changed_run(
-                session, request, words.SWAPPED if changed else self._status_line(session)
-            ),
-        }
+        changed = changed_sides(session.run.state.started, files.get(session_id))
+        line = words.SWAPPED if changed else self._status_line(session)
+        return {**swapped, **self.changed_run(session, request, line)}
 
     async def show_saved(self, event: gr.EventData, request: gr.Request) -> Updates:
-        """Show an example or a shared trace by its name; "" shows the page as it opens, where the browser went back to that."""
+        """Show an example or a shared trace; "" shows the empty page."""
         if name := str(getattr(event, "example", "")):
             return await self._show_linked(request, name)
-        self._services.sessions.end(session_id_of(request))
-        self._services.player_files.forget(session_id_of(request))
-        await self.followers.left(session_id_of(request))
-        parts, line = self._parts, words.NO_RUN if getattr(event, "lost", False) else words.READY
+        parts, session_id = self._parts, session_id_of(request)
+        self._services.sessions.end(session_id)
+        self._services.player_files.forget(session_id)
+        await self.followers.left(session_id)
+        line = words.NO_RUN if getattr(event, "lost", False) else words.READY
         return {
             parts.first: None,
             parts.second: None,
@@ -249,53 +224,42 @@ class Handlers:
         }
 
     async def open_trace(self, path: str | None, request: gr.Request) -> Updates:
-        """Show the trace in an uploaded file. What was shown before stays when the file is no trace."""
+        """Show the trace in an uploaded file; if unreadable, nothing changes."""
         if not path:
             return {self._parts.status: words.NO_FILE}
-        return await self.read_and_show(
-            request, lambda: self._opened(load(Path(path)), owner_of(request.cookies))
-        )
+        owner, history = owner_of(request.cookies), self._services.history
+
+        def opened() -> SavedRun:
+            trace = load(Path(path))
+            videos = history.videos(owner, trace)
+            return SavedRun(trace, kept=history.keep(owner, trace, videos), videos=videos)
+
+        return await self.read_and_show(request, opened)
 
     async def open_linked_trace(self, request: gr.Request) -> Updates:
         """Show the trace that the page's address names."""
-        return (
-            await self._show_linked(request, name)
-            if (name := linked_trace(request))
-            else no_updates()
-        )
+        name = linked_trace(request)
+        return await self._show_linked(request, name) if name else no_updates()
 
     def changed_run(self, session: Session, request: gr.Request, line: str) -> Updates:
-        """The run as it stands after a player has changed: it stays, with a sentence that says what it judged."""
+        """Return the run after a player has changed: it stays."""
         if not session.run.over:
             return {}  # its own updates will say so
-        return {
-            self._parts.status: line,
-            self._parts.trace: self._view(session, session_id_of(request)),
-        }
+        view = self._view(session, session_id_of(request))
+        return {self._parts.status: line, self._parts.trace: view}
 
     def end_session(self, session_id: str) -> None:
-        """A visitor has left the page."""
-        self._services.waiting_room.leave(session_id)
+        """Forget a visitor who has left the page."""
+        services = self._services
+        services.waiting_room.leave(session_id)
         self._refusals.take(session_id)
-        self._services.uploads.let_go(session_id)
-        self._services.player_files.forget(session_id)
-        self._services.branch_sets.forget(session_id)
-        self._services.sessions.end(session_id)
-
-    async def _stopped(self, request: gr.Request) -> Updates:
-        """The page as it is, without its run: what would have updated that was cancelled when another run was asked for."""
-        session = self._services.session_of(request)
-        if session is None:
-            return self._left_queue(request)
-        await asyncio.to_thread(session.run.stop)
-        session_id, queue = session_id_of(request), self._blocks.limited_queue
-        await wait_while(
-            lambda: queue.has_comparison(session_id), STREAM_SECONDS
-        )  # what is shown next then stays
-        return self.finished_run(session, request)
+        services.uploads.let_go(session_id)
+        services.player_files.forget(session_id)
+        services.branch_sets.forget(session_id)
+        services.sessions.end(session_id)
 
     def _left_queue(self, request: gr.Request) -> Updates:
-        """Whatever ran or waited is no longer wanted: the buttons of a page that shows something else."""
+        """Leave the queue; the buttons of a page that shows something else."""
         room = self._services.waiting_room
         room.leave(session_id_of(request))
         return self._parts.idle_buttons(room.next_number())
@@ -303,49 +267,54 @@ class Handlers:
     async def run_progress(
         self, session_id: str, session: Session, number: int
     ) -> AsyncGenerator[Updates, None]:
-        """The run as it goes, until it is over or another one has taken its place."""
-        over = False
-        while not over and self._services.sessions.get(session_id) is session:
-            over = session.run.over
+        """Yield the run as it goes, until it is over or replaced."""
+        over, run, before = False, session.run, session.run.state
+
+        def is_shown() -> bool:
+            return self._services.sessions.get(session_id) is session
+
+        def is_unchanged() -> bool:
+            return run.state is before and not run.over and is_shown()
+
+        while not over and is_shown():
+            over = run.over
             updates = self.run_updates(session, session_id)
             buttons = self._parts.idle_buttons if over else self._parts.running_buttons
             yield {**updates, **buttons(number)}
             if not over:
-                await _next_change(
-                    session, lambda: self._services.sessions.get(session_id) is session
-                )
+                before = run.state
+                await asyncio.sleep(UPDATE_SECONDS)
+                await wait_while(is_unchanged, CLOCK_SECONDS - UPDATE_SECONDS)
 
     async def _show_linked(self, request: gr.Request, name: str) -> Updates:
         return await self.read_and_show(request, lambda: stored_run(self._services, name))
 
     async def read_and_show(self, request: gr.Request, read: Callable[[], SavedRun]) -> Updates:
-        """Show a saved run. Where it cannot be read, the reason stands in the status, and what was shown before stays."""
+        """Show a saved run; if unreadable, say why, and keep the old one."""
+        session_id, queue = session_id_of(request), self._blocks.limited_queue
         try:
             async with self._reading:
                 updates = await asyncio.to_thread(lambda: self._show_replay(request, read()))
-            await self.followers.left(session_id_of(request))
+            await self.followers.left(session_id)
             return updates
         except TraceError as error:
-            return {**await self._stopped(request), self._parts.status: str(error)}
-
-    def _opened(self, trace: Trace, owner: str) -> SavedRun:
-        """A trace from a visitor's file is kept like a run of theirs."""
-        history = self._services.history
-        videos = history.videos(owner, trace)
-        return SavedRun(trace, kept=history.keep(owner, trace, videos), videos=videos)
+            # What would have updated the old run was cancelled when another one was asked for.
+            session = self._services.session_of(request)
+            if session is None:
+                return {**self._left_queue(request), self._parts.status: str(error)}
+            await asyncio.to_thread(session.run.stop)
+            await wait_while(lambda: queue.has_comparison(session_id), STREAM_SECONDS)
+            return {**self.finished_run(session, request), self._parts.status: str(error)}
 
     def _show_replay(self, request: gr.Request, saved: SavedRun) -> Updates:
         services, parts, session_id = self._services, self._parts, session_id_of(request)
-        old, trace = services.session_of(request), saved.trace
-        known = [
-            *(old.files if old else ()),
-            *(path for example in services.examples.all for path in example.videos),
-        ]
+        old, trace, owner = services.session_of(request), saved.trace, owner_of(request.cookies)
+        known = [path for example in services.examples.all for path in example.videos]
+        known = [*(old.files if old else ()), *known]
         videos = shown_videos(services.uploads, saved, known)
         first, second = (
             None if path is None else str(services.uploads.playable_of(path)) for path in videos
         )
-        owner = owner_of(request.cookies)
         session = services.sessions.start_replay(
             session_id, trace, saved.link, videos, owner, saved.kept
         )
@@ -358,39 +327,35 @@ class Handlers:
         services.player_files.put_both(session_id, digests_at_hand(trace, videos))
         return {**updates, **self.finished_run(session, request)}
 
-    def run_updates(self, session: Session, session_id: str) -> Updates:
-        """Status, trace and transcript of a run as far as it has come."""
-        parts, view = self._parts, self._view(session, session_id)
-        transcript = (
-            hidden_transcript() if session.disclosure.hidden else transcript_json(session.run.state)
-        )
-        return {
-            parts.status: self._status_line(session),
-            parts.trace: view,
-            parts.transcript: transcript,
-        }
+    def run_updates(self, session: Session, session_id: str, refusal: str = "") -> Updates:
+        """Return status, trace and transcript of a run so far."""
+        parts, view = self._parts, self._view(session, session_id, refusal)
+        hidden = session.disclosure.hidden
+        transcript = hidden_transcript() if hidden else transcript_json(session.run.state)
+        status = self._status_line(session)
+        return {parts.status: status, parts.trace: view, parts.transcript: transcript}
 
     def _view(self, session: Session, session_id: str, refusal: str = "") -> ViewJson:
         state = session.run.state
-        whole = view_json(state, session.thumbnails, reply_reader(state.started))
-        changed = _changed_videos(state.started, self._services.player_files.get(session_id))
-        over, link, kept = session.run.over, session.link, session.kept
+        started, changed = state.started, ""
+        whole = view_json(state, session.thumbnails, reply_reader(started))
+        digests = self._services.player_files.get(session_id)
+        if started and (sides := changed_sides(started, digests)):
+            names = [clip.name if clip else "" for clip in started.clips]
+            changed = words.changed_videos(sides, are_swapped(started, digests), names)
         view: ViewJson = {
             "run": session.name,
-            "over": over,
-            "address": link,
-            "kept": kept,
+            "over": session.run.over,
+            "address": session.link,
+            "kept": session.kept,
             "changed": changed,
             **whole,
         }
         view["branches"] = strip_json(self._services.branch_sets.get(session_id, session), state)
         if session.is_replay:
             view["notes"] = [view["judge"], *view["notes"]]
-            view["stills"] = [
-                int(side)
-                for side, path in zip(Side, session.saved_videos, strict=True)
-                if path is None
-            ]
+            videos = zip(Side, session.saved_videos, strict=True)
+            view["stills"] = [int(side) for side, path in videos if path is None]
         hidden, own = session.disclosure.hidden, session.disclosure.voted
         view = hide_view(view) if hidden else view
         return {**view, "ballot": {"hidden": hidden, "own": own, "refusal": refusal}}
@@ -401,20 +366,3 @@ class Handlers:
         if not self._services.judges.is_loaded(session.judge):
             return words.LOADING
         return status_line(session.run.state, session.run.seconds, session.run.pace)
-
-
-def _changed_videos(started: Started | None, digests: Digests) -> str:
-    if started is None or not (sides := changed_sides(started, digests)):
-        return ""
-    names = [clip.name if clip else "" for clip in started.clips]
-    return words.changed_videos(sides, are_swapped(started, digests), names)
-
-
-async def _next_change(session: Session, shown: Callable[[], bool]) -> None:
-    """Wait until the run has changed, or the page shows another one, at most `CLOCK_SECONDS`."""
-    before = session.run.state
-    await asyncio.sleep(UPDATE_SECONDS)
-    await wait_while(
-        lambda: session.run.state is before and not session.run.over and shown(),
-        CLOCK_SECONDS - UPDATE_SECONDS,
-    )

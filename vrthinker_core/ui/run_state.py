@@ -1,4 +1,4 @@
-"""Events folded into a state. Pure: a live run and a replayed trace go through the same fold and look the same."""
+"""Events folded into a state. Pure: a live run and a replayed trace take the same fold."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -34,13 +34,13 @@ class GridJson(TypedDict):
 
 
 def reply_reader(started: Started | None) -> Callable[[str], Reply] | None:
-    """A function that reads an unfinished reply of this run; None where its protocol is not known."""
+    """Return a reader of unfinished replies; None without a known protocol."""
     protocol = protocol_of(started)
     return None if protocol is None else lambda text: protocol.parse(text, cut=True)
 
 
 def grid_json(started: Started) -> GridJson | None:
-    """How the run counts frames; None where its protocol is not known."""
+    """Return how the run counts frames; None without a known protocol."""
     protocol = protocol_of(started)
     if protocol is None:
         return None
@@ -54,7 +54,7 @@ def grid_json(started: Started) -> GridJson | None:
 
 
 def protocol_of(started: Started | None) -> PromptProtocol | None:
-    """The run's protocol as its settings want it; None where it is not known."""
+    """Return the run's protocol with its settings; None if not known."""
     if started is None or started.dialect not in get_args(ProtocolName):
         return None
     try:
@@ -73,9 +73,7 @@ class TurnState:
     forced: bool
     text: str = ""
     turn: Turn | None = None
-    already_shown: tuple[
-        int, ...
-    ] = ()  # The frames asked for that it does not bring, for the judge sees them already
+    already_shown: tuple[int, ...] = ()  # asked for and not sent: the judge sees them already
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +83,8 @@ class RunState:
     started: Started | None = None
     turns: tuple[TurnState, ...] = ()
     finished: Finished | None = None
-    swapped: "RunState | None" = (
-        None  # The second run, in its own sides; None before it begins, and where there is none
-    )
-    opening: tuple[float, float] | None = (
-        None  # how much of each video has been read, before it has started
-    )
+    swapped: "RunState | None" = None  # the second run, in its own sides, once it has begun
+    opening: tuple[float, float] | None = None  # share of each video read, before it has started
     vote: Vote | None = None  # a person's, the last one
 
     @property
@@ -100,7 +94,7 @@ class RunState:
 
 
 def fold(state: RunState, event: Event) -> RunState:
-    """The state after one more event."""
+    """Return the state after one more event."""
     match event:
         case Opening():
             return RunState(opening=event.shares)
@@ -109,16 +103,17 @@ def fold(state: RunState, event: Event) -> RunState:
         case FramesShown():
             before = state.turns[:-1] if event.note else state.turns
             again = _already_shown(state.started, before, event)
-            shown = TurnState(
-                event.turn, event.told, event.frames, event.forced, already_shown=again
-            )
+            shown = TurnState(event.turn, event.told, event.frames, event.forced, "", None, again)
             return replace(state, turns=(*before, shown))
-        case TextArrived():
-            return _with_last(state, lambda last: replace(last, text=last.text + event.text))
-        case TurnEnded():
-            return _with_last(
-                state, lambda last: replace(last, text=event.turn.completion.text, turn=event.turn)
-            )
+        case TextArrived() | TurnEnded():
+            if not state.turns:
+                return state
+            *others, last = state.turns
+            if isinstance(event, TextArrived):
+                last = replace(last, text=last.text + event.text)
+            else:
+                last = replace(last, text=event.turn.completion.text, turn=event.turn)
+            return replace(state, turns=(*others, last))
         case Finished():
             return replace(state, finished=event)
         case Swapped():
@@ -128,34 +123,38 @@ def fold(state: RunState, event: Event) -> RunState:
 
 
 def fold_all(events: Iterable[Event]) -> RunState:
-    """The state after a whole run."""
+    """Return the state after a whole run."""
     return reduce(fold, join_text(events), RunState())
 
 
 def join_text(events: Iterable[Event]) -> Iterator[Event]:
-    """The same events with neighbouring pieces of one text joined: an uploaded trace may hold a million of them."""
-    for (turn, swapped), group in groupby(events, key=_text_key):
+    """Yield the same events with neighbouring pieces of one text joined.
+
+    An uploaded trace may hold a million of them.
+    """
+
+    def inner(event: Event) -> Event:
+        return event.event if isinstance(event, Swapped) else event
+
+    def text_key(event: Event) -> tuple[int | None, bool]:
+        piece = inner(event)
+        return piece.turn if isinstance(piece, TextArrived) else None, piece is not event
+
+    for (turn, swapped), group in groupby(events, key=text_key):
         if turn is None:
             yield from group
         else:
-            pieces = (event.event if isinstance(event, Swapped) else event for event in group)
-            text = TextArrived(
-                turn, "".join(piece.text for piece in pieces if isinstance(piece, TextArrived))
-            )
+            pieces = map(inner, group)
+            joined = "".join(piece.text for piece in pieces if isinstance(piece, TextArrived))
+            text = TextArrived(turn, joined)
             yield Swapped(text) if swapped else text
 
 
-def _text_key(event: Event) -> tuple[int | None, bool]:
-    """(turn, in the second run) of a piece of text; (None, …) for every other event."""
-    inner = event.event if isinstance(event, Swapped) else event
-    return inner.turn if isinstance(inner, TextArrived) else None, isinstance(event, Swapped)
-
-
 def state_in_first_sides(state: RunState) -> RunState:
-    """A second run so far with its clips, frames and labels in the sides of the first."""
-    started = state.started and replace(
-        state.started, clips=(state.started.clips[1], state.started.clips[0])
-    )
+    """Return a second run in the sides of the first."""
+    started = state.started
+    if started:
+        started = replace(started, clips=(started.clips[1], started.clips[0]))
     turns = tuple(
         replace(turn, frames=swap_frames(turn.frames), turn=turn.turn and swap_turn(turn.turn))
         for turn in state.turns
@@ -164,7 +163,7 @@ def state_in_first_sides(state: RunState) -> RunState:
 
 
 def frames_in_view(state: RunState) -> frozenset[FrameRef]:
-    """The frames that the judge can see now: those in view at the last turn that has ended, and those sent since."""
+    """Return the frames in view after the last turn, or sent since."""
     in_view: set[FrameRef] = set()
     for turn_state in state.turns:
         if turn_state.turn is not None:
@@ -178,16 +177,9 @@ def _already_shown(
 ) -> tuple[int, ...]:
     """What was asked for and does not come, as the protocol counts."""
     last, branch = before[-1].turn if before else None, started.branch if started else None
-    asked = (
-        last.reply.wants.indices if last and last.reply.kind == "tool" and last.reply.wants else ()
-    )
+    reply = last.reply if last and last.reply.kind == "tool" else None
+    asked = reply.wants.indices if reply and reply.wants else ()
     if branch and branch.turn == shown.turn:
         asked = branch.frames or asked
     brought = {frame.number for frame in shown.frames}
     return tuple(index for index in asked if str(index) not in brought)
-
-
-def _with_last(state: RunState, change: Callable[[TurnState], TurnState]) -> RunState:
-    if not state.turns:
-        return state
-    return replace(state, turns=(*state.turns[:-1], change(state.turns[-1])))

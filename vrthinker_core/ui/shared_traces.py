@@ -1,4 +1,4 @@
-"""Traces behind links `?trace=NAME`: whoever has the name opens them, with their videos. They are kept with the visitors' runs."""
+"""Traces behind links `?trace=NAME`, for whoever has the name; kept with the visitors' runs."""
 
 import secrets
 import threading
@@ -22,19 +22,15 @@ class SharedTraces:
         self._lock = threading.Lock()
 
     def add(self, run: str, trace: Trace, owner: str = "", videos: Sequence[Path] = ()) -> str:
-        """Keep the trace of the run of that name; returns a name that cannot be guessed, the same one for the same trace.
+        """Keep a run's trace; return a name that cannot be guessed, the same for the same trace.
 
-        Raises OSError, also when there is no room for it.
+        Raises OSError, also if there is no room for it.
         """
         with self._lock:
-            links = [
-                name
-                for name, record in self._store.records().items()
-                if record.origin == run and record.owner == owner
-            ]
-            for name in links:
+            for name, kept in self._store.records().items():
                 with suppress(TraceError):  # a damaged one
-                    if self._store.trace(name) == trace:
+                    is_its_link = kept.origin == run and kept.owner == owner
+                    if is_its_link and self._store.trace(name) == trace:
                         return name
             name, now = secrets.token_hex(12), time.time()
             record = record_of(owner, trace, now, now + self._store.keep_seconds, origin=run)
@@ -49,18 +45,18 @@ class SharedTraces:
         return record is not None and bool(record.origin)
 
     def get(self, name: str) -> Trace:
-        """The trace of that name. Raises TraceError when there is none (any more)."""
+        """Return that trace. Raises TraceError if there is none (any more)."""
         if not self.has(name):
             raise TraceError(words.NO_SUCH_LINK)
         return self._store.trace(name)
 
     def videos(self, name: str) -> list[Path]:
-        """The videos of that trace, those that are kept."""
+        """Return the videos of that trace, those that are kept."""
         record = self._store.get(name)
         return self._store.videos(record) if record and record.origin else []
 
 
 def find_saved(examples: Examples, shared: SharedTraces, name: str) -> Trace:
-    """The trace that `?trace=NAME` means: an example's, or a shared one. Raises TraceError when there is none (any more)."""
+    """Return the trace of `?trace=NAME`, an example's or shared. Raises TraceError."""
     example = examples.find(name)
     return example.trace if example else shared.get(name)

@@ -1,4 +1,4 @@
-"""The frames of a turn as tiles: the two videos side by side wherever the judge saw the same slot of both."""
+"""The frames of a turn as tiles: both videos side by side if the judge saw the slot of both."""
 
 import contextlib
 import hashlib
@@ -21,7 +21,7 @@ from vrthinker_core.video.thumbnails import jpeg_size
 
 @dataclass(frozen=True, slots=True)
 class ImageSource:
-    """A thumbnail's address (a URL or a data URI) and its size in pixels, so that the layout is stable while it loads."""
+    """A thumbnail's address (URL or data URI) and its size in pixels."""
 
     src: str
     width: int
@@ -29,7 +29,6 @@ class ImageSource:
 
 
 ImageSources = Callable[[Thumbnail], ImageSource]  # gives the source of a thumbnail
-Clips = tuple[ClipInfo | None, ClipInfo | None]
 
 
 class HalfJson(TypedDict):
@@ -44,7 +43,7 @@ class HalfJson(TypedDict):
 
 
 class TileJson(TypedDict):
-    """A tile; a half is None where the judge did not see that video."""
+    """A tile; a half is None if the judge did not see that video."""
 
     label: str
     slot: int
@@ -59,42 +58,36 @@ class Tile:
 
     @property
     def label(self) -> str:
-        """The frame's number as it was printed to the judge; both numbers where the videos are counted apart."""
-        return " · ".join(
-            dict.fromkeys(f"#{half.number}" for _, half in sorted(self.halves.items()))
-        )
+        """The number that the judge saw; both if counted apart."""
+        numbers = (f"#{half.number}" for _, half in sorted(self.halves.items()))
+        return " · ".join(dict.fromkeys(numbers))
 
-    def to_json(self, clips: Clips, in_view: Set[FrameRef], images: ImageSources) -> TileJson:
-        """The tile for the page. Frames that are not `in_view` are marked as gone."""
-        halves = [
-            self._half(side, clip, in_view, images) for side, clip in zip(Side, clips, strict=True)
-        ]
+    def to_json(
+        self,
+        clips: tuple[ClipInfo | None, ClipInfo | None],
+        in_view: Set[FrameRef],
+        images: ImageSources,
+    ) -> TileJson:
+        """Return the page's tile; frames not `in_view` are marked as gone."""
+        halves: list[HalfJson | None] = [None, None]
+        for place, (side, clip) in enumerate(zip(Side, clips, strict=True)):
+            if frame := self.halves.get(side):
+                image = images(frame)
+                halves[place] = half = HalfJson(
+                    src=image.src,
+                    ratio=round(image.width / image.height, 3),
+                    time=_finite(frame.seconds),
+                    at=seek_time(frame),
+                    place=timeline_position(frame, clip),
+                )
+                if frame.ref not in in_view:
+                    half["gone"] = True
         slot = min(half.ref.slot for half in self.halves.values())  # the same of both
         return {"label": self.label, "slot": slot, "halves": halves}
 
-    def _half(
-        self, side: Side, clip: ClipInfo | None, in_view: Set[FrameRef], images: ImageSources
-    ) -> HalfJson | None:
-        frame = self.halves.get(side)
-        if frame is None:
-            return None
-        image = images(frame)
-        ratio = round(image.width / image.height, 3)
-        time, place = _finite(frame.seconds), timeline_position(frame, clip)
-        half: HalfJson = {
-            "src": image.src,
-            "ratio": ratio,
-            "time": time,
-            "at": seek_time(frame),
-            "place": place,
-        }
-        if frame.ref not in in_view:
-            half["gone"] = True
-        return half
-
 
 def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
-    """Frames grouped by slot, in the order in which each slot came first."""
+    """Return frames grouped by slot, in the order of first appearance."""
     slots: dict[int, dict[Side, Thumbnail]] = {}
     for frame in frames:
         slots.setdefault(frame.ref.slot, {}).setdefault(frame.ref.side, frame)
@@ -102,12 +95,15 @@ def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
 
 
 def seek_time(frame: Thumbnail) -> float:
-    """Seconds to the middle of the frame's interval: browsers show the exact frame there (17 of 17; at its timestamp 10 to 12)."""
+    """Return seconds to the middle of the frame's interval.
+
+    Browsers show the exact frame there (17 of 17; at its timestamp 10 to 12).
+    """
     return _finite((frame.seconds + max(frame.seconds, frame.until)) / 2)
 
 
 def timeline_position(frame: Thumbnail, clip: ClipInfo | None) -> float:
-    """The frame's place in its clip by index, 0 to 1: the same place in both videos is the same moment."""
+    """Return the frame's place in its clip, 0 to 1: equal places are one moment."""
     index = min(max(frame.index, 0), 2**31)
     frames = max(clip.frames if clip else 0, index + 1)
     return round((index + 0.5) / frames, 5)
@@ -118,7 +114,7 @@ def _finite(seconds: float) -> float:
 
 
 class ThumbnailFiles:
-    """Thumbnails of one run in `folder`, which the server serves under `url` (relative: no path of the machine is shown)."""
+    """Thumbnails of one run in `folder`, served under the relative `url`."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self._folder = folder
@@ -128,19 +124,19 @@ class ThumbnailFiles:
         self._removed = False
 
     def __call__(self, frame: Thumbnail) -> ImageSource:
-        """Where the browser finds the thumbnail; `src` is "" when it is not written (full disk, ended session); the run goes on."""
+        """Return the source; `src` is "" on a full disk or after removal."""
         if frame.jpeg not in self._sources:
             self._sources[frame.jpeg] = image_source(self.add(frame.jpeg, ".jpg"), frame.jpeg)
         return self._sources[frame.jpeg]
 
     def remove(self) -> None:
-        """Remove the folder, also from under a thread that is still writing into it: what comes later is not written."""
+        """Remove the folder; what a thread adds later is not written."""
         with self._lock:
             self._removed = True
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def add(self, data: bytes, suffix: str) -> str:
-        """Write a picture; returns its address, "" when it could not be written."""
+        """Write a picture; return its address, "" if it could not be written."""
         path = self._folder / f"{hashlib.blake2b(data, digest_size=10).hexdigest()}{suffix}"
         with self._lock:
             if self._removed:
@@ -159,7 +155,7 @@ class ThumbnailFiles:
 
 
 def image_source(src: str, jpeg: bytes) -> ImageSource:
-    """A picture at this address; one that is no JPEG has the size of a pixel."""
+    """Return the picture at this address; no JPEG counts one pixel."""
     width, height = jpeg_size(jpeg)
     return ImageSource(src, max(width, 1), max(height, 1))
 
@@ -172,7 +168,7 @@ class CardJson(TypedDict):
     title: str
     prompt: str
     judge: str
-    pictures: list[str]  # the address of one picture of each video, "" where there is none
+    pictures: list[str]  # the address of one picture of each video, "" without
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,50 +181,45 @@ class SavedExample:
 
 
 class Examples:
-    """The examples in `folder`, by the order of their rows and names. One whose trace cannot be read is left out."""
+    """The readable examples in `folder`, by their rows and names."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.all: list[SavedExample] = []
-        for path in sorted(
-            folder.glob("*/trace.json"),
-            key=lambda path: (_row_number(path.parent.name), path.parent.name),
-        ):
+        rows = list(words.EXAMPLE_ROWS)
+
+        def order(path: Path) -> tuple[int, str]:
+            kind = path.parent.name.partition("-")[0]  # those in no row come last
+            return rows.index(kind) if kind in rows else len(rows), path.parent.name
+
+        for path in sorted(folder.glob("*/trace.json"), key=order):
             videos = (path.with_name("first.mp4"), path.with_name("second.mp4"))
             with contextlib.suppress(TraceError):
                 self.all.append(SavedExample(path.parent.name, load(path), videos))
 
     def find(self, name: str) -> SavedExample | None:
-        """The example of that name; None where there is none."""
+        """Return the example of that name; None if there is none."""
         return next((example for example in self.all if example.name == name), None)
 
     def cards(self, thumbnails_of: Callable[[str], ThumbnailFiles]) -> list[CardJson]:
-        """The examples for the page. `thumbnails_of(name)` holds the thumbnails of one example."""
-        return [_card(example, thumbnails_of(example.name)) for example in self.all]
-
-
-def _row_number(name: str) -> int:
-    """Where the row of the example of that name stands; those in no row come last."""
-    rows = list(words.EXAMPLE_ROWS)
-    kind = name.partition("-")[0]
-    return rows.index(kind) if kind in rows else len(rows)
-
-
-def _card(example: SavedExample, thumbnails: ThumbnailFiles) -> CardJson:
-    trace = example.trace
-    tiles = group_tiles(trace.turns[0].frames) if trace.turns else []
-    halves = tiles[len(tiles) // 2].halves if tiles else {}
-    kind, _, rest = example.name.partition("-")
-    title = (
-        (rest if kind in words.EXAMPLE_ROWS else example.name)
-        .lstrip("0123456789-")
-        .replace("-", " ")
-    )
-    return {
-        "name": example.name,
-        "row": words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
-        "title": title[:1].upper() + title[1:],
-        "prompt": trace.started.prompt,
-        "judge": f"{words.judge_line(trace.started.judge)} · {count(len(trace.turns), 'turn')}",
-        "pictures": [thumbnails(halves[side]).src if side in halves else "" for side in Side],
-    }
+        """Return the examples for the page. `thumbnails_of(name)` holds an example's thumbnails."""
+        cards: list[CardJson] = []
+        for example in self.all:
+            thumbnails = thumbnails_of(example.name)
+            started, turns = example.trace.started, example.trace.turns
+            tiles = group_tiles(turns[0].frames) if turns else []
+            halves = tiles[len(tiles) // 2].halves if tiles else {}
+            kind, _, rest = example.name.partition("-")
+            title = rest if kind in words.EXAMPLE_ROWS else example.name
+            title = title.lstrip("0123456789-").replace("-", " ")
+            pictures = [thumbnails(halves[side]).src if side in halves else "" for side in Side]
+            card = CardJson(
+                name=example.name,
+                row=words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
+                title=title[:1].upper() + title[1:],
+                prompt=started.prompt,
+                judge=f"{words.judge_line(started.judge)} · {count(len(turns), 'turn')}",
+                pictures=pictures,
+            )
+            cards.append(card)
+        return cards

@@ -1,4 +1,4 @@
-"""The history: every run of each visitor, those that go on and those that are kept. Each visitor has only their own."""
+"""The history: every run of each visitor, live and kept. Each visitor has only their own."""
 
 import logging
 import secrets
@@ -18,7 +18,6 @@ from vrthinker_core.ui import history_words, words
 from vrthinker_core.ui.background_run import BackgroundRun
 from vrthinker_core.ui.page_sessions import LEFT, Session, Sessions
 from vrthinker_core.ui.replay import merge_traces, trace_of
-from vrthinker_core.ui.run_state import RunState
 from vrthinker_core.ui.run_store import (
     KEEP_SECONDS,
     MAX_BYTES,
@@ -57,12 +56,10 @@ class Keeping:
 
 
 class History:
-    """Keeps the runs of `sessions` in `store`, turn by turn, and stops those that were left for too long."""
+    """Keeps runs in `store`, turn by turn, and stops abandoned ones."""
 
     def __init__(self, store: RunStore, sessions: Sessions, keeping: Keeping) -> None:
-        self._store = store
-        self._sessions = sessions
-        self._keeping = keeping
+        self._store, self._sessions, self._keeping = store, sessions, keeping
         self._watchers: set[threading.Thread] = set()
         self._deleted: set[str] = set()  # names of runs that go on and must not be kept
         self._lock = threading.Lock()
@@ -78,57 +75,75 @@ class History:
 
     @property
     def help(self) -> str:
-        """For how long runs are kept, in one sentence."""
-        return (
-            history_words.kept_for(self._keeping.seconds) if self.keeps else history_words.NOT_KEPT
-        )
+        """Say for how long runs are kept, in one sentence."""
+        seconds = self._keeping.seconds
+        return history_words.kept_for(seconds) if self.keeps else history_words.NOT_KEPT
 
     def rows(self, owner: str, votes_first: bool = False) -> list[RunRowJson]:
-        """The visitor's runs, the latest first. `votes_first`: verdicts without their vote are hidden that no page shows."""
+        """Return the visitor's runs, the latest first.
+
+        `votes_first`: verdicts without their vote are hidden unless a page shows them.
+        """
         records, sessions = self._records(owner), self._sessions.runs_of(owner)
-        hidden = {
-            name
-            for name, record in records.items()
-            if votes_first and record.judged and not record.voted
-        }
-        shown = {session.kept: not session.disclosure.hidden for session in sessions}
-        hidden = {name for name in {*hidden, *shown} if not shown.get(name, False)}
-        rows = {name: _row(name, record, name in hidden) for name, record in records.items()}
-        rows |= {session.kept: _live_row(session) for session in sessions if not session.run.over}
+        hidden = {session.kept: session.disclosure.hidden for session in sessions}
+        rows: dict[str, RunRowJson] = {}
+        for name, record in records.items():
+            hide = hidden.get(name, votes_first and record.judged and not record.voted)
+            rows[name] = {
+                "name": name,
+                "prompt": record.prompt,
+                "judge": words.judge_line(record.judge),
+                "branch": _sentence_case(record.branch),
+                "outcome": words.HIDDEN if hide else history_words.outcome(record),
+                "unchecked": "" if hide else history_words.unchecked(record),
+                "begun": record.begun,
+                "over": True,
+            }
+        for session in (session for session in sessions if not session.run.over):
+            run, started = session.run, session.run.state.started
+            prompt = run.pair.prompt if isinstance(run, BackgroundRun) else ""
+            judge = started.judge if started else session.judge
+            rows[session.kept] = {
+                "name": session.kept,
+                "prompt": encodable(prompt)[:MAX_TEXT],
+                "judge": words.judge_line(judge) if judge else "",
+                "branch": _sentence_case(branch_name(started)[:MAX_TEXT]) if started else "",
+                "outcome": history_words.GOES_ON,
+                "unchecked": "",
+                "begun": _begun(session),
+                "over": False,
+            }
         return sorted(rows.values(), key=lambda row: -row["begun"])
 
     def live(self, owner: str, name: str) -> Session | None:
-        """The visitor's run of that name, where it goes on."""
-        return next(
-            (session for session in self._sessions.live_runs(owner) if session.kept == name), None
-        )
+        """Return the visitor's run of that name, if it goes on."""
+        return next((run for run in self._sessions.live_runs(owner) if run.kept == name), None)
 
     def open(self, owner: str, name: str) -> tuple[Trace, list[Path]]:
-        """The trace of the visitor's run of that name, and its videos that are kept. Raises TraceError for any other name."""
+        """Return the visitor's trace and kept videos. Raises TraceError for other names."""
         record = self._records(owner).get(name)
         if record is None:
             raise TraceError(history_words.NO_SUCH_RUN)
         return self._store.trace(name), self._store.videos(record)
 
     def videos(self, owner: str, trace: Trace) -> list[Path]:
-        """The kept videos of this trace, of those that the visitor's own runs compared."""
+        """Return the kept videos of this trace that the visitor's own runs compared."""
         digests = {clip.digest for clip in trace.started.clips if clip}
-        records = [
-            record
+        return [
+            path
             for record in self._records(owner).values()
             if digests & {name[:64] for name in record.videos}
+            for path in self._store.videos(record)
         ]
-        return [path for record in records for path in self._store.videos(record)]
 
     def keep(self, owner: str, trace: Trace, videos: Sequence[Path] = ()) -> str:
-        """Keep a saved run that the visitor has opened; its name, "" where it is not kept."""
+        """Keep a saved run that was opened; its name, "" if it is not kept."""
         if not self.keeps or not owner:
             return ""
         name, now = secrets.token_hex(12), time.time()
+        record = record_of(owner, trace, now, now + self._keeping.seconds)
         try:
-            self._store.put(
-                name, record_of(owner, trace, now, now + self._keeping.seconds), trace, videos
-            )
+            self._store.put(name, record, trace, videos)
         except OSError as error:
             _warn(error)
             return ""
@@ -136,7 +151,7 @@ class History:
         return name
 
     def delete(self, owner: str, names: Collection[str] | None = None) -> None:
-        """Delete the visitor's runs of these names, or all, with the links to them; those that go on are stopped."""
+        """Delete the visitor's named runs, or all, with links; stop live ones."""
         for session in self._sessions.live_runs(owner):
             if names is None or session.kept in names:
                 self._deleted.add(session.kept)
@@ -161,46 +176,49 @@ class History:
 
     def _on_run(self, session: Session) -> None:
         if session.kept:
-            watcher = threading.Thread(
-                target=self._watch, args=(session,), name="keep run", daemon=True
-            )
+            watch, given = self._watch, (session,)
+            watcher = threading.Thread(target=watch, args=given, name="keep run", daemon=True)
             with self._lock:
                 self._watchers.add(watcher)
             watcher.start()
 
     def _on_vote(self, session: Session) -> str:
-        """Keep a run with its visitor's vote, also one that was not kept before; its name."""
-        if session.kept and (
-            self._update(session, anew=False)
-            or self._store.get(session.kept)
-            or not session.run.over
+        """Keep a run with its visitor's vote; return its name."""
+        kept = session.kept
+        if kept and (
+            self._update(session, anew=False) or self._store.get(kept) or not session.run.over
         ):
-            return session.kept
+            return kept
         trace = trace_of(session.run.state)
         return "" if trace is None else self.keep(session.owner, trace, session.files)
 
     def _watch(self, session: Session) -> None:
-        """All that the thread of one run does."""
-        run, kept, turns, is_kept = session.run, session.kept, -1, False
+        """Keep one run until it ends, in its own thread."""
+        run, is_kept, turns = session.run, False, -1  # turns of both runs that have ended
         assert isinstance(run, BackgroundRun)
         try:
             while not run.wait(LOOK_SECONDS):
-                if (ended := _ended_turn_count(run.state)) > turns:
+                begun = [each for each in run.state.runs if each.started is not None]
+                ended = sum(turn.turn is not None for each in begun for turn in each.turns)
+                if begun and ended > turns:
                     is_kept = self._update(session, anew=not is_kept) or is_kept
                     turns = ended
-                if self._left_too_long(session):
+                most = self._keeping.after_leaving
+                if self._sessions.another_waits(session):
+                    most = min(most, GIVE_WAY_SECONDS)
+                if self._sessions.seconds_left(session) > most:
                     run.stop()
             self._update(session, anew=not is_kept)
             self._bound(session.owner)
             self._sessions.end(LEFT + session.name)
         finally:
             with self._lock:
-                self._deleted.discard(kept)
+                self._deleted.discard(session.kept)
                 self._watchers.discard(threading.current_thread())
 
     def _update(self, session: Session, anew: bool) -> bool:
-        """Keep the run as far as it has come; whether it is kept. One that was deleted since is not kept `anew`."""
-        name, now = session.kept, time.time()
+        """Keep the run so far, unless it was deleted; whether it is kept."""
+        name, until = session.kept, time.time() + self._keeping.seconds
         with self._lock:  # the latest state is kept last
             trace, before = trace_of(session.run.state), self._store.get(name)
             if trace is not None and before is not None:
@@ -208,69 +226,18 @@ class History:
                     trace = merge_traces(trace, self._store.trace(name))
             if trace is None or name in self._deleted:
                 return False
-            record = record_of(
-                session.owner,
-                trace,
-                before.begun if before else _begun(session),
-                now + self._keeping.seconds,
-            )
-            record = replace(record, videos=before.videos if before else ())
+            begun, videos = (before.begun, before.videos) if before else (_begun(session), ())
+            record = replace(record_of(session.owner, trace, begun, until), videos=videos)
+            files = () if videos else session.files
             try:
-                return (
-                    self._store.put(
-                        name, record, trace, () if record.videos else session.files, again=not anew
-                    )
-                    is not None
-                )
+                return self._store.put(name, record, trace, files, again=not anew) is not None
             except OSError as error:
                 _warn(error)
                 return False
 
-    def _left_too_long(self, session: Session) -> bool:
-        most = self._keeping.after_leaving
-        if self._sessions.another_waits(session):
-            most = min(most, GIVE_WAY_SECONDS)
-        return self._sessions.seconds_left(session) > most
-
     def _bound(self, owner: str) -> None:
-        mine = list(self._records(owner))
-        if len(mine) > MAX_LISTED:
-            self._store.remove(mine[: len(mine) - MAX_LISTED])
-
-
-def _ended_turn_count(state: RunState) -> int:
-    """How many turns of both runs have ended; -1 before the first run has begun."""
-    runs = [run for run in state.runs if run.started is not None]
-    return sum(turn.turn is not None for run in runs for turn in run.turns) if runs else -1
-
-
-def _row(name: str, record: RunRecord, hidden: bool) -> RunRowJson:
-    return {
-        "name": name,
-        "prompt": record.prompt,
-        "judge": words.judge_line(record.judge),
-        "branch": _sentence_case(record.branch),
-        "outcome": words.HIDDEN if hidden else history_words.outcome(record),
-        "unchecked": "" if hidden else history_words.unchecked(record),
-        "begun": record.begun,
-        "over": True,
-    }
-
-
-def _live_row(session: Session) -> RunRowJson:
-    run, started = session.run, session.run.state.started
-    prompt = run.pair.prompt if isinstance(run, BackgroundRun) else ""
-    judge = started.judge if started else session.judge
-    return {
-        "name": session.kept,
-        "prompt": encodable(prompt)[:MAX_TEXT],
-        "judge": words.judge_line(judge) if judge else "",
-        "branch": _sentence_case(branch_name(started)[:MAX_TEXT]) if started else "",
-        "outcome": history_words.GOES_ON,
-        "unchecked": "",
-        "begun": _begun(session),
-        "over": False,
-    }
+        if oldest := list(self._records(owner))[:-MAX_LISTED]:
+            self._store.remove(oldest)
 
 
 def _sentence_case(text: str) -> str:

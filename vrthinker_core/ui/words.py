@@ -1,19 +1,11 @@
-"""Labels and sentences that several parts of the page share; `runs_words`, `history_words` and others hold those of one part."""
+"""Labels and sentences of the page; `history_words` holds those of kept runs."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.types import (
-    ClipInfo,
-    Dimension,
-    FrameSelection,
-    Preference,
-    ProblemKind,
-    Reply,
-    Side,
-)
+from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Side
 from vrthinker_core.types.comparison import SUB_SCORES
 from vrthinker_core.types.events import Finished, StopReason, Turn
 from vrthinker_core.types.messages import LabelProbabilities
@@ -40,10 +32,8 @@ TAB_FRAMES = "Frames"
 TAB_TRANSCRIPT = "Raw transcript"
 TAB_SAVE = "Save and share"
 EXAMPLES = "Examples"
-EXAMPLE_ROWS = {
-    "think": "See it think",
-    "protocol": "How the protocol behaves",
-}  # by the first word of a folder's name
+# By the first word of a folder's name
+EXAMPLE_ROWS = {"think": "See it think", "protocol": "How the protocol behaves"}
 SETTINGS = "Settings"
 MORE_SETTINGS = "More settings"
 OPEN_TRACE = "Open a trace"
@@ -65,6 +55,7 @@ BUSY = "Too many people are waiting. Try again in a minute."
 GONE = (
     "The server no longer has these videos. Add them again; if that does not help, reload the page."
 )
+# What an empty page shows
 INTRODUCTION: Mapping[str, Any] = {
     "lead": "A judge watches two videos of one prompt, asks for the frames it still needs, and says which is better and why.",
     "steps": [
@@ -79,7 +70,7 @@ INTRODUCTION: Mapping[str, Any] = {
         ["The authors' code", "https://github.com/qunzhongwang/vr-thinker"],
     ],
     "loop": {"folder": "intro", "label": "A recorded run of the built-in judge, without sound"},
-}  # what an empty page shows
+}
 REPLAYING = "Replaying a saved trace."
 NEVER_ENDED = "The run was cut off before it ended."
 SWAPPED = "Sides swapped. Compare again for a verdict on this order."
@@ -105,35 +96,33 @@ JUDGE_HELP = "Who compares the videos. A change counts for the next run."
 
 
 def judge_line(name: str) -> str:
-    """Who judges."""
+    """Return who judges."""
     return f"Judge: {name[:MAX_NAME]}{'…' if len(name) > MAX_NAME else ''}"
 
 
 def next_step(first: object, second: object, prompt: object, refusals: Sequence[str] = ()) -> str:
-    """What a person does next, by which of the three inputs are there, behind why a file in a player is refused."""
-    both = READY_TO_COMPARE if str(prompt or "").strip() else TWO_VIDEOS
-    step = (
-        both
-        if first and second
-        else ONE_VIDEO
-        if first or second
-        else OTHER_VIDEO
-        if refusals
-        else READY
-    )
+    """Return why files are refused, then what a person does next."""
+    if first and second:
+        step = READY_TO_COMPARE if str(prompt or "").strip() else TWO_VIDEOS
+    elif first or second:
+        step = ONE_VIDEO
+    else:
+        step = OTHER_VIDEO if refusals else READY
     return " ".join(filter(None, [*dict.fromkeys(refusals), step]))
 
 
 def changed_videos(sides: Collection[Side], swapped: bool, names: Sequence[str]) -> str:
-    """That the players hold other videos than were judged; "" when they do not. `names`: of the files that were judged."""
+    """Return that the players hold other videos than were judged; "" if they do not.
+
+    `names`: of the files that were judged.
+    """
     if swapped:
         return "This run judged these two videos the other way round."
     first, second = (name[:MAX_NAME] for name in names)
     if len(sides) == 2:
         return f"This run judged other videos: {first} and {second}."
-    return "".join(
-        f"This run judged another video {int(side)}: {(first, second)[side - 1]}." for side in sides
-    )
+    name = {Side.FIRST: first, Side.SECOND: second}
+    return "".join(f"This run judged another video {int(side)}: {name[side]}." for side in sides)
 
 
 # One line of help each, in the order in which a verdict is shown.
@@ -165,7 +154,7 @@ NO_VERDICT_HEADLINES = {
 
 
 def headline(finished: Finished, check: OrderCheck | None) -> str:
-    """What a run says in one line. `check`: both its orders; None if there is one."""
+    """Return a run's outcome in one line. `check`: both its orders."""
     if finished.outside_scope:
         return OUTSIDE_SCOPE.rstrip(".")
     if finished.verdict is None:
@@ -174,12 +163,12 @@ def headline(finished: Finished, check: OrderCheck | None) -> str:
 
 
 def winner_line(label: Preference | None, overall: OrderEffect | None) -> str:
-    """The overall label in one line, unless swapping the sides turned it round."""
+    """Return the overall label in one line, unless swapping flips it."""
     return NO_RELIABLE_WINNER if overall is OrderEffect.FLIPS else HEADLINES[label]
 
 
 def label_name(label: Preference | None, effect: OrderEffect | None = None) -> str:
-    """One dimension's label on a card, unless swapping the sides turned it round."""
+    """Return one dimension's label on a card, unless swapping flips it."""
     if effect is OrderEffect.FLIPS:
         return "No reliable winner"
     return NO_DIFFERENCE if label is Preference.TIE else LABEL_NAMES[label].capitalize()
@@ -217,19 +206,14 @@ ORDER_LINES = {
 
 
 def running_status(turn: int, turns: int | None, frames: int, writing: bool) -> str:
-    """What the judge is doing in this turn (of at most `turns`): it writes, or has been sent so many frames."""
-    activity = (
-        "writing"
-        if writing
-        else f"looking at {count(frames, 'new frame')}"
-        if frames
-        else "thinking"
-    )
-    return f"Turn {turn} of {turns} · {activity}" if turns else f"Turn {turn} · {activity}"
+    """Return what the judge does now: it writes, looks or thinks."""
+    looking = f"looking at {count(frames, 'new frame')}" if frames else "thinking"
+    of = f" of {turns}" if turns else ""
+    return f"Turn {turn}{of} · {'writing' if writing else looking}"
 
 
 def pace_status(pace: Pace, seconds: float, turns: int | None) -> str:
-    """How fast the judge writes, how long the run has gone on, and how long it may still take: what is known of these."""
+    """Return speed, time so far and time left, if known."""
     tokens, left = pace.tokens_a_second(seconds), pace.seconds_left(seconds, turns)
     rest = f"at most {duration(math.ceil(left), whole=True)} left" if left else ""
     known = [speed(tokens) if tokens is not None else "", duration(seconds), rest]
@@ -237,25 +221,19 @@ def pace_status(pace: Pace, seconds: float, turns: int | None) -> str:
 
 
 def ended_status(finished: Finished, turns: int, second: Finished | None = None) -> str:
-    """How the run ended; where its order was checked, both runs. `turns` are those of both."""
+    """Return how the run, or both, ended. `turns` are of both."""
     outcomes = {
         StopReason.ANSWERED: "Finished",
         StopReason.CANCELLED: "Stopped",
         StopReason.FAILED: "Failed",
     }
-    ended = (
-        DEMO_RUN
-        if finished.outside_scope
-        else outcomes.get(finished.stop, "Ended without an answer")
-    )
+    without = "Ended without an answer"
+    ended = DEMO_RUN if finished.outside_scope else outcomes.get(finished.stop, without)
     if second is None:
         return f"{ended} {ended_after(turns, finished.seconds)}"
-    other = outcomes.get(second.stop, "Ended without an answer")
-    both = (
-        f"{ended} in both orders"
-        if other == ended
-        else f"{ended} as given, {other.lower()} with the sides swapped,"
-    )
+    other = outcomes.get(second.stop, without)
+    as_given = f"{ended} as given, {other.lower()} with the sides swapped,"
+    both = f"{ended} in both orders" if other == ended else as_given
     return f"{both} {ended_after(turns, finished.seconds + second.seconds)}"
 
 
@@ -270,50 +248,36 @@ END_NOTICES = {
 
 
 def end_notice(finished: Finished) -> str:
-    """What a person must know about the end of a run; "" after an ordinary answer."""
+    """Return a notice on a run's end; "" after an ordinary answer."""
     if finished.outside_scope:
         return OUTSIDE_ADVICE
     if finished.stop is StopReason.ANSWERED:
         return ""
     if finished.stop is StopReason.CANCELLED and finished.verdict is not None:
         return "Stopped. What the judge had seen and written is kept."
-    unusable = finished.fault == VideoError.__name__
-    return " ".join(
-        filter(
-            None, [finished.error or END_NOTICES[finished.stop], OTHER_VIDEO if unusable else ""]
-        )
-    )
+    notice = finished.error or END_NOTICES[finished.stop]
+    return f"{notice} {OTHER_VIDEO}" if finished.fault == VideoError.__name__ else notice
 
 
 def verdict_caveats(finished: Finished) -> list[str]:
-    """Why a verdict is less than a free and complete final answer, one sentence each."""
-    caveats = []
-    if finished.provisional:
-        caveats.append(
-            "Provisional: the judge recommended this on the way and gave no final answer."
-        )
-    if finished.forced:
-        caveats.append("The judge was asked for its answer on its last turn.")
-    if finished.verdict is not None and not finished.verdict.whole:
-        caveats.append(
-            "Incomplete: the judge did not label every dimension, and nothing was filled in."
-        )
-    return caveats
+    """Return why a verdict is no free and complete final answer."""
+    caveats = (
+        "Provisional: the judge recommended this on the way and gave no final answer.",
+        "The judge was asked for its answer on its last turn.",
+        "Incomplete: the judge did not label every dimension, and nothing was filled in.",
+    )
+    incomplete = finished.verdict is not None and not finished.verdict.whole
+    given = (finished.provisional, finished.forced, incomplete)
+    return [caveat for caveat, holds in zip(caveats, given, strict=True) if holds]
 
 
 def clip_notes(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:
-    """Health notes on the two files; one that holds for both is given once."""
+    """Return health notes on both files; a shared one once."""
     first, second = (clip.notes if clip else () for clip in clips)
-    both = [f"Both videos: {note}" for note in first if note in second]
-    sides = ((1, first, second), (2, second, first))
     return [
-        *both,
-        *(
-            f"Video {side}: {note}"
-            for side, notes, other in sides
-            for note in notes
-            if note not in other
-        ),
+        *(f"Both videos: {note}" for note in first if note in second),
+        *(f"Video 1: {note}" for note in first if note not in second),
+        *(f"Video 2: {note}" for note in second if note not in first),
     ]
 
 
@@ -323,7 +287,6 @@ TOOL_CALL = "Tool call"
 RAW = "Reply as it came"
 FRAME = "Frame"
 ALREADY_SHOWN = "Already shown: {}."
-_MOTIONS = {"go": "moves on", "stay": "stands still", "leap": "jumps", "odd": "moves oddly"}
 WRITING = "Writing"
 CONFIDENCE = "confidence {} (concat)"
 OWN_CONFIDENCE = "confidence {} (the judge's own)"
@@ -332,23 +295,25 @@ CONFIDENCE_HELP = "How sure the judge said it was, on the scale of concat: 1 low
 
 
 def frame_fact(picture: str, motion: str) -> str:
-    """What the built-in judge noted of one frame: `clear, moves on`. How the first frame moved cannot be known."""
-    return ", ".join(filter(None, (picture, _MOTIONS.get(motion, ""))))
+    """Return what the built-in judge noted of one frame: `clear, moves on`.
+
+    The first frame has no motion.
+    """
+    motions = {"go": "moves on", "stay": "stands still", "leap": "jumps", "odd": "moves oddly"}
+    return ", ".join(filter(None, (picture, motions.get(motion, ""))))
 
 
 def frames_summary(pairs: int, singles: int) -> str:
-    """The frames that a turn brought into view."""
+    """Return the frames that a turn brought into view, in words."""
     counts = ((pairs, "frame pair"), (singles, "single frame"))
     return " and ".join(count(number, noun) for number, noun in counts if number) or "no new frames"
 
 
 def turn_summary(turn: Turn) -> str:
-    """What a turn's reply did; of one that was cut short and gave nothing usable, that it was."""
-    return turn.cut_short or reply_summary(turn.reply)
-
-
-def reply_summary(reply: Reply) -> str:
-    """What a whole reply did."""
+    """Return what a turn's reply did, or how it was cut short."""
+    reply = turn.reply
+    if turn.cut_short:
+        return turn.cut_short
     if reply.kind == "answer":
         return "final answer"
     if reply.kind == "tool" and reply.wants is not None:
@@ -361,36 +326,28 @@ def reply_summary(reply: Reply) -> str:
 
 
 def turn_remarks(turn: Turn) -> list[str]:
-    """Repairs, refusals and cuts of a turn, one sentence each."""
-    reply = turn.reply
-    ignored = ignored_requests(reply.wants) if reply.wants is not None else []
-    remarks = [*(["The judge was asked to answer now."] if turn.forced else []), *ignored]
+    """Return repairs, refusals and cuts of a turn, one sentence each."""
+    ignored = _ignored_requests(turn.reply.wants) if turn.reply.wants is not None else []
     covered = {ProblemKind.NO_VALID_FRAMES} if ignored else set()
-    remarks += [
-        problem.detail
-        for problem in turn.problems
-        if problem.detail and problem.kind not in covered
+    remarks = [
+        "The judge was asked to answer now." if turn.forced else "",
+        *ignored,
+        *(problem.detail for problem in turn.problems if problem.kind not in covered),
+        *(f"Frame {frame.number}: {frame.note}" for frame in turn.frames if frame.note),
+        turn.note,
     ]
-    remarks += [f"Frame {frame.number}: {frame.note}" for frame in turn.frames if frame.note]
-    return list(dict.fromkeys([*remarks, *([turn.note] if turn.note else [])]))
+    return list(dict.fromkeys(filter(None, remarks)))
 
 
-def ignored_requests(request: FrameSelection) -> list[str]:
-    """Which entries of a request were ignored, and why, one sentence each."""
-    sentences = []
-    if request.dropped:
-        entries = ", ".join(
-            "nothing" if entry is None else str(entry)[:40] for entry in request.dropped[:12]
-        )
-        more = f" and {len(request.dropped) - 12} more" if len(request.dropped) > 12 else ""
-        sentences.append(
-            f"{count(len(request.dropped), 'request')} ignored, no such frame: {entries}{more}."
-        )
+def _ignored_requests(request: FrameSelection) -> list[str]:
+    sentences, kept, dropped = [], len(request.indices), len(request.dropped)
+    if dropped:
+        named = ("nothing" if entry is None else str(entry)[:40] for entry in request.dropped[:12])
+        entries = ", ".join(named) + (f" and {dropped - 12} more" if dropped > 12 else "")
+        sentences.append(f"{count(dropped, 'request')} ignored, no such frame: {entries}.")
     if request.truncated:
-        sentences.append(
-            f"More was asked for than one call allows; the first {len(request.indices)} were kept."
-        )
-    elif (repeated := request.asked - len(request.indices) - len(request.dropped)) > 0:
+        sentences.append(f"More was asked for than one call allows; the first {kept} were kept.")
+    elif (repeated := request.asked - kept - dropped) > 0:
         sentences.append(f"{count(repeated, 'repeated request')} ignored.")
     return sentences
 
@@ -400,7 +357,7 @@ RECEIVED = "Received, turn {}"
 
 
 def sent_heading(turn: int, frames: int) -> str:
-    """Heading of what was sent before a reply."""
+    """Return the heading of what was sent before a reply."""
     return f"Sent, turn {turn}" + (f" (with {count(frames, 'picture')})" if frames else "")
 
 
@@ -417,34 +374,26 @@ AGREES = "agree"
 DIFFERS = "differ"
 VOTED_AT = "%d %b %Y, %H:%M UTC"
 
-
-ASIDE = "Reasoning, aside"
+ASIDE_HEADING = "Reasoning, aside ({:,} characters)"
 ASIDE_PASSAGE = "Received beside the reply, turn {}"
 ASIDE_HELP = (
     "What the judge thought beside its reply. It is kept, and never sent back to the judge."
 )
-_MEANS = "After all it had written before, the judge was {} likely to write this label ({})."
-_MEANS_NOT = "That does not say how often such labels are right."
 
 
 def probability_words(
     label: Preference | None, probabilities: LabelProbabilities | None
 ) -> list[str]:
-    """[percentage, what it means] of a label; [] if it is not known, or too near to certain to tell anybody anything."""
+    """Return [percentage, meaning] of a label; [] if unknown or nearly certain."""
     if label is None or probabilities is None or probabilities[label] >= TELLING:
         return []
-    share = percent(probabilities[label])
-    others = ", ".join(
-        f"{LABEL_NAMES[each]}: {percent(probabilities[each])}"
-        for each in Preference
-        if each is not label
+    share, rest = percent(probabilities[label]), [each for each in Preference if each is not label]
+    others = ", ".join(f"{LABEL_NAMES[each]}: {percent(probabilities[each])}" for each in rest)
+    meaning = (
+        f"After all it had written before, the judge was {share} likely to write this label "
+        f"({others}). That does not say how often such labels are right."
     )
-    return [share, f"{_MEANS.format(share, others)} {_MEANS_NOT}"]
-
-
-def aside_heading(characters: int) -> str:
-    """What the folded reasoning of a turn is called."""
-    return f"{ASIDE} ({characters:,} characters)"
+    return [share, meaning]
 
 
 RUNS_TAB = "Evaluation"
@@ -468,8 +417,8 @@ UNKNOWN_FILTER = "There is no filter {}. There are: {}."
 UNKNOWN_SORT = "There is no sorting {}. There are: {}."
 NO_NUMBER = "A page is a number from 1."
 
+# In the order of the columns: the whole first
 DIMENSIONS = [(each.value, DIMENSION_NAMES[each]) for each in (Dimension.OA, *SUB_SCORES)]
-"""In the order of the columns: the whole first."""
 
 FILTERS = {
     "overall": (
@@ -533,10 +482,7 @@ RUNS_LIST = {
     "kinds": [(name, *said) for name, said in FILTERS.items()],
     "sorts": list(SORTS.items()),
 }
-"""Sentences of the list, and what can be chosen there."""
 
-
-WHAT_IF = "What if…"
 LATER = "A run is going on. Begin a branch when it has ended, or stop it."
 BRANCH_NO_RUN = "There is no run to go on from. Compare two videos first."
 NO_VIDEOS = "The videos of this run are not here. Add them to go on from it."
@@ -552,8 +498,9 @@ STARTING = "begins"
 GOING_ON = "going on"
 BRANCH_NO_VERDICT = "no verdict"
 
+# The labels of the form and the strip, by the names that the script knows
 FORM = {
-    "open": WHAT_IF,
+    "open": "What if…",
     "turn": "From turn",
     "turnHelp": "The turns before it are taken over as they were.",
     "frames": "Frames to show in it",
@@ -574,4 +521,3 @@ FORM = {
     "differs": "differs",
     "dimension": "Dimension",
 }
-"""What the form and the strip are labelled with, by the names that the script knows."""

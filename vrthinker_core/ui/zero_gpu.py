@@ -1,4 +1,4 @@
-"""ZeroGPU, where a Hugging Face Space lends a GPU for the seconds of one run and may refuse to."""
+"""ZeroGPU: a Hugging Face Space lends a GPU for one run, or refuses."""
 
 import math
 from collections.abc import Callable, Generator
@@ -10,27 +10,26 @@ from vrthinker_core.protocols.paired import Paired
 from vrthinker_core.types.events import JudgeEvent
 from vrthinker_core.ui.background_run import JobRunner, RunJob
 
-DEFAULT_TURNS = Paired.max_turns  # replies of a run in which nobody chose their number
-MAX_GPU_SECONDS = 75  # the most that a job asks for: ZeroGPU refuses a run that needs more than a visitor's remaining quota
+MAX_GPU_SECONDS = 75  # ZeroGPU refuses a run that needs more than a visitor's remaining quota
 
 
 def gpu_seconds(job: RunJob) -> int:
-    """Seconds for which a job asks for the GPU: ten to start, then each turn 1 s to prefill and 25 tokens a second to decode.
+    """Return seconds for which a job asks for the GPU.
 
-    Both orders take twice as many turns.
+    Ten to start, then each turn 1 s to prefill and 25 tokens a second to decode. Both orders take
+    twice as many turns.
     """
-    turns = min(max(job.settings.max_turns or DEFAULT_TURNS, 1), MAX_GPU_SECONDS) * (
-        2 if job.settings.swap == "on" else 1
-    )
-    return min(
-        MAX_GPU_SECONDS, math.ceil(10 + turns * (1 + min(job.settings.max_new_tokens, 300) / 25))
-    )
+    settings = job.settings
+    turns = min(max(settings.max_turns or Paired.max_turns, 1), MAX_GPU_SECONDS)
+    orders = 2 if settings.swap == "on" else 1
+    seconds = 10 + orders * turns * (1 + min(settings.max_new_tokens, 300) / 25)
+    return min(MAX_GPU_SECONDS, math.ceil(seconds))
 
 
 def naming_gpu_errors(run_job: JobRunner, open_judge: Callable[[str], object]) -> JobRunner:
-    """The same runner, with ZeroGPU's refusal raised as BackendFailed; its message says why, and when to try again.
+    """Return the runner with ZeroGPU's refusal as BackendFailed, which says why and until when.
 
-    `open_judge` raises where the job's judge cannot be had: no GPU is borrowed for that.
+    `open_judge` raises if the job's judge cannot be had: no GPU is borrowed for that.
     """
 
     def events(job: RunJob) -> Generator[JudgeEvent, None, None]:

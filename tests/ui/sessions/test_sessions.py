@@ -28,7 +28,7 @@ from vrthinker_core.types.events import Event, Finished, StopReason, Trace
 from vrthinker_core.ui import waiting_room
 from vrthinker_core.ui.app import give_back_memory
 from vrthinker_core.ui.background_run import RunJob
-from vrthinker_core.ui.page_sessions import Sessions, no_page_open
+from vrthinker_core.ui.page_sessions import Sessions
 from vrthinker_core.ui.waiting_room import WaitingRoom
 
 PAIR = VideoPair("A ball pans steadily.", Path("a.mp4"), Path("b.mp4"))
@@ -161,7 +161,7 @@ def test_a_session_is_kept_for_an_hour_after_it_was_used_last_and_while_its_page
     slow.run.stop()
     assert after(3000) == ["slow", "open", "asks"], "the hour begins when the run is over"
     assert after(1000) == ["open"]
-    sessions.is_open = no_page_open
+    sessions.is_open = frozenset[str]().__contains__
     assert after(3000) == ["open"], "the hour begins when the page is closed"
     assert after(1000) == []
 
