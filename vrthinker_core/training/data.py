@@ -115,7 +115,7 @@ READERS: dict[str, Callable[[Path], list[EvaluationPair]]] = {
 
 
 def open_pairs(data: str, layouts: Layouts) -> PairSet:
-    """The pair set of `data`; `layouts`: of the protocols that are trained, which pairs take in turn.
+    """The pair set of `data`; `layouts`: of the trained protocols, which pairs take in turn.
 
     `drawn:SEED` gives simple scenes; `drawn2:SEED` or `drawn2:SEED:PHOTOS` all kinds, with a folder
     of photographs. Raises BadInput if nothing can be read, a video or photograph is missing, a
