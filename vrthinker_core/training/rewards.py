@@ -37,9 +37,7 @@ class RewardWeights:
 class RolloutReward:
     """The parts of one rollout's reward."""
 
-    format: (
-        float  # 1 if every turn is well formed and the run was answered, else 0
-    )
+    format: float  # 1 if every turn is well formed and the run was answered, else 0
     accuracy: float | None  # 0 to 1; None if no label of the pair is known
     gain: float | None  # k times the accuracy of the last stated labels − of the first
     exploration: float  # η times what the group lacks of ω, for a rollout that looked
@@ -104,7 +102,7 @@ def malformation(turn: Turn, protocol: str) -> str:
 def accuracy(
     verdict: Verdict | None, truth: Verdict, overall: float = OVERALL_SHARE
 ) -> float | None:
-    """α·[OA right] + (1 − α)·mean of [right] over TA, VQ and MQ, over the labels that are known.
+    """α·[OA right] + (1 − α)·mean of [right] over TA, VQ and MQ, of the known labels.
 
     A label not given is wrong. If only one of the two halves is known it counts whole; None if
     neither is.
