@@ -30,14 +30,6 @@ from vrthinker_core.training.trace_folder import StoredRollout
 from vrthinker_core.training.trainer_checkpoints import TrainerPace
 
 
-def require_runs(kept: Sequence[Outcome], playing: Sitting) -> None:
-    """Raise BadInput if no run is kept because there was no more time for `playing`."""
-    if not kept and playing.over:
-        raise BadInput(
-            "No run passed the filters in the time that there was for playing: go on with --resume and more --minutes."
-        )
-
-
 def rows_of(rollouts: Iterable[StoredRollout], most: int, source: str, sitting: Sitting) -> RowSet:
     """The token rows of the rollouts (at most `most`), as the tokenizer of `source` has them.
 
@@ -84,8 +76,7 @@ def fine_tune(
     with stage_record(folder, config, sitting) as record:
 
         def report(pace: TrainerPace) -> bool:
-            assert record is not None, "only the main process reports"
-            record.add(pace.metrics(stage, record.lap()), pace.steps)
+            record(pace.metrics(stage), pace.steps)
             return sitting.over
 
         out, protocols = folder.checkpoints, rows.protocols
@@ -141,10 +132,31 @@ def cold_start(
     outcomes = read_outcomes(out)
     passed = [each for each in outcomes if each.kept][:wanted]
     kept = learnt_runs(folder.path, outcomes) if begun else passed
-    require_runs(kept, teaching)
     rollouts = kept_rollouts(out, lessons.pairs, kept, keep_tokens=False)
+    return learn_kept(kept, rollouts, teaching, source, sft, config, folder, sitting)
+
+
+def learn_kept(
+    kept: Sequence[Outcome],
+    rollouts: Iterable[StoredRollout],
+    playing: Sitting,
+    source: str,
+    sft: SftConfig,
+    config: TrainConfig,
+    folder: RunFolder,
+    sitting: Sitting,
+) -> Path | None:
+    """Fine-tune on the rollouts of the kept runs, which a resumed stage learns from again.
+
+    Raises BadInput, also if there are none because there was no more time for `playing`.
+    """
+    if not kept and playing.over:
+        raise BadInput(
+            "No run passed the filters in the time that there was for playing: go on with --resume "
+            "and more --minutes."
+        )
     rows = rows_of(rollouts, len(kept), source, sitting)
-    if main:
+    if folder.processes.main:
         keep_learnt_runs(folder.path, kept)
     return fine_tune(rows, source, sft, config, folder, sitting)
 

@@ -186,10 +186,9 @@ def run_grpo(
     with stage_record(folder, config, sitting) as record:
 
         def report(pace: TrainerPace, groups: Sequence[Group]) -> bool:
-            assert record is not None, "only the main process reports"
-            metrics = replace(pace.metrics("grpo", record.lap()), mixed=mixed_share(groups))
+            metrics = replace(pace.metrics("grpo"), mixed=mixed_share(groups))
             rewarded = [each for group in groups for each in group.rewarded]
-            record.add(metrics.with_rollouts(rewarded, grpo.weights), grpo.steps)
+            record(metrics.with_rollouts(rewarded, grpo.weights), grpo.steps)
             if pace.step % grpo.shown_every == 0:
                 keep_rollouts(folder.path, "grpo", pace.step, groups[0].rollouts[:SHOWN])
             return sitting.over

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.cold_start import fine_tune, require_runs, rows_of
+from vrthinker_core.training.cold_start import learn_kept
 from vrthinker_core.training.config import TrainConfig
 from vrthinker_core.training.filters import (
     FilterReport,
@@ -19,7 +19,7 @@ from vrthinker_core.training.filters import (
 from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.pair_set import PairSet, kept_rollouts
-from vrthinker_core.training.row_set import keep_learnt_runs, learning_begun, learnt_runs
+from vrthinker_core.training.row_set import learning_begun, learnt_runs
 from vrthinker_core.training.run_folder import RunFolder, Sitting
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
 from vrthinker_core.types.progress import count
@@ -155,12 +155,8 @@ def rejection(
         chosen = choice.outcomes
         for line in choice.lines if folder.processes.main else ():
             sitting.say(line)
-    require_runs(chosen, sampling)
     rollouts = kept_rollouts(folder.path, pairs, chosen, keep_tokens=True)
-    rows = rows_of(rollouts, len(chosen), source, sitting)
-    if folder.processes.main:
-        keep_learnt_runs(folder.path, chosen)
-    return fine_tune(rows, source, options.sft, config, folder, sitting)
+    return learn_kept(chosen, rollouts, sampling, source, options.sft, config, folder, sitting)
 
 
 def _sample(

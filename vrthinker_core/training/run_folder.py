@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from secrets import token_hex
@@ -350,33 +350,21 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-@dataclass(slots=True)
-class StageRecord:
-    """Keeps the steps of one stage in its folder."""
-
-    writer: MetricsWriter
-    tell: Listener
-    last: float = field(default_factory=time.monotonic)  # When the last lap ended
-
-    def add(self, metrics: StepMetrics, total: int) -> None:
-        """Record a step of `total`. Raises BadInput if the disk is full."""
-        self.writer.write(metrics)
-        self.tell(metrics, total)
-
-    def lap(self) -> float:
-        """Seconds since the last lap, or since the record was opened."""
-        last, self.last = self.last, time.monotonic()
-        return self.last - last
-
-
 @contextmanager
-def stage_record(
-    folder: RunFolder, config: TrainConfig, sitting: Sitting
-) -> Iterator[StageRecord | None]:
-    """The record of a stage in the main process; None in the others. Raises BadInput."""
+def stage_record(folder: RunFolder, config: TrainConfig, sitting: Sitting) -> Iterator[Listener]:
+    """A function that records a step with its seconds, in the main process. Raises BadInput."""
     if not folder.processes.main:
-        yield None
+        yield lambda *_: None
         return
+    ended = time.monotonic()
+
+    def record(metrics: StepMetrics, total: int) -> None:
+        nonlocal ended
+        begun, ended = ended, time.monotonic()
+        metrics = replace(metrics, seconds=ended - begun)
+        writer.write(metrics)
+        sitting.tell(metrics, total)
+
     curves = folder.state.curves or name_of(folder.path) if config.trackio else ""
     with MetricsWriter(folder.path, curves) as writer:
-        yield StageRecord(writer, sitting.tell)
+        yield record

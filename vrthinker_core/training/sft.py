@@ -200,28 +200,25 @@ def save_trained(
             for name, weight in model.named_parameters():
                 weight.lerp_(start.pop(name).to(weight), start_share)
     if main:
-        _save_whole(model, source, target, protocols)
+        part, old = (target.with_name(f".{target.name}.{what}") for what in ("part", "old"))
+        try:
+            for left in (part, old):
+                shutil.rmtree(left, ignore_errors=True)
+            part.mkdir(parents=True)
+            save_judge(model, str(source), part, protocols)
+            if target.exists():
+                target.rename(old)
+            part.rename(target)
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(part, ignore_errors=True)
+            reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
+            raise BadInput(
+                f"The checkpoint {target.name} cannot be written ({reason}): make room, and go on "
+                "with --resume."
+            ) from error
+        shutil.rmtree(old, ignore_errors=True)
     trainer.accelerator.wait_for_everyone()
     return target
-
-
-def _save_whole(model: Any, source: Path, target: Path, protocols: Sequence[ProtocolName]) -> None:
-    part, old = (target.with_name(f".{target.name}.{what}") for what in ("part", "old"))
-    try:
-        for left in (part, old):
-            shutil.rmtree(left, ignore_errors=True)
-        part.mkdir(parents=True)
-        save_judge(model, str(source), part, protocols)
-        if target.exists():
-            target.rename(old)
-        part.rename(target)
-    except (OSError, SafetensorError) as error:
-        shutil.rmtree(part, ignore_errors=True)
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
-        raise BadInput(
-            f"The checkpoint {target.name} cannot be written ({reason}): make room, and go on with --resume."
-        ) from error
-    shutil.rmtree(old, ignore_errors=True)
 
 
 @cache

@@ -59,12 +59,11 @@ class TrainerPace:
     entropy: float | None = None  # Of the learnt tokens, in nats, if the trainer knows it
     kl: float | None = None  # To the reference, of the learnt tokens, if there is one
 
-    def metrics(self, stage: str, seconds: float) -> StepMetrics:
-        """The step as a record of a stage."""
+    def metrics(self, stage: str) -> StepMetrics:
+        """The step as a record of a stage, but for its seconds."""
         loss = nan if self.loss is None else self.loss
-        return StepMetrics(
-            stage, self.step, seconds, loss, self.learning_rate, entropy=self.entropy, kl=self.kl
-        )
+        rate, entropy, kl = self.learning_rate, self.entropy, self.kl
+        return StepMetrics(stage, self.step, 0.0, loss, rate, entropy=entropy, kl=kl)
 
 
 def _step(checkpoint: Path) -> int:
@@ -105,8 +104,7 @@ def train_and_save(
                 whole.append(path)
     begun = max(whole, key=_step, default=None)
     trainer.remove_callback(PrinterCallback)
-    for callback in (TimedCheckpoints(folder, subject, minutes), PaceReports(report)):
-        trainer.add_callback(callback)
+    trainer.add_callback(TimedCheckpoints(folder, subject, minutes, report))
     train_from(trainer, begun)
 
 
@@ -153,11 +151,20 @@ def _unwritten(error: Exception, folder: Path) -> BadInput:
 
 
 class TimedCheckpoints(TrainerCallback):
-    """Saves every `minutes`, marks what is whole, and keeps the last two."""
+    """Saves every `minutes`, marks what is whole, and keeps the last two.
 
-    def __init__(self, folder: Path, subject: str, minutes: float) -> None:
+    Calls `report` after each step in the main process; True ends training with a checkpoint.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        subject: str,
+        minutes: float,
+        report: Callable[[TrainerPace], bool | None],
+    ) -> None:
         self._folder, self._subject, self._seconds = folder, subject, minutes * 60
-        self._saved = time.monotonic()
+        self._saved, self._report = time.monotonic(), report
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
         """Ask for a checkpoint when it is time: the first process decides for all."""
@@ -179,13 +186,6 @@ class TimedCheckpoints(TrainerCallback):
         write_atomically(checkpoint / MARK, json.dumps(mark).encode())
         for old in sorted(self._folder.glob("checkpoint-*"), key=_step)[:-2]:
             shutil.rmtree(old)
-
-
-class PaceReports(TrainerCallback):
-    """Calls `report` after each step in the main process; True ends training with a checkpoint."""
-
-    def __init__(self, report: Callable[[TrainerPace], bool | None]) -> None:
-        self._report = report
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: object) -> None:
         """A step ends with its log: tell how far it is."""
