@@ -97,17 +97,9 @@ class Teacher:
     pairs: PairSet | None = None  # In place of the stage's: with the frames of its own protocols
 
 
-@dataclass(frozen=True, slots=True)
-class Lessons:
-    """A teacher, and the pairs that it is given."""
-
-    pairs: PairSet
-    teacher: Teacher
-
-
 def cold_start(
     source: str,
-    lessons: Lessons | ReadyRuns,
+    lessons: Teacher | ReadyRuns,
     config: TrainConfig,
     folder: RunFolder,
     sitting: Sitting,
@@ -122,17 +114,18 @@ def cold_start(
             ready = lessons.kept(wanted, sitting.say if main else lambda _: None, videos)
             rows = rows_of(ready, wanted, source, sitting)
             return fine_tune(rows, source, sft, config, folder, sitting)
-    begun = learning_begun(folder.path)
+    begun, pairs = learning_begun(folder.path), lessons.pairs
+    assert pairs is not None, "the pipeline names them"
     out, teaching = folder.path / "teacher", sitting.part(TEACHER_SHARE)
     if main and not begun:
-        _let_teach(lessons, config, out, teaching)
+        _let_teach(lessons, pairs, config, out, teaching)
         torch.cuda.empty_cache()  # a teacher may have lain on the GPUs of the other processes, too
     if folder.processes.agreed(sitting.stopped()):
         return None
     outcomes = read_outcomes(out)
     passed = [each for each in outcomes if each.kept][:wanted]
     kept = learnt_runs(folder.path, outcomes) if begun else passed
-    rollouts = kept_rollouts(out, lessons.pairs, kept, keep_tokens=False)
+    rollouts = kept_rollouts(out, pairs, kept, keep_tokens=False)
     return learn_kept(kept, rollouts, teaching, source, sft, config, folder, sitting)
 
 
@@ -161,14 +154,15 @@ def learn_kept(
     return fine_tune(rows, source, sft, config, folder, sitting)
 
 
-def _let_teach(lessons: Lessons, config: TrainConfig, out: Path, sitting: Sitting) -> None:
+def _let_teach(
+    teacher: Teacher, pairs: PairSet, config: TrainConfig, out: Path, sitting: Sitting
+) -> None:
     """Play pairs until enough runs are kept; the teacher is there only meanwhile."""
     wanted = config.cold_start.traces
     known = read_outcomes(out) if (out / OUTCOMES).exists() else []
     kept = sum(outcome.kept for outcome in known)
     if kept >= wanted:
         return
-    pairs, teacher = lessons.pairs, lessons.teacher
     judge = teacher.open()
     settings = replace(config.settings, seed=config.seed)
     job = TeacherJob(teacher.name, "", settings, live=min(32, wanted), keep_all=False)

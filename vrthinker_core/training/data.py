@@ -106,7 +106,6 @@ def read_traced_pairs(folder: Path) -> list[EvaluationPair]:
     return make_pairs(rows, CSV_LAYOUT, lambda name: existing_file(Path(), name))
 
 
-CHOICES = "drawn:SEED, drawn2:SEED[:PHOTOS], KIND:PATH, or a path whose kind is seen from it"
 READERS: dict[str, Callable[[Path], list[EvaluationPair]]] = {
     **DATASETS,
     "rows": read_rl_rows,
@@ -181,7 +180,10 @@ def find_data(data: str) -> tuple[str, Path]:
         kind, rest = kind_of(Path(data)), data
     path = Path(rest)
     if not path.exists():
-        raise BadInput(f"There is no file or folder {path}: name the training data as {CHOICES}.")
+        raise BadInput(
+            f"There is no file or folder {path}: name the training data as drawn:SEED, "
+            "drawn2:SEED[:PHOTOS], KIND:PATH, or a path whose kind is seen from it."
+        )
     return kind, path
 
 

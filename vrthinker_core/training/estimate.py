@@ -84,11 +84,20 @@ def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> Training
     plan = replace(stage_plan(stage, gpus), frozen_vision=config.frozen_vision)
     if stage == "grpo":
         grpo, trl = config.grpo, config.grpo.trl
-        rows = grpo.pairs * grpo.samples
-        plan = replace(plan, rollouts=rows, step_rows=rows, batch=grpo.micro_batch)
-        plan = replace(plan, steps=grpo.steps, optimizer_steps=grpo.steps, bf16=grpo.bf16)
-        plan = replace(plan, vllm=trl.vllm, vllm_memory=trl.vllm_memory, longest=trl.longest)
-        return replace(plan, reference=grpo.kl > 0, lora=trl.lora)
+        return replace(
+            plan,
+            rollouts=grpo.pairs * grpo.samples,
+            step_rows=grpo.pairs * grpo.samples,
+            batch=grpo.micro_batch,
+            steps=grpo.steps,
+            optimizer_steps=grpo.steps,
+            bf16=grpo.bf16,
+            reference=grpo.kl > 0,
+            lora=trl.lora,
+            vllm=trl.vllm,
+            vllm_memory=trl.vllm_memory,
+            longest=trl.longest,
+        )
     if stage == "cold-start":
         sft, rows = config.cold_start.sft, config.cold_start.traces
     else:
@@ -97,8 +106,13 @@ def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> Training
         rows = min(played, rejection.pairs * rejection.per_pair, rejection.most or played)
         plan = replace(plan, played=played)
     steps, each = optimizer_steps(rows, sft, gpus), rows_a_step(sft, gpus)
-    plan = replace(plan, rollouts=round(rows * sft.epochs), batch=sft.batch)
-    return replace(plan, optimizer_steps=steps, step_rows=each)
+    return replace(
+        plan,
+        rollouts=round(rows * sft.epochs),
+        batch=sft.batch,
+        optimizer_steps=steps,
+        step_rows=each,
+    )
 
 
 @dataclass(frozen=True, slots=True)

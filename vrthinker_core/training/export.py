@@ -16,6 +16,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import PromptProtocol, make_protocol, sanitize_prompt
 from vrthinker_core.text import encodable
 from vrthinker_core.training.teaching import (
+    KnownLabel,
     NotForTraining,
     RowFilter,
     RowKind,
@@ -220,10 +221,10 @@ def rl_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
         "question": opening_text(file.trace),
         "image": [video["path"] for video in videos],
         "is_video": True,
-        "answer": ", ".join(f"{each.value}={int(labels[each][0])}" for each in ANSWER_ORDER),
+        "answer": ", ".join(f"{each.value}={int(labels[each].label)}" for each in ANSWER_ORDER),
         "protocol": file.trace.started.dialect,
         "prompt": file.trace.started.prompt,
-        "source": {each.value: labels[each][1] for each in ANSWER_ORDER},
+        "source": {each.value: labels[each].source for each in ANSWER_ORDER},
         "videos": videos,
     }
 
@@ -236,10 +237,10 @@ def videogen_reward_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     for letter, video in zip("AB", trace_videos(file, file.trace), strict=True):
         row |= {f"path_{letter}": video["path"], f"fps_{letter}": video["fps"]}
         row[f"num_frames_{letter}"] = video["frames"]
-    for dimension, (label, _) in labels.items():
+    for dimension, known in labels.items():
         column = "Overall" if dimension is Dimension.OA else dimension.value
-        row[column] = ("same", "A", "B")[label]
-    yield {**row, "source": " and ".join(sorted({source for _, source in labels.values()}))}
+        row[column] = ("same", "A", "B")[known.label]
+    yield {**row, "source": " and ".join(sorted({known.source for known in labels.values()}))}
 
 
 ROWS: dict[RowKind, Callable[[TraceFile, RowFilter], Iterator[Row]]] = {
@@ -251,12 +252,12 @@ ROWS: dict[RowKind, Callable[[TraceFile, RowFilter], Iterator[Row]]] = {
 }
 
 
-def _whole(file: TraceFile) -> dict[Dimension, tuple[Preference, str]]:
+def _whole(file: TraceFile) -> dict[Dimension, KnownLabel]:
     """All four labels. Raises NotForTraining if one is not known."""
     labels = known_labels(file)
     if missing := [each.value for each in Dimension if each not in labels]:
         raise NotForTraining(f"no label is known for {', '.join(missing)}")
-    return {dimension: (known.label, known.source) for dimension, known in labels.items()}
+    return labels
 
 
 def _head(kind: str, file: TraceFile, run: Run) -> Row:

@@ -22,7 +22,7 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import write_atomically
 from vrthinker_core.text import encodable
-from vrthinker_core.training.cold_start import Lessons, Teacher, cold_start
+from vrthinker_core.training.cold_start import Teacher, cold_start
 from vrthinker_core.training.config import GateConfig, TimeShares, TrainConfig
 from vrthinker_core.training.grpo import run_grpo
 from vrthinker_core.training.metrics import read_metrics
@@ -241,7 +241,7 @@ def train_stage(
 
 def _lessons(
     data: TrainingData, part: PairPart | None, held_out: PairPart | None, gate: int
-) -> Lessons | ReadyRuns:
+) -> Teacher | ReadyRuns:
     if data.ready is not None:
         if held_out is None:
             return data.ready
@@ -250,7 +250,8 @@ def _lessons(
     assert part is not None, "the command opens them"
     assert data.teacher is not None, "the command asks for one"
     own = data.teacher.pairs
-    return Lessons(part if own is None else part_of(own, "cold-start", gate), data.teacher)
+    pairs = part if own is None else part_of(own, "cold-start", gate)
+    return replace(data.teacher, pairs=pairs)
 
 
 def train_all(

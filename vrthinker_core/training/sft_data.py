@@ -31,7 +31,6 @@ RunEntry = StoredRollout | FilterRefusal  # A run, or why it cannot be read
 class ReadyRuns:
     """Runs with known labels."""
 
-    name: str  # As they were chosen
     entries: Callable[[ExitStack], Iterator[RunEntry]]  # The stack closes their videos
     held_out: tuple[LabelledPair, ...] = ()  # Pairs whose runs are not learnt from
 
@@ -74,9 +73,9 @@ def open_ready_runs(data: str) -> ReadyRuns | None:
     if not path.is_dir():
         return None
     if (path / OUTCOMES).is_file():
-        return ReadyRuns(data, partial(_teachers_runs, path))
+        return ReadyRuns(partial(_teachers_runs, path))
     traced = "traces" in (kind, kind_of(path))
-    return ReadyRuns(data, partial(_traced_runs, path)) if traced else None
+    return ReadyRuns(partial(_traced_runs, path)) if traced else None
 
 
 def taught_pairs(data: str) -> str:

@@ -20,6 +20,8 @@ from vrthinker_core.deliberation import is_unusable
 from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.types.messages import Completion
 
+TOOL = "select_frames"
+
 RESPONSE_TEMPLATE: dict[str, Any] = {
     "defaults": {"role": "assistant"},
     "start_anchor": "<|im_start|>assistant\n",
@@ -103,7 +105,7 @@ class ReplyParser:
             before = earlier_replies(prefix, self._tokenizer)
             ends = bool(before) and is_unusable(self._protocol.parse(before[-1].text))
         if not ends:
-            call = {"name": "select_frames", "arguments": {"reply": text}}
+            call = {"name": TOOL, "arguments": {"reply": text}}
             message["tool_calls"] = [{"type": "function", "function": call}]
         return message
 
