@@ -46,14 +46,16 @@ def rows_of(rollouts: Iterable[StoredRollout], most: int, source: str, sitting: 
             if judge.protocols and spoken not in judge.protocols:
                 made_for = " and ".join(judge.protocols)
                 raise BadInput(
-                    f"A run speaks {spoken}, and the model was made for {made_for}: take runs of that protocol."
+                    f"A run speaks {spoken}, and the model was made for {made_for}: take runs of "
+                    "that protocol."
                 )
             rows.add(stored)
     except NotForTraining as error:
         raise BadInput(f"A kept run cannot be learnt from: {error}.") from None
     if not rows:
         raise BadInput(
-            "No run passes the filters, so there is nothing to learn from: give more pairs, or a better teacher."
+            "No run passes the filters, so there is nothing to learn from: give more pairs, or a "
+            "better teacher."
         )
     return rows
 

@@ -68,9 +68,15 @@ def _table_row(number: int, row: Mapping[str, Any]) -> TableRow:
     videos, prompt, answer = row.get("image"), row.get("prompt"), row.get("answer")
     labels = LABEL.findall(answer) if isinstance(answer, str) else []
     if not isinstance(videos, list) or len(videos) != 2 or row.get("is_video") is False:
-        fault = 'The row does not name two videos: give a list of two paths in "image", with "is_video" true.'
+        fault = (
+            'The row does not name two videos: give a list of two paths in "image", with '
+            '"is_video" true.'
+        )
     elif not isinstance(prompt, str):
-        fault = 'The row has no "prompt": add a column of that name with the text the videos were made from.'
+        fault = (
+            'The row has no "prompt": add a column of that name with the text the videos were '
+            "made from."
+        )
     elif not labels and str(answer).strip().lower() not in MISSING:
         fault = 'The "answer" states no label: write it as text, such as TA=1, VQ=0, MQ=2, OA=1.'
     else:

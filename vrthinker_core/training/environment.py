@@ -27,7 +27,7 @@ Block = dict[str, Any]  # {"type": "text", "text": …} or {"type": "image", "im
 
 
 class FrameEnvironment:
-    """One pair and one deliberation at a time. TRL takes every public method but `reset` for a tool."""
+    """One pair and deliberation at a time. TRL takes each public method but `reset` for a tool."""
 
     def __init__(
         self,

@@ -158,7 +158,8 @@ class TrainingEstimate:
         yield from (f"  {what:<32}{size:8.1f} GiB" for what, size in self.memory)
         yield f"  {'on each GPU':<32}{self.gib:8.1f} GiB, {self.verdict}"
         if plan.optimizer_steps:
-            yield f"  {'optimizer steps':<32}{plan.optimizer_steps:6,d}   of {plan.step_rows:,} rows each"
+            steps, rows = plan.optimizer_steps, plan.step_rows
+            yield f"  {'optimizer steps':<32}{steps:6,d}   of {rows:,} rows each"
         yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours)
         yield f"  {'together':<32}{self.total_hours:8.1f} hours"
         rows, speed = (
@@ -166,7 +167,10 @@ class TrainingEstimate:
             f"{plan.share:.0%} of {plan.flops / 1e12:g} TFLOPS",
         )
         kept = "adapters" if plan.lora else "weights"
-        yield f"Assumed: {rows:,} rows of {plan.tokens:,} tokens with {plan.pictures} pictures; {kept} and AdamW in float32,"
+        yield (
+            f"Assumed: {rows:,} rows of {plan.tokens:,} tokens with {plan.pictures} pictures; "
+            f"{kept} and AdamW in float32,"
+        )
         yield f"arithmetic in bfloat16 at {speed}, layers computed again in the backward pass;"
         yield f"{plan.written:g} tokens written a second on each GPU, all its rollouts together."
         if plan.stage == "grpo" and plan.vllm == "server":

@@ -75,7 +75,7 @@ def run_protocol(run: Run) -> PromptProtocol:
 
 
 def sent_prompts(run: Run, source: FrameSource | None = None) -> list[tuple[Message, ...]]:
-    """What was sent before each reply, with pixels if a `source` has them. Raises NotForTraining."""
+    """What was sent before each reply, with pixels from a `source`. Raises NotForTraining."""
     branch = run.started.branch
     if branch is not None and branch.frames:
         raise NotForTraining(f"a person, not the judge, chose the frames of turn {branch.turn}")

@@ -82,7 +82,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class FilterReport:
-    """How many runs pass the filters, in which dimension they fail, and what that does to the labels."""
+    """How many runs pass the filters, where they fail, and what that does to the labels."""
 
     runs: int
     kept: int
@@ -148,7 +148,8 @@ def share_lines(before: Shares, after: Shares) -> list[str]:
         return " / ".join(_share(shares[int(label)]) for label in Preference) if shares else "none"
 
     return [
-        f"{name}: tie / 1 / 2 were {told(before[name])} before and are {told(after.get(name))} after."
+        f"{name}: tie / 1 / 2 were {told(before[name])} before and are {told(after.get(name))} "
+        "after."
         for name in before
     ]
 

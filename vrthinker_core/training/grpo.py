@@ -254,11 +254,13 @@ def grpo_arguments(config: TrainConfig, context: int, folder: Path) -> Any:
     grpo, trl, processes = config.grpo, config.grpo.trl, world_size()
     if grpo.pairs % processes:
         raise BadInput(
-            f"grpo.pairs={grpo.pairs} leaves {processes} processes no whole groups: choose a multiple of {processes}."
+            f"grpo.pairs={grpo.pairs} leaves {processes} processes no whole groups: choose a "
+            f"multiple of {processes}."
         )
     if is_sharded() and processes > 1 and not trl.vllm:
         raise BadInput(
-            "Rollouts end at different turns, so processes that share one model cannot play them: set grpo.trl.vllm to colocate or "
+            "Rollouts end at different turns, so processes that share one model cannot play them: "
+            "set grpo.trl.vllm to colocate or "
             "server, or launch with data_parallel.yaml and train adapters (grpo.trl.lora=64)."
         )
     rollouts = grpo.pairs * grpo.samples // processes

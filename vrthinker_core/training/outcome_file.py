@@ -16,9 +16,10 @@ FORMAT = "vr-thinker-outcomes/1"
 
 
 class OutcomeFile(AbstractContextManager["OutcomeFile"]):
-    """Appends outcomes to the file of a folder. What a killed process left of a line is cut off first.
+    """Appends outcomes to the file of a folder.
 
-    Each line is handed to the system at once, so it outlives this process.
+    What a killed process left of a line is cut off first. Each line is handed to the system at
+    once, so it outlives this process.
     """
 
     def __init__(self, folder: Path, job: Mapping[str, Any], subfolder: str) -> None:
@@ -58,7 +59,8 @@ class OutcomeFile(AbstractContextManager["OutcomeFile"]):
             self._lines.append(json.dumps(values, ensure_ascii=False).encode())
         except OSError as error:
             raise BadInput(
-                f"Cannot write {self._path}: {error.strerror or error}. What is there already is kept."
+                f"Cannot write {self._path}: {error.strerror or error}. What is there already is "
+                "kept."
             ) from None
 
     def __exit__(self, *_: object) -> None:

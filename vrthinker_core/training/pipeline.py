@@ -105,16 +105,23 @@ def check_cold_start(figures: HeldOutFigures, gates: GateConfig, source: str) ->
 
     `source`: the checkpoint that the cold start began with.
     """
-    again = f"train again in a new folder (--model {encodable(source)} --out …) with more cold_start.traces or cold_start.sft.epochs"
+    again = (
+        f"train again in a new folder (--model {encodable(source)} --out …) with more "
+        "cold_start.traces or cold_start.sft.epochs"
+    )
     if figures.format < gates.format:
         raise BadInput(
-            f"After the cold start {figures.format:.2f} of the rollouts keep to the format on {figures.pairs} held-out pairs, and "
-            f"{gates.format:.2f} are needed: {again}, or go on with --resume and a lower gate (--set gates.format=…)."
+            f"After the cold start {figures.format:.2f} of the rollouts keep to the format on "
+            f"{figures.pairs} held-out pairs, and "
+            f"{gates.format:.2f} are needed: {again}, or go on with --resume and a lower gate "
+            "(--set gates.format=…)."
         )
     if figures.pass_at_k - figures.mean_at_1 < gates.headroom:
         raise BadInput(
-            f"After the cold start pass@{figures.samples} is {figures.pass_at_k:.2f} and mean@1 {figures.mean_at_1:.2f} on "
-            f"{figures.pairs} held-out pairs, and {gates.headroom:.2f} between them are needed, or later stages find nothing: "
+            f"After the cold start pass@{figures.samples} is {figures.pass_at_k:.2f} and mean@1 "
+            f"{figures.mean_at_1:.2f} on "
+            f"{figures.pairs} held-out pairs, and {gates.headroom:.2f} between them are needed, "
+            "or later stages find nothing: "
             f"{again}, or go on with --resume and a lower gate (--set gates.headroom=…)."
         )
 
@@ -156,7 +163,8 @@ def part_of(pairs: PairSet, name: PartName, held_out: int) -> PairPart:
         return PairPart(pairs, PARTS.index(name) * 10_000_000)  # Pairs of each part
     if pairs.size < 2:
         raise BadInput(
-            "The data hold one pair with a label, and one is held out to measure with: give two or more."
+            "The data hold one pair with a label, and one is held out to measure with: give two "
+            "or more."
         )
     order = np.random.default_rng(pairs.size).permutation(pairs.size).tolist()
     cut = max(1, min(held_out, int(pairs.size * 0.1)))
@@ -178,7 +186,8 @@ def require_training_memory(source: str, *, reference: bool, frozen_vision: bool
     free = available_memory("cuda" if torch.cuda.is_available() else "cpu")
     if free is not None and needed > free:
         raise BadInput(
-            f"Training this model takes about {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB are free: "
+            f"Training this model takes about {needed / 2**30:.1f} GiB of memory, and "
+            f"{free / 2**30:.1f} GiB are free: "
             "take a larger machine, or a smaller model."
         )
 

@@ -1,4 +1,4 @@
-"""The second stage: sample rollouts, keep correct ones in the same mix of labels, and fine-tune on them."""
+"""The second stage: fine-tune on correct rollouts of the judge, in the same mix of labels."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -162,7 +162,7 @@ def rejection(
 def _sample(
     source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting
 ) -> None:
-    """Play this process's share of the pairs that were not played yet, until the sitting is over."""
+    """Play this process's share of the pairs that are left, until the sitting is over."""
     options, processes = config.rejection, folder.processes
     settings = replace(config.settings, temperature=options.temperature, seed=config.seed)
     judge = TransformersBackend.load(source, device=processes.device)

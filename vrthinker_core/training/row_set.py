@@ -41,7 +41,8 @@ def learnt_runs(folder: Path, outcomes: Sequence[Outcome]) -> list[Outcome]:
         return [known[pair, sample] for pair, sample in json.loads((folder / LEARNT).read_bytes())]
     except (ValueError, TypeError, KeyError):
         raise BadInput(
-            f"{folder / LEARNT} names runs that are not there: begin again in a new folder with --out."
+            f"{folder / LEARNT} names runs that are not there: begin again in a new folder with "
+            "--out."
         ) from None
 
 

@@ -213,7 +213,8 @@ def read_state(out: Path) -> TrainingRun:
 
     if (out / "base").is_dir():  # an earlier version made it
         raise BadInput(
-            f"{out} holds a run with the stage base, which is gone: name a new folder, and its checkpoint with --model."
+            f"{out} holds a run with the stage base, which is gone: name a new folder, and its "
+            "checkpoint with --model."
         )
     try:
         return type_adapter(TrainingRun).validate_json((out / STATE).read_bytes(), strict=True)
@@ -311,7 +312,8 @@ def _check_same(out: Path, before: TrainingRun, run: TrainingRun, config: TrainC
     """Raise BadInput if the folder's run is another, or may not go on with this configuration."""
     if before.stage != run.stage:
         raise BadInput(
-            f"{out} holds a run of the stage {before.stage}, not {run.stage}: name a new folder with --out."
+            f"{out} holds a run of the stage {before.stage}, not {run.stage}: name a new folder "
+            "with --out."
         )
     for what in ("model", "data", "teacher"):
         old, new = getattr(before, what), getattr(run, what)

@@ -86,19 +86,21 @@ def taught_pairs(data: str) -> str:
     given = read_job(folder).get("data")
     if not isinstance(given, str) or not given:
         raise BadInput(
-            f"{folder} does not say which pairs its teacher was given: give a folder that the command teacher made."
+            f"{folder} does not say which pairs its teacher was given: give a folder that the "
+            "command teacher made."
         )
     path = path_of(given)
     if path is not None and not path.exists():
         where = "" if path.is_absolute() else ", or start where the teacher was started"
         raise BadInput(
-            f"The runs in {folder} are of the pairs in {path}, and nothing is there: put them back{where}."
+            f"The runs in {folder} are of the pairs in {path}, and nothing is there: put them "
+            f"back{where}."
         )
     return given
 
 
 def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
-    """The kept runs, over the pairs that the teacher was given, and why the others were not kept."""
+    """The kept runs, over the pairs of the teacher, and why the others were not kept."""
     outcomes = read_outcomes(folder)
     for each in outcomes:
         if not each.kept:

@@ -22,16 +22,19 @@ def check_launch(*, adapters: bool = False) -> None:
     """Raise BadInput for what `accelerate launch` was told and cannot be done."""
     if "LOCAL_RANK" not in os.environ and torch.cuda.device_count() > 1:
         raise BadInput(
-            f"One process sees {torch.cuda.device_count()} GPUs and trains on one: start it with accelerate launch, "
+            f"One process sees {torch.cuda.device_count()} GPUs and trains on one: start it with "
+            "accelerate launch, "
             "or choose one with CUDA_VISIBLE_DEVICES=0."
         )
     if uses_fsdp() and os.environ.get("FSDP_VERSION") != "2":
         raise BadInput(
-            "Weights are spread with FSDP2 alone: set fsdp_version to 2 in the configuration that is launched."
+            "Weights are spread with FSDP2 alone: set fsdp_version to 2 in the configuration that "
+            "is launched."
         )
     if adapters and is_sharded():
         raise BadInput(
-            "Adapters stand beside a whole model: launch with data_parallel.yaml, or train all weights (grpo.trl.lora=0)."
+            "Adapters stand beside a whole model: launch with data_parallel.yaml, or train all "
+            "weights (grpo.trl.lora=0)."
         )
 
 

@@ -70,7 +70,8 @@ def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
     """
     if not is_of(run, pair):
         raise NotForTraining(
-            "the data hold another pair today where its own one was: give them, and their videos, as they were"
+            "the data hold another pair today where its own one was: give them, and their videos, "
+            "as they were"
         )
     if not keep_tokens:  # `redirected` counts them, too
         texts = (replace(turn.completion, tokens=(), redirected=None) for turn in run.turns)

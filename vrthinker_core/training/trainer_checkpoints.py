@@ -33,8 +33,10 @@ NO_SERVER = (
     "The vLLM server cannot be reached: start it at grpo.trl.vllm_url, and go on with --resume."
 )
 NO_MEMORY = (
-    "There is too little memory for a step. The last whole checkpoint is there: go on with --resume where there is more, "
-    "or begin anew with a smaller batch or gradient_checkpointing=true; GRPO also with grpo.trl.lora, with grpo.trl.vllm, or with "
+    "There is too little memory for a step. The last whole checkpoint is there: go on with "
+    "--resume where there is more, "
+    "or begin anew with a smaller batch or gradient_checkpointing=true; GRPO also with "
+    "grpo.trl.lora, with grpo.trl.vllm, or with "
     "fewer grpo.pairs, since without vLLM the rollouts of a step are generated all at once."
 )
 
@@ -194,6 +196,6 @@ class TimedCheckpoints(TrainerCallback):
         figures = map(logs.get, ("loss", "learning_rate", "entropy", "kl"))
         pace = TrainerPace(state.global_step, state.max_steps, *figures)
         said = state.is_world_process_zero and bool(self._report(pace))
-        # What the main process says, in all of them: one that ended alone would leave the others waiting
+        # In all processes: one that ended alone would leave the others waiting
         if int(broadcast(torch.tensor(int(said), device=args.device))):
             control.should_training_stop = control.should_save = True

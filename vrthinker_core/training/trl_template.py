@@ -57,7 +57,7 @@ class PictureProcessor(Qwen2_5_VLProcessor):
         ProcessorMixin.__init__(self, image_processor, tokenizer, chat_template=chat_template)  # type: ignore[no-untyped-call]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Pictures as tensors, whatever is asked for: TRL multiplies the grids of a first prompt."""
+        """Pictures as tensors, whatever is asked for: TRL multiplies grids of first prompts."""
         batch = super().__call__(*args, **kwargs)
         for name in {"pixel_values", "image_grid_thw"} & set(batch):
             batch[name] = torch.as_tensor(np.asarray(batch[name]))
@@ -73,7 +73,7 @@ def picture_processor(checkpoint: Checkpoint, protocol: PromptProtocol) -> Pictu
 
 
 def tokenizer_of(checkpoint: Checkpoint) -> Any:
-    """The checkpoint's tokenizer as transformers wraps it, padding on the left as generation wants it."""
+    """The checkpoint's tokenizer as transformers wraps it, padding on the left for generation."""
     fast: Any = PreTrainedTokenizerFast
     tokens = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "padding_side": "left"}
     return fast(tokenizer_object=checkpoint.tokenizer, clean_up_tokenization_spaces=False, **tokens)
