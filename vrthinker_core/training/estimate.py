@@ -162,11 +162,8 @@ class TrainingEstimate:
             yield f"  {'optimizer steps':<32}{steps:6,d}   of {rows:,} rows each"
         yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours)
         yield f"  {'together':<32}{self.total_hours:8.1f} hours"
-        rows, speed = (
-            plan.rollouts * plan.steps,
-            f"{plan.share:.0%} of {plan.flops / 1e12:g} TFLOPS",
-        )
-        kept = "adapters" if plan.lora else "weights"
+        rows, kept = plan.rollouts * plan.steps, "adapters" if plan.lora else "weights"
+        speed = f"{plan.share:.0%} of {plan.flops / 1e12:g} TFLOPS"
         yield (
             f"Assumed: {rows:,} rows of {plan.tokens:,} tokens with {plan.pictures} pictures; "
             f"{kept} and AdamW in float32,"

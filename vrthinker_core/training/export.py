@@ -169,18 +169,18 @@ def sft_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
 
 
 def preference_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
-    """One row for each dimension in which a video is preferred, with who says so."""
+    """One row for each dimension with a preferred video, and who says so; ties give none."""
     check_votes(file, chosen)
-    labels = known_labels(file).items()
+    trace, labels = file.trace, known_labels(file).items()
     decided = {each: known for each, known in labels if known.label is not Preference.TIE}
     if not decided:
         raise NotForTraining("no video is preferred in any dimension")
-    videos, vote = trace_videos(file, file.trace), file.trace.vote
+    videos, vote = trace_videos(file, trace), trace.vote
     for dimension, known in decided.items():
         better, worse = videos if known.label is Preference.FIRST else videos[::-1]
         yield {
-            **_head("preferences", file, file.trace),
-            "prompt": file.trace.started.prompt,
+            **_head("preferences", file, trace),
+            "prompt": trace.started.prompt,
             "dimension": dimension.value,
             "chosen": better,
             "rejected": worse,
@@ -195,14 +195,14 @@ def dpo_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     Only the overall label counts: the dimensions may prefer different videos.
     """
     check_votes(file, chosen)
-    known = known_labels(file).get(Dimension.OA)
+    trace, known = file.trace, known_labels(file).get(Dimension.OA)
     if known is None or known.label is Preference.TIE:
         raise NotForTraining("no video is preferred overall")
-    videos = trace_videos(file, file.trace)
+    videos = trace_videos(file, trace)
     better, worse = videos if known.label is Preference.FIRST else videos[::-1]
     yield {
-        **_head("dpo", file, file.trace),
-        "prompt": file.trace.started.prompt,
+        **_head("dpo", file, trace),
+        "prompt": trace.started.prompt,
         "chosen": better["path"],
         "rejected": worse["path"],
         "chosen_sha256": better["sha256"],
@@ -214,16 +214,16 @@ def dpo_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
 def rl_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     """The question as the judge is asked it, both videos, and the answer: all four labels."""
     check_votes(file, chosen)
-    labels = _whole(file)
-    videos = trace_videos(file, file.trace)
+    trace, labels = file.trace, _whole(file)
+    videos = trace_videos(file, trace)
     yield {
-        **_head("rl", file, file.trace),
-        "question": opening_text(file.trace),
+        **_head("rl", file, trace),
+        "question": opening_text(trace),
         "image": [video["path"] for video in videos],
         "is_video": True,
         "answer": ", ".join(f"{each.value}={int(labels[each].label)}" for each in ANSWER_ORDER),
-        "protocol": file.trace.started.dialect,
-        "prompt": file.trace.started.prompt,
+        "protocol": trace.started.dialect,
+        "prompt": trace.started.prompt,
         "source": {each.value: labels[each].source for each in ANSWER_ORDER},
         "videos": videos,
     }
@@ -232,9 +232,10 @@ def rl_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
 def videogen_reward_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     """One row of VideoGen-RewardBench's table; which models made the videos is not known."""
     check_votes(file, chosen)
-    labels, qid = _whole(file), _pair_id(file.trace)
-    row: Row = {"A_model": "", "B_model": "", "prompt": file.trace.started.prompt, "qid": qid}
-    for letter, video in zip("AB", trace_videos(file, file.trace), strict=True):
+    trace = file.trace
+    labels, qid = _whole(file), _pair_id(trace)
+    row: Row = {"A_model": "", "B_model": "", "prompt": trace.started.prompt, "qid": qid}
+    for letter, video in zip("AB", trace_videos(file, trace), strict=True):
         row |= {f"path_{letter}": video["path"], f"fps_{letter}": video["fps"]}
         row[f"num_frames_{letter}"] = video["frames"]
     for dimension, known in labels.items():

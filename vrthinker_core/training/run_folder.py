@@ -234,9 +234,10 @@ def open_run_folder(
     folder that another process writes, that holds anything else, or in which this run has kept
     something and is not to be resumed; and when the disk is full.
     """
+    folder = RunFolder(out, processes)
     if not processes.main:
         processes.wait()  # until the folder is ready; if it is refused, the launcher ends all
-        yield RunFolder(out, processes)
+        yield folder
         return
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -244,7 +245,6 @@ def open_run_folder(
             remove_parts(out)
             state = _run_there(out, run, config, resume)
             write_config(out, config)
-            state = state or replace(run, curves=f"{name_of(out)}-{token_hex(4)}")
             teacher = run.teacher if state.teacher is None else state.teacher
             digest, starts = state.digest or run.digest, state.starts + 1
             _write_state(out, replace(state, teacher=teacher, digest=digest, starts=starts))
@@ -254,7 +254,7 @@ def open_run_folder(
             processes.wait()
             done, start = state.done, time.monotonic()
             try:
-                yield RunFolder(out, processes)
+                yield folder
             finally:
                 with suppress(OSError, BadInput):  # whatever else happened is worth more
                     state, spent = read_state(out), 0.0 if done else time.monotonic() - start
@@ -282,10 +282,8 @@ def new_checkpoint(folder: RunFolder) -> Iterator[Path]:
         raise
 
 
-def _run_there(
-    out: Path, run: TrainingRun, config: TrainConfig, resume: bool
-) -> TrainingRun | None:
-    """The run that is in the folder; None if none was begun. Raises BadInput.
+def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -> TrainingRun:
+    """The run that is in the folder, or a new one. Raises BadInput.
 
     A run that has kept nothing yet, as one that was refused, makes way for any other.
     """
@@ -295,7 +293,7 @@ def _run_there(
             raise BadInput(
                 f"{out} holds other files and no training run: name a new folder with --out."
             )
-        return None
+        return replace(run, curves=f"{name_of(out)}-{token_hex(4)}")
     before = read_state(out)
     files = (path for path in out.rglob("*") if path.name not in (STATE, CONFIG) and path.is_file())
     if not before.done and not any(path.stat().st_size for path in files):
