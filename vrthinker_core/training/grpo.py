@@ -260,8 +260,8 @@ def grpo_arguments(config: TrainConfig, context: int, folder: Path) -> Any:
     if is_sharded() and processes > 1 and not trl.vllm:
         raise BadInput(
             "Rollouts end at different turns, so processes that share one model cannot play them: "
-            "set grpo.trl.vllm to colocate or "
-            "server, or launch with data_parallel.yaml and train adapters (grpo.trl.lora=64)."
+            "set grpo.trl.vllm to colocate or server, or launch with data_parallel.yaml and train "
+            "adapters (grpo.trl.lora=64)."
         )
     rollouts = grpo.pairs * grpo.samples // processes
     batch = gcd(grpo.micro_batch, rollouts)

@@ -112,17 +112,15 @@ def check_cold_start(figures: HeldOutFigures, gates: GateConfig, source: str) ->
     if figures.format < gates.format:
         raise BadInput(
             f"After the cold start {figures.format:.2f} of the rollouts keep to the format on "
-            f"{figures.pairs} held-out pairs, and "
-            f"{gates.format:.2f} are needed: {again}, or go on with --resume and a lower gate "
-            "(--set gates.format=…)."
+            f"{figures.pairs} held-out pairs, and {gates.format:.2f} are needed: {again}, or go on "
+            "with --resume and a lower gate (--set gates.format=…)."
         )
     if figures.pass_at_k - figures.mean_at_1 < gates.headroom:
         raise BadInput(
             f"After the cold start pass@{figures.samples} is {figures.pass_at_k:.2f} and mean@1 "
-            f"{figures.mean_at_1:.2f} on "
-            f"{figures.pairs} held-out pairs, and {gates.headroom:.2f} between them are needed, "
-            "or later stages find nothing: "
-            f"{again}, or go on with --resume and a lower gate (--set gates.headroom=…)."
+            f"{figures.mean_at_1:.2f} on {figures.pairs} held-out pairs, and {gates.headroom:.2f} "
+            f"between them are needed, or later stages find nothing: {again}, or go on with "
+            "--resume and a lower gate (--set gates.headroom=…)."
         )
 
 
@@ -187,8 +185,7 @@ def require_training_memory(source: str, *, reference: bool, frozen_vision: bool
     if free is not None and needed > free:
         raise BadInput(
             f"Training this model takes about {needed / 2**30:.1f} GiB of memory, and "
-            f"{free / 2**30:.1f} GiB are free: "
-            "take a larger machine, or a smaller model."
+            f"{free / 2**30:.1f} GiB are free: take a larger machine, or a smaller model."
         )
 
 

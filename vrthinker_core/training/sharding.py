@@ -23,8 +23,7 @@ def check_launch(*, adapters: bool = False) -> None:
     if "LOCAL_RANK" not in os.environ and torch.cuda.device_count() > 1:
         raise BadInput(
             f"One process sees {torch.cuda.device_count()} GPUs and trains on one: start it with "
-            "accelerate launch, "
-            "or choose one with CUDA_VISIBLE_DEVICES=0."
+            "accelerate launch, or choose one with CUDA_VISIBLE_DEVICES=0."
         )
     if uses_fsdp() and os.environ.get("FSDP_VERSION") != "2":
         raise BadInput(

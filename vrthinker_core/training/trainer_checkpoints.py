@@ -34,10 +34,9 @@ NO_SERVER = (
 )
 NO_MEMORY = (
     "There is too little memory for a step. The last whole checkpoint is there: go on with "
-    "--resume where there is more, "
-    "or begin anew with a smaller batch or gradient_checkpointing=true; GRPO also with "
-    "grpo.trl.lora, with grpo.trl.vllm, or with "
-    "fewer grpo.pairs, since without vLLM the rollouts of a step are generated all at once."
+    "--resume where there is more, or begin anew with a smaller batch or "
+    "gradient_checkpointing=true; GRPO also with grpo.trl.lora, with grpo.trl.vllm, or with fewer "
+    "grpo.pairs, since without vLLM the rollouts of a step are generated all at once."
 )
 
 
@@ -122,8 +121,9 @@ def train_from(trainer: Any, begun: Path | None) -> None:
     if begun and not sharded and (begun / "config.json").is_file():
         model = trainer.accelerator.unwrap_model(trainer.model)
         stock: Any = Qwen2_5_VLForConditionalGeneration
-        saved = stock.from_pretrained(begun, dtype=model.dtype, local_files_only=True)
-        model.load_state_dict(saved.state_dict())
+        model.load_state_dict(
+            stock.from_pretrained(begun, dtype=model.dtype, local_files_only=True).state_dict()
+        )
     try:
         trainer.train(resume_from_checkpoint=str(begun) if begun else None)
     except (OSError, SafetensorError) as error:
