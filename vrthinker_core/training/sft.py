@@ -132,12 +132,13 @@ def train_sft(
     opened = open_whole(checkpoint)
     arguments = sft_arguments(sft, config, folder / "trainer")
     opened.model.model.visual.requires_grad_(not config.frozen_vision)
-    loaded = TransformersBackend(opened, opened.folder.name).loaded
-    known, outlines = None, without_pixels(rows)
-    if config.frozen_vision and config.preset == "nano" and world_size() == 1:
-        # A small model in one process: the features of each picture are computed once and kept
+    # A small model in one process: the features of each picture are computed once and kept
+    features = config.frozen_vision and config.preset == "nano" and world_size() == 1
+    if features:
         freeze_vision(opened.model)
-        known = KeptFeatures(rows, loaded.vision)
+    loaded = TransformersBackend(opened, opened.folder.name).loaded
+    known = KeptFeatures(rows, loaded.vision) if features else None
+    outlines = without_pixels(rows)
 
     def batch(numbers: Sequence[dict[str, int]]) -> dict[str, torch.Tensor]:
         chosen = [(outlines if known else rows)[each["row"]] for each in numbers]
