@@ -1,4 +1,4 @@
-"""The first stage: a teacher's runs over labelled pairs that pass the paper's two filters, learnt token by token."""
+"""The first stage: learn a teacher's runs that pass the paper's two filters, token by token."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,7 @@ from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.pair_set import PairSet, kept_rollouts
 from vrthinker_core.training.row_set import RowSet, keep_learnt_runs, learning_begun, learnt_runs
-from vrthinker_core.training.run_folder import RunFolder, Sitting, ignore_line, stage_record
+from vrthinker_core.training.run_folder import RunFolder, Sitting, stage_record
 from vrthinker_core.training.sft import optimizer_steps, rows_a_step, train_sft
 from vrthinker_core.training.sft_data import ReadyRuns
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
@@ -30,21 +30,15 @@ from vrthinker_core.training.trace_folder import StoredRollout
 from vrthinker_core.training.trainer_checkpoints import TrainerPace
 
 
-def require_runs(kept: Sequence[Outcome], playing: Sitting) -> None:
-    """Raises BadInput where no run is kept because there was no more time for `playing`."""
-    if not kept and playing.over:
-        raise BadInput(
-            "No run passed the filters in the time that there was for playing: go on with --resume and more --minutes."
-        )
-
-
 def rows_of(rollouts: Iterable[StoredRollout], most: int, source: str, sitting: Sitting) -> RowSet:
-    """The token rows of the rollouts, of which there are so many at most, as the tokenizer of `source` has them.
+    """The token rows of the rollouts (at most `most`), as the tokenizer of `source` has them.
 
-    Raises BadInput where there are none, or one is of a protocol that the model was not made for.
+    Raises BadInput if there are none, or one is of a protocol that the model was not made for.
     """
     judge = TransformersBackend(open_for_rendering(source), source)
-    rows = RowSet(judge.loaded, _room_for_frames())
+    # This process's share of a quarter of the free memory keeps frames
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    rows = RowSet(judge.loaded, (available_memory("cpu") or 0) // (4 * processes))
     try:
         for number, stored in enumerate(rollouts, start=1):
             sitting.tell(StepMetrics("rows", number, 0.0, 0.0), most)
@@ -52,22 +46,18 @@ def rows_of(rollouts: Iterable[StoredRollout], most: int, source: str, sitting: 
             if judge.protocols and spoken not in judge.protocols:
                 made_for = " and ".join(judge.protocols)
                 raise BadInput(
-                    f"A run speaks {spoken}, and the model was made for {made_for}: take runs of that protocol."
+                    f"A run speaks {spoken}, and the model was made for {made_for}: take runs of "
+                    "that protocol."
                 )
             rows.add(stored)
     except NotForTraining as error:
         raise BadInput(f"A kept run cannot be learnt from: {error}.") from None
     if not rows:
         raise BadInput(
-            "No run passes the filters, so there is nothing to learn from: give more pairs, or a better teacher."
+            "No run passes the filters, so there is nothing to learn from: give more pairs, or a "
+            "better teacher."
         )
     return rows
-
-
-def _room_for_frames() -> int:
-    """Bytes of frames that this process keeps: its share of a quarter of the free memory."""
-    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return (available_memory("cpu") or 0) // (4 * processes)
 
 
 def fine_tune(
@@ -78,7 +68,7 @@ def fine_tune(
     folder: RunFolder,
     sitting: Sitting,
 ) -> Path | None:
-    """Train on the rows; gives the result, None where the sitting was stopped before the end. Raises BadInput.
+    """Train on the rows; gives the result, None if the sitting was stopped. Raises BadInput.
 
     A `source` that names no protocol makes a judge of those that the rows speak.
     """
@@ -88,20 +78,16 @@ def fine_tune(
     with stage_record(folder, config, sitting) as record:
 
         def report(pace: TrainerPace) -> bool:
-            assert record is not None, "only the main process reports"
-            record.add(pace.metrics(stage, record.lap()), pace.steps)
+            record(pace.metrics(stage), pace.steps)
             return sitting.over
 
-        made = train_sft(
-            rows, locate(source), sft, config, folder.checkpoints, report, rows.protocols
-        )
+        out, protocols = folder.checkpoints, rows.protocols
+        made = train_sft(rows, locate(source), sft, config, out, report, protocols)
     return None if folder.processes.agreed(sitting.stopped()) else folder.finish(made)
 
 
-TEACHER = "teacher"  # Folder of the teacher's runs
 TEACHER_SHARE = 0.4  # Of the time of a sitting: the rest is for learning
-LIVE = 32  # Runs side by side
-HOPELESS = 2_000  # Runs after which a teacher of which none is kept is given up
+HOPELESS = 2_000  # Runs after which a teacher without a kept one is given up
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,78 +96,78 @@ class Teacher:
 
     name: str  # As it was chosen
     open: Callable[[], Backend | BackendOfPair]  # When it is to play
-    pairs: PairSet | None = (
-        None  # That it is given in the place of the stage's: with the frames of the protocols it speaks
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Lessons:
-    """A teacher, and the pairs that it is given."""
-
-    pairs: PairSet
-    teacher: Teacher
+    pairs: PairSet | None = None  # In place of the stage's: with the frames of its own protocols
 
 
 def cold_start(
     source: str,
-    lessons: Lessons | ReadyRuns,
+    lessons: Teacher | ReadyRuns,
     config: TrainConfig,
     folder: RunFolder,
     sitting: Sitting,
 ) -> Path | None:
-    """Train the checkpoint `source`; gives the trained one, None where the sitting was stopped. Raises BadInput.
+    """Train the checkpoint `source`; gives the trained one, None if the sitting was stopped.
 
-    Once it learns, nothing more is played: it goes on from the same runs.
+    Once it learns, nothing more is played: it goes on from the same runs. Raises BadInput.
     """
-    sft, begun = config.cold_start.sft, learning_begun(folder.path)
+    sft, wanted, main = config.cold_start.sft, config.cold_start.traces, folder.processes.main
     if isinstance(lessons, ReadyRuns):
         with ExitStack() as videos:
-            ready = lessons.kept(
-                config.cold_start.traces,
-                sitting.say if folder.processes.main else ignore_line,
-                videos,
-            )
-            return fine_tune(
-                rows_of(ready, config.cold_start.traces, source, sitting),
-                source,
-                sft,
-                config,
-                folder,
-                sitting,
-            )
-    out, teaching = folder.path / TEACHER, sitting.part(TEACHER_SHARE)
-    if folder.processes.main and not begun:
-        _let_teach(lessons, config, out, teaching)
+            ready = lessons.kept(wanted, sitting.say if main else lambda _: None, videos)
+            rows = rows_of(ready, wanted, source, sitting)
+            return fine_tune(rows, source, sft, config, folder, sitting)
+    begun, pairs = learning_begun(folder.path), lessons.pairs
+    assert pairs is not None, "the pipeline names them"
+    out, teaching = folder.path / "teacher", sitting.part(TEACHER_SHARE)
+    if main and not begun:
+        _let_teach(lessons, pairs, config, out, teaching)
         torch.cuda.empty_cache()  # a teacher may have lain on the GPUs of the other processes, too
     if folder.processes.agreed(sitting.stopped()):
         return None
     outcomes = read_outcomes(out)
-    kept = (
-        learnt_runs(folder.path, outcomes)
-        if begun
-        else [each for each in outcomes if each.kept][: config.cold_start.traces]
-    )
-    require_runs(kept, teaching)
-    rows = rows_of(
-        kept_rollouts(out, lessons.pairs, kept, keep_tokens=False), len(kept), source, sitting
-    )
+    passed = [each for each in outcomes if each.kept][:wanted]
+    kept = learnt_runs(folder.path, outcomes) if begun else passed
+    rollouts = kept_rollouts(out, pairs, kept, keep_tokens=False)
+    return learn_kept(kept, rollouts, teaching, source, sft, config, folder, sitting)
+
+
+def learn_kept(
+    kept: Sequence[Outcome],
+    rollouts: Iterable[StoredRollout],
+    playing: Sitting,
+    source: str,
+    sft: SftConfig,
+    config: TrainConfig,
+    folder: RunFolder,
+    sitting: Sitting,
+) -> Path | None:
+    """Fine-tune on the rollouts of the kept runs, which a resumed stage learns from again.
+
+    Raises BadInput, also if there are none because there was no more time for `playing`.
+    """
+    if not kept and playing.over:
+        raise BadInput(
+            "No run passed the filters in the time that there was for playing: go on with --resume "
+            "and more --minutes."
+        )
+    rows = rows_of(rollouts, len(kept), source, sitting)
     if folder.processes.main:
         keep_learnt_runs(folder.path, kept)
     return fine_tune(rows, source, sft, config, folder, sitting)
 
 
-def _let_teach(lessons: Lessons, config: TrainConfig, out: Path, sitting: Sitting) -> None:
-    """Play pairs until enough runs are kept, no pair is left, or the sitting is over; the teacher is there only meanwhile."""
+def _let_teach(
+    teacher: Teacher, pairs: PairSet, config: TrainConfig, out: Path, sitting: Sitting
+) -> None:
+    """Play pairs until enough runs are kept; the teacher is there only meanwhile."""
     wanted = config.cold_start.traces
     known = read_outcomes(out) if (out / OUTCOMES).exists() else []
     kept = sum(outcome.kept for outcome in known)
     if kept >= wanted:
         return
-    pairs, teacher = lessons.pairs, lessons.teacher
     judge = teacher.open()
     settings = replace(config.settings, seed=config.seed)
-    job = TeacherJob(teacher.name, "", settings, live=min(LIVE, wanted), keep_all=False)
+    job = TeacherJob(teacher.name, "", settings, live=min(32, wanted), keep_all=False)
     numbers = count() if pairs.size is None else range(pairs.size)
     made = 0
 

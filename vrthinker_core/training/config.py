@@ -1,11 +1,11 @@
-"""The configuration of a training run: one frozen value for both sizes, kept as JSON beside what was trained with it."""
+"""The configuration of a training run, kept as JSON beside what was trained with it."""
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -17,8 +17,6 @@ from vrthinker_core.storage import type_adapter, write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.types.settings import SETTINGS, Settings, setting
-
-FIRST_PROMPT = 16_384  # Tokens at most: eight frames, the system prompt, and a prompt of as many characters as are read
 
 Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]
@@ -48,9 +46,7 @@ class SftConfig:
     accumulation: Count  # Forward passes in one optimizer step, on each processor or GPU
     epochs: Positive
     bf16: bool = True  # Arithmetic in bfloat16; on a processor the weights stay float32
-    start_share: Share = (
-        0.0  # In the result's weights, of those it began with: keeps what the rows do not show
-    )
+    start_share: Share = 0.0  # Of the weights it began with, in the result's: see `save_trained`
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +54,7 @@ class ColdStartConfig:
     """Stage 1: traces of a teacher that pass the paper's two filters."""
 
     sft: SftConfig
-    traces: Count = 1200  # Kept at most, where the teacher plays without end
+    traces: Count = 1200  # Kept at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +65,7 @@ class RejectionConfig:
     pairs: Count  # That are played
     samples: Count  # Of each pair
     per_pair: Count = 2  # Different rollouts kept of one pair at most
-    most: Count | None = (
-        None  # Rollouts that are learnt from at most (paper: up to about 20,000 help, 40,000 hurt)
-    )
+    most: Count | None = None  # Learnt from (paper: up to about 20,000 help, 40,000 hurt)
     temperature: Positive = 1.0
 
 
@@ -79,22 +73,17 @@ class RejectionConfig:
 class TrlConfig:
     """What TRL's GRPO takes beside the paper's figures."""
 
-    tokens: Count = (
-        16_384  # Of a rollout after its first prompt: replies, and the frames that were asked for
-    )
-    lora: Annotated[int, Ge(0)] = (
-        0  # Rank of adapters in the language model, merged at the end; 0 trains all weights
-    )
-    vllm: Literal["", "colocate", "server"] = (
-        ""  # Where rollouts are generated; "" by the trainer itself
-    )
+    tokens: Count = 16_384  # Of a rollout after its first prompt: replies and requested frames
+    lora: Annotated[int, Ge(0)] = 0  # Rank of adapters, merged at the end; 0 trains all weights
+    vllm: Literal["", "colocate", "server"] = ""  # Generates rollouts; "" the trainer itself
     vllm_memory: Share = 0.3  # Of each GPU, with colocate
     vllm_url: str = "http://127.0.0.1:8000"  # With server
 
     @property
     def longest(self) -> int:
         """Tokens of a whole conversation at most."""
-        return FIRST_PROMPT + self.tokens
+        first_prompt = 16_384  # eight frames, the system prompt, and the longest prompt
+        return first_prompt + self.tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +127,15 @@ class TimeShares:
 class TrainConfig:
     """All that decides what a training run does, but for its stage, its model and its data."""
 
-    __pydantic_config__: ClassVar = {
-        "extra": "forbid",
-        "allow_inf_nan": False,
-    }  # What pydantic reads it with, nested values too
+    # What pydantic reads it with, nested values too
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
     preset: PresetName
     cold_start: ColdStartConfig
     rejection: RejectionConfig
     grpo: GrpoConfig
     seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
-    settings: Settings = field(
-        default_factory=Settings
-    )  # Of every deliberation; the stages choose the temperature
+    settings: Settings = field(default_factory=Settings)  # But the temperature, which stages choose
     frozen_vision: bool = True  # The vision tower is not trained
     gradient_checkpointing: bool = False  # Layers are computed again in the backward pass
     checkpoint_minutes: Positive = 3.0  # Between two checkpoints
@@ -160,74 +145,54 @@ class TrainConfig:
 
 
 def preset_config(name: PresetName) -> TrainConfig:
-    """The figures of a size: "nano" as measured for the built-in judge, "7b" as the paper has them."""
-    return _nano() if name == "nano" else _seven_billion()
-
-
-def _nano() -> TrainConfig:
-    def sft(learning_rate: float, epochs: float) -> SftConfig:
-        optimizer = OptimizerConfig(
-            learning_rate, warm_up=0.1, schedule="cosine", weight_decay=0.01
+    """The figures of a size: "nano" as measured for the built-in judge, "7b" as in the paper."""
+    if name == "nano":
+        slow = OptimizerConfig(4e-4, warm_up=0.1, schedule="cosine", weight_decay=0.01)
+        sft = SftConfig(slow, batch=8, accumulation=1, epochs=2)
+        fast = replace(sft, optimizer=replace(slow, learning_rate=1.2e-3), epochs=3)
+        grpo = OptimizerConfig(8e-5, warm_up=0.05)
+        return TrainConfig(
+            preset="nano",
+            cold_start=ColdStartConfig(fast),
+            rejection=RejectionConfig(sft, pairs=640, samples=4),
+            grpo=GrpoConfig(grpo, pairs=8, micro_batch=16, steps=120),
+            settings=Settings(max_new_tokens=512),
         )
-        return SftConfig(optimizer, batch=8, accumulation=1, epochs=epochs)
-
-    return TrainConfig(
-        preset="nano",
-        cold_start=ColdStartConfig(sft(1.2e-3, epochs=3)),
-        rejection=RejectionConfig(sft(4e-4, epochs=2), pairs=640, samples=4),
-        grpo=GrpoConfig(OptimizerConfig(8e-5, warm_up=0.05), pairs=8, micro_batch=16, steps=120),
-        settings=Settings(max_new_tokens=512),
-    )
-
-
-def _seven_billion() -> TrainConfig:
-    sft = SftConfig(
-        OptimizerConfig(1.5e-6, warm_up=0.2, schedule="cosine", beta2=0.999),
-        batch=1,
-        accumulation=32,
-        epochs=1,
-    )
+    slow = OptimizerConfig(1.5e-6, warm_up=0.2, schedule="cosine", beta2=0.999)
+    sft = SftConfig(slow, batch=1, accumulation=32, epochs=1)
+    grpo = OptimizerConfig(1e-6, warm_up=0.0, beta2=0.999)
     return TrainConfig(
         preset="7b",
         cold_start=ColdStartConfig(sft),
         rejection=RejectionConfig(sft, pairs=20_000, samples=8, most=20_000),
-        grpo=GrpoConfig(
-            OptimizerConfig(1e-6, warm_up=0.0, beta2=0.999),
-            pairs=64,
-            micro_batch=1,
-            steps=300,
-            bf16=True,
-        ),
+        grpo=GrpoConfig(grpo, pairs=64, micro_batch=1, steps=300, bf16=True),
         gradient_checkpointing=True,
         checkpoint_minutes=15.0,
     )
 
 
 def changed_config(config: TrainConfig, changes: Sequence[str]) -> TrainConfig:
-    """The configuration with changes as `--set` takes them: `grpo.steps=30`, values as JSON. Raises BadInput."""
+    """The configuration with changes as `--set` takes them: `grpo.steps=30`, values as JSON.
+
+    Raises BadInput.
+    """
     values = json.loads(config_json(config))
     for change in changes:
         name, equals, text = change.partition("=")
         *path, last = name.strip().split(".")
-        inner = functools.reduce(
-            lambda table, key: table.get(key) if isinstance(table, dict) else None, path, values
-        )
+        inner = values
+        for key in path:
+            inner = inner.get(key) if isinstance(inner, dict) else None
         if not equals or not isinstance(inner, dict) or last not in inner:
-            known = ", ".join(inner) if isinstance(inner, dict) else ", ".join(values)
+            known = ", ".join(inner if isinstance(inner, dict) else values)
             raise BadInput(
                 f"--set {encodable(change)} names no setting: write name=value with one of {known}."
             )
-        value = _value(text.strip())
+        value: Any = text.strip()
+        with suppress(ValueError, RecursionError):  # a text that is no JSON stays a text
+            value = json.loads(value)
         inner[last] = setting(last).parse(value) if path == ["settings"] else value
     return parse_config(json.dumps(values), "What was set")
-
-
-def _value(text: str) -> Any:
-    """What a text means as JSON; the text itself where it is none."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def config_json(config: TrainConfig) -> str:
@@ -236,19 +201,19 @@ def config_json(config: TrainConfig) -> str:
 
 
 def parse_config(text: str, source: str) -> TrainConfig:
-    """Read a configuration. `source` names it in the sentence of BadInput: an unknown key, a wrong type, a value out of range."""
+    """Read a configuration; `source` names it in errors.
+
+    Raises BadInput for an unknown key, a wrong type, or a value out of range.
+    """
     from pydantic import ValidationError
 
     try:
         config = type_adapter(TrainConfig).validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        said = (
-            "there is no such setting"
-            if first["type"] == "unexpected_keyword_argument"
-            else first["msg"]
-        )
+        where, said = ".".join(map(str, first["loc"])), first["msg"]
+        if first["type"] == "unexpected_keyword_argument":
+            said = "there is no such setting"
         fault = encodable(": ".join(filter(None, (where, said[:1].lower() + said[1:]))))
         raise BadInput(f"{source} is no training configuration: {fault}.") from None
     for row in SETTINGS:
@@ -267,7 +232,6 @@ def read_config(folder: Path) -> TrainConfig:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(
-            f"Cannot read {path}: {getattr(error, 'strerror', None) or 'it is no text'}."
-        ) from None
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise BadInput(f"Cannot read {path}: {reason}.") from None
     return parse_config(text, str(path))

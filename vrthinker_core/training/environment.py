@@ -1,12 +1,13 @@
-"""The deliberation as TRL's `environment_factory` sees it: what the judge is sent is what `Deliberation` says, byte for byte.
+"""The deliberation as TRL's `environment_factory` sees it, byte for byte what the judge is sent.
 
-Where TRL's loop still differs from `play`: a call on the last turn is not redirected to an answer (the sentence that asks for it is
-there); frames never leave the conversation, so a memory window must be "all"; past the token limit of a rollout TRL ends it where
-the product would let the oldest frames go; a reply that is cut at `max_new_tokens` ends it, too, where the product would once ask
-again. Such a rollout has no answer and is rewarded as one.
+TRL's loop differs from `play`: a call on the last turn is not redirected to an answer (the sentence
+that asks for it is there); frames never leave the conversation, so a memory window must be "all";
+past the token limit of a rollout TRL ends it, while the product lets the oldest frames go; a reply
+that is cut at `max_new_tokens` ends it, too, while the product asks once again. Such a rollout has
+no answer and is rewarded as one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -26,7 +27,7 @@ Block = dict[str, Any]  # {"type": "text", "text": …} or {"type": "image", "im
 
 
 class FrameEnvironment:
-    """One pair and one deliberation at a time. TRL takes every public method but `reset` for a tool."""
+    """One pair and deliberation at a time. TRL takes each public method but `reset` for a tool."""
 
     def __init__(
         self,
@@ -37,19 +38,15 @@ class FrameEnvironment:
         video_items: bool = True,
     ) -> None:
         """`video_items`: see `Marker`; without them a video is sent frame by frame."""
-        self._pairs, self._judge, self._settings, self._video_items = (
-            pairs,
-            judge,
-            settings,
-            video_items,
-        )
-        self._pair: LabelledPair | None = None
+        self._pairs, self._judge, self._settings = pairs, judge, settings
+        self._video_items = video_items
         self._open: OpenRollout | None = None
 
     def reset(self, **row: Any) -> list[Block]:
-        """Begin with the pair of the row's `number`; gives the first user message, which TRL adds to the row's prompt."""
-        self._pair = with_cached_frames(self._pairs.pair(int(row["number"])))
-        self._open = OpenRollout(self._pair, self._judge, self._settings)
+        """Begin with the pair of `number`; gives the first user message, which TRL adds."""
+        pair = self._pairs.pair(int(row["number"]))
+        pair = replace(pair, source=CachedFrames(pair.source))
+        self._open = OpenRollout(pair, self._judge, self._settings)
         opening = self._open.ask()
         return content_blocks((opening if self._video_items else videos_as_images(opening))[-1])
 
@@ -70,23 +67,19 @@ class FrameEnvironment:
         protocol = self._open.deliberation.protocol
         if self._open.over:
             return content_blocks(protocol.retry_message(()))
+        if reply is None:
+            reply = protocol.call(frame_indices or target_frames or ())
         try:
-            self._open.take(
-                Completion(
-                    protocol.call(frame_indices or target_frames or ()) if reply is None else reply
-                )
-            )
-        except (
-            VideoError
-        ):  # the rollout has failed and will have no reward; the protocol holds to its end
+            self._open.take(Completion(reply))
+        except VideoError:  # it has failed and has no reward; the protocol holds to its end
             return content_blocks(protocol.tool_error(None, ()))
         return content_blocks(self._open.ask()[-1])
 
     @property
     def pair(self) -> LabelledPair:
         """The pair of this rollout."""
-        assert self._pair is not None
-        return self._pair
+        assert self._open is not None
+        return self._open.pair
 
 
 def replay(
@@ -94,7 +87,7 @@ def replay(
 ) -> Rollout:
     """The rollout of a pair whose replies are known, up to the one that ends it.
 
-    Where none does, the tokens were used up. One of which a frame cannot be had has failed.
+    If none does, the tokens were used up. If a frame cannot be had, the rollout has failed.
     """
     rollout = OpenRollout(pair, judge, settings)
     for reply in replies:
@@ -108,30 +101,20 @@ def replay(
     return rollout.rollout()
 
 
-def prompt_row(number: int, system: str) -> Mapping[str, Any]:
-    """A row of a data set for TRL: which pair, and its prompt but for the first user message, which `reset` gives."""
-    return {
-        "number": number,
-        "prompt": [
-            {"role": "system", "content": [{"type": "text", "text": system}]},
-            {"role": "user", "content": []},
-        ],
-    }
-
-
 def content_blocks(message: Message) -> list[Block]:
-    """The parts of a message as blocks with pictures. Raises BadInput for a video, which TRL's GRPO does not send."""
-    return [_block(part) for part in message.parts]
-
-
-def _block(part: object) -> Block:
-    match part:
-        case Image(frame):
-            return {"type": "image", "image": as_picture(frame)}
-        case Video():
-            raise BadInput("GRPO sends pictures only, and concat opens with a video: train paired.")
-        case _:
-            return {"type": "text", "text": getattr(part, "text")}  # noqa: B009 - Text or GeneratedText
+    """The parts of a message as blocks. Raises BadInput for a video, which GRPO does not send."""
+    blocks: list[Block] = []
+    for part in message.parts:
+        match part:
+            case Image(frame):
+                blocks.append({"type": "image", "image": as_picture(frame)})
+            case Video():
+                raise BadInput(
+                    "GRPO sends pictures only, and concat opens with a video: train paired."
+                )
+            case _:
+                blocks.append({"type": "text", "text": part.text})
+    return blocks
 
 
 def as_picture(frame: Frame) -> Picture.Image:
@@ -139,13 +122,8 @@ def as_picture(frame: Frame) -> Picture.Image:
     return Picture.frombytes("RGB", (frame.width, frame.height), frame.rgb)
 
 
-def with_cached_frames(pair: LabelledPair) -> LabelledPair:
-    """The same pair, whose frames are decoded once for each request: a rollout is played a second time for its reward."""
-    return replace(pair, source=CachedFrames(pair.source))
-
-
 class CachedFrames:
-    """A `ClipSource` that asks `source` once for the frames of each request."""
+    """A `ClipSource` that asks `source` once per request: its reward replays a rollout."""
 
     def __init__(self, source: FrameSource) -> None:
         self._source = source
@@ -153,7 +131,7 @@ class CachedFrames:
 
     @property
     def clips(self) -> tuple[ClipInfo | None, ClipInfo | None]:
-        """Those of the source, where it can say what they are."""
+        """The clips of the source."""
         return clips_of(self._source)
 
     def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:

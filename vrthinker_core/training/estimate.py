@@ -1,7 +1,8 @@
-"""What a training on GPUs takes: memory on each GPU and hours, from the shape of the model, before anything is rented.
+"""What a training on GPUs takes: memory on each GPU and hours, from the shape of the model.
 
-Arithmetic, not a measurement: every figure follows from the assumptions, which are told with it. FSDP2 or ZeRO-3 spread weights,
-gradients and optimizer evenly, while with adapters each GPU holds the model; layers are computed again in the backward pass.
+Arithmetic, not a measurement: every figure follows from the assumptions, which are told with it.
+FSDP2 or ZeRO-3 spread weights, gradients and optimizer evenly, while with adapters each GPU holds
+the model; layers are computed again in the backward pass.
 """
 
 from collections.abc import Iterator
@@ -12,13 +13,12 @@ from typing import Any, Literal
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.training.config import SftConfig, TrainConfig, TrlConfig
+from vrthinker_core.training.config import TrainConfig, TrlConfig
 from vrthinker_core.training.run_folder import TrainedStage
 from vrthinker_core.training.sft import optimizer_steps, rows_a_step
 
 GIB = 2**30
 FLOAT, HALF = 4, 2  # Bytes
-VLLM_WORKING = 2.0  # GiB that vLLM takes of its share for one pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +34,20 @@ class ModelShape:
 
     @property
     def weights(self) -> int:
-        """Of both halves."""
+        """Weights of both halves."""
         return self.language + self.vision
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """A stage, the machines, and what they are taken to do. The defaults are those of the paper, `paired`, on one node."""
+    """A stage and the machines; the defaults are the paper's, `paired`, on one node."""
 
     stage: TrainedStage
     gpus: int = 8
     gpu_gib: float = 80.0
     rollouts: int = 1200  # Rows that are trained, or played and trained: of one step with `grpo`
     steps: int = 1  # With `grpo`
-    optimizer_steps: int = 0  # In all; 0 where that is not known
+    optimizer_steps: int = 0  # In all; 0 if that is not known
     step_rows: int = 0  # Rows of an optimizer step, on all GPUs together
     played: int = 0  # Rollouts that are played for the rows, with `rejection`
     pictures: int = 40  # Of a rollout: 8 at first, then two calls of 8 pairs
@@ -58,12 +58,8 @@ class TrainingPlan:
     frozen_vision: bool = True
     lora: int = 0  # Rank of adapters in the language model; 0 trains all weights
     bf16: bool = True  # With adapters, the number type of the weights beside them
-    reference: bool = (
-        True  # With `grpo` and without adapters: a second model, which the KL term compares with
-    )
-    vllm: Literal["", "colocate", "server"] = (
-        "colocate"  # Who generates rollouts; "" the trainer, all of a GPU at once
-    )
+    reference: bool = True  # With `grpo` and no adapters: a second model, for the KL term
+    vllm: Literal["", "colocate", "server"] = "colocate"  # Generates rollouts; "" the trainer
     vllm_memory: float = 0.3  # Share of each GPU that vLLM takes, with colocate
     longest: int = TrlConfig().longest  # Tokens of a conversation that vLLM must have room for
     flops: float = 989e12  # Of a GPU in bfloat16, as its maker says
@@ -72,7 +68,7 @@ class TrainingPlan:
 
     @property
     def tokens(self) -> int:
-        """Of one rollout from its first prompt to its answer."""
+        """Tokens of one rollout from its first prompt to its answer."""
         return self.pictures * self.picture_tokens + self.prompt_tokens + self.reply_tokens
 
 
@@ -87,36 +83,36 @@ def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> Training
     """What a configuration asks for."""
     plan = replace(stage_plan(stage, gpus), frozen_vision=config.frozen_vision)
     if stage == "grpo":
-        grpo = config.grpo
-        rollouts = grpo.pairs * grpo.samples
-        plan = replace(
+        grpo, trl = config.grpo, config.grpo.trl
+        return replace(
             plan,
-            rollouts=rollouts,
+            rollouts=grpo.pairs * grpo.samples,
+            step_rows=grpo.pairs * grpo.samples,
+            batch=grpo.micro_batch,
             steps=grpo.steps,
             optimizer_steps=grpo.steps,
-            step_rows=rollouts,
-        )
-        trl = grpo.trl
-        plan = replace(plan, vllm=trl.vllm, vllm_memory=trl.vllm_memory, longest=trl.longest)
-        return replace(
-            plan, batch=grpo.micro_batch, reference=grpo.kl > 0, lora=trl.lora, bf16=grpo.bf16
+            bf16=grpo.bf16,
+            reference=grpo.kl > 0,
+            lora=trl.lora,
+            vllm=trl.vllm,
+            vllm_memory=trl.vllm_memory,
+            longest=trl.longest,
         )
     if stage == "cold-start":
-        return _learning_from(plan, config.cold_start.traces, config.cold_start.sft)
-    rejection = config.rejection
-    played = rejection.pairs * rejection.samples
-    kept = min(played, rejection.pairs * rejection.per_pair, rejection.most or played)
-    return _learning_from(replace(plan, played=played), kept, rejection.sft)
-
-
-def _learning_from(plan: TrainingPlan, rows: int, sft: SftConfig) -> TrainingPlan:
-    """The plan with so many rows."""
-    plan = replace(
+        sft, rows = config.cold_start.sft, config.cold_start.traces
+    else:
+        rejection, sft = config.rejection, config.rejection.sft
+        played = rejection.pairs * rejection.samples
+        rows = min(played, rejection.pairs * rejection.per_pair, rejection.most or played)
+        plan = replace(plan, played=played)
+    steps, each = optimizer_steps(rows, sft, gpus), rows_a_step(sft, gpus)
+    return replace(
         plan,
-        optimizer_steps=optimizer_steps(rows, sft, plan.gpus),
-        step_rows=rows_a_step(sft, plan.gpus),
+        rollouts=round(rows * sft.epochs),
+        batch=sft.batch,
+        optimizer_steps=steps,
+        step_rows=each,
     )
-    return replace(plan, rollouts=round(rows * sft.epochs), batch=sft.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,38 +122,33 @@ class TrainingEstimate:
     plan: TrainingPlan
     memory: tuple[tuple[str, float], ...]  # What, GiB
     hours: tuple[tuple[str, float], ...]  # What, hours
-    vllm_gib: float = (
-        0.0  # That vLLM needs of its share: the weights, and one conversation of the longest kind
-    )
+    vllm_gib: float = 0.0  # That vLLM needs: the weights, and one of the longest conversations
 
     @property
     def gib(self) -> float:
-        """On each GPU, all together."""
+        """GiB on each GPU, all together."""
         return sum(size for _, size in self.memory)
 
     @property
     def fits(self) -> bool:
-        """A tenth of the GPU is left for what a library keeps for itself, and vLLM's share is enough for it."""
-        return self.gib <= 0.9 * self.plan.gpu_gib and self._vllm_fits
-
-    @property
-    def _vllm_fits(self) -> bool:
-        return self.vllm_gib <= self.plan.vllm_memory * self.plan.gpu_gib
+        """It leaves a tenth of the GPU for libraries, and vLLM's share is enough."""
+        return self.verdict == "fits"
 
     @property
     def verdict(self) -> str:
-        """Whether it fits, and what to do where it does not."""
-        if self.fits:
-            return "fits"
-        if not self._vllm_fits:
+        """Whether it fits, and what to do if it does not."""
+        plan = self.plan
+        if self.vllm_gib > plan.vllm_memory * plan.gpu_gib:
             return f"does not fit: vLLM needs {self.vllm_gib:.1f} GiB, raise grpo.trl.vllm_memory"
-        if self.plan.stage == "grpo" and not self.plan.vllm:
+        if self.gib <= 0.9 * plan.gpu_gib:
+            return "fits"
+        if plan.stage == "grpo" and not plan.vllm:
             return "does not fit: set grpo.trl.vllm, or take more GPUs or fewer grpo.pairs"
         return "does not fit: take more GPUs, a smaller batch or adapters"
 
     @property
     def total_hours(self) -> float:
-        """Of the stage."""
+        """Hours of the stage."""
         return sum(time for _, time in self.hours)
 
     def lines(self) -> Iterator[str]:
@@ -167,15 +158,16 @@ class TrainingEstimate:
         yield from (f"  {what:<32}{size:8.1f} GiB" for what, size in self.memory)
         yield f"  {'on each GPU':<32}{self.gib:8.1f} GiB, {self.verdict}"
         if plan.optimizer_steps:
-            yield f"  {'optimizer steps':<32}{plan.optimizer_steps:6,d}   of {plan.step_rows:,} rows each"
+            steps, rows = plan.optimizer_steps, plan.step_rows
+            yield f"  {'optimizer steps':<32}{steps:6,d}   of {rows:,} rows each"
         yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours)
         yield f"  {'together':<32}{self.total_hours:8.1f} hours"
-        rows, speed = (
-            plan.rollouts * plan.steps,
-            f"{plan.share:.0%} of {plan.flops / 1e12:g} TFLOPS",
+        rows, kept = plan.rollouts * plan.steps, "adapters" if plan.lora else "weights"
+        speed = f"{plan.share:.0%} of {plan.flops / 1e12:g} TFLOPS"
+        yield (
+            f"Assumed: {rows:,} rows of {plan.tokens:,} tokens with {plan.pictures} pictures; "
+            f"{kept} and AdamW in float32,"
         )
-        kept = "adapters" if plan.lora else "weights"
-        yield f"Assumed: {rows:,} rows of {plan.tokens:,} tokens with {plan.pictures} pictures; {kept} and AdamW in float32,"
         yield f"arithmetic in bfloat16 at {speed}, layers computed again in the backward pass;"
         yield f"{plan.written:g} tokens written a second on each GPU, all its rollouts together."
         if plan.stage == "grpo" and plan.vllm == "server":
@@ -183,56 +175,45 @@ class TrainingEstimate:
 
 
 def model_shape(checkpoint: Path | None = None) -> ModelShape:
-    """The shape that config.json of a checkpoint describes; without one, that of Qwen2.5-VL-7B. No weight is read."""
-    config = (
-        Qwen2_5_VLConfig.from_pretrained(checkpoint, local_files_only=True)
-        if checkpoint
-        else _seven_billion()
-    )
+    """The shape in config.json of a checkpoint, by default of Qwen2.5-VL-7B. No weight is read."""
+    if checkpoint:
+        config = Qwen2_5_VLConfig.from_pretrained(checkpoint, local_files_only=True)
+    else:
+        sizes, tower = sizes_of_7b()
+        config = Qwen2_5_VLConfig(text_config=sizes, vision_config=tower, tie_word_embeddings=False)
     text: Any = config.get_text_config()
     with torch.device("meta"):
         model = Qwen2_5_VLForConditionalGeneration(config)
     vision = sum(each.numel() for each in model.model.visual.parameters())
     head = text.hidden_size // text.num_attention_heads
-    kv = 2 * text.num_key_value_heads * head
-    counted = sum(each.numel() for each in model.parameters())
     return ModelShape(
-        counted - vision,
-        vision,
-        text.num_hidden_layers,
-        text.hidden_size,
-        text.intermediate_size,
-        kv,
+        language=sum(each.numel() for each in model.parameters()) - vision,
+        vision=vision,
+        layers=text.num_hidden_layers,
+        hidden=text.hidden_size,
+        inner=text.intermediate_size,
+        kv=2 * text.num_key_value_heads * head,
     )
 
 
 def estimate(shape: ModelShape, plan: TrainingPlan) -> TrainingEstimate:
     """Memory on each GPU, and hours."""
-    return TrainingEstimate(
-        plan, tuple(_memory(shape, plan)), tuple(_hours(shape, plan)), _vllm_gib(shape, plan)
-    )
-
-
-def _learning(shape: ModelShape, plan: TrainingPlan) -> int:
-    return (
-        _adapters(shape, plan.lora)
-        if plan.lora
-        else shape.weights - shape.vision * plan.frozen_vision
-    )
-
-
-def _adapters(shape: ModelShape, rank: int) -> int:
-    """Weights of adapters beside all seven matrices of each layer: two of `rank` rows or columns each."""
-    hidden, narrow = shape.hidden, shape.kv // 2
-    sides = (
-        2 * (hidden + hidden) + 2 * (hidden + narrow) + 3 * (hidden + shape.inner)
-    )  # q and o, k and v, feed-forward
-    return rank * sides * shape.layers
+    vllm = 0.0
+    if plan.stage == "grpo" and plan.vllm == "colocate":
+        working = 2.0  # GiB that vLLM takes of its share for one pass
+        numbers = shape.weights + plan.longest * shape.layers * shape.kv
+        vllm = numbers * HALF / GIB + working
+    return TrainingEstimate(plan, tuple(_memory(shape, plan)), tuple(_hours(shape, plan)), vllm)
 
 
 def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:
-    learning, tokens = _learning(shape, plan), plan.batch * plan.tokens
-    parts = 1 if plan.lora else plan.gpus
+    tokens, parts = plan.batch * plan.tokens, 1 if plan.lora else plan.gpus
+    learning = shape.weights - shape.vision * plan.frozen_vision
+    if plan.lora:  # adapters beside all seven matrices of each layer
+        hidden, narrow = shape.hidden, shape.kv // 2
+        # q and o, k and v, feed-forward
+        sides = 2 * (hidden + hidden) + 2 * (hidden + narrow) + 3 * (hidden + shape.inner)
+        learning = plan.lora * sides * shape.layers
     yield "weights", shape.weights * (HALF if plan.lora and plan.bf16 else FLOAT) / parts / GIB
     yield "gradients", learning * FLOAT / parts / GIB
     yield "optimizer", 2 * learning * FLOAT / parts / GIB
@@ -250,32 +231,22 @@ def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]
         yield "share of vLLM", plan.vllm_memory * plan.gpu_gib
 
 
-def _vllm_gib(shape: ModelShape, plan: TrainingPlan) -> float:
-    if plan.stage != "grpo" or plan.vllm != "colocate":
-        return 0.0
-    return (shape.weights + plan.longest * shape.layers * shape.kv) * HALF / GIB + VLLM_WORKING
-
-
 def _hours(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:
-    rows = plan.rollouts * plan.steps
+    rows, is_grpo = plan.rollouts * plan.steps, plan.stage == "grpo"
     patches = 4 * plan.pictures * plan.picture_tokens
-    passes = 8 if plan.lora == 0 else 6  # FLOPs a weight and token: forward, again, backward
+    passes = 6 if plan.lora else 8  # FLOPs a weight and token: forward, again, backward
     look = (2 if plan.frozen_vision else 8) * shape.vision * patches
-    reference = (
-        (2 * shape.language * plan.tokens + 2 * shape.vision * patches)
-        if plan.stage == "grpo" and plan.reference
-        else 0
-    )
+    forward = 2 * shape.language * plan.tokens + 2 * shape.vision * patches
+    reference = forward if is_grpo and plan.reference else 0
     speed = plan.gpus * plan.flops * plan.share * 3600
     yield "training", rows * (passes * shape.language * plan.tokens + look + reference) / speed
-    played = rows if plan.stage == "grpo" else plan.played
-    if played:
-        read = played * (2 * shape.language * plan.tokens + 2 * shape.vision * patches) / speed
-        yield "rollouts", read + played * plan.reply_tokens / (plan.written * plan.gpus * 3600)
+    if played := rows if is_grpo else plan.played:
+        writing = played * plan.reply_tokens / (plan.written * plan.gpus * 3600)
+        yield "rollouts", played * forward / speed + writing
 
 
 def sizes_of_7b() -> tuple[dict[str, int], dict[str, int]]:
-    """The sizes in the config.json of Qwen2.5-VL-7B: of its language model and of its vision tower."""
+    """The sizes in Qwen2.5-VL-7B's config.json: of its language model and its vision tower."""
     text = {
         "vocab_size": 152_064,
         "hidden_size": 3584,
@@ -284,15 +255,5 @@ def sizes_of_7b() -> tuple[dict[str, int], dict[str, int]]:
         "num_attention_heads": 28,
         "num_key_value_heads": 4,
     }
-    return text, {
-        "depth": 32,
-        "hidden_size": 1280,
-        "intermediate_size": 3420,
-        "num_heads": 16,
-        "out_hidden_size": 3584,
-    }
-
-
-def _seven_billion() -> Qwen2_5_VLConfig:
-    text, vision = sizes_of_7b()
-    return Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=False)
+    vision = {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16}
+    return text, vision | {"out_hidden_size": 3584}

@@ -1,8 +1,8 @@
-"""Traces as rows: SFT and RL rows as the published training code reads them, preference pairs, VideoGen-RewardBench's columns.
+"""Traces as rows: for SFT and RL, preference pairs, VideoGen-RewardBench's columns.
 
-A frame is named, not copied: `first.mp4#21` is frame 21 of that video, counted from 0 as a full sequential decode does. A video is
-named by its full path where it lies beside the trace, or where the evaluation that the trace belongs to found it; by its file name
-where it is at neither place. Its SHA-256 always stands beside it.
+A frame is named, not copied: `first.mp4#21` is frame 21 of that video, counted from 0 as a full
+sequential decode does. A video is named by its full path if it lies beside the trace or where the
+trace's evaluation found it, else by its file name. Its SHA-256 always stands beside it.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import PromptProtocol, make_protocol, sanitize_prompt
 from vrthinker_core.text import encodable
 from vrthinker_core.training.teaching import (
+    KnownLabel,
     NotForTraining,
     RowFilter,
     RowKind,
@@ -25,18 +26,7 @@ from vrthinker_core.training.teaching import (
     known_labels,
     known_verdict,
 )
-from vrthinker_core.types import (
-    ClipInfo,
-    Dimension,
-    Frame,
-    FrameRef,
-    Preference,
-    ProtocolName,
-    Run,
-    Side,
-    Thumbnail,
-    Turn,
-)
+from vrthinker_core.types import Dimension, Frame, FrameRef, Preference, ProtocolName, Run, Side
 from vrthinker_core.types.comparison import ANSWER_ORDER
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Text, Video
@@ -46,24 +36,24 @@ from vrthinker_core.video.files import file_digest
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Messages that end with a reply, and the positions of those replies that no earlier example of the run has taught."""
+    """Messages that end with a reply, and the positions of the replies to learn."""
 
     messages: tuple[Message, ...]
     taught: tuple[int, ...]
 
 
 def opening_text(run: Run) -> str:
-    """The question as the judge is asked it first. Raises NotForTraining where no frame was ever shown."""
+    """The question as the judge is asked it first. Raises NotForTraining if no frame was shown."""
     protocol = run_protocol(run)
     frames = _frames(run, protocol, protocol.opening_refs)
     return protocol.opening_messages(sanitize_prompt(run.started.prompt).text, frames)[-1].text
 
 
 def examples(run: Run) -> Iterator[Example]:
-    """The run as examples. Raises NotForTraining where today's rendering is not what the trace says was sent.
+    """The run as examples. Raises NotForTraining if today's rendering is not what was sent.
 
-    One example holds all turns as long as each prompt goes on where the last one ended. Where a memory window has taken frames
-    away it does not, so the turns before are an example of their own.
+    One example holds all turns as long as each prompt goes on where the last one ended. If a memory
+    window has taken frames away it does not, so the turns before are an example of their own.
     """
     prompts, first = sent_prompts(run), 0
     for k, (prompt, turn) in enumerate(zip(prompts, run.turns, strict=True)):
@@ -71,9 +61,7 @@ def examples(run: Run) -> Iterator[Example]:
             continue
         written = turn.completion.tokens if turn.reply.text == turn.completion.text else ()
         messages = (*prompt, Message("assistant", (GeneratedText(turn.reply.text, written),)))
-        replies = [
-            position for position, message in enumerate(messages) if message.role == "assistant"
-        ]
+        replies = [place for place, each in enumerate(messages) if each.role == "assistant"]
         yield Example(messages, tuple(replies[first:]))
         first = len(replies)
 
@@ -87,11 +75,10 @@ def run_protocol(run: Run) -> PromptProtocol:
 
 
 def sent_prompts(run: Run, source: FrameSource | None = None) -> list[tuple[Message, ...]]:
-    """What was sent before each reply; with a `source` of the pair's frames they hold their pixels. Raises NotForTraining."""
-    if run.started.branch is not None and run.started.branch.frames:
-        raise NotForTraining(
-            f"a person, not the judge, chose the frames of turn {run.started.branch.turn}"
-        )
+    """What was sent before each reply, with pixels from a `source`. Raises NotForTraining."""
+    branch = run.started.branch
+    if branch is not None and branch.frames:
+        raise NotForTraining(f"a person, not the judge, chose the frames of turn {branch.turn}")
     protocol = run_protocol(run)
     last = run.turns[-1] if run.turns else None
     follows = last is not None and last.forced and last.told.endswith(protocol.force_answer())
@@ -104,49 +91,36 @@ def sent_prompts(run: Run, source: FrameSource | None = None) -> list[tuple[Mess
     )
     prompts = []
     for turn in run.turns:
-        prompts.append(_prompt(deliberation, turn))
+        while deliberation.in_view != turn.in_view and deliberation.forget_oldest():
+            pass  # frames that had left because the context was full
+        prompt = deliberation.ask()
+        same = deliberation.in_view == turn.in_view and prompt[-1].text == turn.told
+        if deliberation.stop_reason is not None or not same:
+            raise NotForTraining(f"what was sent in turn {turn.number} is rendered otherwise today")
+        prompts.append(prompt)
         if turn is not last and deliberation.take(turn.completion) != turn.reply:
             raise NotForTraining(f"the reply of turn {turn.number} is read otherwise today")
     return prompts
 
 
-def _prompt(deliberation: Deliberation, turn: Turn) -> tuple[Message, ...]:
-    while deliberation.in_view != turn.in_view and deliberation.forget_oldest():
-        pass  # frames that had left because the context was full
-    prompt = deliberation.ask()
-    if deliberation.stop_reason is not None or (deliberation.in_view, prompt[-1].text) != (
-        turn.in_view,
-        turn.told,
-    ):
-        raise NotForTraining(f"what was sent in turn {turn.number} is rendered otherwise today")
-    return prompt
-
-
 def _frames(run: Run, protocol: PromptProtocol, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
-    """The frames as the trace knows them: which they are and how large they were sent, without pixels."""
+    """The frames as the trace knows them: which they are and how large, without pixels."""
     shown = {frame.ref: frame for turn in run.turns for frame in turn.frames}
-    missing = [ref for ref in refs if ref not in shown]
-    if missing or None in run.started.clips:
-        raise NotForTraining("it does not hold all the frames that the judge was shown")
-    return tuple(_frame(run, protocol, shown[ref]) for ref in refs)
-
-
-def _frame(run: Run, protocol: PromptProtocol, shown: Thumbnail) -> Frame:
-    clip = run.started.clips[shown.ref.side - 1]
     first = {ref.slot for ref in protocol.opening_refs}
-    width, height = (
-        protocol.sizing(shown.ref.slot in first).size(max(1, clip.width), max(1, clip.height))
-        if clip
-        else (0, 0)
-    )
-    return Frame(
-        shown.ref, shown.index, shown.seconds, shown.until, width, height, "", b"", shown.note
-    )
+    frames = []
+    for ref in refs:
+        known, clip = shown.get(ref), run.started.clips[ref.side - 1]
+        if known is None or None in run.started.clips or clip is None:
+            raise NotForTraining("it does not hold all the frames that the judge was shown")
+        size = protocol.sizing(ref.slot in first).size(max(1, clip.width), max(1, clip.height))
+        frames.append(
+            Frame(ref, known.index, known.seconds, known.until, *size, "", b"", known.note)
+        )
+    return tuple(frames)
 
 
 Row = dict[str, Any]  # The values are plain JSON
 FORMAT = "vr-thinker-rows/1"  # The first value of every row; what an earlier export is known by
-CSV_LABELS = {Preference.FIRST: "A", Preference.SECOND: "B", Preference.TIE: "same"}
 CSV_COLUMNS = (
     *("path_A", "path_B", "A_model", "B_model", "prompt", "VQ", "MQ", "TA", "Overall"),
     *("fps_A", "num_frames_A", "fps_B", "num_frames_B", "source", "qid"),
@@ -155,15 +129,15 @@ CSV_COLUMNS = (
 
 
 def sft_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
-    """The conversations of both runs as `message_list`; `taught` are the positions of the replies whose tokens are to be learnt.
+    """The conversations of both runs; `taught` are the positions of the replies to learn.
 
-    `tokens` are those of each reply as its judge wrote them: they mean something to that judge's tokenizer alone.
+    `tokens` are those of each reply as its judge wrote them, for that judge's tokenizer alone.
     """
     check_votes(file, chosen)
-    runs: list[tuple[str, Run]] = [("given", file.trace)]
-    runs += [("swapped", file.trace.swapped)] if file.trace.swapped else []
     reasons, written = [], 0
-    for order, run in runs:
+    for order, run in (("given", file.trace), ("swapped", file.trace.swapped)):
+        if run is None:
+            continue
         try:
             check_conversation(file, run, chosen)
             parts = list(examples(run))
@@ -172,50 +146,63 @@ def sft_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
             continue
         for part in parts:
             written += 1
-            yield {**_head("sft", file, run), "order": order, **_conversation(file, run, part)}
+            videos, known = trace_videos(file, run), known_verdict(file)
+            yield {
+                **_head("sft", file, run),
+                "order": order,
+                "message_list": [_message(message, videos) for message in part.messages],
+                "taught": list(part.taught),
+                "tokens": [
+                    list(
+                        next((each.tokens for each in said if isinstance(each, GeneratedText)), ())
+                    )
+                    for said in (each.parts for each in part.messages if each.role == "assistant")
+                ],
+                "prompt": run.started.prompt,
+                "labels": (known if run is file.trace else swap_verdict(known)).labels,
+                "protocol": run.started.dialect,
+                "settings": asdict(run.started.settings),
+                "videos": videos,
+            }
     if reasons and not written:
         raise reasons[0]
 
 
 def preference_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
-    """One row for each dimension in which a video is preferred, with who says so. Ties and what was not said give none."""
+    """One row for each dimension with a preferred video, and who says so; ties give none."""
     check_votes(file, chosen)
-    decided = {
-        each: known
-        for each, known in known_labels(file).items()
-        if known.label is not Preference.TIE
-    }
+    trace, labels = file.trace, known_labels(file).items()
+    decided = {each: known for each, known in labels if known.label is not Preference.TIE}
     if not decided:
         raise NotForTraining("no video is preferred in any dimension")
-    videos = trace_videos(file, file.trace)
+    videos, vote = trace_videos(file, trace), trace.vote
     for dimension, known in decided.items():
-        first = known.label is Preference.FIRST
-        vote = file.trace.vote
+        better, worse = videos if known.label is Preference.FIRST else videos[::-1]
         yield {
-            **_head("preferences", file, file.trace),
-            "prompt": file.trace.started.prompt,
+            **_head("preferences", file, trace),
+            "prompt": trace.started.prompt,
             "dimension": dimension.value,
-            "chosen": videos[0 if first else 1],
-            "rejected": videos[1 if first else 0],
+            "chosen": better,
+            "rejected": worse,
             "source": known.source,
             "blind": vote.blind if vote and dict(vote.labels)[dimension] is not None else None,
         }
 
 
 def dpo_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
-    """A preference pair to train a generator with, in TRL's columns: `prompt`, and as `chosen` and `rejected` paths of videos.
+    """A preference pair to train a generator with, in TRL's columns; videos are paths.
 
-    Only the overall label counts: the dimensions may prefer different videos, and a trainer is to be told one thing about a pair.
+    Only the overall label counts: the dimensions may prefer different videos.
     """
     check_votes(file, chosen)
-    known = known_labels(file).get(Dimension.OA)
+    trace, known = file.trace, known_labels(file).get(Dimension.OA)
     if known is None or known.label is Preference.TIE:
         raise NotForTraining("no video is preferred overall")
-    first, second = trace_videos(file, file.trace)
-    better, worse = (first, second) if known.label is Preference.FIRST else (second, first)
+    videos = trace_videos(file, trace)
+    better, worse = videos if known.label is Preference.FIRST else videos[::-1]
     yield {
-        **_head("dpo", file, file.trace),
-        "prompt": file.trace.started.prompt,
+        **_head("dpo", file, trace),
+        "prompt": trace.started.prompt,
         "chosen": better["path"],
         "rejected": worse["path"],
         "chosen_sha256": better["sha256"],
@@ -227,17 +214,17 @@ def dpo_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
 def rl_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     """The question as the judge is asked it, both videos, and the answer: all four labels."""
     check_votes(file, chosen)
-    labels = _whole(file)
-    videos = trace_videos(file, file.trace)
+    trace, labels = file.trace, _whole(file)
+    videos = trace_videos(file, trace)
     yield {
-        **_head("rl", file, file.trace),
-        "question": opening_text(file.trace),
+        **_head("rl", file, trace),
+        "question": opening_text(trace),
         "image": [video["path"] for video in videos],
         "is_video": True,
-        "answer": ", ".join(f"{each.value}={int(labels[each][0])}" for each in ANSWER_ORDER),
-        "protocol": file.trace.started.dialect,
-        "prompt": file.trace.started.prompt,
-        "source": {each.value: labels[each][1] for each in ANSWER_ORDER},
+        "answer": ", ".join(f"{each.value}={int(labels[each].label)}" for each in ANSWER_ORDER),
+        "protocol": trace.started.dialect,
+        "prompt": trace.started.prompt,
+        "source": {each.value: labels[each].source for each in ANSWER_ORDER},
         "videos": videos,
     }
 
@@ -245,23 +232,16 @@ def rl_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
 def videogen_reward_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     """One row of VideoGen-RewardBench's table; which models made the videos is not known."""
     check_votes(file, chosen)
-    labels = _whole(file)
-    row: Row = {
-        "A_model": "",
-        "B_model": "",
-        "prompt": file.trace.started.prompt,
-        "qid": _pair_id(file.trace),
-    }
-    for letter, video in zip("AB", trace_videos(file, file.trace), strict=True):
-        row |= {
-            f"path_{letter}": video["path"],
-            f"fps_{letter}": video["fps"],
-            f"num_frames_{letter}": video["frames"],
-        }
-    for dimension, (label, _) in labels.items():
-        row["Overall" if dimension is Dimension.OA else dimension.value] = CSV_LABELS[label]
-    sources = {source for _, source in labels.values()}
-    yield {**row, "source": " and ".join(sorted(sources))}
+    trace = file.trace
+    labels, qid = _whole(file), _pair_id(trace)
+    row: Row = {"A_model": "", "B_model": "", "prompt": trace.started.prompt, "qid": qid}
+    for letter, video in zip("AB", trace_videos(file, trace), strict=True):
+        row |= {f"path_{letter}": video["path"], f"fps_{letter}": video["fps"]}
+        row[f"num_frames_{letter}"] = video["frames"]
+    for dimension, known in labels.items():
+        column = "Overall" if dimension is Dimension.OA else dimension.value
+        row[column] = ("same", "A", "B")[known.label]
+    yield {**row, "source": " and ".join(sorted({known.source for known in labels.values()}))}
 
 
 ROWS: dict[RowKind, Callable[[TraceFile, RowFilter], Iterator[Row]]] = {
@@ -271,15 +251,14 @@ ROWS: dict[RowKind, Callable[[TraceFile, RowFilter], Iterator[Row]]] = {
     "rl": rl_rows,
     "videogen-reward": videogen_reward_rows,
 }
-"""By the word that the command line has for them."""
 
 
-def _whole(file: TraceFile) -> dict[Dimension, tuple[Preference, str]]:
-    """All four labels. Raises NotForTraining where one is not known."""
+def _whole(file: TraceFile) -> dict[Dimension, KnownLabel]:
+    """All four labels. Raises NotForTraining if one is not known."""
     labels = known_labels(file)
     if missing := [each.value for each in Dimension if each not in labels]:
         raise NotForTraining(f"no label is known for {', '.join(missing)}")
-    return {dimension: (known.label, known.source) for dimension, known in labels.items()}
+    return labels
 
 
 def _head(kind: str, file: TraceFile, run: Run) -> Row:
@@ -297,47 +276,18 @@ def _pair_id(run: Run) -> str:
     return hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def _conversation(file: TraceFile, run: Run, example: Example) -> Row:
-    videos = trace_videos(file, run)
-    known = known_verdict(file)
-    return {
-        "message_list": [_message(message, videos) for message in example.messages],
-        "taught": list(example.taught),
-        "tokens": [
-            list(_tokens(message)) for message in example.messages if message.role == "assistant"
-        ],
-        "prompt": run.started.prompt,
-        "labels": (known if run is file.trace else swap_verdict(known)).labels,
-        "protocol": run.started.dialect,
-        "settings": asdict(run.started.settings),
-        "videos": videos,
-    }
-
-
-def _tokens(message: Message) -> tuple[int, ...]:
-    """The tokens that the judge wrote, () where they are not known."""
-    return next((part.tokens for part in message.parts if isinstance(part, GeneratedText)), ())
-
-
 def _message(message: Message, videos: Sequence[Row]) -> Row:
     content: list[Row] = []
     for part in message.parts:
         match part:
             case Text() | GeneratedText():
                 content.append({"type": "text", "text": part.text})
-            case Image():
-                content.append(
-                    {"type": "image", "image": _named(part.frame, videos), **_place(part.frame)}
-                )
-            case Video():
-                names = [_named(frame, videos) for frame in part.frames]
-                content.append(
-                    {
-                        "type": "video",
-                        "video": names,
-                        "frames": [_place(frame) for frame in part.frames],
-                    }
-                )
+            case Image(frame):
+                content.append({"type": "image", "image": _named(frame, videos), **_place(frame)})
+            case Video(frames):
+                names = [_named(frame, videos) for frame in frames]
+                places = [_place(frame) for frame in frames]
+                content.append({"type": "video", "video": names, "frames": places})
     return {"role": message.role, "content": content}
 
 
@@ -357,25 +307,21 @@ def _place(frame: Frame) -> Row:
 
 
 def trace_videos(file: TraceFile, run: Run) -> list[Row]:
-    """Both videos of a run: `path` where it was found, `sha256`, `frames`, `fps`. Raises NotForTraining for one never opened."""
-    return [_video(file, side, clip) for side, clip in zip(Side, run.started.clips, strict=True)]
+    """Both videos of a run: `path` where it was found, `sha256`, `frames`, `fps`.
 
-
-def _video(file: TraceFile, side: Side, clip: ClipInfo | None) -> Row:
-    if clip is None:
-        raise NotForTraining(f"video {int(side)} could not be opened")
-    name = Path(clip.name).name or f"video-{int(side)}"
-    places = [
-        file.path.parent / name,
-        *((Path(file.pair.first), Path(file.pair.second)) if file.pair else ()),
-    ]
-    found = next(
-        (path.absolute() for path in places if clip.digest and file_digest(path) == clip.digest),
-        Path(name),
-    )
-    return {
-        "path": encodable(found.as_posix()),
-        "sha256": clip.digest,
-        "frames": clip.frames,
-        "fps": clip.fps,
-    }
+    Raises NotForTraining for one that was never opened.
+    """
+    videos = []
+    for side, clip in zip(Side, run.started.clips, strict=True):
+        if clip is None:
+            raise NotForTraining(f"video {int(side)} could not be opened")
+        name, digest = Path(clip.name).name or f"video-{int(side)}", clip.digest
+        places = [file.path.parent / name]
+        places += [Path(file.pair.first), Path(file.pair.second)] if file.pair else []
+        found = next(
+            (path.absolute() for path in places if digest and file_digest(path) == digest),
+            Path(name),
+        )
+        path = encodable(found.as_posix())
+        videos.append({"path": path, "sha256": digest, "frames": clip.frames, "fps": clip.fps})
+    return videos

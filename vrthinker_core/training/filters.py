@@ -1,7 +1,7 @@
-"""The paper's two filters of runs that are to be learnt from, and what becomes of the runs of a whole data set.
+"""The paper's two filters of runs, and what becomes of the runs of a whole data set.
 
-A run is kept when (i) every turn obeys the format and (ii) every label of its final answer equals the known one (section on the
-cold start).
+A run is kept when (i) every turn obeys the format and (ii) every label of its final answer equals
+the known one (section on the cold start).
 """
 
 from collections import Counter
@@ -14,9 +14,7 @@ from vrthinker_core.types import Dimension, Preference, Run, Verdict
 from vrthinker_core.types.progress import count
 
 LabelNumbers = Mapping[str, int]
-Shares = dict[
-    str, dict[int, float]
-]  # By dimension and label, from 0 to 1; they add up to 1 in each dimension
+Shares = dict[str, dict[int, float]]  # By dimension and label; 1 together in each dimension
 
 
 class Reason(StrEnum):
@@ -42,31 +40,23 @@ class FilterRefusal:
 
 def refusal(run: Run, truth: Verdict) -> FilterRefusal | None:
     """None for a run that passes both filters. Labels that are not known are not asked for."""
-    end, answer = run.finished, run.whole_answer
+    end, answer, known = run.finished, run.whole_answer, truth.labels
     if answer is None:
-        return FilterRefusal(
-            Reason.NO_ANSWER,
-            f"It ended without a whole final answer: {end.stop if end else 'it was cut off'}.",
-        )
+        how = end.stop if end else "it was cut off"
+        return FilterRefusal(Reason.NO_ANSWER, f"It ended without a whole final answer: {how}.")
     if not format_reward(run):
-        return FilterRefusal(Reason.FORMAT, _broken_turn(run))
-    if not truth.labels:
+        for turn in run.turns:
+            if what := malformation(turn, run.started.dialect):
+                told = f"Turn {turn.number} does not keep to the format: {what}."
+                return FilterRefusal(Reason.FORMAT, told)
+        return FilterRefusal(Reason.FORMAT, "")
+    if not known:
         return FilterRefusal(Reason.NOT_KNOWN, "No label of its pair is known.")
     given = answer.labels
     wrong = [
-        f"{name}={given[name]}, not {label}"
-        for name, label in truth.labels.items()
-        if given[name] != label
+        f"{name}={given[name]}, not {known[name]}" for name in known if given[name] != known[name]
     ]
     return FilterRefusal(Reason.LABELS, f"It says {'; '.join(wrong)}.") if wrong else None
-
-
-def _broken_turn(run: Run) -> str:
-    broken = ((turn.number, malformation(turn, run.started.dialect)) for turn in run.turns)
-    return next(
-        (f"Turn {number} does not keep to the format: {what}." for number, what in broken if what),
-        "",
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +69,7 @@ class Outcome:
     given: LabelNumbers = field(default_factory=dict)  # Of the final answer
     reason: str = ""  # A `Reason`, "" for a run that is kept
     sentence: str = ""
-    file: str = (
-        ""  # Of the trace, relative to the folder of the outcomes; "" where it was not stored
-    )
+    file: str = ""  # Of the trace, relative to the outcomes' folder; "" if it was not stored
     replies: str = ""  # Digest of what the judge wrote: equal for equal texts
     first: str = ""  # Path of the video; "" of a drawn one
     second: str = ""
@@ -91,67 +79,56 @@ class Outcome:
         """It passed both filters."""
         return not self.reason
 
-    @property
-    def well_formed(self) -> bool:
-        """It came to a whole answer in the form that is asked for."""
-        return self.reason in ("", Reason.LABELS)
-
 
 @dataclass(frozen=True, slots=True)
 class FilterReport:
-    """How many runs pass the filters, in which dimension they fail, and what that does to the labels."""
+    """How many runs pass the filters, where they fail, and what that does to the labels."""
 
     runs: int
     kept: int
     pairs: int
-    pairs_kept: int  # Of which at least one run is kept
+    pairs_kept: int  # With at least one run that is kept
     reasons: Mapping[str, int]  # Runs by the reason for which they are not kept
-    right: Mapping[
-        str, tuple[int, int]
-    ]  # By dimension: right labels of well-formed runs, and how many have a known label
+    right: Mapping[str, tuple[int, int]]  # By dimension, well-formed runs: right labels, known ones
     labels_before: Shares  # Of the pairs that were judged
     labels_after: Shares  # Of the runs that are kept
 
     @property
     def lines(self) -> list[str]:
         """The report in sentences."""
-        lines = [
-            f"{self.kept:,} of {count(self.runs, 'run')} kept, of {self.pairs_kept:,} of {count(self.pairs, 'pair')}."
+        runs, pairs = count(self.runs, "run"), count(self.pairs, "pair")
+        reasons = sorted(self.reasons.items(), key=lambda each: -each[1])
+        return [
+            f"{self.kept:,} of {runs} kept, of {self.pairs_kept:,} of {pairs}.",
+            *(f"{number:,} not kept: {reason}." for reason, number in reasons),
+            *(
+                f"{name}: {right:,} of {known:,} well-formed runs are right "
+                f"({_share(right / known)})."
+                for name, (right, known) in self.right.items()
+            ),
+            *share_lines(self.labels_before, self.labels_after),
         ]
-        lines += [
-            f"{number:,} not kept: {reason}."
-            for reason, number in sorted(self.reasons.items(), key=lambda each: -each[1])
-        ]
-        for name, (right, known) in self.right.items():
-            lines.append(
-                f"{name}: {right:,} of {known:,} well-formed runs are right ({_share(right / known)})."
-            )
-        lines += share_lines(self.labels_before, self.labels_after)
-        return lines
 
 
 def report_outcomes(outcomes: Sequence[Outcome]) -> FilterReport:
     """The report on some outcomes."""
     kept = [outcome for outcome in outcomes if outcome.kept]
     pairs = {outcome.pair: outcome.truth for outcome in outcomes}
-    formed = [outcome for outcome in outcomes if outcome.well_formed]
+    formed = [outcome for outcome in outcomes if outcome.reason in ("", Reason.LABELS)]
     right = {}
     for name in (dimension.value for dimension in Dimension):
-        known = [outcome for outcome in formed if name in outcome.truth]
-        if known:
-            right[name] = (
-                sum(outcome.given.get(name) == outcome.truth[name] for outcome in known),
-                len(known),
-            )
+        if known := [outcome for outcome in formed if name in outcome.truth]:
+            equal = sum(outcome.given.get(name) == outcome.truth[name] for outcome in known)
+            right[name] = equal, len(known)
     return FilterReport(
-        len(outcomes),
-        len(kept),
-        len(pairs),
-        len({outcome.pair for outcome in kept}),
-        dict(Counter(outcome.reason for outcome in outcomes if not outcome.kept)),
-        right,
-        label_shares(list(pairs.values())),
-        label_shares([outcome.truth for outcome in kept]),
+        runs=len(outcomes),
+        kept=len(kept),
+        pairs=len(pairs),
+        pairs_kept=len({outcome.pair for outcome in kept}),
+        reasons=dict(Counter(outcome.reason for outcome in outcomes if not outcome.kept)),
+        right=right,
+        labels_before=label_shares(list(pairs.values())),
+        labels_after=label_shares([outcome.truth for outcome in kept]),
     )
 
 
@@ -159,8 +136,7 @@ def label_shares(truths: Sequence[LabelNumbers]) -> Shares:
     """The share of each label in each dimension, among those that are known."""
     shares: Shares = {}
     for name in (dimension.value for dimension in Dimension):
-        found = Counter(labels[name] for labels in truths if name in labels)
-        if found:
+        if found := Counter(labels[name] for labels in truths if name in labels):
             shares[name] = {int(label): found[int(label)] / found.total() for label in Preference}
     return shares
 
@@ -172,7 +148,8 @@ def share_lines(before: Shares, after: Shares) -> list[str]:
         return " / ".join(_share(shares[int(label)]) for label in Preference) if shares else "none"
 
     return [
-        f"{name}: tie / 1 / 2 were {told(before[name])} before and are {told(after.get(name))} after."
+        f"{name}: tie / 1 / 2 were {told(before[name])} before and are {told(after.get(name))} "
+        "after."
         for name in before
     ]
 

@@ -1,9 +1,11 @@
-"""The third stage: GRPO, TRL's `GRPOTrainer` over our environment and our rewards, on a processor as on GPUs.
+"""The third stage: GRPO, TRL's `GRPOTrainer` over our environment and our rewards.
 
-What TRL cannot do is lost. There is no finite memory window: a judge trains with the whole conversation in view. First frames are
-sent as pictures, never packed as a video. Groups of equal rewards are not drawn again; the metrics say how many differ. A last
-answer is not redirected (`environment.py` says what a last turn becomes). No repetition penalty applies. A model of two protocols
-trains in its first one. On a processor a step takes 1.33 times as long as in the loop of our own, which commit 085c38a still has.
+What TRL cannot do is lost. There is no finite memory window: a judge trains with the whole
+conversation in view. First frames are sent as pictures, never packed as a video. Groups of equal
+rewards are not drawn again; the metrics say how many differ. A last answer is not redirected
+(`environment.py` says what a last turn becomes). No repetition penalty applies. A model of two
+protocols trains in its first one. On a processor a step takes 1.33 times as long as in the loop of
+our own, which commit 085c38a still has.
 """
 
 import os
@@ -28,12 +30,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.training.config import TrainConfig
-from vrthinker_core.training.environment import (
-    FrameEnvironment,
-    prompt_row,
-    replay,
-    with_cached_frames,
-)
+from vrthinker_core.training.environment import CachedFrames, FrameEnvironment, replay
 from vrthinker_core.training.pair_set import PairSet, in_training_order
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, group_rewards
 from vrthinker_core.training.rollouts import (
@@ -43,7 +40,6 @@ from vrthinker_core.training.rollouts import (
     Rollout,
     by_pair,
     of_row,
-    unplayable_words,
 )
 from vrthinker_core.training.row_set import SHOWN, keep_rollouts
 from vrthinker_core.training.run_folder import RunFolder, Sitting, stage_record, world_size
@@ -65,13 +61,13 @@ from vrthinker_core.training.trainer_checkpoints import (
 from vrthinker_core.training.trl_template import picture_processor, read_replies
 from vrthinker_core.types import Settings, StopReason
 
-BEYOND = 2**20  # Pairs between one and what stands in for it: further than a run goes
-TRIES = 64  # Pairs that are looked at in the place of one
+BEYOND = 2**20  # Pairs between one and its stand-in: further than a run goes
+TRIES = 64  # Pairs that are tried as a stand-in
 
 
 @dataclass(frozen=True, slots=True)
 class PlayablePairs:
-    """The pairs of a set; in the place of one whose first frames cannot be had stands another, for all of its samples alike."""
+    """The pairs of a set; for one without first frames another stands in, in all its samples."""
 
     pairs: PairSet
     judge: JudgeDescription
@@ -81,14 +77,14 @@ class PlayablePairs:
 
     @property
     def size(self) -> int | None:
-        """How many there are; None where they never end."""
+        """How many there are; None if they never end."""
         return self.pairs.size
 
     def pair(self, number: int) -> LabelledPair:
-        """The pair of a number, or the one in its place.
+        """The pair of a number, or its stand-in.
 
-        Raises BadInput where none is found, and VideoError for one that could be played before and no longer can: half a group
-        of another pair would be rewarded as one.
+        Raises BadInput if none is found, and VideoError for one that could be played before and no
+        longer can: half a group of another pair would be rewarded as one.
         """
         if number in self._chosen:
             return self._opened(self._chosen[number])
@@ -96,7 +92,7 @@ class PlayablePairs:
             try:
                 pair = self._opened(tried)
             except UNPLAYABLE as error:
-                self.say(unplayable_words(error))
+                self.say(f"A pair cannot be played and teaches nothing. {error}")
             else:
                 self._chosen[number] = tried
                 return pair
@@ -105,7 +101,8 @@ class PlayablePairs:
         )
 
     def _opened(self, number: int) -> LabelledPair:
-        pair = with_cached_frames(self.pairs.pair(number))
+        pair = self.pairs.pair(number)
+        pair = replace(pair, source=CachedFrames(pair.source))  # it is replayed for its reward
         try:
             OpenRollout(pair, self.judge, self.settings).ask()
         except UNPLAYABLE as error:
@@ -118,48 +115,24 @@ class Group:
     """The rollouts of one pair, with their rewards."""
 
     rollouts: tuple[Rollout, ...]
-    rewards: tuple[
-        RolloutReward | None, ...
-    ]  # None if its frames could not be had: that says nothing of the judge
+    rewards: tuple[RolloutReward | None, ...]  # None if its frames could not be had
 
     @property
     def totals(self) -> list[float | None]:
         """The reward of each rollout."""
-        return [None if reward is None else reward.total for reward in self.rewards]
+        return [None if each is None else each.total for each in self.rewards]
 
     @property
     def rewarded(self) -> list[tuple[Rollout, RolloutReward]]:
         """The rollouts that have rewards, with these."""
-        return [
-            (rollout, reward)
-            for rollout, reward in zip(self.rollouts, self.rewards, strict=True)
-            if reward is not None
-        ]
-
-    @property
-    def is_mixed(self) -> bool:
-        """Its rewards differ, so that it teaches something."""
-        known = [total for total in self.totals if total is not None]
-        return bool(known) and max(known) - min(known) > 1e-9
-
-
-def group_of(rollouts: Sequence[Rollout], weights: RewardWeights) -> Group:
-    """The rollouts of one pair as a group."""
-    told = [rollout.run for rollout in rollouts if not _failed(rollout)]
-    known = iter(group_rewards(told, rollouts[0].pair.truth, weights))
-    return Group(
-        tuple(rollouts), tuple(None if _failed(rollout) else next(known) for rollout in rollouts)
-    )
-
-
-def _failed(rollout: Rollout) -> bool:
-    end = rollout.run.finished
-    return end is None or end.stop is StopReason.FAILED
+        both = zip(self.rollouts, self.rewards, strict=True)
+        return [(rollout, reward) for rollout, reward in both if reward is not None]
 
 
 def mixed_share(groups: Sequence[Group]) -> float:
     """The share of groups whose rewards differ: a step learns from these alone."""
-    return fmean(group.is_mixed for group in groups)
+    known = [[total for total in group.totals if total is not None] for group in groups]
+    return fmean(bool(totals) and max(totals) - min(totals) > 1e-9 for totals in known)
 
 
 @dataclass(slots=True)
@@ -184,42 +157,40 @@ class RolloutRewards:
             replay(environment.pair, self.judge, self.settings, read_replies(ids, self.tokenizer))
             for environment, ids in zip(environments, completion_ids, strict=True)
         ]
-        self.groups = [group_of(group, self.weights) for group in by_pair(rollouts, self.samples)]
-        return [total for group in self.groups for total in group.totals]
-
-
-STAGE = "grpo"
-LORA_LAYERS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
-LIMITS = (
-    "with the whole conversation in view (no memory window), first frames as pictures, no redraw of equal groups, "
-    "no redirected last answer; on a processor 1.33 times the time of a loop of our own"
-)
+        groups = []
+        for group in by_pair(rollouts, self.samples):
+            ends = enumerate(rollout.run.finished for rollout in group)
+            told = [place for place, end in ends if end and end.stop is not StopReason.FAILED]
+            runs = [group[place].run for place in told]
+            rewards = group_rewards(runs, group[0].pair.truth, self.weights)
+            known = dict(zip(told, rewards, strict=True))
+            groups.append(Group(tuple(group), tuple(map(known.get, range(len(group))))))
+        self.groups = groups
+        return [total for group in groups for total in group.totals]
 
 
 def run_grpo(
     source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting
 ) -> Path | None:
-    """Train the checkpoint `source` (a folder or hub id); gives the trained one, None if the sitting was stopped before the end.
+    """Train the checkpoint `source` (a folder or hub id); gives the trained one, None if stopped.
 
-    Figures and kept rollouts are those of the main process. Raises BadInput and CheckpointError.
+    Figures and kept rollouts are of the main process. Raises BadInput and CheckpointError.
     """
     grpo, count = config.grpo, folder.processes.count
     sitting.say(
-        f"GRPO runs in TRL in {'one process' if count == 1 else f'{count} processes'}, {LIMITS}."
+        f"GRPO runs in TRL in {'one process' if count == 1 else f'{count} processes'}, with the "
+        "whole conversation in view (no memory window), first frames as pictures, no redraw of "
+        "equal groups, no redirected last answer; on a processor 1.33 times the time of a loop of "
+        "our own."
     )
     with stage_record(folder, config, sitting) as record:
 
         def report(pace: TrainerPace, groups: Sequence[Group]) -> bool:
-            assert record is not None, "only the main process reports"
-            metrics = replace(pace.metrics(STAGE, record.lap()), mixed=mixed_share(groups))
-            record.add(
-                metrics.with_rollouts(
-                    [each for group in groups for each in group.rewarded], grpo.weights
-                ),
-                grpo.steps,
-            )
+            metrics = replace(pace.metrics("grpo"), mixed=mixed_share(groups))
+            rewarded = [each for group in groups for each in group.rewarded]
+            record(metrics.with_rollouts(rewarded, grpo.weights), grpo.steps)
             if pace.step % grpo.shown_every == 0:
-                keep_rollouts(folder.path, STAGE, pace.step, groups[0].rollouts[:SHOWN])
+                keep_rollouts(folder.path, "grpo", pace.step, groups[0].rollouts[:SHOWN])
             return sitting.over
 
         ordered = in_training_order(pairs, config.seed)
@@ -238,92 +209,77 @@ def train_grpo(
 ) -> Path:
     """Train the judge of `checkpoint`; gives `folder/model`, which the product opens.
 
-    Step s learns from pairs s * `grpo.pairs` on, so `pairs` should be in the order of training. Goes on from the last whole
-    checkpoint in `folder/trainer`. `report` hears of each step and of the groups of the main process; if it gives True, training
-    ends there with a checkpoint. `say` hears of pairs that cannot be played; others stand in for them.
+    Step s learns from pairs s * `grpo.pairs` on, so `pairs` should be in the order of training.
+    Goes on from the last whole checkpoint in `folder/trainer`. `report` hears of each step and of
+    the groups of the main process; if it gives True, training ends there with a checkpoint. `say`
+    hears of pairs that cannot be played; others stand in for them.
 
     Raises BadInput and CheckpointError.
     """
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     grpo = replace(config.grpo, bf16=config.grpo.bf16 or launched_in_bf16())
     lora = grpo.trl.lora
-    config = replace(
-        config,
-        grpo=grpo,
-        settings=replace(config.settings, temperature=grpo.temperature, window="all"),
-    )
+    settings = replace(config.settings, temperature=grpo.temperature, window="all")
+    config = replace(config, grpo=grpo, settings=settings)
     if grpo.trl.vllm and find_spec("vllm") is None:
         raise BadInput(
             "Rollouts by vLLM take vLLM: run pip install 'trl[vllm]', or leave grpo.trl.vllm empty."
         )
-    loading = (
-        weights_in_every_process() if grpo.kl and not lora else nullcontext()
-    )  # a reference model is read, too
+    # A reference model is read, too
+    loading = weights_in_every_process() if grpo.kl and not lora else nullcontext()
     # Beside adapters no weight learns, so none needs float32 for small steps to add up
     dtype = stored_dtype(checkpoint) if lora and grpo.bf16 else torch.float32
     with loading, heads_in_root():
         opened = open_whole(checkpoint, dtype)
         opened.model.model.visual.requires_grad_(not config.frozen_vision)
-        context = opened.model.config.get_text_config().max_position_embeddings
         try:
-            trainer, rewards = _trainer(
-                pairs, opened, config, grpo_arguments(config, context, folder / "trainer"), say
-            )
+            trainer, rewards = _trainer(pairs, opened, config, folder / "trainer", say)
         except ConnectionError as error:
             raise BadInput(NO_SERVER) from error
-        train_and_save(
-            trainer,
-            checkpoint.name,
-            config.checkpoint_minutes,
-            lambda pace: report(pace, rewards.groups),
-        )
+        minutes = config.checkpoint_minutes
+        train_and_save(trainer, checkpoint.name, minutes, lambda pace: report(pace, rewards.groups))
     if lora:
         trainer.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
-    return save_trained(
-        trainer, checkpoint, folder / "model", protocols=(chosen_protocol(config.settings, ()),)
-    )
+    learnt = (chosen_protocol(settings, ()),)
+    return save_trained(trainer, checkpoint, folder / "model", protocols=learnt)
 
 
 def grpo_arguments(config: TrainConfig, context: int, folder: Path) -> Any:
     """The configuration as TRL's. `context`: tokens that the model reads.
 
-    Raises BadInput if the rollouts of a step cannot be shared among the processes, or not be played.
+    Raises BadInput if the rollouts of a step cannot be shared among the processes or played.
     """
     from trl import GRPOConfig
 
-    grpo, processes = config.grpo, world_size()
+    grpo, trl, processes = config.grpo, config.grpo.trl, world_size()
     if grpo.pairs % processes:
         raise BadInput(
-            f"grpo.pairs={grpo.pairs} leaves {processes} processes no whole groups: choose a multiple of {processes}."
+            f"grpo.pairs={grpo.pairs} leaves {processes} processes no whole groups: choose a "
+            f"multiple of {processes}."
         )
-    if is_sharded() and processes > 1 and not grpo.trl.vllm:
+    if is_sharded() and processes > 1 and not trl.vllm:
         raise BadInput(
-            "Rollouts end at different turns, so processes that share one model cannot play them: set grpo.trl.vllm to colocate or "
-            "server, or launch with data_parallel.yaml and train adapters (grpo.trl.lora=64)."
+            "Rollouts end at different turns, so processes that share one model cannot play them: "
+            "set grpo.trl.vllm to colocate or server, or launch with data_parallel.yaml and train "
+            "adapters (grpo.trl.lora=64)."
         )
     rollouts = grpo.pairs * grpo.samples // processes
     batch = gcd(grpo.micro_batch, rollouts)
-    most = min(config.settings.max_new_tokens, grpo.trl.tokens)
-    told: dict[str, Any] = {
-        "generation_kwargs": {"max_tokens" if grpo.trl.vllm else "max_new_tokens": most}
-    }
-    if grpo.trl.vllm:
-        told |= {
-            "use_vllm": True,
-            "vllm_mode": grpo.trl.vllm,
-            "vllm_server_base_url": grpo.trl.vllm_url,
-        }
-        told["vllm_gpu_memory_utilization"] = grpo.trl.vllm_memory
-        told["vllm_max_model_length"] = min(
-            context, grpo.trl.longest
-        )  # else vLLM keeps room for the model's whole context
+    most = min(config.settings.max_new_tokens, trl.tokens)
+    told: dict[str, Any] = {}
+    if trl.vllm:
+        told = {"use_vllm": True, "vllm_mode": trl.vllm, "vllm_server_base_url": trl.vllm_url}
+        told["vllm_gpu_memory_utilization"] = trl.vllm_memory
+        # Else vLLM keeps room for the model's whole context
+        told["vllm_max_model_length"] = min(context, trl.longest)
     return GRPOConfig(
         **trainer_arguments(grpo.optimizer, config, folder),
         max_steps=grpo.steps,
         per_device_train_batch_size=batch,
         gradient_accumulation_steps=rollouts // batch,
         num_generations=grpo.samples,
-        max_completion_length=grpo.trl.tokens,
+        max_completion_length=trl.tokens,
+        generation_kwargs={"max_tokens" if trl.vllm else "max_new_tokens": most},
         temperature=grpo.temperature,
         beta=grpo.kl,
         epsilon=grpo.clip,
@@ -338,7 +294,7 @@ def _trainer(
     pairs: PairSet,
     opened: Checkpoint,
     config: TrainConfig,
-    arguments: Any,
+    folder: Path,
     say: Callable[[str], None],
 ) -> tuple[Any, RolloutRewards]:
     """TRL's trainer over our environment, and its rewards."""
@@ -347,28 +303,31 @@ def _trainer(
     from trl import GRPOTrainer
 
     grpo, settings = config.grpo, config.settings
+    context = opened.model.config.get_text_config().max_position_embeddings
+    arguments = grpo_arguments(config, context, folder)
     judge = TransformersBackend(opened, opened.folder.name)
     protocol = make_protocol(settings, chosen_protocol(settings, judge.protocols))
-    playable = PlayablePairs(
-        pairs, judge, settings, cache(say)
-    )  # a pair of a finite set comes again in each epoch
-    environment = partial(
-        FrameEnvironment, playable, judge, settings, video_items=judge.loaded.video_items
-    )
+    # A pair of a finite set comes again in each epoch, so why it cannot be played is said once
+    playable = PlayablePairs(pairs, judge, settings, cache(say))
+    video_items = judge.loaded.video_items
+    environment = partial(FrameEnvironment, playable, judge, settings, video_items=video_items)
     environment().reset(number=0)  # what cannot be played is refused before anything is allocated
     rewards = RolloutRewards(judge, settings, judge.loaded.tokenizer, grpo.samples, grpo.weights)
-    rank = grpo.trl.lora
+    # `reset` gives the first user message of each row
+    system = {"role": "system", "content": [{"type": "text", "text": protocol.system}]}
+    prompt, rank = [system, {"role": "user", "content": []}], grpo.trl.lora
+    layers = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
     trainer = GRPOTrainer(
         model=opened.model,
         reward_funcs=rewards,
         environment_factory=environment,
         processing_class=picture_processor(opened, protocol),
         train_dataset=Dataset.from_list(
-            [prompt_row(number, protocol.system) for number in range(grpo.steps * grpo.pairs)]
+            [{"number": number, "prompt": prompt} for number in range(grpo.steps * grpo.pairs)]
         ),
         args=arguments,
         peft_config=LoraConfig(
-            r=rank, lora_alpha=2 * rank, target_modules=LORA_LAYERS, task_type="CAUSAL_LM"
+            r=rank, lora_alpha=2 * rank, target_modules=layers, task_type="CAUSAL_LM"
         )
         if rank
         else None,

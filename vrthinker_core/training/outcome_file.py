@@ -1,4 +1,4 @@
-"""`outcomes.jsonl`: which runs a teacher has made, and what the filters said of each. Its first line says whose runs they are."""
+"""`outcomes.jsonl`: whose runs a teacher's are (first line), and what the filters said of each."""
 
 import json
 from collections.abc import Mapping
@@ -16,23 +16,34 @@ FORMAT = "vr-thinker-outcomes/1"
 
 
 class OutcomeFile(AbstractContextManager["OutcomeFile"]):
-    """Appends outcomes to the file of a folder. What a killed process left of a line is cut off first.
+    """Appends outcomes to the file of a folder.
 
-    Each line is handed to the system at once, so it outlives this process.
+    What a killed process left of a line is cut off first. Each line is handed to the system at
+    once, so it outlives this process.
     """
 
     def __init__(self, folder: Path, job: Mapping[str, Any], subfolder: str) -> None:
-        """`job`: plain JSON values that say whose runs these are; `subfolder` is made for what belongs to them.
+        """`job`: JSON values that say whose runs these are; `subfolder` is made for their files.
 
-        Raises BadInput where the folder holds the outcomes of another job, holds anything else, or cannot be written.
+        Raises BadInput if the folder holds another job's outcomes or other files, or is read-only.
         """
         self._path = folder / OUTCOMES
         head = {"format": FORMAT, **json.loads(json.dumps(job))}
         try:
-            _prepare(folder, subfolder)
-            self.outcomes = (
-                _checked(whole_lines(self._path), head, folder) if self._path.exists() else []
-            )
+            folder.mkdir(parents=True, exist_ok=True)
+            if not self._path.exists() and any(folder.iterdir()):
+                raise BadInput(f"{folder} holds other files: name a new folder with --out.")
+            (folder / subfolder).mkdir(exist_ok=True)
+            remove_parts(folder / subfolder)
+            lines = whole_lines(self._path) if self._path.exists() else []
+            if lines:
+                before = _head(lines, self._path, ": name a new folder with --out")
+                if names := " and ".join(name for name in head if before.get(name) != head[name]):
+                    raise BadInput(
+                        f"{folder} holds runs with another value of {names}: name a new folder "
+                        "with --out."
+                    )
+            self.outcomes = _outcomes(lines[1:], self._path)
             self._lines = LineFile(self._path)
             if self._lines.empty:
                 self._write(head)
@@ -40,7 +51,7 @@ class OutcomeFile(AbstractContextManager["OutcomeFile"]):
             raise BadInput(f"Cannot write to {folder}: {error.strerror or error}.") from None
 
     def append(self, outcome: Outcome) -> None:
-        """Add a line. Raises BadInput where the disk is full, and then leaves none of it."""
+        """Add a line. Raises BadInput if the disk is full, and then leaves none of it."""
         self._write(asdict(outcome))
 
     def _write(self, values: Mapping[str, Any]) -> None:
@@ -48,7 +59,8 @@ class OutcomeFile(AbstractContextManager["OutcomeFile"]):
             self._lines.append(json.dumps(values, ensure_ascii=False).encode())
         except OSError as error:
             raise BadInput(
-                f"Cannot write {self._path}: {error.strerror or error}. What is there already is kept."
+                f"Cannot write {self._path}: {error.strerror or error}. What is there already is "
+                "kept."
             ) from None
 
     def __exit__(self, *_: object) -> None:
@@ -56,25 +68,32 @@ class OutcomeFile(AbstractContextManager["OutcomeFile"]):
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:
-    """The outcomes in the order of pairs and samples; of several for one run the last one counts. Raises BadInput."""
-    path = folder / OUTCOMES
-    try:
-        lines = whole_lines(path)
-    except OSError as error:
-        raise BadInput(f"{folder} holds no runs of a teacher: {error.strerror or error}.") from None
-    return _outcomes(lines[1:], path)
+    """The outcomes by pair and sample; of several for one run the last one counts.
+
+    Raises BadInput.
+    """
+    return _outcomes(_lines(folder)[1:], folder / OUTCOMES)
 
 
 def read_job(folder: Path) -> dict[str, Any]:
     """Whose runs a folder holds: the values its first line says. Raises BadInput."""
+    return _head(_lines(folder), folder / OUTCOMES)
+
+
+def _lines(folder: Path) -> list[bytes]:
     try:
-        head = json.loads(whole_lines(folder / OUTCOMES)[0])
+        return whole_lines(folder / OUTCOMES)
     except OSError as error:
         raise BadInput(f"{folder} holds no runs of a teacher: {error.strerror or error}.") from None
+
+
+def _head(lines: list[bytes], path: Path, remedy: str = "") -> dict[str, Any]:
+    try:
+        head = json.loads(lines[0])
     except (ValueError, IndexError):
         head = None
     if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise BadInput(f"{folder / OUTCOMES} is no list of outcomes that is known here.")
+        raise BadInput(f"{path} is no list of outcomes that is known here{remedy}.")
     return head
 
 
@@ -87,31 +106,3 @@ def _outcomes(lines: list[bytes], path: Path) -> list[Outcome]:
             raise BadInput(f"Line {number} of {path} is no outcome of a run.") from None
         found[outcome.pair, outcome.sample] = outcome
     return [found[key] for key in sorted(found)]
-
-
-def _checked(lines: list[bytes], head: Mapping[str, Any], folder: Path) -> list[Outcome]:
-    """The outcomes that are there. Raises BadInput where they are of another job."""
-    if not lines:
-        return []
-    try:
-        before = json.loads(lines[0])
-    except ValueError:
-        before = None
-    if not isinstance(before, dict) or before.get("format") != FORMAT:
-        raise BadInput(
-            f"{folder / OUTCOMES} is no list of outcomes that is known here: name a new folder with --out."
-        )
-    if different := [name for name in head if before.get(name) != head[name]]:
-        names = " and ".join(different)
-        raise BadInput(
-            f"{folder} holds runs with another value of {names}: name a new folder with --out."
-        )
-    return _outcomes(lines[1:], folder / OUTCOMES)
-
-
-def _prepare(folder: Path, subfolder: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / OUTCOMES).exists() and any(folder.iterdir()):
-        raise BadInput(f"{folder} holds other files: name a new folder with --out.")
-    (folder / subfolder).mkdir(exist_ok=True)
-    remove_parts(folder / subfolder)

@@ -1,7 +1,4 @@
-"""Rollouts: pairs whose labels are known, played by a judge through the one `Deliberation` that page and evaluation use, too.
-
-What is trained is what is shown: prompts, frames, responses to calls and the memory window are those of `Deliberation`.
-"""
+"""Rollouts: pairs with known labels, played by a judge through the page's own `Deliberation`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +16,7 @@ from vrthinker_core.batch import stream_one_by_one
 from vrthinker_core.comparison import outside_scope
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.errors import ContextFull, VideoError
-from vrthinker_core.protocols import PromptProtocol, make_protocol, with_defaults
+from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.types import (
     ClipInfo,
@@ -39,7 +36,6 @@ from vrthinker_core.types.messages import Completion, Message
 T = TypeVar("T")
 
 LIVE = 64  # Rollouts in one batch
-SEED_STEP = 7919  # Between the seeds of two samples of one pair
 
 Unplayable = VideoError | ContextFull
 UNPLAYABLE = (VideoError, ContextFull)
@@ -52,7 +48,7 @@ class ClipSource(Protocol):
 
     @property
     def clips(self) -> tuple[ClipInfo | None, ClipInfo | None]:
-        """The first clip and the second; None for one of which nothing is known."""
+        """The first clip and the second; None for an unknown one."""
 
     def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
         """The frames of the refs, in their order."""
@@ -71,9 +67,7 @@ class LabelledPair:
     truth: Verdict
     source: FrameSource = field(repr=False)
     seed: int = 0  # Tells pairs apart where replies are sampled
-    protocol: ProtocolName | None = (
-        None  # That its frames are of, and its rollouts speak where the settings leave it open
-    )
+    protocol: ProtocolName | None = None  # Of its frames, and of its rollouts if settings are open
     row: int | None = None  # Of the data that it was read from
 
 
@@ -87,7 +81,7 @@ class Rollout:
 
     @property
     def correct(self) -> bool:
-        """Every label that is known is the one in a whole final answer; False where none is known."""
+        """Every known label is the one in a whole final answer; False if none is known."""
         answer, known = self.run.whole_answer, self.pair.truth.labels
         return bool(answer and known and known.items() <= answer.labels.items())
 
@@ -99,7 +93,10 @@ def play(
     samples: int = 1,
     live: int = LIVE,
 ) -> Iterator[Rollout]:
-    """`samples` rollouts of each pair, in order, `live` at a time and turn by turn. Raises VideoError and what the judge raises."""
+    """`samples` rollouts of each pair, in order, `live` at a time and turn by turn.
+
+    Raises VideoError, ContextFull and what the judge raises.
+    """
     for played in play_each(pairs, backend, settings, samples, live):
         if not isinstance(played, Rollout):
             raise played
@@ -113,16 +110,35 @@ def play_each(
     samples: int = 1,
     live: int = LIVE,
 ) -> Iterator[Rollout | Unplayable]:
-    """The same rollouts; in the place of one that cannot be played stands why not. Raises what else the judge raises."""
-    waiting = (player for pair in pairs for player in _players(pair, backend, settings, samples))
+    """Like play(), but yields the error of a pair instead of raising it. Raises other errors."""
+
+    def begun() -> Iterator[_Player | Unplayable]:
+        for pair in pairs:
+            made: list[_Player | Unplayable]
+            try:
+                made = [_Player(pair, backend, settings, number) for number in range(samples)]
+            except VideoError as error:
+                made = [of_row(error, pair)] * samples
+            yield from made
+
+    waiting = begun()
+    stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else stream_one_by_one
     while batch := list(islice(waiting, live)):
         players = [each for each in batch if isinstance(each, _Player)]
         try:
-            _play_batch(players, backend)
+            while running := [player for player in players if not player.over]:
+                requests = [(player, player.request()) for player in running]
+                asked = [(player, request) for player, request in requests if request]
+                for position, item in stream_batch([request for _, request in asked]):
+                    if isinstance(item, Completion | Exception):
+                        asked[position][0].take(item)
         finally:
             for player in players:
-                player.close()
-        yield from (each.played() if isinstance(each, _Player) else each for each in batch)
+                if player.conversation:
+                    player.conversation.close()
+        yield from (
+            each.error or each.rollout() if isinstance(each, _Player) else each for each in batch
+        )
 
 
 def by_pair(played: Sequence[T], samples: int) -> list[Sequence[T]]:
@@ -130,48 +146,24 @@ def by_pair(played: Sequence[T], samples: int) -> list[Sequence[T]]:
     return [played[start : start + samples] for start in range(0, len(played), samples)]
 
 
-def _players(
-    pair: LabelledPair, backend: Backend, settings: Settings, samples: int
-) -> "Sequence[_Player] | Sequence[Unplayable]":
-    """One for each sample; where not even the first frames can be had, the error in the place of each."""
-    try:
-        return [_Player(pair, backend, settings, number) for number in range(samples)]
-    except VideoError as error:
-        return [of_row(error, pair)] * samples
-
-
-def _play_batch(batch: Sequence["_Player"], backend: Backend) -> None:
-    stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else stream_one_by_one
-    while running := [player for player in batch if not player.over]:
-        asked = [
-            (player, request) for player in running if (request := player.request()) is not None
-        ]
-        for position, item in stream_batch([request for _, request in asked]):
-            if isinstance(item, Completion | Exception):
-                asked[position][0].take(item)
-
-
-def unplayable_words(error: Unplayable) -> str:
-    """What is said of a pair that training does without."""
-    return f"A pair cannot be played and teaches nothing. {error}"
-
-
 def of_row(error: Unplayable, pair: LabelledPair) -> Unplayable:
-    """The error with the row in its sentence, where there is one."""
+    """The error with the row in its sentence, if there is one."""
     return error if pair.row is None else type(error)(f"Row {pair.row}: {error}")
 
 
 class OpenRollout:
-    """A rollout that goes on, without the model: `ask()` gives what the judge is to see, `take()` reads its reply."""
+    """A rollout without the model: `ask()` gives what is sent, `take()` reads the reply."""
 
     def __init__(self, pair: LabelledPair, judge: JudgeDescription, settings: Settings) -> None:
-        self._pair, self._judge = pair, judge
+        self.pair, self._judge = pair, judge
         own = (pair.protocol,) if pair.protocol else judge.protocols
         protocol = make_protocol(settings, chosen_protocol(settings, own))
-        self._settings = with_defaults(settings, protocol)
-        follows = judge.follows_instructions
         self.deliberation = Deliberation(
-            pair.prompt, protocol, self._settings, pair.source, follows_instructions=follows
+            pair.prompt,
+            protocol,
+            with_defaults(settings, protocol),
+            pair.source,
+            follows_instructions=judge.follows_instructions,
         )
         self._prompts: list[tuple[Message, ...]] = []
         self._turns: list[Turn] = []
@@ -187,100 +179,79 @@ class OpenRollout:
         return self._prompts[-1]
 
     def take(self, completion: Completion) -> None:
-        """Read the reply, and fetch the frames it asks for. Raises VideoError where they cannot be had."""
+        """Read the reply and fetch the frames it asks for. Raises VideoError without them."""
         deliberation, new = self.deliberation, self._prompts[-1][-1]
         number, forced, in_view = deliberation.turn, deliberation.last_turn, deliberation.in_view
-        frames = tuple(_shown(frame, deliberation.protocol) for frame in new.frames)
+        slot = deliberation.protocol.frame_number
+        frames = tuple(  # without pictures
+            Thumbnail(
+                each.ref, slot(each.ref), each.index, each.seconds, each.until, b"", each.note
+            )
+            for each in new.frames
+        )
         try:
             deliberation.take(completion)
         finally:  # a reply whose frames cannot be had counts as taken
-            self._turns.append(
-                Turn(
-                    number, new.text, frames, completion, deliberation.replies[-1], forced, in_view
-                )
-            )
+            reply = deliberation.replies[-1]
+            self._turns.append(Turn(number, new.text, frames, completion, reply, forced, in_view))
 
     def rollout(self) -> Rollout:
-        """The finished run. Training counts its labels also outside the judge's scope, where a stored trace has no verdict."""
-        deliberation, protocol = self.deliberation, self.deliberation.protocol
-        verdict, provisional = deliberation.verdict
+        """The finished run, with its labels also outside the judge's scope (a trace has none)."""
+        deliberation, protocol, pair = self.deliberation, self.deliberation.protocol, self.pair
         assert deliberation.stop_reason is not None
-        clips = clips_of(self._pair.source)
+        clips = clips_of(pair.source)
         started = Started(
-            self._pair.prompt,
+            pair.prompt,
             self._judge.name,
             protocol.name,
-            self._settings,
+            deliberation.settings,
             clips,
             protocol.system,
             protocol.rules,
             notes=self._judge.notes,
         )
-        seconds = sum(turn.completion.seconds for turn in self._turns)
-        outside = outside_scope(self._judge, deliberation, clips)
         finished = Finished(
-            deliberation.stop_reason, verdict, provisional, outside_scope=outside, seconds=seconds
+            deliberation.stop_reason,
+            *deliberation.verdict,
+            outside_scope=outside_scope(self._judge, deliberation, clips),
+            seconds=sum(turn.completion.seconds for turn in self._turns),
         )
-        return Rollout(self._pair, Run(started, tuple(self._turns), finished), tuple(self._prompts))
+        return Rollout(pair, Run(started, tuple(self._turns), finished), tuple(self._prompts))
 
 
-class _Player:
+class _Player(OpenRollout):
     """One rollout and the conversation that generates its replies."""
+
+    error: Unplayable | None = None
+    conversation: Conversation | None = None
 
     def __init__(
         self, pair: LabelledPair, backend: Backend, settings: Settings, number: int
     ) -> None:
-        seed = (settings.seed + pair.seed * 31 + number * SEED_STEP) % 2**31
-        self._open, self._backend = (
-            OpenRollout(pair, backend, replace(settings, seed=seed)),
-            backend,
-        )
-        self._pair = pair
-        self._error: Unplayable | None = None
-        self._conversation: Conversation | None = None
+        # Two samples of one pair are 7919 seeds apart
+        seed = (settings.seed + pair.seed * 31 + number * 7919) % 2**31
+        super().__init__(pair, backend, replace(settings, seed=seed))
+        self._backend = backend
 
     @property
     def over(self) -> bool:
-        return self._error is not None or self._open.over
+        return self.error is not None or super().over
 
     def request(self) -> GenerationRequest | None:
-        """What is to be generated now; None where that is too long for the judge."""
-        deliberation = self._open.deliberation
-        self._conversation = self._conversation or self._backend.open_conversation()
+        """What is to be generated now; None if that is too long for the judge."""
+        self.conversation = self.conversation or self._backend.open_conversation()
         try:
-            deliberation.fit(self._conversation.count_tokens, self._conversation.context_length)
+            self.deliberation.fit(self.conversation.count_tokens, self.conversation.context_length)
         except ContextFull as error:
-            self._error = of_row(error, self._pair)
+            self.error = of_row(error, self.pair)
             return None
-        return GenerationRequest(self._conversation, self._open.ask(), deliberation.sampling())
+        return GenerationRequest(self.conversation, self.ask(), self.deliberation.sampling())
 
     def take(self, item: Completion | Exception) -> None:
         """Read what was generated. Raises an error that does not concern this pair alone."""
         try:
             if isinstance(item, Exception):
                 raise item
-            self._open.take(item)
+            super().take(item)
         except UNPLAYABLE as error:
-            self._error = of_row(error, self._pair)
-
-    def played(self) -> Rollout | Unplayable:
-        """What came of it."""
-        return self._error or self._open.rollout()
-
-    def close(self) -> None:
-        """Free the KV cache."""
-        if self._conversation is not None:
-            self._conversation.close()
-
-
-def _shown(frame: Frame, protocol: PromptProtocol) -> Thumbnail:
-    """Which frame it was; a rollout keeps no picture of it."""
-    return Thumbnail(
-        frame.ref,
-        protocol.frame_number(frame.ref),
-        frame.index,
-        frame.seconds,
-        frame.until,
-        b"",
-        frame.note,
-    )
+            self.error = of_row(error, self.pair)

@@ -1,7 +1,8 @@
-"""Token rows by number, of learnt runs and of rollouts; frames beyond a bound are read again from disk."""
+"""Token rows of stored rollouts by number; frames beyond a bound are read again from disk."""
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import cast, overload
@@ -29,20 +30,19 @@ def learning_begun(folder: Path) -> bool:
 
 def keep_learnt_runs(folder: Path, outcomes: Sequence[Outcome]) -> None:
     """Write down that these are learnt from, in this order. Raises OSError."""
-    write_atomically(
-        folder / LEARNT,
-        json.dumps([[each.pair, each.sample] for each in outcomes]).encode() + b"\n",
-    )
+    runs = [(each.pair, each.sample) for each in outcomes]
+    write_atomically(folder / LEARNT, json.dumps(runs).encode() + b"\n")
 
 
 def learnt_runs(folder: Path, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Those of the outcomes that are learnt from, in the order that was written down. Raises BadInput where one is gone."""
+    """The outcomes that are learnt from, in their written order. Raises BadInput if one is gone."""
     known = {(each.pair, each.sample): each for each in outcomes}
     try:
         return [known[pair, sample] for pair, sample in json.loads((folder / LEARNT).read_bytes())]
     except (ValueError, TypeError, KeyError):
         raise BadInput(
-            f"{folder / LEARNT} names runs that are not there: begin again in a new folder with --out."
+            f"{folder / LEARNT} names runs that are not there: begin again in a new folder with "
+            "--out."
         ) from None
 
 
@@ -50,44 +50,35 @@ SHOWN = 2  # Rollouts of one pair that are kept each time
 
 
 def keep_rollouts(folder: Path, stage: str, step: int, rollouts: Sequence[Rollout]) -> list[Path]:
-    """Keep rollouts with their pictures, named by stage and step; the list of runs shows them in the order of steps.
+    """Keep rollouts with their pictures, named by stage and step, as the list of runs sorts them.
 
-    The judge's name in each says the step as well, and the labels of the data set stand beside them. Raises BadInput where they
-    cannot be written.
+    The judge's name in each says the step as well, and the labels of the data set stand beside
+    them. Raises BadInput if they cannot be written.
     """
-    paths = [
-        folder / ROLLOUTS / f"{stage}-step-{step:05d}-sample-{number}.json"
-        for number in range(len(rollouts))
-    ]
+    out, begin = folder / ROLLOUTS, f"{stage}-step-{step:05d}-sample"
+    named = {f"{begin}-{number}.json": rollout for number, rollout in enumerate(rollouts)}
     try:
-        (folder / ROLLOUTS).mkdir(parents=True, exist_ok=True)
-        truths = (rollout.pair.truth for rollout in rollouts)
-        add_labels(
-            folder / ROLLOUTS, {path.name: truth for path, truth in zip(paths, truths, strict=True)}
-        )
-        for path, rollout in zip(paths, rollouts, strict=True):
+        out.mkdir(parents=True, exist_ok=True)
+        add_labels(out, {name: rollout.pair.truth for name, rollout in named.items()})
+        for name, rollout in named.items():
             trace = to_trace(rollout)
-            named = replace(trace.started, judge=f"{trace.started.judge}, {stage}, step {step}")
-            write_atomically(path, to_json(replace(trace, started=named)))
+            started = replace(trace.started, judge=f"{trace.started.judge}, {stage}, step {step}")
+            write_atomically(out / name, to_json(replace(trace, started=started)))
     except OSError as error:
-        raise BadInput(f"Cannot write to {folder / ROLLOUTS}: {error.strerror or error}.") from None
-    return paths
+        raise BadInput(f"Cannot write to {out}: {error.strerror or error}.") from None
+    return [out / name for name in named]
 
 
 class RowSet(Sequence[TokenRow]):
-    """The rows of stored rollouts. A run of the 7B has some 24 MB of frames, so those of a whole stage fit into no memory."""
+    """The rows of stored rollouts; with 24 MB a run of the 7B, a stage's frames fit no memory."""
 
     def __init__(self, loaded: LoadedModel, kept_bytes: int) -> None:
         """`loaded` renders the rows; frames of so many bytes are kept."""
         self.outlines: list[TokenRow] = []  # The rows without the pixels of their pictures
-        self.protocols: tuple[
-            ProtocolName, ...
-        ] = ()  # That the runs speak, in the order in which they came
+        self.protocols: tuple[ProtocolName, ...] = ()  # Of the runs, in the order they came
         self._loaded, self._room = loaded, kept_bytes
         self._kept: dict[int, TokenRow] = {}
-        self._read_again: list[
-            tuple[Callable[[], Rollout], int]
-        ] = []  # And the place of the row in the rollout
+        self._again: list[tuple[Callable[[], Rollout], int]] = []  # And the row's place in it
 
     def add(self, stored: StoredRollout) -> None:
         """Append the rows of a rollout."""
@@ -98,10 +89,9 @@ class RowSet(Sequence[TokenRow]):
             if size <= self._room:
                 self._room -= size
                 self._kept[len(self.outlines)] = row
-            self.outlines.append(
-                replace(row, items=tuple(replace(item, frames=()) for item in row.items))
-            )
-            self._read_again.append((stored.read_again, place))
+            bare = tuple(replace(item, frames=()) for item in row.items)
+            self.outlines.append(replace(row, items=bare))
+            self._again.append((stored.read_again, place))
 
     def __len__(self) -> int:
         return len(self.outlines)
@@ -111,26 +101,25 @@ class RowSet(Sequence[TokenRow]):
     @overload
     def __getitem__(self, number: slice) -> list[TokenRow]: ...
     def __getitem__(self, number: int | slice) -> TokenRow | list[TokenRow]:
-        """With its pixels. Raises BadInput where what is stored is not what it was, VideoError where a video is gone."""
+        """With its pixels. Raises BadInput if it is not what it was, VideoError without video."""
         if isinstance(number, slice):
             return [self[each] for each in range(*number.indices(len(self)))]
         outline = self.outlines[number]
         number %= len(self)
-        return self._kept[number] if number in self._kept else self._read(number, outline)
-
-    def _read(self, number: int, outline: TokenRow) -> TokenRow:
-        read_again, place = self._read_again[number]
-        try:
+        if number in self._kept:
+            return self._kept[number]
+        read_again, place = self._again[number]
+        rows: list[TokenRow] = []
+        with suppress(NotForTraining):
             rows = list(token_rows(read_again(), self._loaded))
-        except NotForTraining:
-            rows = []
         if place >= len(rows) or rows[place] != outline:
             raise BadInput(
-                f"Row {number + 1} is not what it was when training began: leave runs and videos as they are meanwhile."
+                f"Row {number + 1} is not what it was when training began: leave runs and videos "
+                "as they are meanwhile."
             )
         return rows[place]
 
 
 def without_pixels(rows: Sequence[TokenRow]) -> Sequence[TokenRow]:
-    """The rows where only their tokens are wanted: nothing is read for them."""
+    """The rows if only their tokens are wanted: nothing is read for them."""
     return rows.outlines if isinstance(rows, RowSet) else rows

@@ -1,7 +1,7 @@
 """Supervised fine-tuning on ready token rows, the paper's first two stages: TRL's `SFTTrainer`.
 
-The rows hold the very tokens that were sampled, so no chat template stands between a rollout and the loss. Run by
-`accelerate launch` it spreads over GPUs (FSDP2, DeepSpeed).
+The rows hold the very tokens that were sampled, so no chat template stands between a rollout and
+the loss. Run by `accelerate launch` it spreads over GPUs (FSDP2, DeepSpeed).
 """
 
 import hashlib
@@ -20,7 +20,6 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from vrthinker_core.backends.chat_template import VisionItem
-from vrthinker_core.backends.checkpoint import Checkpoint
 from vrthinker_core.backends.generation import LoadedModel
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.backends.vision_encoder import VisionEncoder
@@ -48,15 +47,21 @@ from vrthinker_core.types import ProtocolName
 
 
 def freeze_vision(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForConditionalGeneration:
-    """The model, whose `pixel_values` are from now on image features, (tokens, hidden), as `collate_features` gives them.
+    """The model, whose `pixel_values` are now image features, (tokens, hidden): `collate_features`.
 
-    Its vision tower has no gradients; whoever calls the tower itself, as the vision encoder does, still gets what it sees.
+    Its vision tower has no gradients; the tower itself, as the vision encoder calls it, still sees.
     """
     inner: Any = model.model
     inner.visual.requires_grad_(False)
-    inner.get_image_features = inner.get_video_features = _GivenFeatures(
-        int(inner.visual.spatial_merge_size) ** 2
-    )
+    patches = int(inner.visual.spatial_merge_size) ** 2  # Of one token
+
+    def given(
+        pixel_values: torch.Tensor, grid_thw: torch.Tensor, **_: object
+    ) -> BaseModelOutputWithPooling:
+        parts: Any = torch.split(pixel_values, (grid_thw.prod(-1) // patches).tolist())
+        return BaseModelOutputWithPooling(pooler_output=parts)
+
+    inner.get_image_features = inner.get_video_features = given
     return model
 
 
@@ -67,7 +72,7 @@ Encode = Callable[[Sequence[VisionItem]], list[torch.Tensor]]
 class KeptFeatures:
     """An `Encode` over the pictures of some rows: all are encoded ahead and in one order, and kept.
 
-    Features differ in their last bits with what is beside them, so a training that is gone on with has them the same.
+    Features differ in their last bits with what is beside them; a resumed training has the same.
     """
 
     def __init__(self, rows: Iterable[TokenRow], vision: VisionEncoder) -> None:
@@ -78,38 +83,19 @@ class KeptFeatures:
         vision.clear()
 
     def __call__(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
-        """Those of pictures of the rows, in order."""
+        """The features of pictures of the rows, in order."""
         return [self._features[item] for item in items]
 
 
 def collate_features(
     rows: Sequence[TokenRow], loaded: LoadedModel, encode: Encode
 ) -> dict[str, torch.Tensor]:
-    """The batch of `collate` for a model whose tower is frozen: image features in place of patches."""
+    """The batch of `collate` for a frozen tower: image features in place of patches."""
     batch = collate(rows, loaded, pixels=False)
     for kind, name in PIXELS.items():
         if items := pictures(rows, kind):
             batch[name] = torch.cat(encode(items)).float()
     return batch
-
-
-class _GivenFeatures:
-    """In the place of the tower's own method: features as they come, one tensor a picture."""
-
-    def __init__(self, patches: int) -> None:
-        self._patches = patches  # Of one token
-
-    def __call__(
-        self, pixel_values: torch.Tensor, grid_thw: torch.Tensor, **_: object
-    ) -> BaseModelOutputWithPooling:
-        parts: Any = torch.split(pixel_values, (grid_thw.prod(-1) // self._patches).tolist())
-        return BaseModelOutputWithPooling(pooler_output=parts)
-
-
-SCHEDULES = {
-    "cosine": "cosine",
-    "constant": "constant_with_warmup",
-}  # Our word and that of transformers
 
 
 def rows_a_step(sft: SftConfig, processes: int) -> int:
@@ -135,10 +121,13 @@ def train_sft(
 ) -> Path:
     """Train the judge of `checkpoint` on `rows`; gives `folder/model`, which the product opens.
 
-    `sft`: the figures of this stage in `config`; `protocols`: those of the rows. Goes on from the last whole checkpoint in
-    `folder/trainer`: optimizer, data order and random state are those of then. Raises BadInput if the folder holds a training on
-    other rows; CheckpointError for a damaged checkpoint.
+    `sft`: the figures of this stage in `config`; `protocols`: of the rows. Goes on from the last
+    whole checkpoint in `folder/trainer`, with its optimizer, data order and random state. Raises
+    BadInput if the folder holds a training on other rows; CheckpointError for a damaged checkpoint.
     """
+    from datasets import Dataset
+    from trl import SFTTrainer
+
     use_all_cores(world_size())
     opened = open_whole(checkpoint)
     arguments = sft_arguments(sft, config, folder / "trainer")
@@ -147,20 +136,39 @@ def train_sft(
     features = config.frozen_vision and config.preset == "nano" and world_size() == 1
     if features:
         freeze_vision(opened.model)
-    trainer = _trainer(rows, opened, arguments, features=features)
+    loaded = TransformersBackend(opened, opened.folder.name).loaded
+    known = KeptFeatures(rows, loaded.vision) if features else None
+    outlines = without_pixels(rows)
+
+    def batch(numbers: Sequence[dict[str, int]]) -> dict[str, torch.Tensor]:
+        chosen = [(outlines if known else rows)[each["row"]] for each in numbers]
+        return collate_features(chosen, loaded, known) if known else collate(chosen, loaded)
+
+    trainer = SFTTrainer(
+        opened.model,
+        arguments,
+        data_collator=batch,
+        train_dataset=Dataset.from_list([{"row": number} for number in range(len(rows))]),
+        processing_class=tokenizer_of(opened),
+    )
+    # The mean over all learnt tokens of a step: this model says no, and then each pass counts alike
+    trainer.model_accepts_loss_kwargs = True
+    # A training is gone on with only if all that it learns from is the same
+    subject = hashlib.sha256(checkpoint.name.encode())
+    for row in outlines:
+        keys = [item.frame_keys for item in row.items]
+        subject.update(repr((row.input_ids, row.labels, keys)).encode())
     with heads_in_root():
-        train_and_save(trainer, _subject(rows, checkpoint), config.checkpoint_minutes, report)
+        train_and_save(trainer, subject.hexdigest(), config.checkpoint_minutes, report)
     return save_trained(trainer, checkpoint, folder / "model", sft.start_share, protocols)
 
 
 def use_all_cores(processes: int) -> None:
-    """Let torch compute with this process's share of the cores: a judge that was opened before leaves it with one thread."""
-    wanted = (
-        os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    )  # The variable may hold one number for each level
-    torch.set_num_threads(
-        int(wanted) if wanted.isdecimal() and int(wanted) else max(1, cpu_count() // processes)
-    )
+    """Let torch compute with this process's share of the cores; an earlier judge leaves it one."""
+    # The variable may hold one number for each level
+    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    own = int(wanted) if wanted.isdecimal() else 0
+    torch.set_num_threads(own or max(1, cpu_count() // processes))
 
 
 def save_trained(
@@ -170,96 +178,53 @@ def save_trained(
     start_share: float = 0.0,
     protocols: Sequence[ProtocolName] = (),
 ) -> Path:
-    """Write the trained model once, gathered from all processes. `target` is there whole or as it was before.
+    """Write the trained model once, gathered from all processes; `target` stays whole throughout.
 
-    With `start_share`, each weight is that share of its value in `source` and the rest of the trained one: such means keep more of
-    what a model could do on other data (Wortsman et al., "Robust fine-tuning of zero-shot models", CVPR 2022).
+    With `start_share`, each weight is that share of its value in `source` and the rest of the
+    trained one: such means keep more of what a model could do on other data (Wortsman et al.,
+    "Robust fine-tuning of zero-shot models", CVPR 2022).
 
-    `protocols`: those that were learnt. Raises BadInput where it cannot be written.
+    `protocols`: those that were learnt. Raises BadInput if it cannot be written.
     """
     model = trainer.accelerator.unwrap_model(trainer.model)
-    if is_sharded() or trainer.args.world_size > 1:
-        state = trainer.accelerator.get_state_dict(
-            trainer.model_wrapped if is_sharded() else trainer.model
-        )
+    main, sharded = trainer.is_world_process_zero(), is_sharded()
+    if sharded or trainer.args.world_size > 1:
+        whole = trainer.model_wrapped if sharded else trainer.model
+        state = trainer.accelerator.get_state_dict(whole)
         forget_deepspeed()  # in every process, also in those that open nothing here
-        if trainer.is_world_process_zero():
+        if main:
             model = open_whole(source).model
             model.load_state_dict(state)
-    if trainer.is_world_process_zero():
-        if start_share:
-            _mix(model, open_whole(source).model, start_share)
-        _save_whole(model, source, target, protocols)
+    if main and start_share:
+        start = dict(open_whole(source).model.named_parameters())
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                weight.lerp_(start.pop(name).to(weight), start_share)
+    if main:
+        part, old = (target.with_name(f".{target.name}.{what}") for what in ("part", "old"))
+        try:
+            for left in (part, old):
+                shutil.rmtree(left, ignore_errors=True)
+            part.mkdir(parents=True)
+            save_judge(model, str(source), part, protocols)
+            if target.exists():
+                target.rename(old)
+            part.rename(target)
+        except (OSError, SafetensorError) as error:
+            shutil.rmtree(part, ignore_errors=True)
+            reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
+            raise BadInput(
+                f"The checkpoint {target.name} cannot be written ({reason}): make room, and go on "
+                "with --resume."
+            ) from error
+        shutil.rmtree(old, ignore_errors=True)
     trainer.accelerator.wait_for_everyone()
     return target
 
 
-@torch.no_grad()
-def _mix(model: Any, start: Any, share: float) -> None:
-    """Move each weight of `model` by `share` of the way to that of `start`."""
-    before = dict(start.named_parameters())
-    for name, weight in model.named_parameters():
-        weight.lerp_(before[name].to(weight), share)
-
-
-def _save_whole(model: Any, source: Path, target: Path, protocols: Sequence[ProtocolName]) -> None:
-    part, old = (target.with_name(f".{target.name}.{what}") for what in ("part", "old"))
-    try:
-        for left in (part, old):
-            shutil.rmtree(left, ignore_errors=True)
-        part.mkdir(parents=True)
-        save_judge(model, str(source), part, protocols)
-        if target.exists():
-            target.rename(old)
-        part.rename(target)
-    except (OSError, SafetensorError) as error:
-        shutil.rmtree(part, ignore_errors=True)
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
-        raise BadInput(
-            f"The checkpoint {target.name} cannot be written ({reason}): make room, and go on with --resume."
-        ) from error
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _trainer(
-    rows: Sequence[TokenRow], opened: Checkpoint, arguments: Any, *, features: bool
-) -> Any:
-    """TRL's trainer. Rows go to the collator by number."""
-    from datasets import Dataset
-    from trl import SFTTrainer
-
-    loaded = TransformersBackend(opened, opened.folder.name).loaded
-    made = SFTTrainer(
-        opened.model,
-        arguments,
-        data_collator=_feature_batches(rows, loaded) if features else _pixel_batches(rows, loaded),
-        train_dataset=Dataset.from_list([{"row": number} for number in range(len(rows))]),
-        processing_class=tokenizer_of(opened),
-    )
-    # The mean over all learnt tokens of a step: this model says no, and then each pass counts alike
-    made.model_accepts_loss_kwargs = True
-    return made
-
-
-Batches = Callable[
-    [Sequence[dict[str, int]]], dict[str, torch.Tensor]
-]  # Of the numbers of some rows
-
-
-def _pixel_batches(rows: Sequence[TokenRow], loaded: LoadedModel) -> Batches:
-    return lambda numbers: collate([rows[each["row"]] for each in numbers], loaded)
-
-
-def _feature_batches(rows: Sequence[TokenRow], loaded: LoadedModel) -> Batches:
-    known, outlines = KeptFeatures(rows, loaded.vision), without_pixels(rows)
-    return lambda numbers: collate_features(
-        [outlines[each["row"]] for each in numbers], loaded, known
-    )
-
-
 @cache
 def multiplies_bfloat16() -> bool:
-    """Whether this processor multiplies matrices of bfloat16 well: one with AVX2 alone is quicker in float32, many times over."""
+    """Whether this processor multiplies bfloat16 well: with AVX2 alone float32 is far quicker."""
     known = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return known and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
@@ -268,11 +233,11 @@ def trainer_arguments(
     optimizer: OptimizerConfig, config: TrainConfig, folder: Path
 ) -> dict[str, Any]:
     """What each of TRL's trainers is told."""
-    cpu = not torch.cuda.is_available()
+    cpu, constant = not torch.cuda.is_available(), optimizer.schedule == "constant"
     return {
         "output_dir": str(folder),
         "learning_rate": optimizer.learning_rate,
-        "lr_scheduler_type": SCHEDULES[optimizer.schedule],
+        "lr_scheduler_type": "constant_with_warmup" if constant else optimizer.schedule,
         "adam_beta2": optimizer.beta2,
         "max_grad_norm": optimizer.max_grad_norm,
         "warmup_steps": optimizer.warm_up,
@@ -303,13 +268,3 @@ def sft_arguments(sft: SftConfig, config: TrainConfig, folder: Path) -> Any:
         max_length=None,
         dataset_kwargs={"skip_prepare_dataset": True},
     )
-
-
-def _subject(rows: Sequence[TokenRow], checkpoint: Path) -> str:
-    """What a training learns from: it is gone on with only if all of this is the same."""
-    told = hashlib.sha256(checkpoint.name.encode())
-    for row in without_pixels(rows):
-        told.update(
-            repr((row.input_ids, row.labels, [item.frame_keys for item in row.items])).encode()
-        )
-    return told.hexdigest()

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,118 +24,100 @@ from vrthinker_core.types import ProtocolName, Run, VideoPair
 from vrthinker_core.types.frames import FrameLayout
 from vrthinker_core.types.progress import count
 
-RunEntry = StoredRollout | FilterRefusal
+RunEntry = StoredRollout | FilterRefusal  # A run, or why it cannot be read
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyRuns:
     """Runs with known labels."""
 
-    name: str  # As they were chosen
-    entries: Callable[
-        [ExitStack], Iterator[RunEntry]
-    ]  # Each run, or why it cannot be read; the stack closes their videos
+    entries: Callable[[ExitStack], Iterator[RunEntry]]  # The stack closes their videos
     held_out: tuple[LabelledPair, ...] = ()  # Pairs whose runs are not learnt from
 
     def kept(
         self, most: int, say: Callable[[str], None], videos: ExitStack
     ) -> Iterator[StoredRollout]:
-        """Those that pass both filters, at most so many; `say` hears how many do, and why the others do not.
+        """The runs that pass both filters, at most so many; `say` hears why the others do not.
 
         They can be read again until `videos` is closed. Raises BadInput.
         """
-        runs, refused = 0, Counter[Reason]()
+        passed, refused = 0, Counter[Reason]()
         for entry in self.entries(videos):
-            if runs - refused.total() == most:
+            if passed == most:
                 break
-            runs += 1
-            why = entry if isinstance(entry, FilterRefusal) else self._refusal(entry.rollout)
-            if why is None and isinstance(entry, StoredRollout):
-                yield entry
-            elif why is not None:
+            if isinstance(entry, FilterRefusal):
+                refused[entry.reason] += 1
+            elif self._is_held_out(entry.rollout.run):
+                refused[Reason.HELD_OUT] += 1
+            elif why := refusal(entry.rollout.run, entry.rollout.pair.truth):
                 refused[why.reason] += 1
-        told = [f"{number:,} not: {reason}" for reason, number in refused.most_common()]
-        say(
-            "; ".join(
-                [f"{runs - refused.total():,} of {count(runs, 'run')} pass the filters", *told]
-            )
-            + "."
-        )
+            else:
+                passed += 1
+                yield entry
+        told = [f"{passed:,} of {count(passed + refused.total(), 'run')} pass the filters"]
+        told += [f"{number:,} not: {reason}" for reason, number in refused.most_common()]
+        say("; ".join(told) + ".")
 
-    def _refusal(self, rollout: Rollout) -> FilterRefusal | None:
-        if any(_is_readable_of(rollout.run, pair) for pair in self.held_out):
-            return FilterRefusal(Reason.HELD_OUT, "Its pair is held out.")
-        return refusal(rollout.run, rollout.pair.truth)
-
-
-def _is_readable_of(run: Run, pair: LabelledPair) -> bool:
-    """The run is of the pair; a pair whose videos cannot be read measures nothing."""
-    try:
-        return is_of(run, pair)
-    except VideoError:
+    def _is_held_out(self, run: Run) -> bool:
+        for pair in self.held_out:
+            with suppress(VideoError):  # a pair whose videos cannot be read measures nothing
+                if is_of(run, pair):
+                    return True
         return False
 
 
 def open_ready_runs(data: str) -> ReadyRuns | None:
-    """The runs that `data` names; None where it names pairs alone."""
+    """The runs that `data` names; None if it names pairs alone."""
     kind, _, rest = data.partition(":")
     path = Path(rest if kind == "traces" and rest else data)
     if not path.is_dir():
         return None
     if (path / OUTCOMES).is_file():
-        return ReadyRuns(data, partial(_teachers_runs, path))
-    return (
-        ReadyRuns(data, partial(_traced_runs, path)) if "traces" in (kind, kind_of(path)) else None
-    )
+        return ReadyRuns(partial(_teachers_runs, path))
+    traced = "traces" in (kind, kind_of(path))
+    return ReadyRuns(partial(_traced_runs, path)) if traced else None
 
 
 def taught_pairs(data: str) -> str:
-    """The labelled pairs behind `data`: those that a teacher was given, where it is a teacher's folder. Raises BadInput."""
-    return _job_data(Path(data)) if (Path(data) / OUTCOMES).is_file() else data
-
-
-def _job_data(folder: Path) -> str:
-    data = read_job(folder).get("data")
-    if not isinstance(data, str) or not data:
+    """The pairs that the teacher whose folder `data` is was given, else `data`. Raises BadInput."""
+    folder = Path(data)
+    if not (folder / OUTCOMES).is_file():
+        return data
+    given = read_job(folder).get("data")
+    if not isinstance(given, str) or not given:
         raise BadInput(
-            f"{folder} does not say which pairs its teacher was given: give a folder that the command teacher made."
+            f"{folder} does not say which pairs its teacher was given: give a folder that the "
+            "command teacher made."
         )
-    path = path_of(data)
+    path = path_of(given)
     if path is not None and not path.exists():
         where = "" if path.is_absolute() else ", or start where the teacher was started"
         raise BadInput(
-            f"The runs in {folder} are of the pairs in {path}, and nothing is there: put them back{where}."
+            f"The runs in {folder} are of the pairs in {path}, and nothing is there: put them "
+            f"back{where}."
         )
-    return data
+    return given
 
 
 def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
-    """The kept runs, over the pairs that the teacher was given, and why the others were not kept."""
-    yield from (
-        FilterRefusal(Reason(each.reason), each.sentence)
-        for each in read_outcomes(folder)
-        if not each.kept
-    )
-    if not (layouts := _taught_layouts(folder)):
+    """The kept runs, over the pairs of the teacher, and why the others were not kept."""
+    outcomes = read_outcomes(folder)
+    for each in outcomes:
+        if not each.kept:
+            yield FilterRefusal(Reason(each.reason), each.sentence)
+    # Pairs take protocols in turn, so one run of each turn tells them all
+    most, files = len(get_args(ProtocolName)), dict[int, str]()
+    for each in outcomes:
+        if each.kept:
+            files.setdefault(each.pair % most, each.file)
+    protocols = [run_protocol(load(folder / files[turn])) for turn in sorted(files)]
+    if not protocols:
         return
-    pairs = open_pairs(_job_data(folder), layouts)
+    layouts = {protocol.name: frame_layout(protocol) for protocol in protocols}
+    pairs = open_pairs(taught_pairs(str(folder)), layouts)
     if hasattr(pairs, "close"):
         videos.callback(pairs.close)
     yield from kept_rollouts(folder, pairs, keep_tokens=False)
-
-
-def _taught_layouts(folder: Path) -> dict[ProtocolName, FrameLayout]:
-    """Of the protocols that the pairs of a teacher's folder take in turn, that of pair 0 first."""
-    kept = [outcome for outcome in read_outcomes(folder) if outcome.kept]
-    most = len(get_args(ProtocolName))
-    turns = (
-        next((outcome for outcome in kept if outcome.pair % most == turn), None)
-        for turn in range(most)
-    )
-    protocols = [
-        run_protocol(load(folder / outcome.file)) for outcome in turns if outcome is not None
-    ]
-    return {protocol.name: frame_layout(protocol) for protocol in protocols}
 
 
 def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
@@ -146,15 +128,11 @@ def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
             continue
         try:
             layout = frame_layout(run_protocol(file.trace))
-            clips = (
-                opened[layout]
-                if layout in opened
-                else opened.setdefault(layout, videos.enter_context(OpenClips(layout)))
-            )
-            yield StoredRollout(
-                _traced_rollout(file, clips, number),
-                partial(_read_again, file.path, file.pair, clips, number),
-            )
+            if layout not in opened:
+                opened[layout] = videos.enter_context(OpenClips(layout))
+            clips = opened[layout]
+            again = partial(_read_again, file.path, file.pair, clips, number)
+            yield StoredRollout(_traced_rollout(file, clips, number), again)
         except NotForTraining as error:
             yield FilterRefusal(Reason.STORED, str(error))
         except VideoError as error:
@@ -166,12 +144,8 @@ def _read_again(path: Path, pair: EvaluationPair | None, clips: OpenClips, numbe
 
 
 def _traced_rollout(file: TraceFile, clips: OpenClips, number: int) -> Rollout:
-    return to_rollout(file.trace, _traced_pair(file, clips, number), keep_tokens=False)
-
-
-def _traced_pair(file: TraceFile, clips: OpenClips, number: int) -> LabelledPair:
     prompt = file.trace.started.prompt
     first, second = (Path(str(video["path"])) for video in trace_videos(file, file.trace))
-    return LabelledPair(
-        prompt, known_verdict(file), ClipFrames(VideoPair(prompt, first, second), clips), number
-    )
+    source = ClipFrames(VideoPair(prompt, first, second), clips)
+    pair = LabelledPair(prompt, known_verdict(file), source, number)
+    return to_rollout(file.trace, pair, keep_tokens=False)

@@ -15,36 +15,36 @@ from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from vrthinker_core.backends.checkpoint import Checkpoint, open_for_training
 from vrthinker_core.errors import BadInput
 
-FSDP, DEEPSPEED = "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"  # What `accelerate launch` sets
 EFFICIENT_LOADING = "FSDP_CPU_RAM_EFFICIENT_LOADING"
-HEADS = ("get_input_embeddings", "get_output_embeddings")
 
 
 def check_launch(*, adapters: bool = False) -> None:
     """Raise BadInput for what `accelerate launch` was told and cannot be done."""
     if "LOCAL_RANK" not in os.environ and torch.cuda.device_count() > 1:
         raise BadInput(
-            f"One process sees {torch.cuda.device_count()} GPUs and trains on one: start it with accelerate launch, "
-            "or choose one with CUDA_VISIBLE_DEVICES=0."
+            f"One process sees {torch.cuda.device_count()} GPUs and trains on one: start it with "
+            "accelerate launch, or choose one with CUDA_VISIBLE_DEVICES=0."
         )
     if uses_fsdp() and os.environ.get("FSDP_VERSION") != "2":
         raise BadInput(
-            "Weights are spread with FSDP2 alone: set fsdp_version to 2 in the configuration that is launched."
+            "Weights are spread with FSDP2 alone: set fsdp_version to 2 in the configuration that "
+            "is launched."
         )
     if adapters and is_sharded():
         raise BadInput(
-            "Adapters stand beside a whole model: launch with data_parallel.yaml, or train all weights (grpo.trl.lora=0)."
+            "Adapters stand beside a whole model: launch with data_parallel.yaml, or train all "
+            "weights (grpo.trl.lora=0)."
         )
 
 
 def uses_fsdp() -> bool:
     """Whether `accelerate launch` was told to spread weights with FSDP."""
-    return bool(parse_flag_from_env(FSDP))
+    return bool(parse_flag_from_env("ACCELERATE_USE_FSDP"))
 
 
 def is_sharded() -> bool:
     """Whether it was told to spread each weight over the processes, in whatever way."""
-    return uses_fsdp() or bool(parse_flag_from_env(DEEPSPEED))
+    return uses_fsdp() or bool(parse_flag_from_env("ACCELERATE_USE_DEEPSPEED"))
 
 
 def launched_in_bf16() -> bool:
@@ -53,7 +53,7 @@ def launched_in_bf16() -> bool:
 
 
 def open_whole(checkpoint: Path, dtype: torch.dtype = torch.float32) -> Checkpoint:
-    """Open a checkpoint on the CPU, whole: once a trainer has its arguments, DeepSpeed would spread every model as it is built.
+    """Open a checkpoint on the CPU, whole: DeepSpeed would spread it, once a trainer is set up.
 
     Raises CheckpointError.
     """
@@ -62,41 +62,43 @@ def open_whole(checkpoint: Path, dtype: torch.dtype = torch.float32) -> Checkpoi
 
 
 def forget_deepspeed() -> None:
-    """What is opened from now on, in whichever process, is whole again."""
+    """Let models opened from now on, in this process, be whole."""
     unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]
 
 
 @contextmanager
 def heads_in_root() -> Iterator[None]:
-    """With FSDP2, embedding and language model head are gathered with the model as a whole, not in units of their own.
+    """With FSDP2, gather embedding and language model head with the model, not as own units.
 
-    TRL multiplies hidden states by the head's weight and never calls the head, so the hooks of a unit of its own do not run: on a
-    GPU the weights were NaN after the first step of GRPO (torch 2.11, accelerate 1.15, TRL 1.16; torch 2.13 completes such units).
-    accelerate asks a model for both before it is sharded, and makes no unit of what it is not told.
+    TRL multiplies hidden states by the head's weight and never calls the head, so the hooks of a
+    unit of its own do not run: on a GPU the weights were NaN after the first step of GRPO (torch
+    2.11, accelerate 1.15, TRL 1.16; torch 2.13 completes such units). accelerate asks a model for
+    both before it is sharded, and makes no unit of what it is not told.
     """
     if not uses_fsdp():
         yield
         return
+
+    def none_until_sharded(getter: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda model: getter(model) if isinstance(model, FSDPModule) else None
+
     model: Any = Qwen2_5_VLForConditionalGeneration
-    own = {name: vars(model)[name] for name in HEADS if name in vars(model)}
-    for name in HEADS:
-        setattr(model, name, _none_until_sharded(getattr(model, name)))
+    heads = ("get_input_embeddings", "get_output_embeddings")
+    own = {name: vars(model)[name] for name in heads if name in vars(model)}
+    for name in heads:
+        setattr(model, name, none_until_sharded(getattr(model, name)))
     try:
         yield
     finally:
-        for name in HEADS:
+        for name in heads:
             delattr(model, name)
         for name, getter in own.items():
             setattr(model, name, getter)
 
 
-def _none_until_sharded(getter: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda model: getter(model) if isinstance(model, FSDPModule) else None
-
-
 @contextmanager
 def weights_in_every_process() -> Iterator[None]:
-    """With FSDP, every process reads the weights itself: TRL does not send those of a reference model from the first to the others.
+    """With FSDP, let every process read the weights: TRL does not send a reference model's.
 
     (Seen with transformers 5.17: the others compared with weights of no value.)
     """

@@ -1,19 +1,15 @@
-"""Rollouts as token rows: the tokens that were sampled and the pictures that were seen; only the judge's own tokens are learnt."""
+"""Rollouts as token rows: sampled tokens and pictures; only the judge's own tokens are learnt."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from vrthinker_core.backends.chat_template import PromptItem, VisionItem
+from vrthinker_core.backends.chat_template import VisionItem
 from vrthinker_core.backends.generation import LoadedModel
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.types import Turn
 
-PIXELS = {
-    "image": "pixel_values",
-    "video": "pixel_values_videos",
-}  # What `forward` calls the patches of each kind
+PIXELS = {"image": "pixel_values", "video": "pixel_values_videos"}  # As `forward` calls patches
 IGNORED = -100  # The label of a token that is not learnt, as torch's cross entropy has it
 
 
@@ -22,9 +18,7 @@ class TokenRow:
     """One training example: a conversation up to the end of a reply."""
 
     input_ids: tuple[int, ...]
-    labels: tuple[
-        int, ...
-    ]  # The token itself where it is learnt, IGNORED elsewhere; as long as `input_ids`
+    labels: tuple[int, ...]  # Each learnt token, IGNORED elsewhere; as long as `input_ids`
     items: tuple[VisionItem, ...]  # The pictures, in the order of their placeholders
     turns: tuple[int, ...]  # Numbers of the turns whose replies are learnt here, 1-based
 
@@ -32,23 +26,35 @@ class TokenRow:
 def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
     """The rollout as rows; each reply is learnt in exactly one of them.
 
-    One row holds all turns as long as each prompt goes on where the last reply ended. With a finite memory window it does not, so
-    every turn whose prompt was changed afterwards ends a row of its own.
+    One row holds all turns as long as each prompt goes on where the last reply ended. With a finite
+    memory window it does not, so every turn whose prompt was changed afterwards ends a row of its
+    own. Placeholders stand in the place of pictures.
     """
-    first = 0
+    tokenizer, control = loaded.tokenizer, loaded.tokenizer.control
+    pads = {"image": control.image_pad, "video": control.video_pad}
     prompts = [loaded.render(prompt) for prompt in rollout.prompts]
-    replies = [_reply_tokens(turn, loaded) for turn in rollout.run.turns]
+    turns: list[int] = []
+    taught: set[int] = set()  # Positions of what the judge wrote
     for k, prompt in enumerate(prompts):
-        whole = [*prompt, *replies[k]]
+        completion, start = rollout.run.turns[k].completion, len(prompt)
+        end = [control.im_end] if completion.stop == "end" else []
+        whole = [*prompt, *(completion.tokens or tokenizer.encode(completion.text)), *end]
+        turns.append(k + 1)
+        taught.update(range(start, len(whole)))
+        if completion.redirected:  # what a redirect put there is not learnt
+            first, last = completion.redirected
+            taught.difference_update(range(start + first, start + last))
         if k + 1 < len(prompts) and prompts[k + 1][: len(whole)] == whole:
             continue
-        spans = [
-            (len(prompts[turn]) + start, len(prompts[turn]) + end)
-            for turn in range(first, k + 1)
-            for start, end in _written(rollout.run.turns[turn], len(replies[turn]))
-        ]
-        yield _row(whole, spans, tuple(range(first + 1, k + 2)), loaded)
-        first = k + 1
+        ids: list[int] = []
+        labels: list[int] = []
+        for position, item in enumerate(whole):
+            new = [item] if isinstance(item, int) else [pads[item.kind]] * item.num_tokens
+            ids += new
+            labels += new if position in taught else [IGNORED] * len(new)
+        items = tuple(item for item in whole if not isinstance(item, int))
+        yield TokenRow(tuple(ids), tuple(labels), items, tuple(turns))
+        turns, taught = [], set()
 
 
 def collate(
@@ -56,18 +62,18 @@ def collate(
 ) -> dict[str, torch.Tensor]:
     """A batch for `forward`, padded on the right to a multiple of `multiple` tokens.
 
-    `input_ids`, `labels`, `attention_mask`, `mm_token_type_ids`: (rows, tokens); `image_grid_thw`: (pictures, 3); `pixel_values`:
-    (patches, channels * 2 * patch * patch), left out without `pixels`. Where there are videos, `video_grid_thw` and
-    `pixel_values_videos` are the same of them. The mask is all ones: what is padded stands on the right, where causal attention
-    never looks.
+    `input_ids`, `labels`, `attention_mask`, `mm_token_type_ids`: (rows, tokens); `image_grid_thw`:
+    (pictures, 3); `pixel_values`: (patches, channels * 2 * patch * patch), left out without
+    `pixels`. `video_grid_thw` and `pixel_values_videos` are the same of videos, if there are any.
+    The mask is all ones: what is padded stands on the right, where causal attention never looks.
     """
+    control = loaded.tokenizer.control
     length = -(-max(len(row.input_ids) for row in rows) // multiple) * multiple
-    ids = torch.full((len(rows), length), loaded.tokenizer.control.endoftext)
+    ids = torch.full((len(rows), length), control.endoftext)
     labels = torch.full((len(rows), length), IGNORED)
     for number, row in enumerate(rows):
         ids[number, : len(row.input_ids)] = torch.tensor(row.input_ids)
         labels[number, : len(row.labels)] = torch.tensor(row.labels)
-    control = loaded.tokenizer.control
     kinds = (ids == control.image_pad).long() + 2 * (ids == control.video_pad).long()
     batch = {
         "input_ids": ids,
@@ -85,38 +91,3 @@ def collate(
 def pictures(rows: Sequence[TokenRow], kind: str) -> list[VisionItem]:
     """The images or the videos of some rows, in the order of their placeholders."""
     return [item for row in rows for item in row.items if item.kind == kind]
-
-
-def _reply_tokens(turn: Turn, loaded: LoadedModel) -> list[int]:
-    """What the judge wrote, with its end token where it ended the reply itself."""
-    completion = turn.completion
-    end = [loaded.tokenizer.control.im_end] if completion.stop == "end" else []
-    return [*(completion.tokens or loaded.tokenizer.encode(completion.text)), *end]
-
-
-def _written(turn: Turn, length: int) -> list[tuple[int, int]]:
-    """From where to where in the tokens of a reply the judge itself wrote: what a redirect put there is not learnt."""
-    redirected = turn.completion.redirected
-    return [(0, length)] if redirected is None else [(0, redirected[0]), (redirected[1], length)]
-
-
-def _row(
-    items: Sequence[PromptItem],
-    spans: Sequence[tuple[int, int]],
-    turns: tuple[int, ...],
-    loaded: LoadedModel,
-) -> TokenRow:
-    """Placeholders in the place of pictures; `spans` are what the judge wrote in `items`."""
-    taught = {position for start, end in spans for position in range(start, end)}
-    ids: list[int] = []
-    labels: list[int] = []
-    pads = {
-        "image": loaded.tokenizer.control.image_pad,
-        "video": loaded.tokenizer.control.video_pad,
-    }
-    for position, item in enumerate(items):
-        new = [item] if isinstance(item, int) else [pads[item.kind]] * item.num_tokens
-        ids += new
-        labels += new if position in taught else [IGNORED] * len(new)
-    pictures = tuple(item for item in items if not isinstance(item, int))
-    return TokenRow(tuple(ids), tuple(labels), pictures, turns)

@@ -1,7 +1,7 @@
 """Checkpoints of a transformers trainer by the clock, each whole or not there, and how far it is.
 
-A save takes seconds to minutes, and a process may be killed within. So a mark is written last, atomically, which names every file
-and its size; what has no mark, or another size, is never gone on with.
+A save takes seconds to minutes, and a process may be killed within. So a mark is written last,
+atomically, which names every file and its size; what has no mark, or another size, is removed.
 """
 
 import errno
@@ -33,15 +33,16 @@ NO_SERVER = (
     "The vLLM server cannot be reached: start it at grpo.trl.vllm_url, and go on with --resume."
 )
 NO_MEMORY = (
-    "There is too little memory for a step. The last whole checkpoint is there: go on with --resume where there is more, "
-    "or begin anew with a smaller batch or gradient_checkpointing=true; GRPO also with grpo.trl.lora, with grpo.trl.vllm, or with "
-    "fewer grpo.pairs, since without vLLM the rollouts of a step are generated all at once."
+    "There is too little memory for a step. The last whole checkpoint is there: go on with "
+    "--resume where there is more, or begin anew with a smaller batch or "
+    "gradient_checkpointing=true; GRPO also with grpo.trl.lora, with grpo.trl.vllm, or with fewer "
+    "grpo.pairs, since without vLLM the rollouts of a step are generated all at once."
 )
 
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Without transformers' own progress bars and FutureWarnings: the stage itself says how far it is."""
+    """Without transformers' own progress bars and warnings: the stage says how far it is."""
     with quiet_transformers(ERROR), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -59,32 +60,11 @@ class TrainerPace:
     entropy: float | None = None  # Of the learnt tokens, in nats, if the trainer knows it
     kl: float | None = None  # To the reference, of the learnt tokens, if there is one
 
-    def metrics(self, stage: str, seconds: float) -> StepMetrics:
-        """The step as a record of a stage."""
+    def metrics(self, stage: str) -> StepMetrics:
+        """The step as a record of a stage, but for its seconds."""
         loss = nan if self.loss is None else self.loss
-        return StepMetrics(
-            stage, self.step, seconds, loss, self.learning_rate, entropy=self.entropy, kl=self.kl
-        )
-
-
-def last_whole(folder: Path, subject: str) -> Path | None:
-    """The newest whole checkpoint in `folder`, after those that are not whole were removed.
-
-    `subject` says what the training learns from. Raises BadInput if a checkpoint is of another one.
-    """
-    whole = []
-    for path in folder.glob("checkpoint-*"):
-        mark = _read_mark(path)
-        if mark is None:
-            shutil.rmtree(path)
-        elif mark["subject"] != subject:
-            raise BadInput(
-                f"The checkpoints in {folder.parent} are of a training with other data: give these as they were, or name a new "
-                "folder with --out."
-            )
-        else:
-            whole.append(path)
-    return max(whole, key=_step, default=None)
+        rate, entropy, kl = self.learning_rate, self.entropy, self.kl
+        return StepMetrics(stage, self.step, 0.0, loss, rate, entropy=entropy, kl=kl)
 
 
 def _step(checkpoint: Path) -> int:
@@ -92,7 +72,7 @@ def _step(checkpoint: Path) -> int:
 
 
 def _read_mark(checkpoint: Path) -> dict[str, Any] | None:
-    """What the mark says; None where there is none, or a file is not as it says."""
+    """What the mark says; None if there is none, or a file is not as it says."""
     try:
         mark: dict[str, Any] = json.loads((checkpoint / MARK).read_text("utf-8"))
         sizes = {name: (checkpoint / name).stat().st_size for name in mark["files"]}
@@ -104,27 +84,38 @@ def _read_mark(checkpoint: Path) -> dict[str, Any] | None:
 def train_and_save(
     trainer: Any, subject: str, minutes: float, report: Callable[[TrainerPace], bool | None]
 ) -> None:
-    """Train from the last whole checkpoint on, with another one every `minutes`; `report` hears of each step.
+    """Train from the last whole checkpoint on, with another one every `minutes`.
 
-    `subject`: see `last_whole`. Raises BadInput.
+    `report` hears of each step. `subject` says what the training learns from. Raises BadInput if a
+    checkpoint is of another subject, and what `train_from` raises.
     """
-    folder = Path(trainer.args.output_dir)
-    with trainer.args.main_process_first(
-        local=False
-    ):  # what is not whole is removed once, in a folder that all nodes share
-        begun = last_whole(folder, subject)
+    folder, whole = Path(trainer.args.output_dir), []
+    # What is not whole is removed once, in a folder that all nodes share
+    with trainer.args.main_process_first(local=False):
+        for path in folder.glob("checkpoint-*"):
+            mark = _read_mark(path)
+            if mark is None:
+                shutil.rmtree(path)
+            elif mark["subject"] != subject:
+                raise BadInput(
+                    f"The checkpoints in {folder.parent} are of a training with other data: give "
+                    "these as they were, or name a new folder with --out."
+                )
+            else:
+                whole.append(path)
+    begun = max(whole, key=_step, default=None)
     trainer.remove_callback(PrinterCallback)
-    for callback in (TimedCheckpoints(folder, subject, minutes), PaceReports(report)):
-        trainer.add_callback(callback)
+    trainer.add_callback(TimedCheckpoints(folder, subject, minutes, report))
     train_from(trainer, begun)
 
 
 def train_from(trainer: Any, begun: Path | None) -> None:
-    """Train, from a whole checkpoint where there is one.
+    """Train, from a whole checkpoint if there is one. Raises BadInput.
 
-    A trainer restores optimizer, schedule, data order and random state. Of a Qwen2.5-VL that is not sharded it would leave the
-    weights as they are: it looks for the model's own names in a file that `save_pretrained` wrote with the published ones, finds
-    none, and only warns. So these are loaded here.
+    A trainer restores optimizer, schedule, data order and random state. Of a Qwen2.5-VL that is not
+    sharded it would leave the weights as they are: it looks for the model's own names in a file
+    that `save_pretrained` wrote with the published ones, finds none, and only warns. So these are
+    loaded here.
     """
     sharded = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
     if begun and not sharded and (begun / "config.json").is_file():
@@ -136,9 +127,8 @@ def train_from(trainer: Any, begun: Path | None) -> None:
     try:
         trainer.train(resume_from_checkpoint=str(begun) if begun else None)
     except (OSError, SafetensorError) as error:
-        if isinstance(error, ConnectionError) or type(error).__module__.startswith(
-            "requests"
-        ):  # of TRL's client
+        # TRL's client is of requests
+        if isinstance(error, ConnectionError) or type(error).__module__.startswith("requests"):
             raise BadInput(NO_SERVER) from error
         raise _unwritten(error, Path(trainer.args.output_dir)) from error
     except RuntimeError as error:
@@ -150,14 +140,11 @@ def train_from(trainer: Any, begun: Path | None) -> None:
 
 
 def _unwritten(error: Exception, folder: Path) -> BadInput:
-    """`torch.save` and safetensors say of a full disk only where in their own source it was noticed."""
-    full = "os error 28" in str(error) or getattr(error, "errno", None) in (
-        errno.ENOSPC,
-        errno.EDQUOT,
-    )
-    reason = (
-        "the disk is full" if full else getattr(error, "strerror", None) or "a file was cut short"
-    )
+    """Of a full disk `torch.save` and safetensors say only which line of theirs noticed it."""
+    number = getattr(error, "errno", None)
+    reason = getattr(error, "strerror", None) or "a file was cut short"
+    if "os error 28" in str(error) or number in (errno.ENOSPC, errno.EDQUOT):
+        reason = "the disk is full"
     whole = [_step(path) for path in folder.glob("checkpoint-*") if _read_mark(path)]
     left = f"that of step {max(whole)} is there" if whole else "none is there yet"
     return BadInput(
@@ -166,11 +153,20 @@ def _unwritten(error: Exception, folder: Path) -> BadInput:
 
 
 class TimedCheckpoints(TrainerCallback):
-    """Saves every `minutes`, marks what is whole, and keeps the last two."""
+    """Saves every `minutes`, marks what is whole, and keeps the last two.
 
-    def __init__(self, folder: Path, subject: str, minutes: float) -> None:
+    Calls `report` after each step in the main process; True ends training with a checkpoint.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        subject: str,
+        minutes: float,
+        report: Callable[[TrainerPace], bool | None],
+    ) -> None:
         self._folder, self._subject, self._seconds = folder, subject, minutes * 60
-        self._saved = time.monotonic()
+        self._saved, self._report = time.monotonic(), report
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
         """Ask for a checkpoint when it is time: the first process decides for all."""
@@ -186,34 +182,20 @@ class TimedCheckpoints(TrainerCallback):
         if not state.is_world_process_zero:
             return
         checkpoint = self._folder / f"checkpoint-{state.global_step}"
-        files = {
-            str(path.relative_to(checkpoint)): path.stat().st_size
-            for path in checkpoint.rglob("*")
-            if path.is_file()
-        }
-        write_atomically(
-            checkpoint / MARK, json.dumps({"subject": self._subject, "files": files}).encode()
-        )
+        paths = [path for path in checkpoint.rglob("*") if path.is_file()]
+        files = {str(path.relative_to(checkpoint)): path.stat().st_size for path in paths}
+        mark = {"subject": self._subject, "files": files}
+        write_atomically(checkpoint / MARK, json.dumps(mark).encode())
         for old in sorted(self._folder.glob("checkpoint-*"), key=_step)[:-2]:
             shutil.rmtree(old)
-
-
-class PaceReports(TrainerCallback):
-    """Calls `report` after each step, in the main process; where it gives True, training ends there with a checkpoint."""
-
-    def __init__(self, report: Callable[[TrainerPace], bool | None]) -> None:
-        self._report = report
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: object) -> None:
         """A step ends with its log: tell how far it is."""
         if not logs or "loss" not in logs:
             return
-        pace = TrainerPace(
-            state.global_step,
-            state.max_steps,
-            *map(logs.get, ("loss", "learning_rate", "entropy", "kl")),
-        )
+        figures = map(logs.get, ("loss", "learning_rate", "entropy", "kl"))
+        pace = TrainerPace(state.global_step, state.max_steps, *figures)
         said = state.is_world_process_zero and bool(self._report(pace))
-        # What the main process says, in all of them: one that ended alone would leave the others waiting
+        # In all processes: one that ended alone would leave the others waiting
         if int(broadcast(torch.tensor(int(said), device=args.device))):
             control.should_training_stop = control.should_save = True

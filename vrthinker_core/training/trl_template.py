@@ -1,12 +1,13 @@
-"""What TRL needs to speak as the product does: a chat template with pictures in tool messages, a processor, the reading of replies.
+"""What TRL needs to speak as the product does: a chat template, a processor, a reply parser.
 
-The stock template of Qwen2.5-VL drops the pictures of tool messages, and its processor needs torchvision for videos.
+The stock template of Qwen2.5-VL drops the pictures of tool messages, and its processor needs
+torchvision for videos.
 """
 
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -35,12 +36,12 @@ RESPONSE_TEMPLATE: dict[str, Any] = {
         "content": {"close_pattern": r"<\|im_end\|>\s*", "content": "text"},
     },
 }
-"""The form of our calls, as transformers' own parser reads it. It reads well-formed calls only: see `ReplyParser`."""
+"""Our calls as transformers' own parser reads them, well-formed ones only: see `ReplyParser`."""
 
 
 @cache
 def chat_template() -> str:
-    """The Jinja template: byte for byte what `render_prompt` renders, the assistant's own tokens within `{% generation %}`."""
+    """The Jinja template: what `render_prompt` renders, own tokens in `{% generation %}`."""
     return Path(__file__).with_suffix(".jinja").read_text("utf-8")
 
 
@@ -56,11 +57,10 @@ class PictureProcessor(Qwen2_5_VLProcessor):
         ProcessorMixin.__init__(self, image_processor, tokenizer, chat_template=chat_template)  # type: ignore[no-untyped-call]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Pictures as tensors, whatever else is asked for: TRL multiplies their grids where no tool reply has brought one yet."""
+        """Pictures as tensors, whatever is asked for: TRL multiplies grids of first prompts."""
         batch = super().__call__(*args, **kwargs)
-        for name in ("pixel_values", "image_grid_thw"):
-            if name in batch:
-                batch[name] = torch.as_tensor(np.asarray(batch[name]))
+        for name in {"pixel_values", "image_grid_thw"} & set(batch):
+            batch[name] = torch.as_tensor(np.asarray(batch[name]))
         return batch
 
 
@@ -73,17 +73,18 @@ def picture_processor(checkpoint: Checkpoint, protocol: PromptProtocol) -> Pictu
 
 
 def tokenizer_of(checkpoint: Checkpoint) -> Any:
-    """The checkpoint's tokenizer as transformers wraps it, padding on the left as generation wants it."""
+    """The checkpoint's tokenizer as transformers wraps it, padding on the left for generation."""
     fast: Any = PreTrainedTokenizerFast
     tokens = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "padding_side": "left"}
     return fast(tokenizer_object=checkpoint.tokenizer, clean_up_tokenization_spaces=False, **tokens)
 
 
 class ReplyParser:
-    """Reads sampled tokens as the deliberation does, in the place of `PreTrainedTokenizer.parse_response`.
+    """Reads sampled tokens as the deliberation does, not as `PreTrainedTokenizer.parse_response`.
 
-    Every reply that the deliberation would go on after is a call of `select_frames` with the whole reply as its argument, so that
-    a call that cannot be read, or none at all, is answered in the protocol's own words. What ends a deliberation is no call.
+    Every reply that the deliberation would go on after is a call of `select_frames` with the whole
+    reply as its argument, so that a call that cannot be read, or none at all, is answered in the
+    protocol's own words. What ends a deliberation is no call.
     """
 
     def __init__(self, tokenizer: SafeTokenizer, protocol: PromptProtocol) -> None:
@@ -95,31 +96,25 @@ class ReplyParser:
         prefix: Sequence[int] = (),
         tools: object = None,  # noqa: ARG002
     ) -> dict[str, Any]:
-        """The message of a reply. `prefix`: all tokens before it, which tell whether the reply before was unusable, too."""
-        reply = read_replies(ids, self._tokenizer)[0]
-        text = reply.text
+        """The message of a reply. `prefix`: all tokens before it, of unusable replies, too."""
+        completion = read_replies(ids, self._tokenizer)[0]
+        text, reply = completion.text, self._protocol.parse(completion.text)
         message: dict[str, Any] = {"role": "assistant", "content": text}
-        if reply.stop != "end" or self._ends(text, prefix):
-            return message
-        return {
-            **message,
-            "tool_calls": [
-                {"type": "function", "function": {"name": TOOL, "arguments": {"reply": text}}}
-            ],
-        }
-
-    def _ends(self, text: str, prefix: Sequence[int]) -> bool:
-        reply = self._protocol.parse(text)
-        if reply.kind == "answer" or not is_unusable(reply):
-            return reply.kind == "answer"
-        before = earlier_replies(prefix, self._tokenizer)
-        return bool(before) and is_unusable(self._protocol.parse(before[-1].text))
+        ends = completion.stop != "end" or reply.kind == "answer"
+        if not ends and is_unusable(reply):  # the second one in a row ends it
+            before = earlier_replies(prefix, self._tokenizer)
+            ends = bool(before) and is_unusable(self._protocol.parse(before[-1].text))
+        if not ends:
+            call = {"name": TOOL, "arguments": {"reply": text}}
+            message["tool_calls"] = [{"type": "function", "function": call}]
+        return message
 
 
 def read_replies(ids: Sequence[int], tokenizer: SafeTokenizer) -> list[Completion]:
-    """The judge's replies in the tokens of a rollout after its first prompt: replies and, between them, one message each.
+    """The judge's replies in the tokens of a rollout after its first prompt.
 
-    A reply ends at its first end token; one that has none was cut by a token limit (`stop` is "length").
+    Between two replies is one message. A reply ends at its first end token; one that has none was
+    cut by a token limit (`stop` is "length").
     """
     control, ids = tokenizer.control, list(ids)
     header = len(tokenizer.encode("\n")) + 1 + len(tokenizer.encode("assistant\n"))
@@ -129,15 +124,8 @@ def read_replies(ids: Sequence[int], tokenizer: SafeTokenizer) -> list[Completio
         end = _first(ids, start, (control.im_end, control.endoftext))
         tokens = tuple(ids[start:end])
         text = tokenizer.decode(tokens)
-        replies.append(
-            Completion(
-                text,
-                "end" if end < len(ids) else "length",
-                tokens,
-                (len(text),),
-                new_tokens=len(tokens),
-            )
-        )
+        stop: Literal["end", "length"] = "end" if end < len(ids) else "length"
+        replies.append(Completion(text, stop, tokens, (len(text),), new_tokens=len(tokens)))
         start = _first(ids, end + 1, (control.im_end,)) + 1 + header
     return replies
 
@@ -145,15 +133,13 @@ def read_replies(ids: Sequence[int], tokenizer: SafeTokenizer) -> list[Completio
 def earlier_replies(prompt: Sequence[int], tokenizer: SafeTokenizer) -> list[Completion]:
     """The replies that a prompt holds, which ends with the header of the reply to come."""
     header = [tokenizer.control.im_start, *tokenizer.encode("assistant\n")]
-    starts = (
-        start for start in range(len(prompt)) if list(prompt[start : start + len(header)]) == header
-    )
-    first = next(starts, None)
-    return [] if first is None else read_replies(prompt[first + len(header) :], tokenizer)[:-1]
+    for start in range(len(prompt)):
+        if list(prompt[start : start + len(header)]) == header:
+            return read_replies(prompt[start + len(header) :], tokenizer)[:-1]
+    return []
 
 
 def _first(ids: Sequence[int], start: int, wanted: tuple[int, ...]) -> int:
     """The first position from `start` on of a wanted token, else the number of tokens."""
-    return next(
-        (position for position in range(start, len(ids)) if ids[position] in wanted), len(ids)
-    )
+    found = (position for position in range(start, len(ids)) if ids[position] in wanted)
+    return next(found, len(ids))
