@@ -1,16 +1,13 @@
-"""Event handlers of "What if": a branch of the run that is shown, and which run of a page that has branches is shown."""
+"""Event handlers of "What if": a branch of the shown run, and which run is shown."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
 import gradio as gr
 
 from vrthinker_core.branch_plan import BranchPlan, plan_branch
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import VideoPair
-from vrthinker_core.types.events import Started
 from vrthinker_core.ui import words
 from vrthinker_core.ui.branch_sets import BranchRequest, read_request
 from vrthinker_core.ui.hidden_view import votes_first
@@ -31,19 +28,19 @@ class BranchHandlers:
     async def join_queue(
         self, first: str | None, second: str | None, event: gr.EventData, request: gr.Request
     ) -> Updates:
-        """Take a place in the waiting room for the branch that the form asks for; raises a silent gr.Error, `refused` says why."""
+        """Take a place for the form's branch, or raise a silent gr.Error; `refused` says why."""
 
         def check() -> None:
             services = self.runs.services
-            wanted = read_request(partial(_sent, event), services.judges.names)
+            wanted = read_request(lambda name: getattr(event, name, None), services.judges.names)
             self._planned(wanted, (first, second), request)
             services.branch_sets.put_request(session_id_of(request), wanted)
 
-        return {**await self.runs.join(check, request), self.runs.parts.branches: _said("")}
+        return {**await self.runs.join(check, request), self.runs.parts.branches: {"refusal": ""}}
 
     def refused(self, request: gr.Request) -> Updates:
         """Say in the form why it was refused."""
-        return {self.runs.parts.branches: _said(self.runs.handlers.refusal(request))}
+        return {self.runs.parts.branches: {"refusal": self.runs.handlers.refusal(request)}}
 
     async def start(
         self, first: str | None, second: str | None, request: gr.Request
@@ -69,32 +66,27 @@ class BranchHandlers:
 
             return start
 
-        async for updates in self.runs.run(
-            prepare, lambda sentence: {parts.branches: _said(sentence)}, request
-        ):
+        def refused(sentence: str) -> Updates:
+            return {parts.branches: {"refusal": sentence}}
+
+        async for updates in self.runs.run(prepare, refused, request):
             yield updates
 
     def show(self, prompt: str | None, event: gr.EventData, request: gr.Request) -> Updates:
-        """Show another run of the set, that at the place which the strip sent. A run that goes on stays."""
-        services, session_id, place = (
-            self.runs.services,
-            session_id_of(request),
-            _sent(event, "place"),
-        )
+        """Show the run at the place that the strip sent, unless a run goes on."""
+        services, session_id = self.runs.services, session_id_of(request)
+        place = getattr(event, "place", None)
         before = services.session_of(request)
         branches = services.branch_sets.get(session_id, before) if before else None
-        if (
-            before is None
-            or branches is None
-            or self.runs.is_busy(before, request)
-            or place == branches.shown
-        ):
+        if before is None or branches is None or self.runs.is_busy(before, request):
             return no_updates()
         if (
             not isinstance(place, int)
+            or place == branches.shown
             or not 0 <= place < len(branches.runs)
-            or (kept := branches.runs[place]) is None
         ):
+            return no_updates()
+        if (kept := branches.runs[place]) is None:
             return no_updates()
         services.branch_sets.keep(session_id, before)
         after = services.sessions.start_replay(
@@ -110,7 +102,7 @@ class BranchHandlers:
     def _planned(
         self, wanted: BranchRequest, players: Players, request: gr.Request
     ) -> tuple[Session, BranchPlan, VideoPair, str]:
-        """The run that is shown, the branch of it, its pair and its judge. Raises BadInput where that cannot be, or not now."""
+        """Return the shown run, its branch, the pair and the judge, or raise BadInput."""
         session = self.runs.services.session_of(request)
         trace = trace_of(session.run.state) if session else None
         if self.runs.is_busy(session, request):
@@ -119,27 +111,10 @@ class BranchHandlers:
             raise BadInput(words.BRANCH_NO_RUN)
         plan = plan_branch(trace, wanted.turn, wanted.changes)
         judge = wanted.judge or self.runs.judge_of(session, words.NO_JUDGE)
-        return (
-            session,
-            plan,
-            VideoPair(plan.prompt, *self._videos(session, trace.started, players)),
-            judge,
-        )
-
-    def _videos(self, session: Session, started: Started, players: Players) -> tuple[Path, Path]:
-        """The videos of the run, those that the session keeps, or those in the players, where they are the same."""
         if len(session.files) == len(players):
-            return session.files[0], session.files[1]
-        first, second = (self.runs.original(path, words.NO_VIDEOS) for path in players)
-        if not self.runs.were_compared(session, started, (first, second)):
-            raise BadInput(words.BRANCH_CHANGED)
-        return first, second
-
-
-def _sent(event: gr.EventData, name: str) -> object:
-    """A value that the browser sent with an event; None where it did not."""
-    return getattr(event, name, None)
-
-
-def _said(sentence: str) -> dict[str, str]:
-    return {"refusal": sentence}
+            first, second = session.files
+        else:
+            first, second = (self.runs.original(path, words.NO_VIDEOS) for path in players)
+            if not self.runs.were_compared(session, trace.started, (first, second)):
+                raise BadInput(words.BRANCH_CHANGED)
+        return session, plan, VideoPair(plan.prompt, first, second), judge

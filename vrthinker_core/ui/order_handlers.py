@@ -1,8 +1,8 @@
-"""Event handlers of "Check the order": the pair of the run that is shown is judged again with its sides swapped."""
+"""Event handlers of "Check the order" and of votes, and what branches and checks share."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,14 +28,17 @@ Players = tuple[str | None, str | None]  # the file in each player
 
 @dataclass(frozen=True, slots=True)
 class SecondRuns:
-    """The run that is shown, live or saved, and the way to another run of its pair."""
+    """Starts another run of the pair of the run that is shown, live or saved."""
 
     parts: PageComponents
     services: Services
     handlers: Handlers
 
     async def join(self, check: Callable[[], object], request: gr.Request) -> Updates:
-        """Take a place in the waiting room. Raises a silent gr.Error where `check` raises BadInput, or the room is full."""
+        """Take a place in the waiting room.
+
+        Raises a silent gr.Error if `check` raises BadInput, or the room is full.
+        """
         try:
             await asyncio.to_thread(check)
         except BadInput as bad:
@@ -48,12 +51,12 @@ class SecondRuns:
         refused: Callable[[str], Updates],
         request: gr.Request,
     ) -> AsyncIterator[Updates]:
-        """Start the run and show it as it goes. `prepare`, in a thread, checks all that it needs and gives what starts it.
+        """Start the run and show it as it goes.
 
-        Where one of them raises BadInput, what `refused` makes of the sentence is shown.
+        `prepare` checks, in a thread, all that it needs, and returns what starts it. If one of them
+        raises BadInput, what `refused` makes of the sentence is shown.
         """
-        session_id = session_id_of(request)
-        room = self.services.waiting_room
+        session_id, room = session_id_of(request), self.services.waiting_room
         with room.active(session_id) as number:
             place = room.number(session_id)
             try:
@@ -69,26 +72,26 @@ class SecondRuns:
                 yield updates
 
     def is_busy(self, session: Session | None, request: gr.Request) -> bool:
-        """A run of the visitor waits or goes on."""
+        """Whether a run of the visitor waits or goes on."""
         waits = self.services.waiting_room.waits(session_id_of(request))
         return waits or (session is not None and not session.run.over)
 
     def original(self, path: str | None, missing: str) -> Path:
-        """The file that was uploaded where a player holds a copy. Raises BadInput(missing) where it holds none."""
+        """Return the uploaded file of a player. Raises BadInput(missing) if it holds none."""
         if not path:
             raise BadInput(missing)
         return self.services.uploads.original_of(Path(path))
 
     @staticmethod
     def were_compared(session: Session, started: Started, videos: tuple[Path, Path]) -> bool:
-        """Whether these are the files that the run compared, by their names or else by their contents."""
+        """Whether the run compared these files, by their names or else their contents."""
         if session.files == videos:
             return True
         digests = [clip and clip.digest for clip in started.clips]
         return all(digests) and digests == [file_digest(path) for path in videos]
 
     def judge_of(self, session: Session, unknown: str) -> str:
-        """The name under which the judge of a run is offered here. Raises BadInput with the sentence `unknown` where it is not."""
+        """Return the name of a run's judge here. Raises BadInput(unknown) if it is not offered."""
         if isinstance(session.run, BackgroundRun):
             return session.judge
         started = session.run.state.started
@@ -98,48 +101,35 @@ class SecondRuns:
         return judge
 
 
-FIELDS = ("labels", "agrees", "slots", "note")  # what the person says; all else the server knows
-
-
 def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
-    """The vote in `given` on the run in `state`. Raises BadInput for one that cannot be kept with that run.
+    """Read the vote in `given` on the run in `state`.
 
-    `hidden`: the person has seen nothing of what the judge said. Whoever changes a blind vote without changing its labels keeps it
-    blind.
+    Raises BadInput if it cannot be kept with that run. `hidden`: the person has seen nothing of what
+    the judge said. A blind vote stays blind as long as its labels stay.
     """
-    if state.started is None:
+    from pydantic import ValidationError
+
+    if state.started is None or not (hidden or state.finished is not None):
         raise BadInput(words.TOO_EARLY)
-    vote = _parse(given, hidden or state.finished is not None, hidden)
+    # What the person says; all else the server knows. With what nobody has seen nobody agrees.
+    fields = ("labels", "slots", "note", *([] if hidden else ["agrees"]))
+    said = (
+        {name: given[name] for name in fields if name in given} if isinstance(given, dict) else {}
+    )
+    if isinstance(said.get("note"), str):
+        said["note"] = encodable(said["note"]).strip()
+    said["at"] = datetime.now(UTC).replace(microsecond=0)
+    try:
+        vote = type_adapter(Vote).validate_python(said)
+    except ValidationError:
+        raise BadInput(words.BAD_VOTE) from None
     if vote.empty:
         raise BadInput(words.EMPTY_VOTE)
     if not shown_slots(state.runs).issuperset(vote.slots):
         raise BadInput(words.OTHER_PAIRS)
     before = state.vote
-    blind = hidden or (before is not None and before.blind and before.labels == vote.labels)
-    return Vote(vote.at, vote.labels, vote.agrees, vote.slots, vote.note, blind)
-
-
-def _parse(given: object, allowed: bool, hidden: bool) -> Vote:
-    from pydantic import ValidationError
-
-    if not allowed:
-        raise BadInput(words.TOO_EARLY)
-    said = (
-        {name: given[name] for name in FIELDS if name in given} if isinstance(given, dict) else {}
-    )
-    if hidden:
-        said.pop("agrees", None)  # with what nobody has seen nobody agrees
-    if isinstance(said.get("note"), str):
-        said["note"] = encodable(said["note"]).strip()
-    try:
-        return type_adapter(Vote).validate_python(
-            {**said, "at": datetime.now(UTC).replace(microsecond=0)}
-        )
-    except ValidationError:
-        raise BadInput(words.BAD_VOTE) from None
-
-
-VOTE, SHOW = "vote", "show"  # what the page asks for
+    was_blind = before is not None and before.blind and before.labels == vote.labels
+    return replace(vote, blind=hidden or was_blind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,37 +141,34 @@ class VoteHandlers:
     handlers: Handlers
 
     def on_submit(self, event: gr.EventData, request: gr.Request) -> Updates:
-        """Save the vote, or show what was hidden. The event says of which run: another one may be shown by now."""
+        """Save the vote, or show what was hidden, if the run of the event is still shown."""
         session = self.services.session_of(request)
         if session is None or session.name != getattr(event, "run", None):
             return {self.parts.status: words.NO_RUN}
-        act, refusal = getattr(event, "act", None), ""
-        try:
-            if act == VOTE:
-                vote = read_vote(
-                    getattr(event, "vote", None), session.run.state, session.disclosure.hidden
-                )
+        act, given = getattr(event, "act", None), getattr(event, "vote", None)
+        if act == "show":
+            session.disclosure.show()
+        elif act == "vote":
+            try:
+                vote = read_vote(given, session.run.state, session.disclosure.hidden)
                 self.services.sessions.add_vote(session_id_of(request), session, vote)
-            elif act == SHOW:
-                session.disclosure.show()
-        except BadInput as bad:
-            refusal = str(bad)
-        return self.handlers.shown_run(request, refusal)
+            except BadInput as bad:
+                return self.handlers.shown_run(request, str(bad))
+        return self.handlers.shown_run(request)
 
 
 @dataclass(frozen=True, slots=True)
 class OrderHandlers:
-    """The second run has judge and settings of the first one, live or saved; the first verdict stays whatever becomes of it."""
+    """The second run has judge and settings of the first one, whose verdict stays."""
 
     runs: SecondRuns
 
     async def join_queue(
         self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
     ) -> Updates:
-        """Take a place in the waiting room. Raises a silent gr.Error when this cannot be checked now; `refused` says why."""
-        return await self.runs.join(
-            lambda: self._checked_pair(prompt, (first, second), request), request
-        )
+        """Take a place in the waiting room, or raise a silent gr.Error; `refused` says why."""
+        players = first, second
+        return await self.runs.join(lambda: self._checked_pair(prompt, players, request), request)
 
     def refused(self, request: gr.Request) -> Updates:
         """Say beside the button why it was refused."""
@@ -196,50 +183,35 @@ class OrderHandlers:
             session, pair, judge = self._checked_pair(prompt, (first, second), request)
             started = session.run.state.started
             settings = started.settings if started else Settings()
-            return partial(
-                self.runs.services.sessions.check_order,
-                session_id_of(request),
-                session,
-                pair,
-                settings,
-                judge,
-            )
+            check = self.runs.services.sessions.check_order
+            return partial(check, session_id_of(request), session, pair, settings, judge)
 
-        async for updates in self.runs.run(
-            prepare, lambda sentence: self.runs.handlers.refused_check(sentence, request), request
-        ):
+        def refused(sentence: str) -> Updates:
+            return self.runs.handlers.refused_check(sentence, request)
+
+        async for updates in self.runs.run(prepare, refused, request):
             yield updates
 
     def _checked_pair(
         self, prompt: str | None, players: Players, request: gr.Request
     ) -> tuple[Session, VideoPair, str]:
-        """The run that is shown, its pair as it stands on the page, and its judge. Raises BadInput unless they belong together."""
+        """Return the shown run, its pair in the players, and its judge, or raise BadInput."""
         session = self.runs.services.session_of(request)
         if self.runs.is_busy(session, request):
             raise BadInput(words.CHECK_LATER)
-        state = session.run.state if session else None
-        if (
-            session is None
-            or state is None
-            or state.started is None
-            or state.finished is None
-            or state.finished.verdict is None
-        ):
+        state = session.run.state if session else RunState()
+        finished = state.finished
+        if session is None or state.started is None or finished is None or finished.verdict is None:
             raise BadInput(words.NOTHING_TO_CHECK)
         if state.started.is_taken_over(1):
             raise BadInput(words.CHECK_BRANCH)
         if encodable(prompt or "").strip() != state.started.prompt.strip():
             raise BadInput(words.CHECK_CHANGED)
-        missing = (
-            words.CHECK_NO_VIDEO.format(2 if players[0] else 1)
-            if any(players)
-            else words.CHECK_NO_VIDEOS
-        )
+        missing = words.CHECK_NO_VIDEOS
+        if any(players):
+            missing = words.CHECK_NO_VIDEO.format(2 if players[0] else 1)
         first, second = (self.runs.original(path, missing) for path in players)
         if not self.runs.were_compared(session, state.started, (first, second)):
             raise BadInput(words.CHECK_CHANGED)
-        return (
-            session,
-            VideoPair(state.started.prompt, first, second),
-            self.runs.judge_of(session, words.CHECK_NO_JUDGE),
-        )
+        pair = VideoPair(state.started.prompt, first, second)
+        return session, pair, self.runs.judge_of(session, words.CHECK_NO_JUDGE)
