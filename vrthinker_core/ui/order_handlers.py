@@ -104,8 +104,8 @@ class SecondRuns:
 def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
     """Read the vote in `given` on the run in `state`.
 
-    Raises BadInput if it cannot be kept with that run. `hidden`: the person has seen nothing of what
-    the judge said. A blind vote stays blind as long as its labels stay.
+    Raises BadInput if it cannot be kept with that run. `hidden`: the person has seen nothing of
+    what the judge said. A blind vote stays blind as long as its labels stay.
     """
     from pydantic import ValidationError
 
@@ -113,9 +113,8 @@ def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
         raise BadInput(words.TOO_EARLY)
     # What the person says; all else the server knows. With what nobody has seen nobody agrees.
     fields = ("labels", "slots", "note", *([] if hidden else ["agrees"]))
-    said = (
-        {name: given[name] for name in fields if name in given} if isinstance(given, dict) else {}
-    )
+    sent = given if isinstance(given, dict) else {}
+    said = {name: sent[name] for name in fields if name in sent}
     if isinstance(said.get("note"), str):
         said["note"] = encodable(said["note"]).strip()
     said["at"] = datetime.now(UTC).replace(microsecond=0)
