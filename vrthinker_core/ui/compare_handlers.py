@@ -1,4 +1,4 @@
-"""Event handlers of Compare: what the form says is checked before it takes a place in the waiting room, and when its run begins."""
+"""Event handlers of Compare, which checks the form before it waits, and when its run begins."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -22,88 +22,79 @@ from vrthinker_core.ui.run_handlers import Handlers
 from vrthinker_core.ui.run_store import owner_of
 from vrthinker_core.ui.services import Services, linked_trace, session_id_of
 
-POLL_SECONDS = 0.25  # between two looks at a judge that is still being loaded
-
-# A trace without a run. A page that shows a run by the time it arrives ignores it (`page.js`).
+# A trace without a run; a page that shows a run by then ignores it (`page.js`)
 BANNER_ONLY: Mapping[str, Any] = MappingProxyType({"introduction": True, "turns": ()})
 
 
 class JudgeBanner:
-    """Writes the judge's name to the page's head; its notes, or why it cannot be opened, go to the trace.
+    """Writes the judge's name to the page's head, and its notes or its error to the trace.
 
-    A run that is shown stays as it is, live or saved; its own judge is named as long as it is (`page.js`).
+    A shown run stays, live or saved; its own judge is named as long as it is shown (`page.js`).
     """
 
     def __init__(self, parts: PageComponents, services: Services) -> None:
         self._parts = parts
         self._services = services
-        self._chosen: dict[
-            str, str
-        ] = {}  # session id to the judge that was chosen last, where one was chosen
+        self._chosen: dict[str, str] = {}  # session id to the judge that was chosen last
 
     async def on_load(self, request: gr.Request) -> AsyncIterator[Updates]:
-        """A visitor has opened the page."""
+        """Show the default judge on a page that was opened."""
         async for updates in self._banner(session_id_of(request), bool(linked_trace(request))):
             yield updates
 
     async def on_choose(self, judge: object, request: gr.Request) -> AsyncIterator[Updates]:
-        """A visitor has chosen another judge, for the next run."""
+        """Show the judge that was chosen for the next run."""
+        names = self._services.judges.names
         try:
-            self._chosen[session_id_of(request)] = settings_form.parse_judge(
-                judge, self._services.judges.names
-            )
+            self._chosen[session_id_of(request)] = settings_form.parse_judge(judge, names)
         except BadInput as bad:
             raise gr.Error(str(bad), print_exception=False) from None
         async for updates in self._banner(session_id_of(request)):
             yield updates
 
     def end_session(self, session_id: str) -> None:
-        """A visitor has left the page."""
+        """Forget a page that was left."""
         self._chosen.pop(session_id, None)
 
     async def _banner(self, session_id: str, opens_trace: bool = False) -> AsyncIterator[Updates]:
-        """LOADING until the judge is loaded, then the banner. `opens_trace`: a saved run is about to be shown.
+        """Yield LOADING until the judge is loaded, then the banner.
 
-        The choice is read anew each time: of several choices while a judge is being loaded, only the newest is shown.
+        The choice is read anew each time, so that only the newest is shown. `opens_trace`: a saved
+        run is about to be shown.
         """
-        while not self._services.judges.is_loaded(self._chosen.get(session_id, "")):
-            yield {self._parts.head: words.LOADING}
-            await asyncio.sleep(POLL_SECONDS)
-        line, trace = banner_values(self._services.judges, self._chosen.get(session_id, ""))
+        judges, parts = self._services.judges, self._parts
+        while not judges.is_loaded(self._chosen.get(session_id, "")):
+            yield {parts.head: words.LOADING}
+            await asyncio.sleep(0.25)
+        line, trace = banner_values(judges, self._chosen.get(session_id, ""))
         shows_run = opens_trace or self._services.sessions.get(session_id) is not None
-        yield {self._parts.head: line} | ({} if shows_run else {self._parts.trace: trace})
+        yield {parts.head: line} if shows_run else {parts.head: line, parts.trace: trace}
 
 
 def banner_values(judges: JudgeLoader, name: str) -> tuple[str, dict[str, Any]]:
-    """The line and the trace for the judge of that name, "" for the default: what to do about one that is no good is said, too."""
+    """Return line and trace for that judge, "" for the default, with advice if it is bad."""
     default, *others = judges.names
     try:
         backend = judges.get(name)
     except VrThinkerError as error:
-        advice = (
-            f" {words.CHOOSE_IN_SETTINGS}" if others and "another judge" not in str(error) else ""
-        )
-        return words.UNOPENED_LINE.format(name or default), {
-            **BANNER_ONLY,
-            "ending": f"{error}{advice}",
-        }
+        advised = others and "another judge" not in str(error)
+        ending = f"{error} {words.CHOOSE_IN_SETTINGS}" if advised else str(error)
+        return words.UNOPENED_LINE.format(name or default), {**BANNER_ONLY, "ending": ending}
     is_best = name in ("", default) and any(NANO_LIMITS in note for note in backend.notes)
-    return words.judge_line(backend.name), {
-        **BANNER_ONLY,
-        "notes": (*backend.notes, *([BETTER_JUDGE] if is_best else [])),
-    }
+    notes = (*backend.notes, *([BETTER_JUDGE] if is_best else []))
+    return words.judge_line(backend.name), {**BANNER_ONLY, "notes": notes}
 
 
 @dataclass(frozen=True, slots=True)
 class CompareHandlers:
-    """A comparison of the two videos in the players, with the judge and the settings that were chosen."""
+    """Compares the two videos in the players, with the chosen judge and settings."""
 
     parts: PageComponents
     services: Services
     handlers: Handlers
 
     async def join_queue(self, values: FormValues, request: gr.Request) -> Updates:
-        """Take a place in the waiting room. Raises a silent gr.Error where that cannot be; `refused` says why."""
+        """Take a place in the waiting room, or raise a silent gr.Error; `refused` says why."""
         try:
             self._wanted(values, session_id_of(request))
         except BadInput as bad:
@@ -123,21 +114,23 @@ class CompareHandlers:
             except BadInput as bad:
                 yield {self.parts.status: str(bad), **self.parts.idle_buttons(number)}
                 return
-            session = self.services.sessions.start_run(
-                session_id, pair, settings, judge, owner_of(request.cookies)
-            )
+            start, owner = self.services.sessions.start_run, owner_of(request.cookies)
+            session = start(session_id, pair, settings, judge, owner)
             session.disclosure.begin(votes_first(request.cookies))
             async for updates in self.handlers.show_run(session_id, session, number):
                 yield updates
 
     def _wanted(self, values: FormValues, session_id: str) -> tuple[VideoPair, Settings, str]:
-        """Pair, settings and judge. Raises BadInput for a missing video, or one that was refused, a prompt missing or too long, or
-        a choice not offered.
+        """Return pair, settings and judge.
+
+        Raises BadInput for a missing or refused video, a prompt that is missing or too long, or a
+        choice that is not offered.
         """
-        parts, shown = self.parts, [values[part] for part in self.parts.videos]
+        parts, uploads = self.parts, self.services.uploads
+        shown = [values[part] for part in parts.videos]
         if not all(shown):
             raise BadInput(words.MISSING_VIDEOS)
-        first, second = (self.services.uploads.original_of(Path(path)) for path in shown)
+        first, second = (uploads.original_of(Path(path)) for path in shown)
         if not first.is_file() or not second.is_file():
             raise BadInput(words.GONE)
         if refusals := list(filter(None, self.services.player_files.refusals(session_id))):

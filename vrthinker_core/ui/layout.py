@@ -153,9 +153,13 @@ def _setting(row: Setting) -> gr.Dropdown:
 
 
 def _player(number: int, name: str) -> gr.Video:
-    label, sources = f"Video {number}", ["upload"]
     return gr.Video(
-        label=label, sources=sources, elem_id=name, min_width=140, height=320, buttons=[]
+        label=f"Video {number}",
+        sources=["upload"],
+        elem_id=name,
+        min_width=140,
+        height=320,
+        buttons=[],
     )
 
 

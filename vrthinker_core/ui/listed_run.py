@@ -84,7 +84,8 @@ def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = 
     reliable = tuple(
         None if each in flips else label for each, label in zip(Dimension, judge, strict=False)
     )
-    label, told = verdict and verdict.OA, (result.probabilities or {}).get(Dimension.OA)
+    label = verdict.OA if verdict else None
+    told = (result.probabilities or {}).get(Dimension.OA)
     probability = None if label is None or told is None else told[label]
     if probability is not None and not 0 <= probability <= 1:
         probability = None

@@ -71,11 +71,11 @@ class ResultLines:
                     if not line:
                         raise BadInput(f"{where} is longer than any result.")
                     run = listed_run(read_line(line, where))
-                except BadInput as broken:
+                except BadInput as bad:
                     self._broken += 1
                     if self._broken > MAX_BROKEN:
                         continue
-                    run = unreadable_run(f"line {self._lines}", self._lines, str(broken))
+                    run = unreadable_run(f"line {self._lines}", self._lines, str(bad))
                 yield run.name, run
         if not self._lines:
             self.said = words.NO_RESULT_YET
