@@ -10,12 +10,10 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.types import VideoPair
 from vrthinker_core.ui import words
 from vrthinker_core.ui.branch_sets import BranchRequest, read_request
-from vrthinker_core.ui.hidden_view import votes_first
 from vrthinker_core.ui.layout import Updates, no_updates
-from vrthinker_core.ui.order_handlers import Players, SecondRuns
+from vrthinker_core.ui.order_handlers import Players, QueuedRuns
 from vrthinker_core.ui.page_sessions import Session
 from vrthinker_core.ui.replay import trace_of
-from vrthinker_core.ui.run_store import owner_of
 from vrthinker_core.ui.services import session_id_of
 
 
@@ -23,7 +21,7 @@ from vrthinker_core.ui.services import session_id_of
 class BranchHandlers:
     """A branch takes the place of the run that is shown, which is kept beside it."""
 
-    runs: SecondRuns
+    runs: QueuedRuns
 
     async def join_queue(
         self, first: str | None, second: str | None, event: gr.EventData, request: gr.Request
@@ -57,10 +55,7 @@ class BranchHandlers:
             before, plan, pair, judge = self._planned(wanted, (first, second), request)
 
             def start() -> Session:
-                after = services.sessions.start_run(
-                    session_id, pair, plan.settings, judge, owner_of(request.cookies), plan
-                )
-                after.disclosure.begin(votes_first(request.cookies))
+                after = self.runs.start(request, pair, plan.settings, judge, plan)
                 services.branch_sets.begin(session_id, before, after)
                 return after
 
@@ -114,7 +109,7 @@ class BranchHandlers:
         if len(session.files) == len(players):
             first, second = session.files
         else:
-            first, second = (self.runs.original(path, words.NO_VIDEOS) for path in players)
-            if not self.runs.were_compared(session, trace.started, (first, second)):
-                raise BadInput(words.BRANCH_CHANGED)
+            first, second = self.runs.compared_videos(
+                session, trace.started, players, words.NO_VIDEOS, words.BRANCH_CHANGED
+            )
         return session, plan, VideoPair(plan.prompt, first, second), judge

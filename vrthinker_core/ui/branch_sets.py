@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypedDict
+from typing import Any
 
 from vrthinker_core.branch_plan import MAX_FRAMES, Changes
 from vrthinker_core.errors import BadInput
@@ -161,36 +161,14 @@ class BranchSets:
         return branches
 
 
-class StripLabelJson(TypedDict):
-    """What one run says about one dimension."""
+def strip_json(branches: BranchSet | None, state: RunState) -> dict[str, Any] | None:
+    """Return a page's runs side by side, `state` being shown; None without branches.
 
-    name: str
-    label: str
-    value: int | None
-    differs: bool  # from the origin's label
-
-
-class StripRunJson(TypedDict):
-    """One run."""
-
-    name: str
-    judge: str
-    note: str  # why there are no labels, "" if there are
-    labels: list[StripLabelJson]
-
-
-class StripJson(TypedDict):
-    """Origin and branches, side by side."""
-
-    shown: int
-    runs: list[StripRunJson]
-
-
-def strip_json(branches: BranchSet | None, state: RunState) -> StripJson | None:
-    """Return a page's runs, with `state` the one that is shown; None without branches."""
+    `note`: why a run has no labels, "" if it has. `differs`: from the origin's label.
+    """
     if branches is None:
         return None
-    runs: list[StripRunJson] = []
+    runs = []
     origin: dict[str, int | None] = {}  # labels
     for place, run in enumerate(branches.runs):
         kept = None if place == branches.shown else run
@@ -206,12 +184,12 @@ def strip_json(branches: BranchSet | None, state: RunState) -> StripJson | None:
             origin = {label["name"]: label["value"] for label in labels}
         name = words.ORIGIN if place == 0 else branch_name(started) if started else words.STARTING
         compared = [
-            StripLabelJson(
-                name=label["name"],
-                label=label["label"],
-                value=label["value"],
-                differs=bool(origin) and origin.get(label["name"]) != label["value"],
-            )
+            {
+                "name": label["name"],
+                "label": label["label"],
+                "value": label["value"],
+                "differs": bool(origin) and origin.get(label["name"]) != label["value"],
+            }
             for label in labels
         ]
         judge, name = started.judge if started else "", name[:1].upper() + name[1:]

@@ -1,8 +1,9 @@
 """Event handlers of Compare, which checks the form before it waits, and when its run begins."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,11 +16,10 @@ from vrthinker_core.protocols.sanitize import check_prompt
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui import settings_form, words
-from vrthinker_core.ui.hidden_view import votes_first
 from vrthinker_core.ui.judge_loader import JudgeLoader
 from vrthinker_core.ui.layout import FormValues, PageComponents, Updates
-from vrthinker_core.ui.run_handlers import Handlers
-from vrthinker_core.ui.run_store import owner_of
+from vrthinker_core.ui.order_handlers import QueuedRuns
+from vrthinker_core.ui.page_sessions import Session
 from vrthinker_core.ui.services import Services, linked_trace, session_id_of
 
 # A trace without a run; a page that shows a run by then ignores it (`page.js`)
@@ -89,36 +89,29 @@ def banner_values(judges: JudgeLoader, name: str) -> tuple[str, dict[str, Any]]:
 class CompareHandlers:
     """Compares the two videos in the players, with the chosen judge and settings."""
 
-    parts: PageComponents
-    services: Services
-    handlers: Handlers
+    runs: QueuedRuns
 
     async def join_queue(self, values: FormValues, request: gr.Request) -> Updates:
         """Take a place in the waiting room, or raise a silent gr.Error; `refused` says why."""
-        try:
-            self._wanted(values, session_id_of(request))
-        except BadInput as bad:
-            self.handlers.refuse(request, str(bad))
-        return self.handlers.take_place(request)
+        session_id = session_id_of(request)
+        return await self.runs.join(lambda: self._wanted(values, session_id), request)
 
     def refused(self, request: gr.Request) -> Updates:
         """Say why it was refused."""
-        return {self.parts.status: self.handlers.refusal(request)}
+        return {self.runs.parts.status: self.runs.handlers.refusal(request)}
 
     async def compare(self, values: FormValues, request: gr.Request) -> AsyncIterator[Updates]:
         """Run a comparison, and show it as it goes."""
-        session_id = session_id_of(request)
-        with self.services.waiting_room.active(session_id) as number:
-            try:
-                pair, settings, judge = self._wanted(values, session_id)
-            except BadInput as bad:
-                yield {self.parts.status: str(bad), **self.parts.idle_buttons(number)}
-                return
-            start, owner = self.services.sessions.start_run, owner_of(request.cookies)
-            session = start(session_id, pair, settings, judge, owner)
-            session.disclosure.begin(votes_first(request.cookies))
-            async for updates in self.handlers.show_run(session_id, session, number):
-                yield updates
+
+        def prepare() -> Callable[[], Session]:
+            wanted = self._wanted(values, session_id_of(request))
+            return partial(self.runs.start, request, *wanted)
+
+        def refused(sentence: str) -> Updates:
+            return {self.runs.parts.status: sentence}
+
+        async for updates in self.runs.run(prepare, refused, request):
+            yield updates
 
     def _wanted(self, values: FormValues, session_id: str) -> tuple[VideoPair, Settings, str]:
         """Return pair, settings and judge.
@@ -126,17 +119,17 @@ class CompareHandlers:
         Raises BadInput for a missing or refused video, a prompt that is missing or too long, or a
         choice that is not offered.
         """
-        parts, uploads = self.parts, self.services.uploads
+        parts, services = self.runs.parts, self.runs.services
         shown = [values[part] for part in parts.videos]
         if not all(shown):
             raise BadInput(words.MISSING_VIDEOS)
-        first, second = (uploads.original_of(Path(path)) for path in shown)
+        first, second = (services.uploads.original_of(Path(path)) for path in shown)
         if not first.is_file() or not second.is_file():
             raise BadInput(words.GONE)
-        if refusals := list(filter(None, self.services.player_files.refusals(session_id))):
+        if refusals := list(filter(None, services.player_files.refusals(session_id))):
             raise BadInput(words.next_step(None, None, None, refusals))
         prompt = values[parts.prompt] or ""
         check_prompt(prompt)
-        judge = settings_form.parse_judge(values[parts.judge], self.services.judges.names)
+        judge = settings_form.parse_judge(values[parts.judge], services.judges.names)
         settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
         return VideoPair(prompt, first, second), settings, judge

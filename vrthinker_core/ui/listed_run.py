@@ -5,7 +5,7 @@ import re
 import sys
 from dataclasses import dataclass
 from enum import IntFlag
-from typing import TypedDict
+from typing import Any
 
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.text import encodable
@@ -55,26 +55,6 @@ class ListedRun:
     distance: tuple[int, int] = (0, 0)
     trace: str = ""  # the trace's file, relative to the folder
     videos: tuple[str, ...] = ()  # as the result names them
-
-
-class RowJson(TypedDict):
-    """One row, for the page."""
-
-    name: str
-    row: int
-    prompt: str
-    source: str
-    people: list[int | None]
-    data_set: list[int | None]
-    judge: list[int | None]
-    flips: list[str]
-    confidence: int | None
-    probability: float | None
-    turns: int
-    ending: str
-    order: str
-    error: str
-    opens: bool
 
 
 def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = None) -> ListedRun:
@@ -138,7 +118,7 @@ def row_name(key: str) -> str:
     return ROW + key
 
 
-def row_json(run: ListedRun) -> RowJson:
+def row_json(run: ListedRun) -> dict[str, Any]:
     """Return the row for the page.
 
     Probabilities are left out if close to certain, or of a label that flips.
@@ -165,7 +145,7 @@ def row_json(run: ListedRun) -> RowJson:
     }
 
 
-def without_labels(row: RowJson) -> RowJson:
+def without_labels(row: dict[str, Any]) -> dict[str, Any]:
     """Return the row for who votes first: no label of people, judge or data set."""
     return {
         **row,

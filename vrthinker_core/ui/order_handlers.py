@@ -9,6 +9,7 @@ from pathlib import Path
 
 import gradio as gr
 
+from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import type_adapter
 from vrthinker_core.text import encodable
@@ -16,10 +17,12 @@ from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import Started, shown_slots
 from vrthinker_core.ui import words
 from vrthinker_core.ui.background_run import BackgroundRun
+from vrthinker_core.ui.hidden_view import votes_first
 from vrthinker_core.ui.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page_sessions import Session
 from vrthinker_core.ui.run_handlers import Handlers
 from vrthinker_core.ui.run_state import RunState
+from vrthinker_core.ui.run_store import owner_of
 from vrthinker_core.ui.services import Services, session_id_of
 from vrthinker_core.video.files import file_digest
 
@@ -27,8 +30,8 @@ Players = tuple[str | None, str | None]  # the file in each player
 
 
 @dataclass(frozen=True, slots=True)
-class SecondRuns:
-    """Starts another run of the pair of the run that is shown, live or saved."""
+class QueuedRuns:
+    """Starts runs that wait in the queue: comparisons, order checks and branches."""
 
     parts: PageComponents
     services: Services
@@ -71,24 +74,42 @@ class SecondRuns:
             async for updates in self.handlers.show_run(session_id, session, number):
                 yield updates
 
+    def start(
+        self,
+        request: gr.Request,
+        pair: VideoPair,
+        settings: Settings,
+        judge: str,
+        plan: BranchPlan | None = None,
+    ) -> Session:
+        """Start a run of the visitor's own, which hides the verdict if they vote first."""
+        start, owner = self.services.sessions.start_run, owner_of(request.cookies)
+        session = start(session_id_of(request), pair, settings, judge, owner, plan)
+        session.disclosure.begin(votes_first(request.cookies))
+        return session
+
     def is_busy(self, session: Session | None, request: gr.Request) -> bool:
         """Whether a run of the visitor waits or goes on."""
         waits = self.services.waiting_room.waits(session_id_of(request))
         return waits or (session is not None and not session.run.over)
 
-    def original(self, path: str | None, missing: str) -> Path:
-        """Return the uploaded file of a player. Raises BadInput(missing) if it holds none."""
-        if not path:
-            raise BadInput(missing)
-        return self.services.uploads.original_of(Path(path))
+    def compared_videos(
+        self, session: Session, started: Started, players: Players, missing: str, changed: str
+    ) -> tuple[Path, Path]:
+        """Return the uploaded files of the players.
 
-    @staticmethod
-    def were_compared(session: Session, started: Started, videos: tuple[Path, Path]) -> bool:
-        """Whether the run compared these files, by their names or else their contents."""
-        if session.files == videos:
-            return True
-        digests = [clip and clip.digest for clip in started.clips]
-        return all(digests) and digests == [file_digest(path) for path in videos]
+        Raises BadInput(missing) if a player is empty, BadInput(changed) if the run did not compare
+        these files, by their names or else their contents.
+        """
+        if not players[0] or not players[1]:
+            raise BadInput(missing)
+        original = self.services.uploads.original_of
+        first, second = original(Path(players[0])), original(Path(players[1]))
+        if session.files != (first, second):
+            digests = [clip and clip.digest for clip in started.clips]
+            if not all(digests) or digests != [file_digest(first), file_digest(second)]:
+                raise BadInput(changed)
+        return first, second
 
     def judge_of(self, session: Session, unknown: str) -> str:
         """Return the name of a run's judge here. Raises BadInput(unknown) if it is not offered."""
@@ -160,7 +181,7 @@ class VoteHandlers:
 class OrderHandlers:
     """The second run has judge and settings of the first one, whose verdict stays."""
 
-    runs: SecondRuns
+    runs: QueuedRuns
 
     async def join_queue(
         self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
@@ -209,8 +230,7 @@ class OrderHandlers:
         missing = words.CHECK_NO_VIDEOS
         if any(players):
             missing = words.CHECK_NO_VIDEO.format(2 if players[0] else 1)
-        first, second = (self.runs.original(path, missing) for path in players)
-        if not self.runs.were_compared(session, state.started, (first, second)):
-            raise BadInput(words.CHECK_CHANGED)
-        pair = VideoPair(state.started.prompt, first, second)
+        changed = words.CHECK_CHANGED
+        videos = self.runs.compared_videos(session, state.started, players, missing, changed)
+        pair = VideoPair(state.started.prompt, *videos)
         return session, pair, self.runs.judge_of(session, words.CHECK_NO_JUDGE)
