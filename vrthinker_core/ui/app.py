@@ -45,11 +45,10 @@ from vrthinker_core.ui.waiting_room import WaitingRoom
 
 
 class Housekeeping:
-    """Calls every task each `seconds`, in a thread, until `stop`."""
+    """Calls every task each 30 seconds, in a thread, until `stop`."""
 
-    def __init__(self, *tasks: Callable[[], object], seconds: float = 30.0) -> None:
+    def __init__(self, *tasks: Callable[[], object]) -> None:
         self._tasks = tasks
-        self._seconds = seconds
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._work, name="housekeeping", daemon=True)
         self._thread.start()
@@ -60,7 +59,7 @@ class Housekeeping:
         self._thread.join(10)
 
     def _work(self) -> None:
-        while not self._stopped.wait(self._seconds):
+        while not self._stopped.wait(30):
             for task in self._tasks:
                 try:
                     task()

@@ -1,7 +1,6 @@
 """Event handlers of "What if": a branch of the shown run, and which run is shown."""
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 
 import gradio as gr
 
@@ -17,11 +16,8 @@ from vrthinker_core.ui.replay import trace_of
 from vrthinker_core.ui.services import session_id_of
 
 
-@dataclass(frozen=True, slots=True)
-class BranchHandlers:
+class BranchHandlers(QueuedRuns):
     """A branch takes the place of the run that is shown, which is kept beside it."""
-
-    runs: QueuedRuns
 
     async def join_queue(
         self, first: str | None, second: str | None, event: gr.EventData, request: gr.Request
@@ -29,22 +25,22 @@ class BranchHandlers:
         """Take a place for the form's branch, or raise a silent gr.Error; `refused` says why."""
 
         def check() -> None:
-            services = self.runs.services
+            services = self.services
             wanted = read_request(lambda name: getattr(event, name, None), services.judges.names)
             self._planned(wanted, (first, second), request)
             services.branch_sets.put_request(session_id_of(request), wanted)
 
-        return {**await self.runs.join(check, request), self.runs.parts.branches: {"refusal": ""}}
+        return {**await self.join(check, request), **self.say("", request)}
 
-    def refused(self, request: gr.Request) -> Updates:
-        """Say in the form why it was refused."""
-        return {self.runs.parts.branches: {"refusal": self.runs.handlers.refusal(request)}}
+    def say(self, sentence: str, request: gr.Request) -> Updates:  # noqa: ARG002 - as the base
+        """Say in the form why a branch was refused."""
+        return {self.parts.branches: {"refusal": sentence}}
 
     async def start(
         self, first: str | None, second: str | None, request: gr.Request
     ) -> AsyncIterator[Updates]:
         """Judge the branch, and show that run as it goes."""
-        services, parts, session_id = self.runs.services, self.runs.parts, session_id_of(request)
+        services, parts, session_id = self.services, self.parts, session_id_of(request)
         wanted = services.branch_sets.request(session_id)
         if wanted is not None and wanted.changes.prompt is not None:
             yield {parts.prompt: wanted.changes.prompt}
@@ -55,33 +51,26 @@ class BranchHandlers:
             before, plan, pair, judge = self._planned(wanted, (first, second), request)
 
             def start() -> Session:
-                after = self.runs.start(request, pair, plan.settings, judge, plan)
+                after = self.start_run(request, pair, plan.settings, judge, plan)
                 services.branch_sets.begin(session_id, before, after)
                 return after
 
             return start
 
-        def refused(sentence: str) -> Updates:
-            return {parts.branches: {"refusal": sentence}}
-
-        async for updates in self.runs.run(prepare, refused, request):
+        async for updates in self.run(prepare, request):
             yield updates
 
     def show(self, prompt: str | None, event: gr.EventData, request: gr.Request) -> Updates:
         """Show the run at the place that the strip sent, unless a run goes on."""
-        services, session_id = self.runs.services, session_id_of(request)
-        place = getattr(event, "place", None)
-        before = services.session_of(request)
+        services, session_id = self.services, session_id_of(request)
+        before, place = services.session_of(request), getattr(event, "place", None)
         branches = services.branch_sets.get(session_id, before) if before else None
-        if before is None or branches is None or self.runs.is_busy(before, request):
+        if before is None or branches is None or self.is_busy(before, request):
             return no_updates()
-        if (
-            not isinstance(place, int)
-            or place == branches.shown
-            or not 0 <= place < len(branches.runs)
-        ):
+        if not isinstance(place, int) or place not in range(len(branches.runs)):
             return no_updates()
-        if (kept := branches.runs[place]) is None:
+        kept = branches.runs[place]
+        if kept is None or place == branches.shown:
             return no_updates()
         services.branch_sets.keep(session_id, before)
         after = services.sessions.start_replay(
@@ -91,25 +80,25 @@ class BranchHandlers:
         services.branch_sets.show(session_id, after, place)
         judged = before.run.state.started
         follows = judged is not None and (prompt or "").strip() == judged.prompt.strip()
-        shown = self.runs.handlers.finished_run(after, request)
-        return {**shown, self.runs.parts.prompt: kept.trace.started.prompt} if follows else shown
+        shown = self.handlers.finished_run(after, request)
+        return {**shown, self.parts.prompt: kept.trace.started.prompt} if follows else shown
 
     def _planned(
         self, wanted: BranchRequest, players: Players, request: gr.Request
     ) -> tuple[Session, BranchPlan, VideoPair, str]:
         """Return the shown run, its branch, the pair and the judge, or raise BadInput."""
-        session = self.runs.services.session_of(request)
+        session = self.services.session_of(request)
         trace = trace_of(session.run.state) if session else None
-        if self.runs.is_busy(session, request):
+        if self.is_busy(session, request):
             raise BadInput(words.LATER)
         if session is None or trace is None:
             raise BadInput(words.BRANCH_NO_RUN)
         plan = plan_branch(trace, wanted.turn, wanted.changes)
-        judge = wanted.judge or self.runs.judge_of(session, words.NO_JUDGE)
+        judge = wanted.judge or self.judge_of(session, words.NO_JUDGE)
         if len(session.files) == len(players):
             first, second = session.files
         else:
-            first, second = self.runs.compared_videos(
+            first, second = self.compared_videos(
                 session, trace.started, players, words.NO_VIDEOS, words.BRANCH_CHANGED
             )
         return session, plan, VideoPair(plan.prompt, first, second), judge

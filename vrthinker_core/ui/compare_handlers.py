@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -85,32 +84,22 @@ def banner_values(judges: JudgeLoader, name: str) -> tuple[str, dict[str, Any]]:
     return words.judge_line(backend.name), {**BANNER_ONLY, "notes": notes}
 
 
-@dataclass(frozen=True, slots=True)
-class CompareHandlers:
+class CompareHandlers(QueuedRuns):
     """Compares the two videos in the players, with the chosen judge and settings."""
-
-    runs: QueuedRuns
 
     async def join_queue(self, values: FormValues, request: gr.Request) -> Updates:
         """Take a place in the waiting room, or raise a silent gr.Error; `refused` says why."""
         session_id = session_id_of(request)
-        return await self.runs.join(lambda: self._wanted(values, session_id), request)
-
-    def refused(self, request: gr.Request) -> Updates:
-        """Say why it was refused."""
-        return {self.runs.parts.status: self.runs.handlers.refusal(request)}
+        return await self.join(lambda: self._wanted(values, session_id), request)
 
     async def compare(self, values: FormValues, request: gr.Request) -> AsyncIterator[Updates]:
         """Run a comparison, and show it as it goes."""
 
         def prepare() -> Callable[[], Session]:
             wanted = self._wanted(values, session_id_of(request))
-            return partial(self.runs.start, request, *wanted)
+            return partial(self.start_run, request, *wanted)
 
-        def refused(sentence: str) -> Updates:
-            return {self.runs.parts.status: sentence}
-
-        async for updates in self.runs.run(prepare, refused, request):
+        async for updates in self.run(prepare, request):
             yield updates
 
     def _wanted(self, values: FormValues, session_id: str) -> tuple[VideoPair, Settings, str]:
@@ -119,7 +108,7 @@ class CompareHandlers:
         Raises BadInput for a missing or refused video, a prompt that is missing or too long, or a
         choice that is not offered.
         """
-        parts, services = self.runs.parts, self.runs.services
+        parts, services = self.parts, self.services
         shown = [values[part] for part in parts.videos]
         if not all(shown):
             raise BadInput(words.MISSING_VIDEOS)

@@ -12,7 +12,7 @@ from vrthinker_core.ui.compare_handlers import CompareHandlers, JudgeBanner
 from vrthinker_core.ui.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.history_handlers import HistoryHandlers
 from vrthinker_core.ui.layout import PageComponents
-from vrthinker_core.ui.order_handlers import OrderHandlers, QueuedRuns, VoteHandlers
+from vrthinker_core.ui.order_handlers import OrderHandlers, VoteHandlers
 from vrthinker_core.ui.run_handlers import Handlers
 from vrthinker_core.ui.services import Services, session_id_of
 from vrthinker_core.ui.upload_handlers import UploadHandlers
@@ -73,8 +73,9 @@ def _connect_runs(
     parts: PageComponents, services: Services, handlers: Handlers, at_once: int
 ) -> list[Any]:
     """Connect what waits in the judge's queue; return the events that others cancel."""
-    runs = QueuedRuns(parts, services, handlers)
-    compare, order, branches = CompareHandlers(runs), OrderHandlers(runs), BranchHandlers(runs)
+    compare = CompareHandlers(parts, services, handlers)
+    order = OrderHandlers(parts, services, handlers)
+    branches = BranchHandlers(parts, services, handlers)
     status, place = parts.status, [parts.buttons, parts.status]
     cancels = []
 

@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from starlette.formparsers import MultiPartException
@@ -48,15 +49,11 @@ class DownloadRoutes:
 
     def trace(self, request: Request) -> Response:
         """Return the trace as JSON."""
-        if (found := self._find(request)) is None:
-            return PlainTextResponse(words.NO_RUN, 404)
-        return _file(to_json(found[1]), "trace.json", "application/json")
+        return self._download(request, to_json, "trace.json", "application/json")
 
     def report(self, request: Request) -> Response:
         """Return the report as one HTML file."""
-        if (found := self._find(request)) is None:
-            return PlainTextResponse(words.NO_RUN, 404)
-        return _file(render_report(found[1]).encode(), "report.html", "text/html")
+        return self._download(request, render_report, "report.html", "text/html")
 
     def link(self, request: Request) -> Response:
         """Keep the trace for `?trace=`, and return the name it is kept under."""
@@ -85,15 +82,18 @@ class DownloadRoutes:
             return PlainTextResponse(words.MANY_LOOK_CLOSER, 503)
         return JSONResponse(await asyncio.shield(asyncio.wrap_future(found)))
 
+    def _download(
+        self, request: Request, render: Callable[[Trace], str | bytes], name: str, kind: str
+    ) -> Response:
+        if (found := self._find(request)) is None:
+            return PlainTextResponse(words.NO_RUN, 404)
+        headers = {"Content-Disposition": f'attachment; filename="vr-thinker-{name}"'}
+        return Response(render(found[1]), media_type=kind, headers=headers)
+
     def _find(self, request: Request) -> tuple[Session, Trace] | None:
         session = self._sessions.find_run(str(request.path_params["name"]))
         trace = trace_of(session.run.state) if session is not None and session.run.over else None
         return None if session is None or trace is None else (session, trace)
-
-
-def _file(data: bytes, name: str, kind: str) -> Response:
-    headers = {"Content-Disposition": f'attachment; filename="vr-thinker-{name}"'}
-    return Response(data, media_type=kind, headers=headers)
 
 
 # The longest pause in an upload; also what it may take beyond its bytes at the lowest speed

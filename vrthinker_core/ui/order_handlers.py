@@ -31,7 +31,7 @@ Players = tuple[str | None, str | None]  # the file in each player
 
 @dataclass(frozen=True, slots=True)
 class QueuedRuns:
-    """Starts runs that wait in the queue: comparisons, order checks and branches."""
+    """Base of the handlers whose runs wait in the queue: comparisons, checks and branches."""
 
     parts: PageComponents
     services: Services
@@ -48,16 +48,21 @@ class QueuedRuns:
             self.handlers.refuse(request, str(bad))
         return self.handlers.take_place(request)
 
-    async def run(
-        self,
-        prepare: Callable[[], Callable[[], Session]],
-        refused: Callable[[str], Updates],
-        request: gr.Request,
-    ) -> AsyncIterator[Updates]:
-        """Start the run and show it as it goes.
+    def say(self, sentence: str, request: gr.Request) -> Updates:  # noqa: ARG002 - some need it
+        """Say why a run was refused."""
+        return {self.parts.status: sentence}
 
-        `prepare` checks, in a thread, all that it needs, and returns what starts it. If one of them
-        raises BadInput, what `refused` makes of the sentence is shown.
+    def refused(self, request: gr.Request) -> Updates:
+        """Say why `join` was refused."""
+        return self.say(self.handlers.refusal(request), request)
+
+    async def run(
+        self, prepare: Callable[[], Callable[[], Session]], request: gr.Request
+    ) -> AsyncIterator[Updates]:
+        """Start the run and show it as it goes, or say why it was refused.
+
+        `prepare` checks, in a thread, all that it needs, and returns what starts it. Both may raise
+        BadInput.
         """
         session_id, room = session_id_of(request), self.services.waiting_room
         with room.active(session_id) as number:
@@ -69,12 +74,12 @@ class QueuedRuns:
                     return
                 session = start()
             except BadInput as bad:
-                yield {**refused(str(bad)), **self.parts.idle_buttons(number)}
+                yield {**self.say(str(bad), request), **self.parts.idle_buttons(number)}
                 return
             async for updates in self.handlers.show_run(session_id, session, number):
                 yield updates
 
-    def start(
+    def start_run(
         self,
         request: gr.Request,
         pair: VideoPair,
@@ -177,22 +182,19 @@ class VoteHandlers:
         return self.handlers.shown_run(request)
 
 
-@dataclass(frozen=True, slots=True)
-class OrderHandlers:
+class OrderHandlers(QueuedRuns):
     """The second run has judge and settings of the first one, whose verdict stays."""
-
-    runs: QueuedRuns
 
     async def join_queue(
         self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
     ) -> Updates:
         """Take a place in the waiting room, or raise a silent gr.Error; `refused` says why."""
         players = first, second
-        return await self.runs.join(lambda: self._checked_pair(prompt, players, request), request)
+        return await self.join(lambda: self._checked_pair(prompt, players, request), request)
 
-    def refused(self, request: gr.Request) -> Updates:
-        """Say beside the button why it was refused."""
-        return self.runs.handlers.refused_check(self.runs.handlers.refusal(request), request)
+    def say(self, sentence: str, request: gr.Request) -> Updates:
+        """Say beside the button why a check was refused."""
+        return self.handlers.refused_check(sentence, request)
 
     async def check(
         self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
@@ -203,21 +205,18 @@ class OrderHandlers:
             session, pair, judge = self._checked_pair(prompt, (first, second), request)
             started = session.run.state.started
             settings = started.settings if started else Settings()
-            check = self.runs.services.sessions.check_order
+            check = self.services.sessions.check_order
             return partial(check, session_id_of(request), session, pair, settings, judge)
 
-        def refused(sentence: str) -> Updates:
-            return self.runs.handlers.refused_check(sentence, request)
-
-        async for updates in self.runs.run(prepare, refused, request):
+        async for updates in self.run(prepare, request):
             yield updates
 
     def _checked_pair(
         self, prompt: str | None, players: Players, request: gr.Request
     ) -> tuple[Session, VideoPair, str]:
         """Return the shown run, its pair in the players, and its judge, or raise BadInput."""
-        session = self.runs.services.session_of(request)
-        if self.runs.is_busy(session, request):
+        session = self.services.session_of(request)
+        if self.is_busy(session, request):
             raise BadInput(words.CHECK_LATER)
         state = session.run.state if session else RunState()
         finished = state.finished
@@ -231,6 +230,6 @@ class OrderHandlers:
         if any(players):
             missing = words.CHECK_NO_VIDEO.format(2 if players[0] else 1)
         changed = words.CHECK_CHANGED
-        videos = self.runs.compared_videos(session, state.started, players, missing, changed)
+        videos = self.compared_videos(session, state.started, players, missing, changed)
         pair = VideoPair(state.started.prompt, *videos)
-        return session, pair, self.runs.judge_of(session, words.CHECK_NO_JUDGE)
+        return session, pair, self.judge_of(session, words.CHECK_NO_JUDGE)
