@@ -148,7 +148,7 @@ class BackgroundRun:
             self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
 
     def _end(self, finished: Finished) -> None:
-        """End the run where it stands, or its second one if the first has finished."""
+        """End the run as it is, or its second one if the first has finished."""
         with self._lock:
             self._add(finished if self.state.finished is None else Swapped(finished))
 

@@ -1,10 +1,10 @@
 """Event handlers of Compare, which checks the form before it waits, and when its run begins."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import gradio as gr
@@ -22,19 +22,19 @@ from vrthinker_core.ui.page_sessions import Session
 from vrthinker_core.ui.services import Services, linked_trace, session_id_of
 
 # A trace without a run; a page that shows a run by then ignores it (`page.js`)
-BANNER_ONLY: Mapping[str, Any] = MappingProxyType({"introduction": True, "turns": ()})
+BANNER_ONLY: dict[str, Any] = {"introduction": True, "turns": ()}
 
 
+@dataclass(frozen=True, slots=True)
 class JudgeBanner:
     """Writes the judge's name to the page's head, and its notes or its error to the trace.
 
     A shown run stays, live or saved; its own judge is named as long as it is shown (`page.js`).
     """
 
-    def __init__(self, parts: PageComponents, services: Services) -> None:
-        self._parts = parts
-        self._services = services
-        self._chosen: dict[str, str] = {}  # session id to the judge that was chosen last
+    parts: PageComponents
+    services: Services
+    _chosen: dict[str, str] = field(default_factory=dict)  # the last choice by session id
 
     async def on_load(self, request: gr.Request) -> AsyncIterator[Updates]:
         """Show the default judge on a page that was opened."""
@@ -43,7 +43,7 @@ class JudgeBanner:
 
     async def on_choose(self, judge: object, request: gr.Request) -> AsyncIterator[Updates]:
         """Show the judge that was chosen for the next run."""
-        names = self._services.judges.names
+        names = self.services.judges.names
         try:
             self._chosen[session_id_of(request)] = settings_form.parse_judge(judge, names)
         except BadInput as bad:
@@ -61,12 +61,12 @@ class JudgeBanner:
         The choice is read anew each time, so that only the newest is shown. `opens_trace`: a saved
         run is about to be shown.
         """
-        judges, parts = self._services.judges, self._parts
+        judges, parts = self.services.judges, self.parts
         while not judges.is_loaded(self._chosen.get(session_id, "")):
             yield {parts.head: words.LOADING}
             await asyncio.sleep(0.25)
         line, trace = banner_values(judges, self._chosen.get(session_id, ""))
-        shows_run = opens_trace or self._services.sessions.get(session_id) is not None
+        shows_run = opens_trace or self.services.sessions.get(session_id) is not None
         yield {parts.head: line} if shows_run else {parts.head: line, parts.trace: trace}
 
 

@@ -5,6 +5,7 @@ import ipaddress
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.formparsers import MultiPartException
@@ -30,13 +31,13 @@ from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.visitor_history import History
 
 
+@dataclass(frozen=True, slots=True)
 class DownloadRoutes:
     """Serves runs by their random names, which only their visitors know."""
 
-    def __init__(self, sessions: Sessions, shared: SharedTraces, exact: ExactFrames) -> None:
-        self._sessions = sessions
-        self._shared = shared
-        self._exact = exact
+    sessions: Sessions
+    shared: SharedTraces
+    exact: ExactFrames
 
     def routes(self) -> list[Route]:
         """Return the paths that the page's links use."""
@@ -62,7 +63,7 @@ class DownloadRoutes:
         session, trace = found
         run, owner = session.kept or session.name, owner_of(request.cookies)
         try:
-            link = session.link or self._shared.add(run, trace, owner, session.files)
+            link = session.link or self.shared.add(run, trace, owner, session.files)
             return JSONResponse({"trace": link})
         except OSError:
             return PlainTextResponse(words.NO_ROOM, 507)
@@ -72,12 +73,12 @@ class DownloadRoutes:
 
         `order=swapped`: of the second run.
         """
-        session = self._sessions.find_run(str(request.path_params["name"]))
+        session = self.sessions.find_run(str(request.path_params["name"]))
         swapped = request.query_params.get("order") == "swapped"
         numbers = {str(turn.number) for turn in turns_of(session, swapped)} if session else set()
         if session is None or (turn := str(request.path_params["turn"])) not in numbers:
             return PlainTextResponse(words.NO_RUN, 404)
-        found = self._exact.request(session, int(turn), swapped)
+        found = self.exact.request(session, int(turn), swapped)
         if found is None:
             return PlainTextResponse(words.MANY_LOOK_CLOSER, 503)
         return JSONResponse(await asyncio.shield(asyncio.wrap_future(found)))
@@ -91,7 +92,7 @@ class DownloadRoutes:
         return Response(render(found[1]), media_type=kind, headers=headers)
 
     def _find(self, request: Request) -> tuple[Session, Trace] | None:
-        session = self._sessions.find_run(str(request.path_params["name"]))
+        session = self.sessions.find_run(str(request.path_params["name"]))
         trace = trace_of(session.run.state) if session is not None and session.run.over else None
         return None if session is None or trace is None else (session, trace)
 
@@ -175,7 +176,7 @@ class HistoryRoutes:
         """Return the paths that the list uses."""
         return [
             Route("/history", self.list_runs, methods=["GET"]),
-            Route("/history", self.delete_all, methods=["DELETE"]),
+            Route("/history", self.delete, methods=["DELETE"]),
             Route("/history/{name}", self.delete, methods=["DELETE"]),
         ]
 
@@ -186,11 +187,10 @@ class HistoryRoutes:
         return JSONResponse(listed, headers={"Cache-Control": "no-store"})
 
     def delete(self, request: Request) -> Response:
-        """Delete one run; nothing happens for another visitor's, or one that does not exist."""
-        self._history.delete(owner_of(request.cookies), [str(request.path_params["name"])])
-        return self.list_runs(request)
+        """Delete the run of that name, or all runs of the visitor.
 
-    def delete_all(self, request: Request) -> Response:
-        """Delete all runs of the visitor."""
-        self._history.delete(owner_of(request.cookies))
+        Nothing happens for another visitor's run, or one that does not exist.
+        """
+        name = request.path_params.get("name")
+        self._history.delete(owner_of(request.cookies), name and [name])
         return self.list_runs(request)

@@ -17,7 +17,6 @@ ROW = "row-"  # begins the name of a row in `?trace=NAME`
 MAX_PROMPT = 1000  # characters that are kept, and searched
 MAX_SENTENCE = 160
 MAX_SOURCE = 120  # characters of the generators' names, or of the file's name
-_POSITIONS = {Preference.FIRST: -1, Preference.TIE: 0, Preference.SECOND: 1}
 
 Labels = tuple[Preference | None, ...]  # in the order of `Dimension`
 
@@ -69,9 +68,9 @@ def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = 
     probability = None if label is None or told is None else told[label]
     if probability is not None and not 0 <= probability <= 1:
         probability = None
-    # For each dimension 1 if one label is a tie, 2 for opposite ones, 0 if one is missing
+    # For each dimension 1 if one of two labels is a tie, 2 if they are opposite
     distances = [
-        0 if a is None or b is None else abs(_POSITIONS[a] - _POSITIONS[b])
+        0 if a is None or b is None or a == b else 1 if Preference.TIE in (a, b) else 2
         for a, b in zip(known or people, judge, strict=False)
     ] or [0]
     generators = " · ".join(filter(None, (pair.first_generator, pair.second_generator)))

@@ -31,6 +31,8 @@ from vrthinker_core.ui.listed_run import (
 MAX_LINE_BYTES = 2**20
 MAX_BROKEN = 200  # broken lines shown as rows; with more, the file is something else
 
+# When a file was written (ns), its size, and whether it is a row even if it is no trace
+FileState = tuple[int, int, bool]
 News = Iterator[tuple[str, ListedRun | None]]  # names of rows, and the rows; None if gone
 
 
@@ -102,15 +104,14 @@ def _whole_line(file: BinaryIO) -> bytes | None:
 class TraceFiles:
     """Reads every JSON file below a folder as a trace.
 
-    Labels of people are those of its vote, labels of the data set stand beside the file. Other JSON
-    files of evaluations and training runs are no rows.
+    Its vote has people's labels; labels of the data set stand beside the file. Other JSON files of
+    evaluations and training runs are no rows.
     """
 
     folder: Path
     said: str = ""  # what a person must know of all that was read, "" for nothing
-    # Files that were read, by their path below the folder: time (ns), size, and whether the file
-    # is a row even if it is no trace.
-    _read: dict[str, tuple[int, int, bool]] = field(default_factory=dict)
+    # Files that were read, by their path below the folder
+    _read: dict[str, FileState] = field(default_factory=dict)
     _rows: dict[str, int] = field(default_factory=dict)  # numbers; none is given twice
 
     def fits(self) -> bool:
@@ -119,7 +120,7 @@ class TraceFiles:
 
     def news(self) -> News:
         """Yield the rows of new, changed and deleted files."""
-        found: dict[str, tuple[int, int, bool]] = {}
+        found: dict[str, FileState] = {}
         for path, named in sorted(json_files(self.folder)):
             with suppress(OSError):  # it has just gone
                 status, file = path.stat(), path.relative_to(self.folder).as_posix()

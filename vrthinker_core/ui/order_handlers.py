@@ -190,7 +190,7 @@ class OrderHandlers(QueuedRuns):
     ) -> Updates:
         """Take a place in the waiting room, or raise a silent gr.Error; `refused` says why."""
         players = first, second
-        return await self.join(lambda: self._checked_pair(prompt, players, request), request)
+        return await self.join(lambda: self._checked(prompt, players, request), request)
 
     def say(self, sentence: str, request: gr.Request) -> Updates:
         """Say beside the button why a check was refused."""
@@ -202,34 +202,35 @@ class OrderHandlers(QueuedRuns):
         """Judge the pair again, and show that run as it goes."""
 
         def prepare() -> Callable[[], Session]:
-            session, pair, judge = self._checked_pair(prompt, (first, second), request)
-            started = session.run.state.started
-            settings = started.settings if started else Settings()
-            check = self.services.sessions.check_order
-            return partial(check, session_id_of(request), session, pair, settings, judge)
+            checked = self._checked(prompt, (first, second), request)
+            check_order = self.services.sessions.check_order
+            return partial(check_order, session_id_of(request), *checked)
 
         async for updates in self.run(prepare, request):
             yield updates
 
-    def _checked_pair(
+    def _checked(
         self, prompt: str | None, players: Players, request: gr.Request
-    ) -> tuple[Session, VideoPair, str]:
-        """Return the shown run, its pair in the players, and its judge, or raise BadInput."""
+    ) -> tuple[Session, VideoPair, Settings, str]:
+        """Return the shown run, its pair, settings and judge, or raise BadInput."""
         session = self.services.session_of(request)
         if self.is_busy(session, request):
             raise BadInput(words.CHECK_LATER)
         state = session.run.state if session else RunState()
-        finished = state.finished
-        if session is None or state.started is None or finished is None or finished.verdict is None:
+        started, finished = state.started, state.finished
+        if session is None or started is None or finished is None or finished.verdict is None:
             raise BadInput(words.NOTHING_TO_CHECK)
-        if state.started.is_taken_over(1):
+        if started.is_taken_over(1):
             raise BadInput(words.CHECK_BRANCH)
-        if encodable(prompt or "").strip() != state.started.prompt.strip():
+        if encodable(prompt or "").strip() != started.prompt.strip():
             raise BadInput(words.CHECK_CHANGED)
         missing = words.CHECK_NO_VIDEOS
         if any(players):
             missing = words.CHECK_NO_VIDEO.format(2 if players[0] else 1)
         changed = words.CHECK_CHANGED
-        videos = self.compared_videos(session, state.started, players, missing, changed)
-        pair = VideoPair(state.started.prompt, *videos)
-        return session, pair, self.judge_of(session, words.CHECK_NO_JUDGE)
+        videos = self.compared_videos(session, started, players, missing, changed)
+        pair, judge = (
+            VideoPair(started.prompt, *videos),
+            self.judge_of(session, words.CHECK_NO_JUDGE),
+        )
+        return session, pair, started.settings, judge

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 # From (host, port) to all IP addresses of the host; raises OSError
 Resolver = Callable[[str, int], Sequence[str]]
 
-# IPv6 addresses that embed or lead to an IPv4 address: somebody else decides where they end.
+# IPv6 addresses that embed or lead to an IPv4 address: somebody else decides their target
 _TUNNELS = (
     *("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48"),
     *("2001::/23", "2002::/16", "fec0::/10"),

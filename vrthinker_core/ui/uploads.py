@@ -1,7 +1,6 @@
 """Videos of visitors, and copies for browsers: the page shows these, the judge the originals."""
 
 import asyncio
-import contextlib
 import os
 import shutil
 import tempfile
@@ -10,6 +9,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 
@@ -63,11 +63,11 @@ class Uploads:
         if place.is_file():
             return place
         place.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):
+        try:
             os.link(file, place)
-            return self._count(place)
-        with atomic_path(place) as part:
-            shutil.copyfile(file, part)
+        except OSError:
+            with atomic_path(place) as part:
+                shutil.copyfile(file, part)
         return self._count(place)
 
     def fetch(self, url: str) -> Path:
@@ -107,7 +107,7 @@ class Uploads:
         return copy if copy.is_file() else path
 
     def hold(self, session_id: str, side: Side, *files: Path) -> None:
-        """Keep the player's files while the page is open, and those of the video before."""
+        """Keep the player's files, and the video before, while the page is open."""
         with self._lock:
             players = self._holders.setdefault(session_id, [deque(maxlen=HELD) for _ in Side])
             players[side - 1].extend(files)
@@ -137,7 +137,7 @@ class Uploads:
                 for path in (Path(place, name) for name in (*files, *folders)):
                     if path.name in names or path in in_use or path == self._fetched:
                         continue
-                    with contextlib.suppress(OSError):  # a folder is not empty
+                    with suppress(OSError):  # a folder is not empty
                         if path.stat().st_ctime < time.time() - UNUSED_SECONDS:
                             path.rmdir() if path.is_dir() else path.unlink()
         with self._lock:

@@ -28,7 +28,7 @@ class WaitingRoom:
         self._lock = threading.Lock()
 
     def next_number(self) -> int:
-        """Return a number above those of all earlier places."""
+        """Return a number above the numbers of all earlier places."""
         return next(self._numbers)
 
     def join(self, session_id: str, has_comparison: Callable[[str], bool] = lambda _: False) -> int:
