@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from vrthinker_core.backends import NANO_NAME, Backend, default_choice, open_backend
 from vrthinker_core.backends.judge_name import judge_title
@@ -78,12 +77,15 @@ class JudgeLoader:
 
     def run_job(self, job: RunJob) -> Generator[JudgeEvent, None, None]:
         """Run a job and yield its events; on ZeroGPU, in the GPU's process."""
-        backend, stop = self.get(job.judge), job.stop_file.exists
-        files: dict[str, Any] = {"trace": job.trace, "decoder_pool": self.decoder_pool}
+        backend, pool, stop = self.get(job.judge), self.decoder_pool, job.stop_file.exists
         if job.plan is None:
-            events = judge(job.pair, backend, job.settings, cancelled=stop, **files)
+            events = judge(
+                job.pair, backend, job.settings, cancelled=stop, trace=job.trace, decoder_pool=pool
+            )
         else:
-            events = judge_branch(job.plan, job.pair, backend, cancelled=stop, **files)
+            events = judge_branch(
+                job.plan, job.pair, backend, cancelled=stop, trace=job.trace, decoder_pool=pool
+            )
         for event in events:
             last = event.event if isinstance(event, Swapped) else event
             if isinstance(last, Finished):
