@@ -14,7 +14,7 @@ CLAIM_SECONDS = 10.0  # for a place's comparison to be queued
 class _Place:
     number: int
     waiting: bool = True
-    queued: bool = False  # its comparison has been
+    queued: bool = False  # whether its comparison has been queued
     since: float = field(default_factory=time.monotonic)
 
 
