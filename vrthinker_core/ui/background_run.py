@@ -1,4 +1,4 @@
-"""One run in a thread of its own: a page that updates slowly never slows the judge."""
+"""One run in a thread, so that no page slows the judge."""
 
 import contextvars
 import math
@@ -31,7 +31,7 @@ POLL_SECONDS = 0.05  # between two looks whether a run may begin
 
 @dataclass(frozen=True, slots=True)
 class RunJob:
-    """What to compare, and how. Values and paths only: it is pickled for the GPU's process."""
+    """What to compare, and how; it is pickled for the GPU's process."""
 
     pair: VideoPair
     settings: Settings
@@ -50,7 +50,7 @@ def always(_judge: str) -> bool:
 
 
 class BackgroundRun:
-    """A job in a thread. `state` is what has happened so far, `pace` when: immutable values."""
+    """A job in a thread, with immutable `state` and `pace` so far."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class BackgroundRun:
             self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
 
     def _end(self, finished: Finished) -> None:
-        """End the run as it is, or its second one if the first has finished."""
+        """End the run, or its second one if the first has finished."""
         with self._lock:
             self._add(finished if self.state.finished is None else Swapped(finished))
 

@@ -1,4 +1,4 @@
-"""Event handlers of "What if": a branch of the shown run, and which run is shown."""
+"""Event handlers of "What if": start a branch, show another run."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -17,12 +17,12 @@ from vrthinker_core.ui.services import session_id_of
 
 
 class BranchHandlers(QueuedRuns):
-    """A branch takes the place of the run that is shown, which is kept beside it."""
+    """Puts a branch in place of the shown run, which is kept."""
 
     async def join_queue(
         self, first: str | None, second: str | None, event: gr.EventData, request: gr.Request
     ) -> Updates:
-        """Take a place for the form's branch, or raise a silent gr.Error; `refused` says why."""
+        """Take a place, or raise a silent gr.Error; `refused` says why."""
 
         def check() -> None:
             services = self.services
@@ -61,7 +61,7 @@ class BranchHandlers(QueuedRuns):
             yield updates
 
     def show(self, prompt: str | None, event: gr.EventData, request: gr.Request) -> Updates:
-        """Show the run at the place that the strip sent, unless a run goes on."""
+        """Show the run that the strip names, unless one goes on."""
         services, session_id = self.services, session_id_of(request)
         before, place = services.session_of(request), getattr(event, "place", None)
         branches = services.branch_sets.get(session_id, before) if before else None

@@ -1,4 +1,4 @@
-"""Origin and branches of each open page, up to a number and a total size."""
+"""Origin and branches of each open page, limited by memory."""
 
 import threading
 from collections import OrderedDict
@@ -73,7 +73,7 @@ MAX_BYTES = 128 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class KeptRun:
-    """One run of a page that has branches; the last three are as in its session."""
+    """One run of a page with branches, with facts of its session."""
 
     trace: Trace
     size: int  # bytes of memory
@@ -84,7 +84,7 @@ class KeptRun:
 
 @dataclass(frozen=True, slots=True)
 class BranchSet:
-    """An origin and its branches, as they began. The run that is shown stands in the session."""
+    """An origin and its branches, in the order they began."""
 
     session: str  # the name of the session's run that is shown
     shown: int  # its place in `runs`
@@ -105,7 +105,7 @@ class BranchSets:
         self._lock = threading.Lock()
 
     def get(self, session_id: str, session: Session) -> BranchSet | None:
-        """Return the set of the run that the page shows; None if that has no branches."""
+        """Return the branches of the shown run; None without branches."""
         with self._lock:
             found = self._sets.get(session_id)
         return found if found is not None and found.session == session.name else None
@@ -127,7 +127,7 @@ class BranchSets:
         self._put(session_id, BranchSet(after.name, len(runs), (*runs, None)))
 
     def show(self, session_id: str, after: Session, place: int) -> None:
-        """Show the run at that place again as `after`; leave out one that never began."""
+        """Show the run at that place as `after`, without unbegun runs."""
         with self._lock:
             old = self._sets.get(session_id)
         if old is not None:
@@ -136,7 +136,7 @@ class BranchSets:
             self._put(session_id, BranchSet(after.name, place, runs))
 
     def put_request(self, session_id: str, request: BranchRequest) -> None:
-        """Keep what the form asked for last: it is sent before the branch waits for the judge."""
+        """Keep the last request of the form until its branch begins."""
         self._requests.put(session_id, request)
 
     def request(self, session_id: str) -> BranchRequest | None:

@@ -1,4 +1,4 @@
-"""Event handlers of Compare, which checks the form before it waits, and when its run begins."""
+"""Event handlers of Compare, and of the banner of the judge."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +27,7 @@ BANNER_ONLY: dict[str, Any] = {"introduction": True, "turns": ()}
 
 @dataclass(frozen=True, slots=True)
 class JudgeBanner:
-    """Writes the judge's name to the page's head, and its notes or its error to the trace.
+    """Writes the judge's name to the head, its notes to the trace.
 
     A shown run stays, live or saved; its own judge is named as long as it is shown (`page.js`).
     """
@@ -71,7 +71,7 @@ class JudgeBanner:
 
 
 def banner_values(judges: JudgeLoader, name: str) -> tuple[str, dict[str, Any]]:
-    """Return line and trace for that judge, "" for the default, with advice if it is bad."""
+    """Return line and trace for a judge, "" for the default."""
     default, *others = judges.names
     try:
         backend = judges.get(name)
@@ -88,7 +88,7 @@ class CompareHandlers(QueuedRuns):
     """Compares the two videos in the players, with the chosen judge and settings."""
 
     async def join_queue(self, values: FormValues, request: gr.Request) -> Updates:
-        """Take a place in the waiting room, or raise a silent gr.Error; `refused` says why."""
+        """Take a place, or raise a silent gr.Error; `refused` says why."""
         session_id = session_id_of(request)
         return await self.join(lambda: self._wanted(values, session_id), request)
 

@@ -132,7 +132,7 @@ def _connect_uploads(parts: PageComponents, services: Services, runs: Handlers) 
 def _connect_saved(
     blocks: CheckedBlocks, parts: PageComponents, saved: HistoryHandlers, cancels: list[Any]
 ) -> None:
-    """Any number of pages may follow a run that goes on, for as long as it takes."""
+    """Connect saved runs; any number of pages may follow a live one."""
     form: list[Any] = [parts.judge, *parts.settings.values()]
     own, outputs = [*parts.shown_run, *form], [*parts.run_outputs, parts.buttons]
     multiple: dict[str, Any] = {"trigger_mode": "multiple", **BESIDE}

@@ -69,7 +69,7 @@ class DownloadRoutes:
             return PlainTextResponse(words.NO_ROOM, 507)
 
     async def frames(self, request: Request) -> Response:
-        """Return the places of a turn's frames as the judge saw them, also while it runs.
+        """Return the places of a turn's frames, also of a live run.
 
         `order=swapped`: of the second run.
         """

@@ -1,4 +1,4 @@
-"""Runs whose words and labels of the judge are hidden, and not sent to the browser."""
+"""Runs whose verdict is hidden: it is not sent to the browser."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ class Disclosure:
         self.voted = False  # the visitor has voted on the run: its vote is theirs
 
     def begin(self, hidden: bool, voted: bool = False) -> None:
-        """Begin to show the run; nothing is hidden if the visitor has `voted` on it before."""
+        """Begin to show the run; after a vote nothing is hidden."""
         self.hidden, self.voted = hidden and not voted, voted
 
     def show(self) -> None:
@@ -43,7 +43,8 @@ KEPT = (
 
 def hide_view(view: ViewJson) -> ViewJson:
     """Return the run's frames without the judge's words, a verdict, or anybody's vote."""
-    kept: ViewJson = {name: view[name] for name in KEPT if name in view}  # type: ignore[literal-required, assignment]
+    named = {name: view[name] for name in KEPT if name in view}  # type: ignore[literal-required]
+    kept: ViewJson = named  # type: ignore[assignment]
     kept["turns"] = [
         {
             "number": turn["number"],

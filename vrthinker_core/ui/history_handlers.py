@@ -1,4 +1,4 @@
-"""Event handlers of the list of runs and the page's address: show a run, follow a live one."""
+"""Event handlers that show kept runs and follow live ones."""
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -33,7 +33,7 @@ class HistoryHandlers:
     _brought: PageValues[tuple[FormValues, FormValues]] = field(default_factory=PageValues)
 
     async def open(self, form: FormValues, event: gr.EventData, request: gr.Request) -> Updates:
-        """Show the run chosen in the list, or whatever the browser went back or forward to."""
+        """Show the run from the list, or from the browser's history."""
         if name := str(getattr(event, "run", "")):
             return self._with_form(await self._show(name, request), form, request)
         return self._with_form(await self.handlers.show_saved(event, request), form, request)
@@ -55,7 +55,7 @@ class HistoryHandlers:
         return self._with_form(opened, form, request)
 
     async def follow(self, request: gr.Request) -> AsyncIterator[Updates]:
-        """Follow a live run after `open` or `on_load`, until it ends or another one is shown.
+        """Follow a live run until it ends or another one is shown.
 
         It never sends the videos: in an event that streams, a player that is left out would hold
         the mark for that as its file.

@@ -40,7 +40,7 @@ def kept_for(seconds: float) -> str:
 
 
 def outcome(record: "RunRecord") -> str:
-    """Say what became of a run, in a few words: its verdict if it has one."""
+    """Say what became of a run, by its verdict if possible."""
     if record.outside_scope:
         return DEMO_RUN
     if record.judged:
@@ -52,5 +52,5 @@ def outcome(record: "RunRecord") -> str:
 
 
 def unchecked(record: "RunRecord") -> str:
-    """Say that the order of a verdict was not checked; "" for every other run."""
+    """Say that a verdict's order was not checked; else ""."""
     return NOT_SWAP_TESTED if record.judged and record.order is None else ""

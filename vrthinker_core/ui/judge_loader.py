@@ -64,7 +64,7 @@ class JudgeLoader:
         return future.result()
 
     def find(self, backend_name: str) -> str | None:
-        """Return the name of the judge that a trace calls so; None if none is open or awaited."""
+        """Find the offered name of a trace's judge, open or awaited."""
         for name, future in self._futures.items():
             if future.done() and not future.exception() and future.result().name == backend_name:
                 return name
@@ -115,10 +115,10 @@ class JudgeLoader:
 
 
 def judge_openers(chosen: Sequence[str]) -> dict[str, OpenJudge]:
-    """Return name and opener of each judge in `chosen` (as for `open_backend`), in that order.
+    """Return an opener by name for each choice of `open_backend`.
 
-    Equal names get a number. Without a choice: the best judge this machine can run and, unless it
-    is the same, the built-in judge.
+    The order stays, and equal names get a number. Without a choice: the best judge this machine can
+    run and, unless it is the same, the built-in judge.
     """
     openers: dict[str, OpenJudge] = {}
     for choice in chosen:

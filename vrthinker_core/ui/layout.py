@@ -1,4 +1,4 @@
-"""The page's Gradio components and where they stand; what they do is connected in `events`."""
+"""The page's Gradio components; `events` connects what they do."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class PageComponents:
         return {self.buttons: {"number": number, "running": False}}
 
     def _build_bench(self, judges: Sequence[str]) -> None:
-        """Build the form and the players, which stay in sight while the turns are read."""
+        """Build the form and the players, which stay in sight."""
         with gr.Row(elem_id="players"):
             self.first, self.second = self.videos = _player(1, "first"), _player(2, "second")
         self.rail = _html("mountRail(host, trigger)", None, "rail")
@@ -115,7 +115,7 @@ class PageComponents:
 
 
 def no_updates() -> Updates:
-    """Leave every component as it is. Gradio would take an empty dict for a value."""
+    """Leave every component as it is; an empty dict is a value."""
     return dict(gr.skip())
 
 

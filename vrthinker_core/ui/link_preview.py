@@ -1,4 +1,4 @@
-"""Link previews: what a chat shows of a link to this page, by the Open Graph tags in its head.
+"""Link previews: what a chat shows of a link to this page.
 
 A link `?trace=NAME` has the run's verdict and prompt as its text, and the pair that decided it as
 its picture.
@@ -70,7 +70,7 @@ class LinkPreviews:
         return len(self._kept)
 
     def find(self, name: str) -> LinkPreview:
-        """Return the preview of that trace; the page's own if there is no such trace."""
+        """Return the preview of a trace, or else the page's own."""
         if not name or len(name) > 100:
             return PAGE_PREVIEW
         row = self._runs.find(name) if self._runs else None
@@ -111,7 +111,7 @@ class LinkPreviews:
 
 
 class LinkPreviewMiddleware:
-    """ASGI middleware: the page's head gets the tags of the link by which it was opened.
+    """ASGI middleware: gives the page's head the tags of its link.
 
     `script` runs before Gradio's scripts.
     """
@@ -122,7 +122,7 @@ class LinkPreviewMiddleware:
         self._script = f"<script>{script}</script>\n" if script else ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and replace the tags in the answer if it asks for the page."""
+        """Pass a request on; replace the tags if the page answers."""
         if scope["type"] != "http" or scope["path"] != "/" or scope["method"] != "GET":
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""One row of the list: the part of a result that the page lists, kept small in memory."""
+"""One row of the list: a small part of a result."""
 
 import hashlib
 import re
@@ -22,7 +22,7 @@ Labels = tuple[Preference | None, ...]  # in the order of `Dimension`
 
 
 class Trait(IntFlag):
-    """What the list can be filtered by. Rows hold the sum as a plain number: faster to compare."""
+    """Filters of the list; rows hold their sum as a plain number."""
 
     OVERALL = 1
     ANY = 2
@@ -111,7 +111,7 @@ def unreadable_run(key: str, row: int, reason: str, source: str = "") -> ListedR
 
 
 def row_name(key: str) -> str:
-    """Return the name of a row: its pair's id if that can stand in an address, else a digest."""
+    """Name a row by its pair's id, or a digest of it."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", key):
         key = hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:16]
     return ROW + key
@@ -145,7 +145,7 @@ def row_json(run: ListedRun) -> dict[str, Any]:
 
 
 def without_labels(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row for who votes first: no label of people, judge or data set."""
+    """Return the row without any labels, for who votes first."""
     return {
         **row,
         "people": [],

@@ -1,4 +1,4 @@
-"""Runs of one folder, which may grow: rows in memory, traces and videos on the disk."""
+"""Runs of a growing folder: rows in memory, traces on the disk."""
 
 import functools
 import threading
@@ -56,7 +56,7 @@ class ResultLines:
         return self._file in (None, (found.st_dev, found.st_ino)) and found.st_size >= self._offset
 
     def news(self) -> News:
-        """Yield the rows of added lines; an unfinished line is left for the next time.
+        """Yield the rows of added lines, but not of an unfinished one.
 
         Raises OSError if the file cannot be read.
         """
@@ -90,7 +90,7 @@ class ResultLines:
 
 
 def _whole_line(file: BinaryIO) -> bytes | None:
-    """Read the next line; b"" if it is too long, None if it is not whole yet."""
+    """Read a line; b"" if too long, None if not whole yet."""
     line = file.readline(MAX_LINE_BYTES)
     if line.endswith(b"\n"):
         return line
@@ -161,7 +161,7 @@ def _key(file: str) -> str:
 
 @dataclass(slots=True)
 class ListedRuns:
-    """The folder of `--runs`. Requests name rows of the list: no path in a request is opened."""
+    """The folder of `--runs`; no path in a request is ever opened."""
 
     folder: Path
     _runs: dict[str, ListedRun] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class ListedRuns:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def refresh(self, patience: float = 0.5) -> bool:
-        """Read what is new, in a thread; whether it was all read within `patience` seconds."""
+        """Read in a thread; return whether it ended within `patience` seconds."""
         with self._lock:
             if self._thread is None and time.monotonic() >= self._rest_until:
                 self._thread = threading.Thread(target=self._read, name="read runs", daemon=True)
@@ -215,7 +215,7 @@ class ListedRuns:
         return load(path)
 
     def videos(self, run: ListedRun) -> list[Path]:
-        """Return files that may be its videos; only one with the digest of a clip is shown.
+        """Return files that may be its videos; their digests decide.
 
         A result's path may be relative to where `evaluate` was started, which then is this folder,
         one above it, or where the page was started. A trace holds no path: the name of a clip means

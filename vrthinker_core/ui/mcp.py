@@ -29,7 +29,7 @@ def installed_version() -> str:
 
 
 def why_unavailable() -> str:
-    """Say why there is no MCP here, and what to do; "" if there is."""
+    """Say why there is no MCP, and what to do; else ""."""
     version = installed_version()
     if not version:
         return NOT_INSTALLED

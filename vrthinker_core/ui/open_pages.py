@@ -51,7 +51,7 @@ class HeartbeatSocketMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; accept and hold a WebSocket as long as there is a stream."""
+        """Pass a request on; hold a WebSocket as long as its stream."""
         if scope["type"] != "websocket" or not scope["path"].startswith(HEARTBEAT_PATH):
             await self._app(scope, receive, send)
             return

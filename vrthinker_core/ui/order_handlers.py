@@ -1,4 +1,4 @@
-"""Event handlers of "Check the order" and of votes, and what branches and checks share."""
+"""Event handlers of "Check the order" and votes; base of queued runs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -59,7 +59,7 @@ class QueuedRuns:
     async def run(
         self, prepare: Callable[[], Callable[[], Session]], request: gr.Request
     ) -> AsyncIterator[Updates]:
-        """Start the run and show it as it goes, or say why it was refused.
+        """Start the run and show it, or say why not.
 
         `prepare` checks, in a thread, all that it needs, and returns what starts it. Both may raise
         BadInput.
@@ -87,7 +87,7 @@ class QueuedRuns:
         judge: str,
         plan: BranchPlan | None = None,
     ) -> Session:
-        """Start a run of the visitor's own, which hides the verdict if they vote first."""
+        """Start the visitor's own run, hidden if they vote first."""
         start, owner = self.services.sessions.start_run, owner_of(request.cookies)
         session = start(session_id_of(request), pair, settings, judge, owner, plan)
         session.disclosure.begin(votes_first(request.cookies))
@@ -117,7 +117,7 @@ class QueuedRuns:
         return first, second
 
     def judge_of(self, session: Session, unknown: str) -> str:
-        """Return the name of a run's judge here. Raises BadInput(unknown) if it is not offered."""
+        """Return the name of a run's judge, or raise BadInput(unknown)."""
         if isinstance(session.run, BackgroundRun):
             return session.judge
         started = session.run.state.started
@@ -159,14 +159,14 @@ def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
 
 @dataclass(frozen=True, slots=True)
 class VoteHandlers:
-    """A vote counts for the run that is shown; another vote on it takes its place."""
+    """Keeps one vote for the run that is shown."""
 
     parts: PageComponents
     services: Services
     handlers: Handlers
 
     def on_submit(self, event: gr.EventData, request: gr.Request) -> Updates:
-        """Save the vote, or show what was hidden, if the run of the event is still shown."""
+        """Save a vote, or show what was hidden, for the event's run."""
         session = self.services.session_of(request)
         if session is None or session.name != getattr(event, "run", None):
             return {self.parts.status: words.NO_RUN}
@@ -188,7 +188,7 @@ class OrderHandlers(QueuedRuns):
     async def join_queue(
         self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
     ) -> Updates:
-        """Take a place in the waiting room, or raise a silent gr.Error; `refused` says why."""
+        """Take a place, or raise a silent gr.Error; `refused` says why."""
         players = first, second
         return await self.join(lambda: self._checked(prompt, players, request), request)
 

@@ -1,4 +1,4 @@
-"""Saved runs as live ones, live runs as traces, and the videos of a trace."""
+"""Saved runs as live ones, live runs as traces, videos of traces."""
 
 import sys
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ class Replay:
 
 
 def trace_of(state: RunState) -> Trace | None:
-    """Return the run as a trace, without open turns; None before the run has begun."""
+    """Return the run as a trace without open turns; None before it began."""
     first, second = _run_of(state), _run_of(state.swapped) if state.swapped else None
     if first is None:
         return None
@@ -50,7 +50,7 @@ def trace_of(state: RunState) -> Trace | None:
 
 
 def merge_traces(latest: Trace, stored: Trace) -> Trace:
-    """Return `latest` with an order check or a vote that only `stored` has of the same run."""
+    """Return `latest` with an order check or vote of `stored`."""
     if latest.started != stored.started:
         return latest
     votes = sorted(filter(None, (stored.vote, latest.vote)), key=lambda vote: vote.at)
@@ -59,7 +59,7 @@ def merge_traces(latest: Trace, stored: Trace) -> Trace:
 
 
 def _with_shown_slots(trace: Trace) -> Trace:
-    """Drop marks of the vote for frames that the trace lacks, as those of an open turn."""
+    """Drop marks of the vote for frames that the trace lacks."""
     if trace.vote is None:
         return trace
     shown = shown_slots(trace.runs)
@@ -73,7 +73,7 @@ def _run_of(state: RunState) -> Run | None:
 
 
 def end_open_turn(state: RunState) -> RunState:
-    """End an open turn as a cancelled one: the text of a judge that hangs is kept."""
+    """End an open turn as cancelled, and keep its text."""
     if state.swapped is not None:
         return replace(state, swapped=end_open_turn(state.swapped))
     read_reply = reply_reader(state.started)

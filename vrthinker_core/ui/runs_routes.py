@@ -1,4 +1,4 @@
-"""The routes of the list of runs: filters, a search in the prompts, an order, its pages."""
+"""The routes of the list of runs: filter, search, sort, page."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -68,7 +68,7 @@ def select(runs: Sequence[ListedRun], choice: Choice) -> list[ListedRun]:
 
 
 def page_json(runs: Sequence[ListedRun], choice: Choice) -> dict[str, Any]:
-    """Return one page of the list; a number beyond the last page means the last one.
+    """Return a page of the list, at most the last one.
 
     `counts`: how many rows each filter would leave. `unchecked`: there are verdicts, and none was
     tested with its sides swapped.
@@ -89,10 +89,10 @@ def page_json(runs: Sequence[ListedRun], choice: Choice) -> dict[str, Any]:
 
 
 def neighbours_json(runs: Sequence[ListedRun], run: ListedRun, choice: Choice) -> dict[str, Any]:
-    """Return `run`, its place from 1, and the names of the rows beside it, "" at the ends.
+    """Return a row, its place from 1, and its neighbours' names.
 
-    A choice without `run` counts as the whole list. Rows without a trace are skipped: they cannot
-    be opened.
+    Names are "" at the ends. A choice without `run` counts as the whole list. Rows without a trace
+    are skipped: they cannot be opened.
     """
     chosen = select(runs, choice)
     if run.name not in (names := [other.name for other in chosen]):
@@ -106,7 +106,7 @@ def neighbours_json(runs: Sequence[ListedRun], run: ListedRun, choice: Choice) -
 
 
 class RunsRoutes:
-    """Serves the same list to everybody who can open the page: it is the operator's own."""
+    """Serves the operator's list to everybody who can open the page."""
 
     def __init__(self, runs: ListedRuns) -> None:
         self._runs = runs
@@ -120,7 +120,7 @@ class RunsRoutes:
         ]
 
     def list_rows(self, request: Request) -> Response:
-        """Return one page of the rows that the parameters leave, after reading what is new."""
+        """Read what is new, and return a page of the chosen rows."""
         choice = read_choice(request.query_params)
         whole = self._runs.refresh()
         page, said = page_json(self._runs.runs(), choice), self._runs.said
@@ -130,7 +130,7 @@ class RunsRoutes:
         return _json({**page, "said": said, "reading": not whole})
 
     def row(self, request: Request) -> Response:
-        """Return one row, and the rows beside it as the parameters leave and order them."""
+        """Return one row, and its neighbours among the chosen rows."""
         choice = read_choice(request.query_params)
         found = neighbours_json(self._runs.runs(), self._find(request), choice)
         if votes_first(request.cookies):
@@ -143,7 +143,7 @@ class RunsRoutes:
         return Response(to_json(trace), media_type="application/json")
 
     def view(self, request: Request) -> Response:
-        """Return one row with its first run as the page draws it, all pictures inside."""
+        """Return one row with its first run, all pictures inside."""
         run = self._find(request)
         trace = self._runs.trace(run)
         # Of the second run only what it says of the verdict

@@ -1,4 +1,4 @@
-"""A saved run that is opened: its trace, its names here, and the videos in the players."""
+"""A saved run that is opened: its trace, names and videos."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -27,7 +27,7 @@ class SavedRun:
 
 
 def stored_run(services: Services, name: str) -> SavedRun:
-    """Find the row, example or shared run of `?trace=NAME`. Raises TraceError if there is none."""
+    """Find the run of `?trace=NAME`. Raises TraceError without one."""
     runs, shared = services.runs, services.shared_traces
     if runs is not None and (row := runs.find_now(name)) is not None:
         return SavedRun(runs.trace(row), link=name, videos=runs.videos(row))
@@ -56,7 +56,7 @@ def shown_videos(uploads: Uploads, saved: SavedRun, known: Iterable[Path]) -> Vi
 
 
 def digests_at_hand(trace: Trace, videos: VideosAtHand) -> Digests:
-    """Return the digests of a saved run's shown files; None for one that is not at hand."""
+    """Return the digests of the shown files; None for missing ones."""
     first, second = (
         clip.digest if clip is not None and path is not None else None
         for clip, path in zip(trace.started.clips, videos, strict=True)

@@ -60,9 +60,9 @@ def help_text(row: Setting) -> str:
 
 
 def parse_judge(value: object, offered: Sequence[str]) -> str:
-    """Return the judge asked for, whole or without the brackets; the first one for None or "".
+    """Return the judge that was asked for, by default the first one.
 
-    Raises BadInput for one that is not offered.
+    What stands in brackets may be left out. Raises BadInput for one that is not offered.
     """
     if value in (None, ""):
         return offered[0]

@@ -18,7 +18,7 @@ from vrthinker_core.video.files import file_digest
 
 @dataclass(frozen=True, slots=True)
 class UploadHandlers:
-    """Handlers for the video of one side. A shown run stays, and says that it judged others."""
+    """Handlers for the video of one side; a shown run stays."""
 
     parts: PageComponents
     services: Services
@@ -91,7 +91,7 @@ class UploadHandlers:
         return self._changed(EMPTY, prompt, first, second, request) or no_updates()
 
     def _playable(self, path: Path, request: gr.Request) -> Path | VrThinkerError:
-        """Hold and return the file that the page shows, or return why there is none."""
+        """Hold and return the file to show, or return the error."""
         try:
             shown = self.services.uploads.make_playable(path)
         except VrThinkerError as error:

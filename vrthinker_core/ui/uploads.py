@@ -1,4 +1,4 @@
-"""Videos of visitors, and copies for browsers: the page shows these, the judge the originals."""
+"""Videos of visitors, and the copies that browsers can play."""
 
 import asyncio
 import os
@@ -80,7 +80,7 @@ class Uploads:
         return await loop.run_in_executor(self._fetch_threads, self.fetch, url)
 
     def make_playable(self, path: Path) -> Path:
-        """Return the file that the page shows: `path` if browsers play it, else a copy.
+        """Return `path` if browsers play it, else a copy.
 
         Raises VideoError if it is no video, NoCopy if only the copy is missing.
         """
@@ -145,7 +145,7 @@ class Uploads:
         self.budget.release_missing()
 
     def _count(self, path: Path) -> Path:
-        """Return the file, or delete it and raise BadInput if there is no room for it."""
+        """Count the file, or delete it and raise BadInput without room."""
         try:
             self.budget.take(path, NOBODY, path.stat().st_size)
         except BadInput:

@@ -19,7 +19,7 @@ class _Place:
 
 
 class WaitingRoom:
-    """Places for at most `capacity` sessions, with or without a run; one place a session."""
+    """Places for `capacity` sessions, with or without a run; one each."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -72,9 +72,9 @@ class WaitingRoom:
 
     @contextmanager
     def active(self, session_id: str) -> Iterator[int]:
-        """Yield the number of the session's place, a new one if it has none, during its run.
+        """Yield the number of the session's place during its run.
 
-        Then the session leaves, unless it has taken a new place meanwhile.
+        A session without a place gets one. Then it leaves, unless it has taken a new place.
         """
         with self._lock:
             place = self._places.get(session_id) or _Place(self.next_number())
