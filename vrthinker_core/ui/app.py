@@ -1,4 +1,4 @@
-"""One server's page: what it is made of, and the arguments with which Gradio serves it."""
+"""One server's page: its parts, and the arguments with which Gradio serves it."""
 
 import ctypes
 import logging
@@ -12,7 +12,6 @@ from typing import Any
 import gradio as gr
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
-from starlette.requests import Request
 from starlette.responses import FileResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -30,11 +29,7 @@ from vrthinker_core.ui.layout import PageComponents, theme
 from vrthinker_core.ui.link_preview import LinkPreviewMiddleware, LinkPreviews
 from vrthinker_core.ui.listed_runs import ListedRuns
 from vrthinker_core.ui.mcp import McpCallMiddleware
-from vrthinker_core.ui.open_pages import (
-    HeartbeatSocketMiddleware,
-    OpenPages,
-    OpenPagesMiddleware,
-)
+from vrthinker_core.ui.open_pages import HeartbeatSocketMiddleware, OpenPages, OpenPagesMiddleware
 from vrthinker_core.ui.page_sessions import THUMBNAILS_URL, Sessions
 from vrthinker_core.ui.player_files import PlayerFiles
 from vrthinker_core.ui.public_addresses import PUBLIC_ONLY, FetchPolicy
@@ -48,69 +43,61 @@ from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.visitor_history import History, Keeping
 from vrthinker_core.ui.waiting_room import WaitingRoom
 
-SECONDS = 30.0
-
 
 class Housekeeping:
-    """Calls every task once each `seconds`, in a thread of its own, until `stop`."""
+    """Calls every task each 30 seconds, in a thread, until `stop`."""
 
-    def __init__(self, *tasks: Callable[[], object], seconds: float = SECONDS) -> None:
+    def __init__(self, *tasks: Callable[[], object]) -> None:
         self._tasks = tasks
-        self._seconds = seconds
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._work, name="housekeeping", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Call no task any more, and wait for one that is going on."""
+        """Call no more tasks, and wait for one that is running."""
         self._stopped.set()
         self._thread.join(10)
 
     def _work(self) -> None:
-        while not self._stopped.wait(self._seconds):
+        while not self._stopped.wait(30):
             for task in self._tasks:
                 try:
                     task()
-                except Exception as error:  # noqa: BLE001 - outermost in the thread: the other tasks go on
+                except Exception as error:  # noqa: BLE001 - the other tasks go on
                     logging.getLogger(__name__).warning(
                         "Housekeeping: %s could not be done: %s", task, error
                     )
 
 
 def give_back_memory() -> None:
-    """Give the memory of what was dropped back to the system, where the C library has a call for it: glibc keeps it otherwise."""
+    """Return freed memory to the system: glibc keeps it otherwise."""
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 MAX_WAITING = 24  # visitors that may wait; later ones are told BUSY
-LIGHT_THREADS = 40  # for events beside the runs: a page opens and a video arrives also while every judge is busy
-GRADIO_SESSIONS = (
-    256  # sessions whose component values Gradio keeps; for others it starts from the page's own
-)
 
 
 @dataclass(frozen=True, slots=True)
 class PageOptions:
-    """What the command line may set."""
+    """Options of the command line."""
 
     at_once: int = 1  # runs at the same time
     waiting: int = MAX_WAITING  # visitors that may wait for one
     examples: Path = assets.EXAMPLES
     policy: FetchPolicy = PUBLIC_ONLY  # which web addresses a video may be fetched from
     keeping: Keeping = field(default_factory=Keeping)
-    runs: ListedRuns | None = None  # an evaluation, or traces, that every visitor may look through
+    runs: ListedRuns | None = None  # an evaluation, or traces, for every visitor
 
 
 class Page:
-    """One server's page. `run_job` runs comparisons with the judges of `judges`; all files of visitors go to `folder`."""
+    """One server's page. `run_job` runs comparisons; all files of visitors go to `folder`."""
 
     def __init__(
         self, judges: JudgeLoader, run_job: JobRunner, folder: Path, options: PageOptions
     ) -> None:
         self._options = options
-        keeping = options.keeping
-        uploaded = Path(get_upload_folder())
+        keeping, uploaded = options.keeping, Path(get_upload_folder())
         runs = keeping.folder if keeping.folder and keeping.seconds else folder / "runs"
         self._store = RunStore(
             runs,
@@ -119,88 +106,84 @@ class Page:
             lambda path: path.is_relative_to(uploaded),
         )
         sessions = Sessions(folder, run_job, options.at_once, judges.is_loaded)
+        shared, examples = SharedTraces(self._store), Examples(options.examples)
         self._services = Services(
             judges,
             sessions,
-            SharedTraces(self._store),
-            Examples(options.examples),
+            shared,
+            examples,
             WaitingRoom(options.waiting + options.at_once),
-            Uploads(folder / "copies", Path(get_upload_folder()) / "fetched", options.policy),
+            Uploads(folder / "copies", uploaded / "fetched", options.policy),
             PlayerFiles(),
             History(self._store, sessions, keeping),
             BranchSets(),
             options.runs,
         )
         self._exact_frames = ExactFrames(judges.decoder_pool)
-        self._previews = LinkPreviews(
-            self._services.examples, self._services.shared_traces, options.runs
-        )
+        self._previews = LinkPreviews(examples, shared, options.runs)
         self._open_pages = OpenPages()
         sessions.is_open = self._open_pages.__contains__
         self._mcp_tokens: set[str] = set()
         self._housekeeping: Housekeeping | None = None
 
     def blocks(self) -> gr.Blocks:
-        """The page itself, ready to be launched with `launch_options`."""
+        """Build the page, ready to be launched with `launch_options`."""
         services, at_once = self._services, self._options.at_once
-        gr.set_static_paths([services.sessions.thumbnail_root, services.examples.folder])
-        blocks = CheckedBlocks(
-            title=words.TITLE, analytics_enabled=False
-        )  # `Uploads.expire` deletes the files that no page shows
+        sessions = services.sessions
+        gr.set_static_paths([sessions.thumbnail_root, services.examples.folder])
+        # `Uploads.expire` deletes the files that no page shows.
+        blocks = CheckedBlocks(title=words.TITLE, analytics_enabled=False)
         blocks.fetch = services.uploads.fetch_beside
         with blocks:
             endpoints.register_endpoints(
-                blocks, services.judges, services.sessions, at_once, JUDGE_QUEUE, self._mcp_tokens
+                blocks, services.judges, sessions, at_once, JUDGE_QUEUE, self._mcp_tokens
             )
-            cards = services.examples.cards(services.sessions.thumbnail_files)
+            cards = services.examples.cards(sessions.thumbnail_files)
             parts = PageComponents(cards, services.judges.names, services.runs is not None)
             connect_events(blocks, parts, services, at_once, self._options.waiting + at_once)
 
         def expire_uploads() -> None:
-            services.uploads.expire([*services.sessions.files(), *blocks.waiting_files()])
+            services.uploads.expire([*sessions.files(), *blocks.waiting_files()])
 
-        forgotten = ForgottenUploads().sweep
-        tasks = (
-            services.sessions.expire,
+        self._housekeeping = Housekeeping(
+            sessions.expire,
             expire_uploads,
-            forgotten,
+            ForgottenUploads().sweep,
             self._store.sweep,
             self._exact_frames.close_idle,
+            give_back_memory,
         )
-        self._housekeeping = Housekeeping(*tasks, give_back_memory)
         return blocks
 
     def launch_options(self, names: Sequence[str] = (), in_frame: bool = False) -> dict[str, Any]:
-        """Arguments for `launch`, without which the page is neither complete nor safe. `names`: the server's further host names.
+        """Return arguments for `launch`, without which the page is neither complete nor safe.
 
-        `in_frame`: the page stands in a frame of another site, as that of a Hugging Face Space does.
+        `names`: the server's further host names. `in_frame`: the page stands in a frame of another
+        site, as in a Hugging Face Space.
         """
-        origin_guard = Middleware(OriginGuardMiddleware, names=names)
-        guards = [
-            origin_guard,
+        heartbeat = assets.joined(assets.HEARTBEAT)
+        middleware = [
+            Middleware(OriginGuardMiddleware, names=names),
             Middleware(HeartbeatSocketMiddleware),
             Middleware(RequestLimitsMiddleware),
+            Middleware(McpCallMiddleware, tokens=self._mcp_tokens),
+            Middleware(VisitorCookieMiddleware, in_frame=in_frame),
+            Middleware(LinkPreviewMiddleware, previews=self._previews, script=heartbeat),
+            Middleware(OpenPagesMiddleware, pages=self._open_pages),
         ]
-        mcp_calls = Middleware(McpCallMiddleware, tokens=self._mcp_tokens)
-        cookies = Middleware(VisitorCookieMiddleware, in_frame=in_frame)
-        previews = Middleware(
-            LinkPreviewMiddleware, previews=self._previews, script=assets.joined(assets.HEARTBEAT)
-        )
-        open_pages = Middleware(OpenPagesMiddleware, pages=self._open_pages)
         return {
             "theme": theme(),
             "css": assets.joined(*assets.VIEW_STYLES, *assets.PAGE_STYLES),
             "head": f"<script>{assets.joined(*assets.PAGE)}</script>",
-            "app_kwargs": {
-                "routes": self._routes(),
-                "middleware": [*guards, mcp_calls, cookies, previews, open_pages],
-            },
+            "app_kwargs": {"routes": self._routes(), "middleware": middleware},
             "run_history": False,
             "enable_monitoring": False,
             "allowed_paths": [str(self._services.examples.folder.resolve())],
             "max_file_size": MAX_UPLOAD_BYTES,
-            "max_threads": self._options.at_once + LIGHT_THREADS,
-            "state_session_capacity": GRADIO_SESSIONS,
+            # 40 for events beside the runs: a page opens also while every judge is busy
+            "max_threads": self._options.at_once + 40,
+            # Sessions whose component values Gradio keeps; others start from the page's own
+            "state_session_capacity": 256,
             "footer_links": ["api"],
             "ssr_mode": False,
             "share": False,
@@ -217,8 +200,7 @@ class Page:
         self._services.judges.close()
 
     def _routes(self) -> list[BaseRoute]:
-        """Thumbnails, uploads, downloads and MCP. Gradio's video trimmer, which the page does not use, gets an empty script."""
-        services = self._services
+        services, no_trimmer = self._services, assets.ASSETS / "no_cutter.js"
         return [
             Mount("/intro", StaticFiles(directory=assets.ASSETS / "intro")),
             Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=services.sessions.thumbnail_root)),
@@ -228,10 +210,9 @@ class Page:
             *(RunsRoutes(services.runs).routes() if services.runs else ()),
             *self._previews.routes(),
             *mcp.routes(),
-            Route("/static/ffmpeg/ffmpeg-core.js", _no_trimmer),
-            Route("/static/ffmpeg/ffmpeg-core.wasm", _no_trimmer),
+            # Gradio's video trimmer, which the page does not use, gets an empty script.
+            *(
+                Route(path, lambda _: FileResponse(no_trimmer, media_type="text/javascript"))
+                for path in ("/static/ffmpeg/ffmpeg-core.js", "/static/ffmpeg/ffmpeg-core.wasm")
+            ),
         ]
-
-
-async def _no_trimmer(_request: Request) -> FileResponse:
-    return FileResponse(assets.ASSETS / "no_cutter.js", media_type="text/javascript")

@@ -1,4 +1,4 @@
-"""One run in a thread of its own: a page that updates slowly never slows the judge."""
+"""One run in a thread, so that no page slows the judge."""
 
 import contextvars
 import math
@@ -24,36 +24,33 @@ from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.replay import end_open_turn
 from vrthinker_core.ui.run_state import RunState, fold
 
-STOP_SECONDS = (
-    0.4  # for a stopped judge to end by itself; after that the run counts as over without it
-)
+# For a stopped judge to end by itself; after that the run counts as over without it
+STOP_SECONDS = 0.4
 POLL_SECONDS = 0.05  # between two looks whether a run may begin
 
 
 @dataclass(frozen=True, slots=True)
 class RunJob:
-    """What is to be compared, and how. It is pickled for the process that holds the GPU: values and paths only."""
+    """What to compare, and how; it is pickled for the GPU's process."""
 
     pair: VideoPair
     settings: Settings
     trace: Path  # where the trace is written, turn by turn
     stop_file: Path  # the judge stops as soon as this file exists
     judge: str = ""  # the name of the judge that was chosen, "" for the default
-    plan: BranchPlan | None = None  # where the run is a branch of another one
+    plan: BranchPlan | None = None  # if the run is a branch of another one
 
 
-JobRunner = Callable[
-    [RunJob], Generator[JudgeEvent, None, None]
-]  # runs one comparison; yields its events
+JobRunner = Callable[[RunJob], Generator[JudgeEvent, None, None]]  # runs one comparison
 
 
 def always(_judge: str) -> bool:
-    """Every judge is loaded."""
+    """Return True: every judge is loaded."""
     return True
 
 
 class BackgroundRun:
-    """A job that runs in a thread. `state` is what has happened so far, `pace` when: immutable values, replaced with each event."""
+    """A job in a thread, with immutable `state` and `pace` so far."""
 
     def __init__(
         self,
@@ -63,9 +60,10 @@ class BackgroundRun:
         is_loaded: Callable[[str], bool] = always,
         first: RunState | None = None,
     ) -> None:
-        """`judge_slots`: one for each judge that may run at once; a stopped judge holds its slot until its thread has ended.
+        """Start the run, which takes a judge slot once its judge `is_loaded`.
 
-        A run takes none before its judge `is_loaded`. `first`: the run whose order is checked; the job's is the second one.
+        `judge_slots`: one for each judge that may run at once; a stopped judge holds its slot until
+        its thread has ended. `first`: the run whose order is checked; the job's is the second one.
         """
         self.job = job
         self._first = first
@@ -78,9 +76,7 @@ class BackgroundRun:
         self._lock = threading.RLock()
         self._stop_deadline = math.inf
         self._over = threading.Event()
-        context = (
-            contextvars.copy_context()
-        )  # ZeroGPU charges the quota of the visitor whose request this is
+        context = contextvars.copy_context()  # ZeroGPU charges the visitor of this request
         self._thread = threading.Thread(
             target=context.run, args=(self._work,), name="run", daemon=True
         )
@@ -88,26 +84,24 @@ class BackgroundRun:
 
     @property
     def pair(self) -> VideoPair:
-        """What is compared, in the order of the first run."""
+        """The pair, in the order of the first run."""
         pair = self.job.pair
         return pair if self._first is None else pair.swapped()
 
     @property
     def seconds(self) -> float:
-        """Time since the run began."""
+        """Seconds since the run began."""
         return time.monotonic() - self._started_at
 
     @property
     def over(self) -> bool:
-        """The run has ended; `state` changes no more."""
+        """Whether the run has ended; `state` changes no more."""
         return self._over.is_set()
 
     def request_stop(self) -> None:
         """Ask the judge to stop; returns at once."""
         self._stop_deadline = min(self._stop_deadline, time.monotonic() + STOP_SECONDS)
-        with suppress(
-            OSError
-        ):  # the file is the quick way; without it the thread stops at the first event after the deadline
+        with suppress(OSError):  # without the file it stops at the first event after the deadline
             self.job.stop_file.touch()
 
     def stop(self) -> RunState:
@@ -118,7 +112,7 @@ class BackgroundRun:
         return self.state
 
     def wait(self, timeout: float) -> bool:
-        """Wait until the run is over; False when `timeout` seconds were not enough."""
+        """Wait until the run is over; False if `timeout` seconds were not enough."""
         return self._over.wait(timeout)
 
     def add_vote(self, vote: Vote) -> None:
@@ -127,15 +121,14 @@ class BackgroundRun:
             self.state = fold(self.state, Voted(vote))
 
     def join(self, timeout: float) -> bool:
-        """Wait until the thread has ended; False when `timeout` seconds were not enough."""
+        """Wait until the thread has ended; False if `timeout` seconds were not enough."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _work(self) -> None:
-        """All that the thread does."""
-        while not self._is_loaded(self.job.judge) or not self._judge_slots.acquire(
-            timeout=POLL_SECONDS
-        ):
+        """Run the job in the thread."""
+        loaded, slots = self._is_loaded, self._judge_slots
+        while not loaded(self.job.judge) or not slots.acquire(timeout=POLL_SECONDS):
             if self._stop_deadline < math.inf:
                 self._end(Finished(StopReason.CANCELLED))
                 return
@@ -143,42 +136,33 @@ class BackgroundRun:
         try:
             with closing(self._run_job(self.job)) as events:
                 for event in events:
-                    if not self._add(self._marked(event)) or time.monotonic() > self._stop_deadline:
+                    if self._first is not None and not isinstance(event, Swapped):
+                        event = Swapped(event)
+                    if not self._add(event) or time.monotonic() > self._stop_deadline:
                         break
-        except Exception as error:  # noqa: BLE001 - outermost in the thread: every run ends with a sentence
-            self._end(
-                Finished(
-                    StopReason.FAILED,
-                    error=describe(error),
-                    fault=type(error).__name__,
-                    seconds=self.seconds,
-                )
-            )
+        except Exception as error:  # noqa: BLE001 - every run ends with a sentence
+            fault, failed = type(error).__name__, StopReason.FAILED
+            self._end(Finished(failed, error=describe(error), fault=fault, seconds=self.seconds))
         finally:
             self._judge_slots.release()
             self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
 
-    def _marked(self, event: JudgeEvent) -> JudgeEvent:
-        """An event of the job, as it stands in this run."""
-        return event if self._first is None or isinstance(event, Swapped) else Swapped(event)
-
     def _end(self, finished: Finished) -> None:
-        """End the run where it stands; a first run that has finished keeps its end, and the second one gets this."""
+        """End the run, or its second one if the first has finished."""
         with self._lock:
             self._add(finished if self.state.finished is None else Swapped(finished))
 
     def _add(self, event: JudgeEvent) -> bool:
-        """Fold an event into the state; False when the run was already over."""
+        """Fold an event into the state; False if the run was already over."""
         with self._lock:
             if self._over.is_set():
                 return False
             self.pace = self.pace.after(event, self.seconds)
             last = event.event if isinstance(event, Swapped) else event
-            self.state = fold(
-                end_open_turn(self.state) if isinstance(last, Finished) else self.state, event
-            )
-            if isinstance(last, Finished) and (
-                last is not event or not second_run_follows(self.job.settings, last)
-            ):
+            if not isinstance(last, Finished):
+                self.state = fold(self.state, event)
+                return True
+            self.state = fold(end_open_turn(self.state), event)
+            if last is not event or not second_run_follows(self.job.settings, last):
                 self._over.set()
             return True

@@ -1,10 +1,10 @@
-"""Event handlers of Compare: what the form says is checked before it takes a place in the waiting room, and when its run begins."""
+"""Event handlers of Compare, and of the banner of the judge."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import gradio as gr
@@ -15,135 +15,110 @@ from vrthinker_core.protocols.sanitize import check_prompt
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui import settings_form, words
-from vrthinker_core.ui.hidden_view import votes_first
 from vrthinker_core.ui.judge_loader import JudgeLoader
 from vrthinker_core.ui.layout import FormValues, PageComponents, Updates
-from vrthinker_core.ui.run_handlers import Handlers
-from vrthinker_core.ui.run_store import owner_of
+from vrthinker_core.ui.order_handlers import QueuedRuns
+from vrthinker_core.ui.page_sessions import Session
 from vrthinker_core.ui.services import Services, linked_trace, session_id_of
 
-POLL_SECONDS = 0.25  # between two looks at a judge that is still being loaded
-
-# A trace without a run. A page that shows a run by the time it arrives ignores it (`page.js`).
-BANNER_ONLY: Mapping[str, Any] = MappingProxyType({"introduction": True, "turns": ()})
+# A trace without a run; a page that shows a run by then ignores it (`page.js`)
+BANNER_ONLY: dict[str, Any] = {"introduction": True, "turns": ()}
 
 
+@dataclass(frozen=True, slots=True)
 class JudgeBanner:
-    """Writes the judge's name to the page's head; its notes, or why it cannot be opened, go to the trace.
+    """Writes the judge's name to the head, its notes to the trace.
 
-    A run that is shown stays as it is, live or saved; its own judge is named as long as it is (`page.js`).
+    A shown run stays, live or saved; its own judge is named as long as it is shown (`page.js`).
     """
 
-    def __init__(self, parts: PageComponents, services: Services) -> None:
-        self._parts = parts
-        self._services = services
-        self._chosen: dict[
-            str, str
-        ] = {}  # session id to the judge that was chosen last, where one was chosen
+    parts: PageComponents
+    services: Services
+    _chosen: dict[str, str] = field(default_factory=dict)  # the last choice by session id
 
     async def on_load(self, request: gr.Request) -> AsyncIterator[Updates]:
-        """A visitor has opened the page."""
+        """Show the default judge on a page that was opened."""
         async for updates in self._banner(session_id_of(request), bool(linked_trace(request))):
             yield updates
 
     async def on_choose(self, judge: object, request: gr.Request) -> AsyncIterator[Updates]:
-        """A visitor has chosen another judge, for the next run."""
+        """Show the judge that was chosen for the next run."""
+        names = self.services.judges.names
         try:
-            self._chosen[session_id_of(request)] = settings_form.parse_judge(
-                judge, self._services.judges.names
-            )
+            self._chosen[session_id_of(request)] = settings_form.parse_judge(judge, names)
         except BadInput as bad:
             raise gr.Error(str(bad), print_exception=False) from None
         async for updates in self._banner(session_id_of(request)):
             yield updates
 
     def end_session(self, session_id: str) -> None:
-        """A visitor has left the page."""
+        """Forget a page that was left."""
         self._chosen.pop(session_id, None)
 
     async def _banner(self, session_id: str, opens_trace: bool = False) -> AsyncIterator[Updates]:
-        """LOADING until the judge is loaded, then the banner. `opens_trace`: a saved run is about to be shown.
+        """Yield LOADING until the judge is loaded, then the banner.
 
-        The choice is read anew each time: of several choices while a judge is being loaded, only the newest is shown.
+        The choice is read anew each time, so that only the newest is shown. `opens_trace`: a saved
+        run is about to be shown.
         """
-        while not self._services.judges.is_loaded(self._chosen.get(session_id, "")):
-            yield {self._parts.head: words.LOADING}
-            await asyncio.sleep(POLL_SECONDS)
-        line, trace = banner_values(self._services.judges, self._chosen.get(session_id, ""))
-        shows_run = opens_trace or self._services.sessions.get(session_id) is not None
-        yield {self._parts.head: line} | ({} if shows_run else {self._parts.trace: trace})
+        judges, parts = self.services.judges, self.parts
+        while not judges.is_loaded(self._chosen.get(session_id, "")):
+            yield {parts.head: words.LOADING}
+            await asyncio.sleep(0.25)
+        line, trace = banner_values(judges, self._chosen.get(session_id, ""))
+        shows_run = opens_trace or self.services.sessions.get(session_id) is not None
+        yield {parts.head: line} if shows_run else {parts.head: line, parts.trace: trace}
 
 
 def banner_values(judges: JudgeLoader, name: str) -> tuple[str, dict[str, Any]]:
-    """The line and the trace for the judge of that name, "" for the default: what to do about one that is no good is said, too."""
+    """Return line and trace for a judge, "" for the default."""
     default, *others = judges.names
     try:
         backend = judges.get(name)
     except VrThinkerError as error:
-        advice = (
-            f" {words.CHOOSE_IN_SETTINGS}" if others and "another judge" not in str(error) else ""
-        )
-        return words.UNOPENED_LINE.format(name or default), {
-            **BANNER_ONLY,
-            "ending": f"{error}{advice}",
-        }
+        advised = others and "another judge" not in str(error)
+        ending = f"{error} {words.CHOOSE_IN_SETTINGS}" if advised else str(error)
+        return words.UNOPENED_LINE.format(name or default), {**BANNER_ONLY, "ending": ending}
     is_best = name in ("", default) and any(NANO_LIMITS in note for note in backend.notes)
-    return words.judge_line(backend.name), {
-        **BANNER_ONLY,
-        "notes": (*backend.notes, *([BETTER_JUDGE] if is_best else [])),
-    }
+    notes = (*backend.notes, *([BETTER_JUDGE] if is_best else []))
+    return words.judge_line(backend.name), {**BANNER_ONLY, "notes": notes}
 
 
-@dataclass(frozen=True, slots=True)
-class CompareHandlers:
-    """A comparison of the two videos in the players, with the judge and the settings that were chosen."""
-
-    parts: PageComponents
-    services: Services
-    handlers: Handlers
+class CompareHandlers(QueuedRuns):
+    """Compares the two videos in the players, with the chosen judge and settings."""
 
     async def join_queue(self, values: FormValues, request: gr.Request) -> Updates:
-        """Take a place in the waiting room. Raises a silent gr.Error where that cannot be; `refused` says why."""
-        try:
-            self._wanted(values, session_id_of(request))
-        except BadInput as bad:
-            self.handlers.refuse(request, str(bad))
-        return self.handlers.take_place(request)
-
-    def refused(self, request: gr.Request) -> Updates:
-        """Say why it was refused."""
-        return {self.parts.status: self.handlers.refusal(request)}
+        """Take a place, or raise a silent gr.Error; `refused` says why."""
+        session_id = session_id_of(request)
+        return await self.join(lambda: self._wanted(values, session_id), request)
 
     async def compare(self, values: FormValues, request: gr.Request) -> AsyncIterator[Updates]:
         """Run a comparison, and show it as it goes."""
-        session_id = session_id_of(request)
-        with self.services.waiting_room.active(session_id) as number:
-            try:
-                pair, settings, judge = self._wanted(values, session_id)
-            except BadInput as bad:
-                yield {self.parts.status: str(bad), **self.parts.idle_buttons(number)}
-                return
-            session = self.services.sessions.start_run(
-                session_id, pair, settings, judge, owner_of(request.cookies)
-            )
-            session.disclosure.begin(votes_first(request.cookies))
-            async for updates in self.handlers.show_run(session_id, session, number):
-                yield updates
+
+        def prepare() -> Callable[[], Session]:
+            wanted = self._wanted(values, session_id_of(request))
+            return partial(self.start_run, request, *wanted)
+
+        async for updates in self.run(prepare, request):
+            yield updates
 
     def _wanted(self, values: FormValues, session_id: str) -> tuple[VideoPair, Settings, str]:
-        """Pair, settings and judge. Raises BadInput for a missing video, or one that was refused, a prompt missing or too long, or
-        a choice not offered.
+        """Return pair, settings and judge.
+
+        Raises BadInput for a missing or refused video, a prompt that is missing or too long, or a
+        choice that is not offered.
         """
-        parts, shown = self.parts, [values[part] for part in self.parts.videos]
+        parts, services = self.parts, self.services
+        shown = [values[part] for part in parts.videos]
         if not all(shown):
             raise BadInput(words.MISSING_VIDEOS)
-        first, second = (self.services.uploads.original_of(Path(path)) for path in shown)
+        first, second = (services.uploads.original_of(Path(path)) for path in shown)
         if not first.is_file() or not second.is_file():
             raise BadInput(words.GONE)
-        if refusals := list(filter(None, self.services.player_files.refusals(session_id))):
+        if refusals := list(filter(None, services.player_files.refusals(session_id))):
             raise BadInput(words.next_step(None, None, None, refusals))
         prompt = values[parts.prompt] or ""
         check_prompt(prompt)
-        judge = settings_form.parse_judge(values[parts.judge], self.services.judges.names)
+        judge = settings_form.parse_judge(values[parts.judge], services.judges.names)
         settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
         return VideoPair(prompt, first, second), settings, judge

@@ -1,9 +1,11 @@
-"""The download routes of a run: its frames; once it is over, its trace, its report and a link. Each is made only when requested."""
+"""The routes of uploads, downloads and the visitor's list of runs."""
 
 import asyncio
 import ipaddress
 import shutil
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from starlette.formparsers import MultiPartException
@@ -29,16 +31,16 @@ from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.visitor_history import History
 
 
+@dataclass(frozen=True, slots=True)
 class DownloadRoutes:
-    """Finds runs by their random names, which only their visitors know."""
+    """Serves runs by their random names, which only their visitors know."""
 
-    def __init__(self, sessions: Sessions, shared: SharedTraces, exact: ExactFrames) -> None:
-        self._sessions = sessions
-        self._shared = shared
-        self._exact = exact
+    sessions: Sessions
+    shared: SharedTraces
+    exact: ExactFrames
 
     def routes(self) -> list[Route]:
-        """The paths that the page's links use."""
+        """Return the paths that the page's links use."""
         return [
             Route("/runs/{name}/trace.json", self.trace),
             Route("/runs/{name}/report.html", self.report),
@@ -47,69 +49,56 @@ class DownloadRoutes:
         ]
 
     def trace(self, request: Request) -> Response:
-        """The trace as JSON."""
-        found = self._find(request)
-        return (
-            _not_found()
-            if found is None
-            else _file(to_json(found[1]), "trace.json", "application/json")
-        )
+        """Return the trace as JSON."""
+        return self._download(request, to_json, "trace.json", "application/json")
 
     def report(self, request: Request) -> Response:
-        """The report as one HTML file."""
-        found = self._find(request)
-        return (
-            _not_found()
-            if found is None
-            else _file(render_report(found[1]).encode(), "report.html", "text/html")
-        )
+        """Return the report as one HTML file."""
+        return self._download(request, render_report, "report.html", "text/html")
 
     def link(self, request: Request) -> Response:
-        """Keep the trace for `?trace=`, and give the name it is kept under."""
-        found = self._find(request)
-        if found is None:
-            return _not_found()
+        """Keep the trace for `?trace=`, and return the name it is kept under."""
+        if (found := self._find(request)) is None:
+            return PlainTextResponse(words.NO_RUN, 404)
         session, trace = found
         run, owner = session.kept or session.name, owner_of(request.cookies)
         try:
-            return JSONResponse(
-                {"trace": session.link or self._shared.add(run, trace, owner, session.files)}
-            )
+            link = session.link or self.shared.add(run, trace, owner, session.files)
+            return JSONResponse({"trace": link})
         except OSError:
             return PlainTextResponse(words.NO_ROOM, 507)
 
     async def frames(self, request: Request) -> Response:
-        """Where the frames of a turn are found as the judge saw them, while it runs, too; `order=swapped`: of the second run."""
-        session = self._sessions.find_run(str(request.path_params["name"]))
+        """Return the places of a turn's frames, also of a live run.
+
+        `order=swapped`: of the second run.
+        """
+        session = self.sessions.find_run(str(request.path_params["name"]))
         swapped = request.query_params.get("order") == "swapped"
         numbers = {str(turn.number) for turn in turns_of(session, swapped)} if session else set()
         if session is None or (turn := str(request.path_params["turn"])) not in numbers:
-            return _not_found()
-        found = self._exact.request(session, int(turn), swapped)
+            return PlainTextResponse(words.NO_RUN, 404)
+        found = self.exact.request(session, int(turn), swapped)
         if found is None:
             return PlainTextResponse(words.MANY_LOOK_CLOSER, 503)
         return JSONResponse(await asyncio.shield(asyncio.wrap_future(found)))
 
+    def _download(
+        self, request: Request, render: Callable[[Trace], str | bytes], name: str, kind: str
+    ) -> Response:
+        if (found := self._find(request)) is None:
+            return PlainTextResponse(words.NO_RUN, 404)
+        headers = {"Content-Disposition": f'attachment; filename="vr-thinker-{name}"'}
+        return Response(render(found[1]), media_type=kind, headers=headers)
+
     def _find(self, request: Request) -> tuple[Session, Trace] | None:
-        """A run that is over, and its trace."""
-        session = self._sessions.find_run(str(request.path_params["name"]))
+        session = self.sessions.find_run(str(request.path_params["name"]))
         trace = trace_of(session.run.state) if session is not None and session.run.over else None
         return None if session is None or trace is None else (session, trace)
 
 
-def _not_found() -> Response:
-    return PlainTextResponse(words.NO_RUN, 404)
-
-
-def _file(data: bytes, name: str, kind: str) -> Response:
-    return Response(
-        data,
-        media_type=kind,
-        headers={"Content-Disposition": f'attachment; filename="vr-thinker-{name}"'},
-    )
-
-
-PAUSE_SECONDS = 20.0  # the longest pause in an upload; also what it may take beyond its bytes at the lowest speed
+# The longest pause in an upload; also what it may take beyond its bytes at the lowest speed
+PAUSE_SECONDS = 20.0
 LOWEST_SPEED = 32_768.0  # bytes a second
 
 TOO_SLOW = "The upload stopped on its way, or was too slow. Try again."
@@ -123,22 +112,20 @@ class UploadRoute:
         self._uploads = uploads
 
     def routes(self) -> list[Route]:
-        """The path that page and clients upload to; it must come before Gradio's own."""
+        """Return the path of uploads; it must come before Gradio's own."""
         return [Route("/gradio_api/upload", self.upload, methods=["POST"])]
 
     async def upload(self, request: Request) -> Response:
-        """The paths of the files that have arrived, as JSON; otherwise one sentence."""
+        """Return the paths of the files that have arrived, as JSON; otherwise one sentence."""
         visitor, folder = client_address(request), None
         try:
             folder = self._uploads.open_arrivals()
-            arriving = self._bounded(request, visitor, folder)
-            files = await receive_files(arriving, folder)
+            files = await receive_files(self._bounded(request, visitor, folder), folder)
             self._uploads.budget.release(folder)
             return JSONResponse([str(self._uploads.keep(file, visitor)) for file in files])
         except MultiPartException as error:
-            return PlainTextResponse(
-                error.message, 413 if "maximum allowed size" in error.message else 400
-            )
+            too_large = "maximum allowed size" in error.message
+            return PlainTextResponse(error.message, 413 if too_large else 400)
         except ClientDisconnect:
             return Response(status_code=400)
         except TimeoutError:
@@ -155,7 +142,7 @@ class UploadRoute:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _bounded(self, request: Request, visitor: str, folder: Path) -> Request:
-        """The same request; it raises BadInput when there is no room for what comes, TimeoutError when it comes too slowly."""
+        """Return the request; reading raises BadInput without room, TimeoutError if too slow."""
         came, began = 0, time.monotonic()
 
         async def receive() -> Message:
@@ -170,7 +157,7 @@ class UploadRoute:
 
 
 def client_address(request: Request) -> str:
-    """The visitor's network address; behind a proxy in our own network, the one that it names."""
+    """Return the visitor's network address; a proxy in our own network names it."""
     host = request.client.host if request.client else ""
     forwarded = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
     try:
@@ -180,35 +167,30 @@ def client_address(request: Request) -> str:
 
 
 class HistoryRoutes:
-    """What the page's list asks for: once when it is shown, and when a run has begun or ended meanwhile."""
+    """Serves the page's list of the visitor's own runs."""
 
     def __init__(self, history: History) -> None:
         self._history = history
 
     def routes(self) -> list[Route]:
-        """The paths that the list uses."""
+        """Return the paths that the list uses."""
         return [
             Route("/history", self.list_runs, methods=["GET"]),
-            Route("/history", self.delete_all, methods=["DELETE"]),
+            Route("/history", self.delete, methods=["DELETE"]),
             Route("/history/{name}", self.delete, methods=["DELETE"]),
         ]
 
     def list_runs(self, request: Request) -> Response:
-        """The visitor's runs, the latest first, and for how long they are kept."""
-        return self._listed(request)
+        """Return the visitor's runs, the latest first, and for how long they are kept."""
+        runs = self._history.rows(owner_of(request.cookies), votes_first(request.cookies))
+        listed = {"runs": runs, "help": self._history.help}
+        return JSONResponse(listed, headers={"Cache-Control": "no-store"})
 
     def delete(self, request: Request) -> Response:
-        """Delete one run. Another visitor's is answered like one that does not exist: nothing happens."""
-        self._history.delete(owner_of(request.cookies), [str(request.path_params["name"])])
-        return self._listed(request)
+        """Delete the run of that name, or all runs of the visitor.
 
-    def delete_all(self, request: Request) -> Response:
-        """Delete all runs of the visitor."""
-        self._history.delete(owner_of(request.cookies))
-        return self._listed(request)
-
-    def _listed(self, request: Request) -> Response:
-        runs = self._history.rows(owner_of(request.cookies), votes_first(request.cookies))
-        return JSONResponse(
-            {"runs": runs, "help": self._history.help}, headers={"Cache-Control": "no-store"}
-        )
+        Nothing happens for another visitor's run, or one that does not exist.
+        """
+        name = request.path_params.get("name")
+        self._history.delete(owner_of(request.cookies), name and [name])
+        return self.list_runs(request)

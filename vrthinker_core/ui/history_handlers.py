@@ -1,4 +1,4 @@
-"""Event handlers of the list of runs and of the page's address: a kept run is shown, one that goes on is followed."""
+"""Event handlers that show kept runs and follow live ones."""
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -22,61 +22,50 @@ from vrthinker_core.ui.services import Services, linked_run, session_id_of
 
 @dataclass(frozen=True, slots=True)
 class HistoryHandlers:
-    """Runs by their names. One of another visitor is answered like one that does not exist."""
+    """Show runs by their names; another visitor's run does not exist."""
 
     parts: PageComponents
     services: Services
     handlers: Handlers
-    _opened: PageValues[str] = field(
-        default_factory=PageValues
-    )  # the run that a page has opened and is to follow
-    # The form that an own run has brought, and what stood there before.
+    # The run that a page has opened and is to follow
+    _opened: PageValues[str] = field(default_factory=PageValues)
+    # The form that an own run has brought, and what stood there before
     _brought: PageValues[tuple[FormValues, FormValues]] = field(default_factory=PageValues)
 
     async def open(self, form: FormValues, event: gr.EventData, request: gr.Request) -> Updates:
-        """The run that was chosen in the list, or whatever the browser went back or forward to."""
-        name = str(getattr(event, "run", ""))
-        opened = (
-            await self._show(name, request)
-            if name
-            else await self.handlers.show_saved(event, request)
-        )
-        return self._with_form(opened, form, request)
+        """Show the run from the list, or from the browser's history."""
+        if name := str(getattr(event, "run", "")):
+            return self._with_form(await self._show(name, request), form, request)
+        return self._with_form(await self.handlers.show_saved(event, request), form, request)
 
     async def open_trace(self, values: FormValues, request: gr.Request) -> Updates:
-        """The run in an uploaded trace."""
-        form = {part: value for part, value in values.items() if part is not self.parts.open_button}
-        return self._with_form(
-            await self.handlers.open_trace(values[self.parts.open_button], request), form, request
-        )
+        """Show the run in an uploaded trace."""
+        button = self.parts.open_button
+        form = {part: value for part, value in values.items() if part is not button}
+        opened = await self.handlers.open_trace(values[button], request)
+        return self._with_form(opened, form, request)
 
     async def on_load(self, request: gr.Request) -> Updates:
-        """The run that the page's address names."""
-        name, parts = linked_run(request), self.parts
-        opened = (
-            await self._show(name, request)
-            if name
-            else await self.handlers.open_linked_trace(request)
-        )
-        values = settings_form.form_values(Settings())
-        form = {
-            parts.judge: self.services.judges.names[0],
-            **{part: values[row] for row, part in parts.settings.items()},
-        }
+        """Show the run that the page's address names."""
+        if name := linked_run(request):
+            opened = await self._show(name, request)
+        else:
+            opened = await self.handlers.open_linked_trace(request)
+        form = {self.parts.judge: self.services.judges.names[0], **self._form(Settings())}
         return self._with_form(opened, form, request)
 
     async def follow(self, request: gr.Request) -> AsyncIterator[Updates]:
-        """After `open` or `on_load`: a run that goes on, until it is over or this page shows another one.
+        """Follow a live run until it ends or another one is shown.
 
-        It never sends the videos: in an event that streams, a player that is left out would hold the mark for that as its file.
+        It never sends the videos: in an event that streams, a player that is left out would hold
+        the mark for that as its file.
         """
         yield no_updates()  # an event that yields nothing empties what it may change
         session_id = session_id_of(request)
         opened, session = self._opened.take(session_id), self.services.session_of(request)
         if session is not None and session.name == opened:
-            progress = self.handlers.run_progress(
-                session_id, session, self.services.waiting_room.next_number()
-            )
+            number = self.services.waiting_room.next_number()
+            progress = self.handlers.run_progress(session_id, session, number)
             async for updates in self.handlers.followers.follow(session_id, progress):
                 yield updates
 
@@ -92,30 +81,23 @@ class HistoryHandlers:
         return await self.handlers.read_and_show(request, saved)
 
     async def _show_live(self, session: Session, request: gr.Request) -> Updates:
-        session_id, parts, playable = (
-            session_id_of(request),
-            self.parts,
-            self.services.uploads.playable_of,
-        )
-        self.services.sessions.attach(session_id, session)
-        run = session.run
-        assert isinstance(run, BackgroundRun)
-        self.services.player_files.forget(session_id)
-        first, second = (str(playable(Path(path))) for path in (run.pair.first, run.pair.second))
-        number = self.services.waiting_room.next_number()
+        services, parts, session_id = self.services, self.parts, session_id_of(request)
+        services.sessions.attach(session_id, session)
+        assert isinstance(session.run, BackgroundRun)
+        services.player_files.forget(session_id)
+        pair, playable = session.run.pair, services.uploads.playable_of
+        first, second = (str(playable(Path(path))) for path in (pair.first, pair.second))
+        number = services.waiting_room.next_number()
         await self.handlers.followers.left(session_id)
         self._opened.put(session_id, session.name)
-        inputs: Updates = {parts.first: first, parts.second: second, parts.prompt: run.pair.prompt}
-        return {
-            **inputs,
-            **self.handlers.run_updates(session, session_id),
-            **parts.running_buttons(number),
-        }
+        shown = self.handlers.run_updates(session, session_id) | parts.running_buttons(number)
+        return {parts.first: first, parts.second: second, parts.prompt: pair.prompt, **shown}
 
     def _with_form(self, opened: Updates, form: FormValues, request: gr.Request) -> Updates:
-        """What opens a run or the empty page, with what changes in the form.
+        """Add the form's changes to what opens a run or the empty page.
 
-        An own run brings its settings, which go with it, unless the visitor has changed some of them: then the form is theirs.
+        An own run brings its settings, which go with it, unless the visitor has changed some of
+        them: then the form is theirs.
         """
         if self.parts.prompt not in opened:
             return opened  # nothing was: what was shown before stays
@@ -128,20 +110,17 @@ class HistoryHandlers:
         return {**opened, **{part: value for part, value in wanted.items() if value != form[part]}}
 
     def _form_of(self, session: Session) -> FormValues:
-        """The settings of a run, and its judge where that is offered here: Compare asks for the same again."""
+        """The settings of a run, and its judge if it is offered here."""
         run, started, judges = session.run, session.run.state.started, self.services.judges
-        settings = (
-            started.settings
-            if started
-            else run.job.settings
-            if isinstance(run, BackgroundRun)
-            else Settings()
-        )
+        settings = run.job.settings if isinstance(run, BackgroundRun) else Settings()
         judge = session.judge or (judges.find(started.judge) if started else None)
         trained: tuple[ProtocolName, ...] = ()
         if judge and judges.is_loaded(judge):
             with suppress(VrThinkerError):
                 trained = judges.get(judge).protocols
-        values = settings_form.form_values(settings, trained)
-        chosen: FormValues = {part: values[name] for name, part in self.parts.settings.items()}
+        chosen = self._form(started.settings if started else settings, trained)
         return {**chosen, self.parts.judge: judge} if judge else chosen
+
+    def _form(self, settings: Settings, trained: tuple[ProtocolName, ...] = ()) -> FormValues:
+        values = settings_form.form_values(settings, trained)
+        return {part: values[name] for name, part in self.parts.settings.items()}

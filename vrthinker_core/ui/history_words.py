@@ -1,18 +1,19 @@
 """What the page says of the runs that are kept."""
 
+from typing import TYPE_CHECKING
+
 from vrthinker_core.types.events import StopReason
 from vrthinker_core.types.wording import DEMO_RUN, NOT_SWAP_TESTED
 from vrthinker_core.ui import words
-from vrthinker_core.ui.run_store import RunRecord
+
+if TYPE_CHECKING:  # `run_store` imports this module
+    from vrthinker_core.ui.run_store import RunRecord
 
 TAB = "Your runs"
 NO_SUCH_RUN = (
     "This run is not here any more, or it is another visitor's. Compare again, or open its trace."
 )
 GOES_ON = "Goes on"
-CUT_OFF = "Cut off before it ended"
-STOPPED = "Stopped"
-FAILED = "Failed"
 NOT_KEPT = "This server keeps no runs. Save the trace of a run that you want to keep."
 KEPT = "Only you see these runs. Each is kept for {}, with its videos as far as there is room."
 LIST = {
@@ -33,24 +34,23 @@ LIST = {
 
 
 def kept_for(seconds: float) -> str:
-    """How long each run is kept, and that nobody else sees it."""
+    """Say how long each run is kept, and that nobody else sees it."""
     hours = seconds / 3600
     return KEPT.format("a day" if hours == 24 else f"{hours:g} {'hour' if hours == 1 else 'hours'}")
 
 
-def outcome(record: RunRecord) -> str:
-    """What became of a run, in a few words: its verdict where it has one."""
+def outcome(record: "RunRecord") -> str:
+    """Say what became of a run, by its verdict if possible."""
     if record.outside_scope:
         return DEMO_RUN
     if record.judged:
         return words.winner_line(record.overall, record.order)
     if record.ending is None:
-        return CUT_OFF
-    return {StopReason.CANCELLED: STOPPED, StopReason.FAILED: FAILED}.get(
-        record.ending, words.NO_VERDICT
-    )
+        return "Cut off before it ended"
+    ends = {StopReason.CANCELLED: "Stopped", StopReason.FAILED: "Failed"}
+    return ends.get(record.ending, words.NO_VERDICT)
 
 
-def unchecked(record: RunRecord) -> str:
-    """That the order of a verdict was not checked; "" for every other run."""
+def unchecked(record: "RunRecord") -> str:
+    """Say that a verdict's order was not checked; else ""."""
     return NOT_SWAP_TESTED if record.judged and record.order is None else ""

@@ -1,11 +1,12 @@
-"""Judges are loaded in a thread, while the page is already being served."""
+"""Load judges in a thread, while the page is already being served."""
 
 import logging
 import os
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -14,76 +15,68 @@ from vrthinker_core.backends.judge_name import judge_title
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.traces import NOT_SAVED
-from vrthinker_core.types.events import Finished, JudgeEvent, RunEvent, Swapped
+from vrthinker_core.types.events import Finished, JudgeEvent, Swapped
 from vrthinker_core.ui import settings_form
 from vrthinker_core.ui.background_run import RunJob
 from vrthinker_core.video import DecoderPool
 
-OpenJudge = Callable[[], Backend]  # opens one judge; raises VrThinkerError when it cannot be opened
+OpenJudge = Callable[[], Backend]  # opens one judge, or raises VrThinkerError
 
-# The note on a run whose trace could not be written, in the place of one that names a path of the server.
+# The note on a run whose trace could not be written, in place of one with a path of the server
 TRACE_NOT_KEPT = (
     "The server could not keep its own record of this run. Download the trace if you need it."
 )
 
 
 class JudgeLoader:
-    """Opens judges in a thread, one after the other, and runs jobs with them; all share one `DecoderPool`."""
+    """Opens judges, one after the other, and runs jobs with them and one `DecoderPool`."""
 
     def __init__(self, judges: Mapping[str, OpenJudge], *, in_thread: bool = True) -> None:
-        """`judges`: name and opener of each, in the order in which they are opened; the first one is the default.
+        """Open `judges` (by name) in this order; the first one is the default.
 
-        Not `in_thread`, all are open, or have failed to, when it is made.
+        Without `in_thread`, all have been opened, or have failed to, on return.
         """
         self.decoder_pool = DecoderPool()
-        self._futures: dict[str, futures.Future[Backend]] = {
-            name: futures.Future() for name in judges
-        }
+        self._futures = {name: futures.Future[Backend]() for name in judges}
+        load, name = partial(self._load_all, dict(judges)), "load judges"
         if in_thread:
-            threading.Thread(
-                target=self._load_all, args=(dict(judges),), name="load judges", daemon=True
-            ).start()
+            threading.Thread(target=load, name=name, daemon=True).start()
         else:
-            self._load_all(judges)
+            load()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all judges, those that cannot be opened included."""
+        """The names of all judges, also those that cannot be opened."""
         return tuple(self._futures)
 
     def is_loaded(self, name: str = "") -> bool:
-        """Whether the judge of that name ("" for the default) has been opened, or has failed to."""
+        """Whether that judge ("" for the default) has been opened, or has failed to."""
         return self._future(name).done()
 
     def get(self, name: str = "") -> Backend:
-        """The judge of that name; waits for it. Raises VrThinkerError when it cannot be opened, BadInput for an unknown name."""
+        """Wait for the judge of that name.
+
+        Raises VrThinkerError if it cannot be opened, BadInput for an unknown name.
+        """
         future = self._future(name)
         if error := future.exception():
             raise error.with_traceback(None)  # else each raise would make the traceback longer
         return future.result()
 
     def find(self, backend_name: str) -> str | None:
-        """The name under which the judge is offered that a trace calls so; None where none is, or is being, opened."""
-        opened = (
-            name
-            for name, future in self._futures.items()
-            if future.done() and not future.exception()
-        )
-        awaited = (
-            name
-            for name, future in self._futures.items()
-            if name == backend_name and not future.done()
-        )
-        return next(
-            (name for name in opened if self.get(name).name == backend_name), next(awaited, None)
-        )
+        """Find the offered name of a trace's judge, open or awaited."""
+        for name, future in self._futures.items():
+            if future.done() and not future.exception() and future.result().name == backend_name:
+                return name
+        awaited = self._futures.get(backend_name)
+        return backend_name if awaited and not awaited.done() else None
 
     def wait_all(self) -> None:
         """Wait until every judge has been opened, or has failed to."""
         futures.wait(self._futures.values())
 
     def run_job(self, job: RunJob) -> Generator[JudgeEvent, None, None]:
-        """Run a job and yield its events (a `JobRunner`). On ZeroGPU this is the generator that runs in the GPU's process."""
+        """Run a job and yield its events; on ZeroGPU, in the GPU's process."""
         backend, pool, stop = self.get(job.judge), self.decoder_pool, job.stop_file.exists
         if job.plan is None:
             events = judge(
@@ -94,11 +87,12 @@ class JudgeLoader:
                 job.plan, job.pair, backend, cancelled=stop, trace=job.trace, decoder_pool=pool
             )
         for event in events:
-            yield (
-                Swapped(_without_paths_in(event.event))
-                if isinstance(event, Swapped)
-                else _without_paths_in(event)
-            )
+            last = event.event if isinstance(event, Swapped) else event
+            if isinstance(last, Finished):
+                notes = (TRACE_NOT_KEPT if n.startswith(NOT_SAVED) else n for n in last.notes)
+                last = replace(last, notes=tuple(notes))
+                event = Swapped(last) if isinstance(event, Swapped) else last
+            yield event
 
     def close(self) -> None:
         """Stop the decoder processes."""
@@ -112,69 +106,42 @@ class JudgeLoader:
         for name, open_judge in judges.items():
             try:
                 self._futures[name].set_result(open_judge())
-            except VrThinkerError as error:
+            except BaseException as error:  # noqa: BLE001 - the page shows what happened
+                if not isinstance(error, VrThinkerError):
+                    kind = type(error).__name__
+                    sentence = f"The judge could not be opened ({kind}). Choose another judge."
+                    error = CheckpointError(sentence)
                 self._futures[name].set_exception(error)
-            except BaseException as error:  # noqa: BLE001 - outermost in the thread: the page shows what happened
-                sentence = (
-                    f"The judge could not be opened ({type(error).__name__}). Choose another judge."
-                )
-                self._futures[name].set_exception(CheckpointError(sentence))
-
-
-def _without_paths_in(event: RunEvent) -> RunEvent:
-    if not isinstance(event, Finished):
-        return event
-    return replace(
-        event,
-        notes=tuple(TRACE_NOT_KEPT if note.startswith(NOT_SAVED) else note for note in event.notes),
-    )
 
 
 def judge_openers(chosen: Sequence[str]) -> dict[str, OpenJudge]:
-    """Name and opener of each judge in `chosen` (written as for `open_backend`), in that order.
+    """Return an opener by name for each choice of `open_backend`.
 
-    Without a choice: the best judge this machine can run and, unless it is the same, the built-in judge.
+    The order stays, and equal names get a number. Without a choice: the best judge this machine can
+    run and, unless it is the same, the built-in judge.
     """
-    if chosen:
-        return {
-            name: _opener(choice, name)
-            for choice, name in zip(chosen, _distinct(map(judge_title, chosen)), strict=True)
-        }
-    best = judge_title(default_choice())
-    return {best: lambda: open_backend(None)} | (
-        {} if best == NANO_NAME else {NANO_NAME: _opener("nano", NANO_NAME)}
-    )
+    openers: dict[str, OpenJudge] = {}
+    for choice in chosen:
+        title = name = judge_title(choice)
+        numbers = count(2)
+        while name in openers:
+            name = f"{title} {next(numbers)}"
+        openers[name] = partial(_open, choice, name)
+    if not chosen:
+        openers[judge_title(default_choice())] = partial(open_backend, None)
+        openers.setdefault(NANO_NAME, partial(_open, "nano", NANO_NAME))
+    return openers
 
 
-def _opener(choice: str, name: str) -> OpenJudge:
-    def open_judge() -> Backend:
-        try:
-            return open_backend(choice, name)
-        except VrThinkerError as error:
-            shown = (
-                name if choice.startswith("server:") else choice
-            )  # an address may hold a password
-            logging.getLogger(__name__).warning("The judge %s cannot be opened. %s", shown, error)
-            raise type(error)(_without_paths(str(error), choice, name)) from error
-
-    return open_judge
-
-
-def _distinct(names: Iterable[str]) -> list[str]:
-    """The same names, with a number behind each that has come before: a, a 2, a 3."""
-    found: list[str] = []
-    for name in names:
-        numbered = (f"{name} {number}" for number in count(2))
-        found.append(
-            name if name not in found else next(other for other in numbered if other not in found)
-        )
-    return found
-
-
-def _without_paths(sentence: str, choice: str, name: str) -> str:
-    """The same sentence with the judge's name in the place of its path."""
-    source = choice.partition(":")[2] or choice
-    path = Path(source).expanduser()
-    for written in (str(path.absolute()), str(path), source):
-        sentence = sentence.replace(written, name) if os.sep in written else sentence
-    return sentence
+def _open(choice: str, name: str) -> Backend:
+    """Open a judge; errors have its name in place of its path."""
+    try:
+        return open_backend(choice, name)
+    except VrThinkerError as error:
+        shown = name if choice.startswith("server:") else choice  # an address may hold a password
+        logging.getLogger(__name__).warning("The judge %s cannot be opened. %s", shown, error)
+        source, sentence = choice.partition(":")[2] or choice, str(error)
+        path = Path(source).expanduser()
+        for written in (str(path.absolute()), str(path), source):
+            sentence = sentence.replace(written, name) if os.sep in written else sentence
+        raise type(error)(sentence) from error

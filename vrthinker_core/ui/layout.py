@@ -1,4 +1,4 @@
-"""The page's Gradio components and where they stand; what they do is connected in `events`."""
+"""The page's Gradio components; `events` connects what they do."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,8 @@ from vrthinker_core.types.wording import DIMENSION_NAMES
 from vrthinker_core.ui import branch_form, history_words, settings_form, words
 from vrthinker_core.ui.download import MAX_URL_LENGTH
 
-TITLE = f"<h1>{words.TITLE}</h1><p>{words.CLAIM}</p><p class='vrt-judge'></p>"
-
-Updates = dict[
-    Any, Any
-]  # component to its new value, as Gradio takes it; a component that is left out stays as it is
+# Component to its new value, as Gradio takes it; a component that is left out stays as it is
+Updates = dict[Any, Any]
 FormValues = Mapping[Any, Any]  # component to its value, as a browser sends them
 
 
@@ -25,13 +22,10 @@ class PageComponents:
     def __init__(
         self, cards: Sequence[Mapping[str, Any]], judges: Sequence[str], lists_runs: bool = False
     ) -> None:
-        """`cards` are the page's examples, `judges` the names that can be chosen. `lists_runs`: there is an evaluation."""
-        self.head = _html(
-            "mountHead(host, props, watch)",
-            "",
-            "head",
-            f"<header class='vrt vrt-header'>{TITLE}</header>",
-        )
+        """Build it with `cards` of examples and `judges`; `lists_runs`: with a list of runs."""
+        title = f"<h1>{words.TITLE}</h1><p>{words.CLAIM}</p><p class='vrt-judge'></p>"
+        header = f"<header class='vrt vrt-header'>{title}</header>"
+        self.head = _html("mountHead(host, props, watch)", "", "head", header)
         with gr.Row(elem_id="stage", equal_height=False):
             with gr.Column(elem_id="bench", scale=5, min_width=320):
                 self._build_bench(judges)
@@ -44,19 +38,19 @@ class PageComponents:
         self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
 
     def without_run(self, line: str) -> Updates:
-        """No run is shown; `line` stands in the status."""
+        """Show no run; `line` stands in the status."""
         return {self.status: line, self.trace: {"turns": []}, self.transcript: {"passages": []}}
 
     def running_buttons(self, number: int) -> Updates:
-        """Stop stands in the place of Compare. `number`: the run's place; the page leaves alone what is said of an earlier one."""
+        """Show Stop in place of Compare; the page ignores runs with an earlier `number`."""
         return {self.buttons: {"number": number, "running": True}}
 
     def idle_buttons(self, number: int) -> Updates:
-        """That run is over: Compare can be pressed, Stop cannot."""
+        """Show Compare in place of Stop: that run is over."""
         return {self.buttons: {"number": number, "running": False}}
 
     def _build_bench(self, judges: Sequence[str]) -> None:
-        """Everything that a person sets, and the players: it stays in sight while the turns are read."""
+        """Build the form and the players, which stay in sight."""
         with gr.Row(elem_id="players"):
             self.first, self.second = self.videos = _player(1, "first"), _player(2, "second")
         self.rail = _html("mountRail(host, trigger)", None, "rail")
@@ -68,58 +62,46 @@ class PageComponents:
             with gr.Column(scale=1, min_width=140):
                 self.compare_button = gr.Button("Compare", variant="primary", elem_id="go")
                 self.stop_button = gr.Button("Stop", elem_id="stop")
-                self.buttons = _html(
-                    "mountButtons(host, props, watch, trigger)",
-                    {"number": 0, "running": False},
-                    "buttons",
-                )
+                mount = "mountButtons(host, props, watch, trigger)"
+                self.buttons = _html(mount, {"number": 0, "running": False}, "buttons")
         _html("mountVoteFirst(host)", None, "vote-first")
         self.status = gr.Textbox(
             words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3
         )
         with gr.Accordion(words.ADDRESSES, open=False, elem_id="addresses"), gr.Row():
             self.addresses = _address(1), _address(2)
-        self._build_settings(judges)
-
-    def _build_settings(self, judges: Sequence[str]) -> None:
-        """The judge, and every row of `SETTINGS` by its name."""
         with gr.Accordion(words.SETTINGS, open=False, elem_id="settings"):
             with gr.Row():
-                choices, info = list(judges), words.JUDGE_HELP
                 self.judge = gr.Dropdown(
-                    choices,
+                    list(judges),
                     value=judges[0],
                     label="Judge",
-                    info=info,
+                    info=words.JUDGE_HELP,
                     elem_id="judge",
                     filterable=False,
                 )
                 self.settings = {name: _setting(setting(name)) for name in settings_form.FIRST_ROW}
             with gr.Accordion(words.MORE_SETTINGS, open=False, elem_id="more-settings"), gr.Row():
-                self.settings |= {
-                    row.name: _setting(row) for row in SETTINGS if row.name not in self.settings
-                }
+                others = (row for row in SETTINGS if row.name not in self.settings)
+                self.settings |= {row.name: _setting(row) for row in others}
 
     def _build_tabs(self, judges: Sequence[str], lists_runs: bool) -> None:
         with gr.Tabs():
             with gr.Tab(words.TAB_TRACE):
-                dimensions = [
-                    [each, DIMENSION_NAMES[each], text]
-                    for each, text in words.DIMENSION_HELP.items()
-                ]
+                help_texts = words.DIMENSION_HELP.items()
+                dimensions = [[each, DIMENSION_NAMES[each], text] for each, text in help_texts]
                 asked = json.dumps([[words.CHECK_ORDER, words.CHECK_HELP], dimensions])
-                mount = f"mountTrace(host, props, watch, {json.dumps(words.INTRODUCTION)}, {asked}, trigger)"
+                told = f"{json.dumps(words.INTRODUCTION)}, {asked}"
+                mount = f"mountTrace(host, props, watch, {told}, trigger)"
                 self.trace = _html(mount, {"turns": []}, "trace")
                 form = json.dumps(branch_form.form_json(judges))
-                self.branches = _html(
-                    f"mountBranches(props, watch, {form}, trigger)", {"refusal": ""}, "branches"
-                )
+                mount = f"mountBranches(props, watch, {form}, trigger)"
+                self.branches = _html(mount, {"refusal": ""}, "branches")
             with gr.Tab(words.TAB_FRAMES):
                 _html(f"mountFrames(host, {words.NO_FRAMES!r})", None, "frames")
             with gr.Tab(words.TAB_TRANSCRIPT):
-                self.transcript = _html(
-                    "mountTranscript(host, props, watch)", {"passages": []}, "transcript"
-                )
+                mount = "mountTranscript(host, props, watch)"
+                self.transcript = _html(mount, {"passages": []}, "transcript")
             with gr.Tab(words.TAB_SAVE):
                 _html("mountSave(host)", None, "save")
                 self.open_button = gr.UploadButton(
@@ -133,12 +115,12 @@ class PageComponents:
 
 
 def no_updates() -> Updates:
-    """Every component stays as it is. Not an empty dict, which Gradio takes for a value."""
+    """Leave every component as it is; an empty dict is a value."""
     return dict(gr.skip())
 
 
 def theme() -> gr.themes.Base:
-    """Calm colours, and fonts that every machine has: nothing is requested from elsewhere."""
+    """Return calm colours, and fonts that every machine has."""
     return gr.themes.Monochrome(
         font=["system-ui", "sans-serif"],
         font_mono=["ui-monospace", "monospace"],
@@ -158,17 +140,12 @@ def theme() -> gr.themes.Base:
 
 
 def _setting(row: Setting) -> gr.Dropdown:
-    choices, value, info = (
-        settings_form.choices(row),
-        settings_form.default_value(row),
-        settings_form.help_text(row),
-    )
     typed = row.number is not None  # numbers that are not offered may be typed
     return gr.Dropdown(
-        choices,
-        value=value,
+        settings_form.choices(row),
+        value=settings_form.default_value(row),
         label=row.label,
-        info=info,
+        info=settings_form.help_text(row),
         elem_id=row.name,
         filterable=typed,
         allow_custom_value=typed,
@@ -199,7 +176,7 @@ def _address(number: int) -> gr.Textbox:
 
 
 def _html(mount: str, value: Any, name: str, template: str = "<div></div>") -> gr.HTML:
-    """A constant template; the value comes as data, and the page's script (`VRThinker.mount`) writes it as text."""
+    """Build a constant template; the script `VRThinker.mount…` writes the value as text."""
     script = f"const host = element.firstElementChild; VRThinker.{mount};"
     return gr.HTML(
         value, html_template=template, js_on_load=script, apply_default_css=False, elem_id=name

@@ -1,6 +1,7 @@
-"""Link previews: what a chat or a search engine shows of a link to this page, by the Open Graph and Twitter tags in its head.
+"""Link previews: what a chat shows of a link to this page.
 
-A link `?trace=NAME` has the run's verdict and prompt as its text, and the pair that decided it as its picture.
+A link `?trace=NAME` has the run's verdict and prompt as its text, and the pair that decided it as
+its picture.
 """
 
 import asyncio
@@ -9,11 +10,10 @@ import io
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -33,27 +33,16 @@ from vrthinker_core.ui.run_state import fold_all
 from vrthinker_core.ui.shared_traces import SharedTraces, find_saved
 from vrthinker_core.ui.tiles import Examples
 
-if TYPE_CHECKING:
-    from PIL import Image
-
-MAX_NAME = 100  # characters of a trace's name
 MAX_PROMPT = 140  # characters of the prompt in a description
 MAX_KEPT = 32  # previews kept in memory, some 60 KB each
-WIDTH, HEIGHT, BAR = (
-    1200,
-    630,
-    12,
-)  # pixels of a picture, as previews show it, and of the colour below each half
-SIDE_COLOURS = {Side.FIRST: "#1f5fc0", Side.SECOND: "#a4510a"}
+WIDTH, HEIGHT = 1200, 630  # pixels of a picture, as previews show it
+BAR = 12  # pixels of the colour below each half
 DEFAULT_PICTURE = "previews/page.png"
-
-_TAG = re.compile(r'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>\s*')
-_FIRST_SCRIPT = "<script"  # behind it stand Gradio's values, in which nothing is replaced
 
 
 @dataclass(frozen=True, slots=True)
 class LinkPreview:
-    """What is shown of a link."""
+    """Title, description and picture of a link."""
 
     title: str
     description: str
@@ -73,30 +62,28 @@ class LinkPreviews:
         self._examples = examples
         self._shared = shared
         self._runs = runs
-        self._kept: OrderedDict[str, tuple[ListedRun | None, LinkPreview]] = (
-            OrderedDict()
-        )  # with the row it was made of
+        # With the row that each was made of
+        self._kept: OrderedDict[str, tuple[ListedRun | None, LinkPreview]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def find(self, name: str) -> LinkPreview:
-        """The preview of the trace of that name, that of the page where there is no such trace."""
-        if not name or len(name) > MAX_NAME:
+        """Return the preview of a trace, or else the page's own."""
+        if not name or len(name) > 100:
             return PAGE_PREVIEW
         row = self._runs.find(name) if self._runs else None
-        known = row is not None or self._examples.find(name) is not None or self._shared.has(name)
+        saved = self._examples.find(name) is not None or self._shared.has(name)
         with self._lock:
-            if not known:
+            if row is None and not saved:
                 self._kept.pop(name, None)
                 return PAGE_PREVIEW
             if name not in self._kept or self._kept[name][0] != row:  # a row may be judged again
                 try:
+                    known = self._examples, self._shared
                     found = (
-                        self._runs.trace(row)
-                        if self._runs and row
-                        else find_saved(self._examples, self._shared, name)
+                        self._runs.trace(row) if self._runs and row else find_saved(*known, name)
                     )
                     self._kept[name] = row, _preview(name, found)
                 except TraceError:
@@ -107,24 +94,27 @@ class LinkPreviews:
             return self._kept[name][1]
 
     def routes(self) -> list[Route]:
-        """The pictures."""
+        """Return the routes of the pictures."""
+        screenshot = assets.ASSETS / "screenshot.png"
         return [
-            Route(f"/{DEFAULT_PICTURE}", _page_picture),
+            Route(
+                f"/{DEFAULT_PICTURE}", lambda _: FileResponse(screenshot, media_type="image/png")
+            ),
             Route("/previews/{name}.jpg", self.picture),
         ]
 
     def picture(self, request: Request) -> Response:
-        """The picture of one link."""
-        jpeg = self.find(str(request.path_params["name"])).jpeg
-        return (
-            Response(jpeg, media_type="image/jpeg")
-            if jpeg
-            else PlainTextResponse(words.NO_SUCH_LINK, 404)
-        )
+        """Return the picture of one link."""
+        if jpeg := self.find(str(request.path_params["name"])).jpeg:
+            return Response(jpeg, media_type="image/jpeg")
+        return PlainTextResponse(words.NO_SUCH_LINK, 404)
 
 
 class LinkPreviewMiddleware:
-    """ASGI middleware: the tags of the page's head are those of the link by which it was opened. `script` runs before Gradio's."""
+    """ASGI middleware: gives the page's head the tags of its link.
+
+    `script` runs before Gradio's scripts.
+    """
 
     def __init__(self, app: ASGIApp, previews: LinkPreviews, script: str = "") -> None:
         self._app = app
@@ -132,15 +122,16 @@ class LinkPreviewMiddleware:
         self._script = f"<script>{script}</script>\n" if script else ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; where it asks for the page, the tags in the answer are replaced."""
+        """Pass a request on; replace the tags if the page answers."""
         if scope["type"] != "http" or scope["path"] != "/" or scope["method"] != "GET":
             await self._app(scope, receive, send)
             return
-        name = parse_qs(scope["query_string"].decode("latin-1")).get("trace", [""])[0]
-        if votes_first(Request(scope).cookies):
-            name = ""  # the tags of the page itself: those of a link tell its verdict
+        request, query = Request(scope), parse_qs(scope["query_string"].decode("latin-1"))
+        name = query.get("trace", [""])[0]
+        if votes_first(request.cookies):
+            name = ""  # a link's tags tell its verdict
         preview = await asyncio.to_thread(self._previews.find, name)
-        tags = "".join(_tags(preview, _base_url(Request(scope)))) + self._script
+        tags = _tags(preview, request) + self._script
         started: Message = {}
         body = b""
 
@@ -151,42 +142,35 @@ class LinkPreviewMiddleware:
                 return
             body += message.get("body", b"")
             if not message.get("more_body"):
-                whole = _with_tags(body, tags)
-                headers = [
-                    pair for pair in started["headers"] if pair[0].lower() != b"content-length"
-                ]
-                await send(
-                    {
-                        **started,
-                        "headers": [*headers, (b"content-length", str(len(whole)).encode())],
-                    }
-                )
+                # Gradio's values stand behind the first script; nothing in them is replaced.
+                head, script, rest = body.decode("utf-8", "replace").partition("<script")
+                head = re.sub(r'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>\s*', "", head)
+                whole = (head + tags + script + rest).encode()
+                headers = MutableHeaders(raw=list(started["headers"]))
+                headers["content-length"] = str(len(whole))
+                await send({**started, "headers": headers.raw})
                 await send({"type": "http.response.body", "body": whole})
 
         await self._app(scope, receive, send_with_tags)
 
 
-def _with_tags(body: bytes, tags: str) -> bytes:
-    head, script, rest = body.decode("utf-8", "replace").partition(_FIRST_SCRIPT)
-    return (_TAG.sub("", head) + tags + script + rest).encode()
-
-
-def _tags(preview: LinkPreview, base: str) -> Iterable[str]:
-    picture = base + preview.picture
-    for name, value in {
+def _tags(preview: LinkPreview, request: Request) -> str:
+    # This server's address as the visitor knows it: a proxy in front of it may speak https.
+    https = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip() == "https"
+    base = str(request.base_url.replace(scheme="https") if https else request.base_url)
+    told = {
         "title": preview.title,
         "description": preview.description,
-        "image": picture,
-    }.items():
-        yield f'<meta property="og:{name}" content="{html.escape(value)}">\n'
-        yield f'<meta name="twitter:{name}" content="{html.escape(value)}">\n'
-    yield '<meta property="og:type" content="website">\n<meta name="twitter:card" content="summary_large_image">\n'
-
-
-def _base_url(request: Request) -> str:
-    """This server's address as the visitor knows it: a proxy in front of it may speak https."""
-    https = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip() == "https"
-    return str(request.base_url.replace(scheme="https") if https else request.base_url)
+        "image": base + preview.picture,
+    }
+    return "".join(
+        f'<meta property="og:{name}" content="{html.escape(value)}">\n'
+        f'<meta name="twitter:{name}" content="{html.escape(value)}">\n'
+        for name, value in told.items()
+    ) + (
+        '<meta property="og:type" content="website">\n'
+        '<meta name="twitter:card" content="summary_large_image">\n'
+    )
 
 
 def _preview(name: str, trace: Trace) -> LinkPreview:
@@ -196,54 +180,36 @@ def _preview(name: str, trace: Trace) -> LinkPreview:
     prompt = " ".join(trace.started.prompt.split())
     parts = [f"“{prompt[: MAX_PROMPT - 1]}…”" if len(prompt) > MAX_PROMPT else f"“{prompt}”"]
     labels = dict(verdict or ())
-    said = {
-        each: words.label_name(labels[each], check[each] if check else None)
-        for each in words.DIMENSION_HELP
-        if each in labels
-    }
-    parts += [f"{DIMENSION_NAMES[each]}: {label}." for each, label in said.items()]
-    parts += [f"{NOT_SWAP_TESTED.capitalize()}."] if verdict and not check else []
+    for each in filter(labels.__contains__, words.DIMENSION_HELP):
+        label = words.label_name(labels[each], check[each] if check else None)
+        parts.append(f"{DIMENSION_NAMES[each]}: {label}.")
+    if verdict and not check:
+        parts.append(f"{NOT_SWAP_TESTED.capitalize()}.")
     picture = f"previews/{quote(name, safe='')}.jpg"
-    return LinkPreview(
-        f"{headline} · {words.TITLE}",
-        " ".join(parts),
-        picture,
-        _pair_picture(deciding_pair(fold_all(trace.events()))),
-    )
+    jpeg = _pair_picture(deciding_pair(fold_all(trace.events())))
+    return LinkPreview(f"{headline} · {words.TITLE}", " ".join(parts), picture, jpeg)
 
 
 def _pair_picture(halves: dict[Side, Thumbnail]) -> bytes:
-    """The two frames side by side, each above the colour of its video; a half without a frame stays dark."""
+    """Draw the frames side by side; a half without a readable frame stays dark."""
     from PIL import Image, ImageDraw
+    from PIL.JpegImagePlugin import JpegImageFile
 
-    whole, width = Image.new("RGB", (WIDTH, HEIGHT), "#111"), WIDTH // 2
+    whole, width, height = Image.new("RGB", (WIDTH, HEIGHT), "#111"), WIDTH // 2, HEIGHT - BAR
     draw = ImageDraw.Draw(whole)
-    for side, colour in SIDE_COLOURS.items():
-        left = (int(side) - 1) * width
-        draw.rectangle((left, HEIGHT - BAR, left + width, HEIGHT), colour)
-        if side in halves and (frame := _decoded(halves[side].jpeg)) is not None:
-            scale = min((width - 4) / frame.width, (HEIGHT - BAR) / frame.height)
-            frame = frame.resize(
-                (max(1, round(frame.width * scale)), max(1, round(frame.height * scale))),
-                Image.Resampling.BICUBIC,
-            )
-            whole.paste(
-                frame, (left + (width - frame.width) // 2, (HEIGHT - BAR - frame.height) // 2)
-            )
+    for side, colour in ((Side.FIRST, "#1f5fc0"), (Side.SECOND, "#a4510a")):
+        left = (side - 1) * width
+        draw.rectangle((left, height, left + width, HEIGHT), colour)
+        if side not in halves:
+            continue
+        try:
+            frame = JpegImageFile(io.BytesIO(halves[side].jpeg)).convert("RGB")
+        except (OSError, ValueError, SyntaxError):
+            continue
+        scale = min((width - 4) / frame.width, height / frame.height)
+        size = max(1, round(frame.width * scale)), max(1, round(frame.height * scale))
+        place = left + (width - size[0]) // 2, (height - size[1]) // 2
+        whole.paste(frame.resize(size, Image.Resampling.BICUBIC), place)
     buffer = io.BytesIO()
     whole.save(buffer, "JPEG", quality=80)
     return buffer.getvalue()
-
-
-def _decoded(jpeg: bytes) -> "Image.Image | None":
-    """The picture; None for what cannot be decoded."""
-    from PIL.JpegImagePlugin import JpegImageFile
-
-    try:
-        return JpegImageFile(io.BytesIO(jpeg)).convert("RGB")
-    except (OSError, ValueError, SyntaxError):
-        return None
-
-
-async def _page_picture(_request: Request) -> FileResponse:
-    return FileResponse(assets.ASSETS / "screenshot.png", media_type="image/png")

@@ -1,4 +1,4 @@
-"""The runs of one folder, which may grow while it is served: their rows in memory, traces and videos from the disk."""
+"""Runs of a growing folder: rows in memory, traces on the disk."""
 
 import functools
 import threading
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.results.layout import EvaluationPair
@@ -29,21 +29,11 @@ from vrthinker_core.ui.listed_run import (
 )
 
 MAX_LINE_BYTES = 2**20
-MAX_BROKEN = 200  # broken lines that are rows; more of them mean that the file is something else
+MAX_BROKEN = 200  # broken lines shown as rows; with more, the file is something else
 
-News = tuple[str, ListedRun | None]  # the name of a row, and the row; None for one that is gone
-
-
-class FolderReader(Protocol):
-    """Reads what is new."""
-
-    said: str  # what a person must know of all that was read, "" for nothing
-
-    def fits(self) -> bool:
-        """Whether the folder still is what was read; otherwise everything is read anew."""
-
-    def news(self) -> Iterator[News]:
-        """The rows that have come, changed or gone. Raises OSError where the folder cannot be read."""
+# When a file was written (ns), its size, and whether it is a row even if it is no trace
+FileState = tuple[int, int, bool]
+News = Iterator[tuple[str, ListedRun | None]]  # names of rows, and the rows; None if gone
 
 
 @dataclass(slots=True)
@@ -51,63 +41,56 @@ class ResultLines:
     """Reads `results.jsonl`, whose lines are only ever added."""
 
     folder: Path
-    said: str = ""
+    said: str = ""  # what a person must know of all that was read, "" for nothing
     _file: tuple[int, int] | None = None  # device and number of the file that was read
-    _offset: int = 0  # bytes that were read, all of them whole lines
+    _offset: int = 0  # bytes of the whole lines that were read
     _lines: int = 0
     _broken: int = 0
 
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.folder / RESULTS
-
     def fits(self) -> bool:
-        """It is the same file, and has not become shorter."""
+        """Whether the file is the same, and not shorter; otherwise all is read anew."""
         try:
-            found = self.path.stat()
+            found = (self.folder / RESULTS).stat()
         except OSError:
             return self._file is None
         return self._file in (None, (found.st_dev, found.st_ino)) and found.st_size >= self._offset
 
-    def news(self) -> Iterator[News]:
-        """The lines that were added. One that is not whole yet is left for the next time."""
-        with self.path.open("rb") as file:
-            found = self.path.stat()
+    def news(self) -> News:
+        """Yield the rows of added lines, but not of an unfinished one.
+
+        Raises OSError if the file cannot be read.
+        """
+        path = self.folder / RESULTS
+        with path.open("rb") as file:
+            found = path.stat()
             self._file = found.st_dev, found.st_ino
             file.seek(self._offset)
             while (line := _whole_line(file)) is not None:
                 self._lines += 1
                 self._offset = file.tell()
-                if (run := self._run(line)) is not None:
-                    yield run.name, run
-        self._say()
-
-    def _run(self, line: bytes) -> ListedRun | None:
-        where = f"Line {self._lines} of {RESULTS}"
-        try:
-            if not line:
-                raise BadInput(f"{where} is longer than any result.")
-            return listed_run(read_line(line, where))
-        except BadInput as broken:
-            self._broken += 1
-            return (
-                unreadable_run(f"line {self._lines}", self._lines, str(broken))
-                if self._broken <= MAX_BROKEN
-                else None
-            )
-
-    def _say(self) -> None:
-        broken, lines = f"{self._broken:,}", f"{self._lines:,} lines of {RESULTS}"
-        self.said = words.BROKEN_LINES.format(broken, lines) if self._broken else ""
-        if self._broken and self._broken == self._lines:
-            self.said = words.NO_RESULTS.format(encodable(str(self.path)))
-        elif not self._lines:
+                where = f"Line {self._lines} of {RESULTS}"
+                try:
+                    if not line:
+                        raise BadInput(f"{where} is longer than any result.")
+                    run = listed_run(read_line(line, where))
+                except BadInput as bad:
+                    self._broken += 1
+                    if self._broken > MAX_BROKEN:
+                        continue
+                    run = unreadable_run(f"line {self._lines}", self._lines, str(bad))
+                yield run.name, run
+        if not self._lines:
             self.said = words.NO_RESULT_YET
+        elif self._broken == self._lines:
+            self.said = words.NO_RESULTS.format(encodable(str(path)))
+        else:
+            lines = f"{self._lines:,} lines of {RESULTS}"
+            broken = words.BROKEN_LINES.format(f"{self._broken:,}", lines)
+            self.said = broken if self._broken else ""
 
 
 def _whole_line(file: BinaryIO) -> bytes | None:
-    """The next line; b"" for one that is too long, of which nothing is kept; None where no whole line follows."""
+    """Read a line; b"" if too long, None if not whole yet."""
     line = file.readline(MAX_LINE_BYTES)
     if line.endswith(b"\n"):
         return line
@@ -119,113 +102,77 @@ def _whole_line(file: BinaryIO) -> bytes | None:
 
 @dataclass(slots=True)
 class TraceFiles:
-    """Reads every JSON file below a folder as a trace. People's labels are those of its vote, the data set's stand beside the file.
+    """Reads every JSON file below a folder as a trace.
 
-    What else evaluations and trainings keep as JSON in their folders is no trace, and no row.
+    Its vote has people's labels; labels of the data set stand beside the file. Other JSON files of
+    evaluations and training runs are no rows.
     """
 
     folder: Path
-    said: str = ""
-    _read: dict[str, "_FileState"] = field(
-        default_factory=dict
-    )  # by the file's path below the folder
-    _rows: dict[str, int] = field(
-        default_factory=dict
-    )  # numbers, in the order in which files were found; none is given twice
+    said: str = ""  # what a person must know of all that was read, "" for nothing
+    # Files that were read, by their path below the folder
+    _read: dict[str, FileState] = field(default_factory=dict)
+    _rows: dict[str, int] = field(default_factory=dict)  # numbers; none is given twice
 
     def fits(self) -> bool:
-        """It is no folder of an evaluation by now."""
+        """Whether the folder still has no results; otherwise all is read anew."""
         return not (self.folder / RESULTS).exists()
 
-    def news(self) -> Iterator[News]:
-        """Files that came, were written anew, or are gone."""
-        found = dict(self._found())
+    def news(self) -> News:
+        """Yield the rows of new, changed and deleted files."""
+        found: dict[str, FileState] = {}
+        for path, named in sorted(json_files(self.folder)):
+            with suppress(OSError):  # it has just gone
+                status, file = path.stat(), path.relative_to(self.folder).as_posix()
+                found[file] = status.st_mtime_ns, status.st_size, named
         for file in [file for file in self._read if file not in found]:
             del self._read[file]
             yield row_name(_key(file)), None
-        labels_in = functools.cache(
-            read_labels
-        )  # no sooner than the traces were found, whose labels are written first
+        labels_in = functools.cache(read_labels)  # after the traces: labels are written first
         for file, state in found.items():
             if self._read.get(file) != state:
-                run = self._run(file, state, labels_in)
+                run = self._run(file, state[-1], labels_in)
                 self._read[file] = state
                 yield row_name(_key(file)), run
-        self.said = (
-            ""
-            if self._rows.keys() & found.keys()
-            else words.EMPTY.format(encodable(str(self.folder)))
-        )
-
-    def _found(self) -> Iterator[tuple[str, "_FileState"]]:
-        for path, named in sorted(json_files(self.folder)):
-            with suppress(OSError):  # it has just gone
-                status = path.stat()
-                yield (
-                    path.relative_to(self.folder).as_posix(),
-                    _FileState(status.st_mtime_ns, status.st_size, named),
-                )
+        empty = self._rows.keys().isdisjoint(found)
+        self.said = words.EMPTY.format(encodable(str(self.folder))) if empty else ""
 
     def _run(
-        self, file: str, state: "_FileState", labels_in: Callable[[Path], Mapping[str, Verdict]]
+        self, file: str, named: bool, labels_in: Callable[[Path], Mapping[str, Verdict]]
     ) -> ListedRun | None:
-        """The row of a file; None for one that is no trace and need not be one."""
-        path, source = self.folder / file, one_line(file, MAX_SOURCE)
+        path, source, key = self.folder / file, one_line(file, MAX_SOURCE), _key(file)
         try:
             trace = load(path)
         except TraceError as error:
-            return (
-                unreadable_run(_key(file), self._row(file), str(error), source)
-                if state.named
-                else None
-            )
+            return unreadable_run(key, self._row(file), str(error), source) if named else None
         labels = trace.vote.labels if trace.vote else Verdict()
         first, second = (clip.name if clip else "" for clip in trace.started.clips)
-        pair = EvaluationPair(
-            _key(file), self._row(file), trace.started.prompt, first, second, labels
-        )
-        return listed_run(
-            result_of(pair, trace, file), source, labels_in(path.parent).get(path.name)
-        )
+        pair = EvaluationPair(key, self._row(file), trace.started.prompt, first, second, labels)
+        known = labels_in(path.parent).get(path.name)
+        return listed_run(result_of(pair, trace, file), source, known)
 
     def _row(self, file: str) -> int:
         return self._rows.setdefault(file, len(self._rows) + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class _FileState:
-    """A file that was read."""
-
-    written: int  # when, in nanoseconds
-    size: int
-    named: bool  # whether it is a row where it is no trace
 
 
 def _key(file: str) -> str:
     return f"trace {file}"  # with a space, so that the row's name is a digest: a path is no name
 
 
-PATIENCE_SECONDS = (
-    0.5  # for which an answer waits for what is being read; what comes later is in the next answer
-)
-REST = 4.0  # times as long as looking through the folder took, until it is looked through again
-MOST_REST_SECONDS = 10.0
-
-
 @dataclass(slots=True)
 class ListedRuns:
-    """The folder that `--runs` names. Requests name rows of the list and nothing else: no path in a request is ever opened."""
+    """The folder of `--runs`; no path in a request is ever opened."""
 
     folder: Path
     _runs: dict[str, ListedRun] = field(default_factory=dict)
-    _reader: FolderReader | None = None
+    _reader: ResultLines | TraceFiles | None = None
     _thread: threading.Thread | None = None
     _said: str = ""  # why the folder cannot be read
     _rest_until: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def refresh(self, patience: float = PATIENCE_SECONDS) -> bool:
-        """Read what is new, in a thread of its own; whether all of it was read within `patience` seconds."""
+    def refresh(self, patience: float = 0.5) -> bool:
+        """Read in a thread; return whether it ended within `patience` seconds."""
         with self._lock:
             if self._thread is None and time.monotonic() >= self._rest_until:
                 self._thread = threading.Thread(target=self._read, name="read runs", daemon=True)
@@ -241,24 +188,23 @@ class ListedRuns:
         return self._said or (self._reader.said if self._reader else "")
 
     def runs(self) -> Sequence[ListedRun]:
-        """All rows that have been read."""
+        """Return all rows that have been read."""
         with self._lock:
             return list(self._runs.values())
 
     def find(self, name: str) -> ListedRun | None:
-        """The row of that name; None where there is none."""
+        """Return the row of that name; None if there is none."""
         with self._lock:
             return self._runs.get(name)
 
     def find_now(self, name: str) -> ListedRun | None:
-        """The same, also for a row that has come since the folder was read, or that is still being read."""
-        if not name.startswith(ROW) or self.find(name) is not None:
-            return self.find(name)
-        self.refresh()
+        """Like find(), but reads what is new if the row is unknown."""
+        if name.startswith(ROW) and self.find(name) is None:
+            self.refresh()
         return self.find(name)
 
     def trace(self, run: ListedRun) -> Trace:
-        """Its trace, from the disk. Raises TraceError."""
+        """Load its trace from the disk. Raises TraceError."""
         if not run.trace:
             raise TraceError(run.error or words.NO_TRACE)
         if ".." in PurePath(run.trace).parts or PurePath(run.trace).is_absolute():
@@ -269,63 +215,46 @@ class ListedRuns:
         return load(path)
 
     def videos(self, run: ListedRun) -> list[Path]:
-        """Files that may be its videos, by the names in the result or the trace; only one with the digest of a clip is shown.
+        """Return files that may be its videos; their digests decide.
 
-        A result's path may be relative to where `evaluate` was started, which then is this folder, one above it, or where the page
-        was started. A trace holds no path: the name of a clip means a file beside the trace, or above it in this folder.
+        A result's path may be relative to where `evaluate` was started, which then is this folder,
+        one above it, or where the page was started. A trace holds no path: the name of a clip means
+        a file beside the trace, or above it in this folder.
         """
         named = [path for path in run.videos if path]
-        if self._is_evaluation:
-            places = [Path(), self.folder, *self.folder.parents]
-        else:
-            beside = (self.folder / run.trace).parent
-            places = [
-                place for place in (beside, *beside.parents) if place.is_relative_to(self.folder)
-            ]
+        places = [Path(), self.folder, *self.folder.parents]
+        if not isinstance(self._reader, ResultLines):
             named = [Path(path).name for path in named]
-        return [
-            path
-            for path in dict.fromkeys(place / path for path in named for place in places)
-            if path.is_file()
-        ]
-
-    @property
-    def _is_evaluation(self) -> bool:
-        return isinstance(self._reader, ResultLines)
+            above = (self.folder / run.trace).parents
+            places = [place for place in above if place.is_relative_to(self.folder)]
+        paths = dict.fromkeys(place / path for path in named for place in places)
+        return [path for path in paths if path.is_file()]
 
     def _read(self) -> None:
-        """All that the thread does: the rows appear while it goes on."""
-        began, said = time.monotonic(), ""
+        """Read in the thread, row by row."""
+        began, said, reader = time.monotonic(), "", self._reader
         try:
-            for name, run in self._news():
+            if not self.folder.is_dir():
+                reader, said = None, words.NO_FOLDER.format(encodable(str(self.folder)))
+            elif reader is None or not reader.fits():
+                evaluated = (self.folder / RESULTS).exists()
+                reader = ResultLines(self.folder) if evaluated else TraceFiles(self.folder)
+            if reader is not self._reader:
+                with self._lock:
+                    self._runs.clear()
+                    self._reader = reader
+            for name, run in reader.news() if reader else ():
                 with self._lock:
                     self._runs.pop(name, None)
                     if run is not None:
                         self._runs[name] = run
         except OSError as error:
-            said = words.UNREADABLE.format(
-                encodable(str(self.folder)), error.strerror or type(error).__name__
-            )
+            reason = error.strerror or type(error).__name__
+            said = words.UNREADABLE.format(encodable(str(self.folder)), reason)
         except BadInput as bad:
             said = str(bad)
         self._said = said
         with self._lock:
-            self._rest_until = time.monotonic() + min(
-                MOST_REST_SECONDS, REST * (time.monotonic() - began)
-            )
+            now = time.monotonic()
+            self._rest_until = now + min(10.0, 4 * (now - began))  # 4 × as long as it took
             self._thread = None
-
-    def _news(self) -> Iterator[tuple[str, ListedRun | None]]:
-        if not self.folder.is_dir():
-            self._begin(None)
-            raise BadInput(words.NO_FOLDER.format(encodable(str(self.folder))))
-        if self._reader is None or not self._reader.fits():
-            results = (self.folder / RESULTS).exists()
-            self._begin(ResultLines(self.folder) if results else TraceFiles(self.folder))
-        assert self._reader is not None
-        yield from self._reader.news()
-
-    def _begin(self, reader: FolderReader | None) -> None:
-        with self._lock:
-            self._runs.clear()
-            self._reader = reader

@@ -1,4 +1,4 @@
-"""MCP: the endpoints as tools for assistants. Gradio serves them where a version of `mcp` that it supports is installed."""
+"""MCP: the endpoints as tools for assistants, which Gradio serves with a suitable `mcp`."""
 
 import importlib
 import importlib.metadata
@@ -21,7 +21,7 @@ NO_SSE = f"The older transport is not offered. Connect to {MCP_PATH}/ by streama
 
 
 def installed_version() -> str:
-    """The version of `mcp`; "" where it is not installed."""
+    """Return the version of `mcp`; "" if it is not installed."""
     try:
         return importlib.metadata.version("mcp")
     except importlib.metadata.PackageNotFoundError:
@@ -29,7 +29,7 @@ def installed_version() -> str:
 
 
 def why_unavailable() -> str:
-    """Why there is no MCP here, in one sentence, and what to do, in another; "" where there is."""
+    """Say why there is no MCP, and what to do; else ""."""
     version = installed_version()
     if not version:
         return NOT_INSTALLED
@@ -44,18 +44,14 @@ def why_unavailable() -> str:
 
 
 def routes() -> list[BaseRoute]:
-    """Routes that take precedence over Gradio's: 404 with the reason where there is no MCP, else 404 for the older transport.
+    """Return routes before Gradio's: 404 for the older transport, or for all without MCP.
 
-    Over that one (SSE) an answer does not come on the connection of its call, so a client that disconnects would go unnoticed.
+    Over the older one (SSE) an answer does not come on the connection of its call, so a client that
+    disconnects would go unnoticed.
     """
     if sentence := why_unavailable():
-        return [
-            Route(
-                MCP_PATH + "{rest:path}",
-                PlainTextResponse(sentence, 404),
-                methods=["GET", "POST", "DELETE"],
-            )
-        ]
+        refused, methods = PlainTextResponse(sentence, 404), ["GET", "POST", "DELETE"]
+        return [Route(MCP_PATH + "{rest:path}", refused, methods=methods)]
     return [Route(f"{MCP_PATH}/sse", PlainTextResponse(NO_SSE, 404), methods=["GET"])]
 
 
@@ -63,12 +59,12 @@ CALL_HEADER = "x-vr-thinker-tool-call"
 
 
 def call_token(request: gr.Request) -> str:
-    """The token of a tool's call; "" for every other call."""
+    """Return the token of a tool's call; "" for every other call."""
     return str(request.headers.get(CALL_HEADER, ""))
 
 
 class McpCallMiddleware:
-    """ASGI middleware that gives every request to the MCP server a token; `tokens` holds those whose client is still connected."""
+    """ASGI middleware: gives MCP requests a token, kept in `tokens` until the client leaves."""
 
     def __init__(self, app: ASGIApp, tokens: set[str]) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Which IP addresses the server may connect to for a stranger: public ones, and none that only looks like one."""
+"""Which IP addresses the server may connect to for a stranger: public ones only."""
 
 import concurrent.futures
 import ipaddress
@@ -8,26 +8,19 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-Resolver = Callable[
-    [str, int], Sequence[str]
-]  # from (host, port) to all IP addresses of the host; raises OSError
+# From (host, port) to all IP addresses of the host; raises OSError
+Resolver = Callable[[str, int], Sequence[str]]
 
-# IPv6 addresses that embed an IPv4 address or are routed to one: where a connection ends is decided by somebody else.
+# IPv6 addresses that embed or lead to an IPv4 address: somebody else decides their target
 _TUNNELS = (
-    "::/96",
-    "::ffff:0:0/96",
-    "::ffff:0:0:0/96",
-    "64:ff9b::/96",
-    "64:ff9b:1::/48",
-    "2001::/23",
-    "2002::/16",
-    "fec0::/10",
+    *("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48"),
+    *("2001::/23", "2002::/16", "fec0::/10"),
 )
 _SPECIAL_V4 = ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24")
 
 
 def is_public(address: str) -> bool:
-    """Whether `address` is an IP address, as text, of the open internet."""
+    """Whether `address` is an IP address of the open internet."""
     try:
         ip = ipaddress.ip_address(address)
     except ValueError:
@@ -40,15 +33,12 @@ def is_public(address: str) -> bool:
         or ip.is_reserved
         or ip.is_unspecified
     )
-    return (
-        ip.is_global
-        and not special
-        and not any(ip in ipaddress.ip_network(network) for network in (*_TUNNELS, *_SPECIAL_V4))
-    )
+    networks = map(ipaddress.ip_network, (*_TUNNELS, *_SPECIAL_V4))
+    return ip.is_global and not special and not any(ip in network for network in networks)
 
 
 def resolve(host: str, port: int) -> tuple[str, ...]:
-    """Every IP address of a host. Raises OSError."""
+    """Return every IP address of a host. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
@@ -64,14 +54,15 @@ class FetchPolicy:
 
 
 PUBLIC_ONLY = FetchPolicy()
-# Whatever the server itself can reach: only for a server whose visitors may reach all of that anyway.
+# Whatever the server can reach: only if its visitors may reach all of that anyway
 ANY_ADDRESS = FetchPolicy(is_public=lambda _: True, ports=None)
 
 
 def resolve_within(host: str, port: int, resolver: Resolver, seconds: float) -> tuple[str, ...]:
-    """The IP addresses of a host, at least one.
+    """Return the IP addresses of a host, at least one.
 
-    Raises OSError when there are none, TimeoutError after `seconds`. A look-up cannot be interrupted: its thread is left behind.
+    Raises OSError if there are none, TimeoutError after `seconds`. A look-up cannot be interrupted:
+    its thread is left behind.
     """
     future: concurrent.futures.Future[tuple[str, ...]] = concurrent.futures.Future()
 

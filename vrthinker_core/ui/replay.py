@@ -1,4 +1,4 @@
-"""Saved runs: a trace with the interface of a live run, a live run as a trace, and the videos of a trace."""
+"""Saved runs as live ones, live runs as traces, videos of traces."""
 
 import sys
 from collections.abc import Iterable
@@ -14,22 +14,21 @@ from vrthinker_core.video.files import file_digest
 
 
 class Replay:
-    """A saved run with the interface of `BackgroundRun`: over from the start, its events folded as those of a live run."""
+    """A saved run with the interface of `BackgroundRun`, over from the start."""
 
     over = True
     pace = Pace()  # of a run that is over
 
     def __init__(self, trace: Trace) -> None:
         self.state = fold_all(trace.events())
-        self.seconds = (
-            trace.finished.seconds if trace.finished else 0.0
-        )  # of the live run; 0 when it was cut off
+        # Of the live run; 0 if it was cut off
+        self.seconds = trace.finished.seconds if trace.finished else 0.0
 
     def request_stop(self) -> None:
-        """Nothing to do: nothing runs."""
+        """Do nothing: nothing runs."""
 
     def stop(self) -> RunState:
-        """The whole run."""
+        """Return the whole run."""
         return self.state
 
     def add_vote(self, vote: Vote) -> None:
@@ -37,60 +36,44 @@ class Replay:
         self.state = fold(self.state, Voted(vote))
 
     def join(self, timeout: float) -> bool:  # noqa: ARG002 - the interface of `BackgroundRun`
-        """True at once: nothing runs."""
+        """Return True at once: nothing runs."""
         return True
 
 
 def trace_of(state: RunState) -> Trace | None:
-    """The run as a trace, without turns that have not ended; None before the run has begun."""
-    if state.started is None:
+    """Return the run as a trace without open turns; None before it began."""
+    first, second = _run_of(state), _run_of(state.swapped) if state.swapped else None
+    if first is None:
         return None
-    trace = Trace(
-        state.started,
-        _ended_turns(state),
-        state.finished,
-        swapped=_run_of(state.swapped),
-        vote=state.vote,
-    )
+    trace = Trace(first.started, first.turns, first.finished, swapped=second, vote=state.vote)
     return _with_shown_slots(trace)
 
 
 def merge_traces(latest: Trace, stored: Trace) -> Trace:
-    """`latest` with what only `stored` has of the same first run: another page may have checked its order, or voted on it."""
+    """Return `latest` with an order check or vote of `stored`."""
     if latest.started != stored.started:
         return latest
-    votes = sorted(
-        (vote for vote in (stored.vote, latest.vote) if vote is not None), key=lambda vote: vote.at
-    )
+    votes = sorted(filter(None, (stored.vote, latest.vote)), key=lambda vote: vote.at)
     checked = latest.swapped or (stored.swapped if latest.finished == stored.finished else None)
     return _with_shown_slots(replace(latest, swapped=checked, vote=votes[-1] if votes else None))
 
 
 def _with_shown_slots(trace: Trace) -> Trace:
-    """The trace, whose vote marks only frames that its turns show: that of a run that goes on may mark those of an open turn."""
+    """Drop marks of the vote for frames that the trace lacks."""
     if trace.vote is None:
         return trace
     shown = shown_slots(trace.runs)
-    return replace(
-        trace,
-        vote=replace(trace.vote, slots=tuple(slot for slot in trace.vote.slots if slot in shown)),
-    )
+    slots = tuple(slot for slot in trace.vote.slots if slot in shown)
+    return replace(trace, vote=replace(trace.vote, slots=slots))
 
 
-def _run_of(state: RunState | None) -> Run | None:
-    return (
-        None
-        if state is None or state.started is None
-        else Run(state.started, _ended_turns(state), state.finished)
-    )
-
-
-def _ended_turns(state: RunState) -> tuple[Turn, ...]:
-    return tuple(turn_state.turn for turn_state in state.turns if turn_state.turn is not None)
+def _run_of(state: RunState) -> Run | None:
+    turns = tuple(each.turn for each in state.turns if each.turn is not None)
+    return Run(state.started, turns, state.finished) if state.started else None
 
 
 def end_open_turn(state: RunState) -> RunState:
-    """The state with its open turn, where there is one, ended as a cancelled one: the text of a judge that hangs is kept."""
+    """End an open turn as cancelled, and keep its text."""
     if state.swapped is not None:
         return replace(state, swapped=end_open_turn(state.swapped))
     read_reply = reply_reader(state.started)
@@ -106,17 +89,16 @@ def end_open_turn(state: RunState) -> RunState:
 
 
 def matching_videos(trace: Trace, candidates: Iterable[Path]) -> tuple[Path | None, Path | None]:
-    """The files that were compared, those among `candidates`: found by their digests, never by a path from the trace."""
+    """Find the compared files among `candidates` by their digests, never by a trace's path."""
     by_digest = {file_digest(path): path for path in candidates if path.is_file()}
-    first, second = (
-        None if clip is None else by_digest.get(clip.digest) for clip in trace.started.clips
-    )
+    clips = trace.started.clips
+    first, second = (None if clip is None else by_digest.get(clip.digest) for clip in clips)
     return first, second
 
 
 def memory_of(value: object) -> int:
-    """Bytes of memory that a value of our types takes."""
-    parts: tuple[object, ...] = value if isinstance(value, tuple) else ()
+    """Return the bytes of memory that a value of our types takes."""
+    parts: Iterable[object] = value if isinstance(value, tuple) else ()
     if is_dataclass(value):
-        parts = tuple(getattr(value, field.name) for field in fields(value))
+        parts = (getattr(value, field.name) for field in fields(value))
     return sys.getsizeof(value) + sum(map(memory_of, parts))

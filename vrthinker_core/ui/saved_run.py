@@ -1,4 +1,4 @@
-"""A saved run that is opened: its trace with what is known of it here, and the videos that the players show."""
+"""A saved run that is opened: its trace, names and videos."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,7 +18,7 @@ from vrthinker_core.ui.uploads import Uploads
 
 @dataclass(frozen=True, slots=True)
 class SavedRun:
-    """A trace, and where it came from."""
+    """A trace, and its source."""
 
     trace: Trace
     link: str = ""  # the name in `?trace=NAME`
@@ -27,43 +27,36 @@ class SavedRun:
 
 
 def stored_run(services: Services, name: str) -> SavedRun:
-    """The run that `?trace=NAME` means: a row of the list, an example, or a shared one. Raises TraceError when there is none."""
+    """Find the run of `?trace=NAME`. Raises TraceError without one."""
     runs, shared = services.runs, services.shared_traces
     if runs is not None and (row := runs.find_now(name)) is not None:
         return SavedRun(runs.trace(row), link=name, videos=runs.videos(row))
-    return SavedRun(
-        find_saved(services.examples, shared, name), link=name, videos=shared.videos(name)
-    )
+    trace = find_saved(services.examples, shared, name)
+    return SavedRun(trace, link=name, videos=shared.videos(name))
 
 
 def shown_videos(uploads: Uploads, saved: SavedRun, known: Iterable[Path]) -> VideosAtHand:
-    """The videos that were compared, those that are at hand: among `known` files, or else kept ones, which then are uploads, too.
+    """Find the compared videos among `known` and kept files; kept ones become uploads, too.
 
-    A file counts by its content alone, so one that was damaged is not shown.
+    A file counts by its content alone, so a damaged one is not shown.
     """
     kept = list(saved.videos)
-    found = matching_videos(saved.trace, [*kept, *known])
-    names = [clip.name if clip else "" for clip in saved.trace.started.clips]
-    first, second = (
-        _among_uploads(uploads, path, name) if path in kept else path
-        for path, name in zip(found, names, strict=True)
-    )
+    found = list(matching_videos(saved.trace, [*kept, *known]))
+    for side, (path, clip) in enumerate(zip(found, saved.trace.started.clips, strict=True)):
+        if path is None or path not in kept:
+            continue
+        found[side] = None  # if there is no room for it
+        name = Path(clip.name if clip else "").stem[:80] + path.suffix
+        with suppress(OSError, VrThinkerError):
+            file = uploads.link(path, upload_place(path, name))
+            uploads.make_playable(file)
+            found[side] = file
+    first, second = found
     return first, second
 
 
-def _among_uploads(uploads: Uploads, path: Path | None, name: str) -> Path | None:
-    """None where there is no room for it."""
-    if path is None:
-        return None
-    with suppress(OSError, VrThinkerError):
-        file = uploads.link(path, upload_place(path, Path(name).stem[:80] + path.suffix))
-        uploads.make_playable(file)
-        return file
-    return None
-
-
 def digests_at_hand(trace: Trace, videos: VideosAtHand) -> Digests:
-    """Of the files that are shown for both sides of a saved run; None for one that is not at hand."""
+    """Return the digests of the shown files; None for missing ones."""
     first, second = (
         clip.digest if clip is not None and path is not None else None
         for clip, path in zip(trace.started.clips, videos, strict=True)

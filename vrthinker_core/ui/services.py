@@ -1,4 +1,4 @@
-"""What the handlers of one page work with, and what they read from a request."""
+"""The services of a page's handlers, and what they read from a request."""
 
 from dataclasses import dataclass
 
@@ -29,25 +29,23 @@ class Services:
     player_files: PlayerFiles
     history: History
     branch_sets: BranchSets
-    runs: ListedRuns | None = (
-        None  # the evaluation, or the traces, that every visitor may look through
-    )
+    runs: ListedRuns | None = None  # an evaluation, or traces, for every visitor
 
     def session_of(self, request: gr.Request) -> Session | None:
-        """The visitor's session; None before their first run."""
+        """Return the visitor's session; None before their first run."""
         return self.sessions.get(session_id_of(request))
 
 
 def session_id_of(request: gr.Request) -> str:
-    """Gradio's id of the open page; a reload gives a new one."""
+    """Return Gradio's id of the open page; a reload gives a new one."""
     return str(request.session_hash)
 
 
 def linked_run(request: gr.Request) -> str:
-    """NAME of a page that was opened as `?run=NAME`, "" for any other."""
+    """Return NAME of a page that was opened as `?run=NAME`, else ""."""
     return str(request.query_params.get("run") or "")
 
 
 def linked_trace(request: gr.Request) -> str:
-    """NAME of a page that was opened as `?trace=NAME`, "" for any other."""
+    """Return NAME of a page that was opened as `?trace=NAME`, else ""."""
     return str(request.query_params.get("trace") or "")

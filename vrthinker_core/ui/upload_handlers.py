@@ -15,56 +15,48 @@ from vrthinker_core.ui.player_files import EMPTY, changed_sides
 from vrthinker_core.ui.services import Services, session_id_of
 from vrthinker_core.video.files import file_digest
 
-ChangedRun = Callable[
-    [Session, gr.Request, str], Updates
-]  # how a run is shown after a player has changed
-
 
 @dataclass(frozen=True, slots=True)
 class UploadHandlers:
-    """What happens when the video of one side changes. A run that is shown stays: it says that it judged other videos."""
+    """Handlers for the video of one side; a shown run stays."""
 
     parts: PageComponents
     services: Services
     side: Side
-    changed_run: ChangedRun
+    changed_run: Callable[[Session, gr.Request, str], Updates]  # shows it after a change
 
     def on_arrival(
         self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
     ) -> Updates:
-        """A file was uploaded and stands in the player: known at once, before a copy of it is made."""
+        """Note a file that was uploaded, before a copy of it is made."""
         path = (first, second)[self.side - 1]
         if not path:
             return no_updates()
-        self._put(file_digest(Path(path)), request)
-        return self._changed(self._line(prompt, first, second, request), request) or no_updates()
+        digest = file_digest(Path(path))
+        return self._changed(digest, prompt, first, second, request) or no_updates()
 
     def on_upload(
         self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
     ) -> Updates:
-        """After `on_arrival`: a file that browsers cannot play is shown as a copy."""
+        """Show a copy of a file that browsers cannot play, after `on_arrival`."""
         path = (first, second)[self.side - 1]
         if not path:
             return no_updates()
         shown, digest = self._playable(Path(path), request), file_digest(Path(path))
         session_id, players = session_id_of(request), self.services.player_files
-        if players.get(session_id)[self.side - 1] != digest:
-            return no_updates()  # another file has come meanwhile
-        if shown == Path(path):
-            return no_updates()
+        if players.get(session_id)[self.side - 1] != digest or shown == Path(path):
+            return no_updates()  # another file has come meanwhile, or browsers play this one
+        status, line = self.parts.status, self._line(prompt, first, second, request)
         if isinstance(shown, Path):
-            return self._shown(
-                shown, f"{words.COPY_SHOWN} {self._line(prompt, first, second, request)}"
-            )
+            player = self.parts.videos[self.side - 1]
+            return {player: str(shown), status: f"{words.COPY_SHOWN} {line}"}
         if isinstance(shown, NoCopy):
             self.services.uploads.hold(session_id, self.side, Path(path), Path(path))
-            return {
-                self.parts.status: f"{shown} {words.NO_COPY} {self._line(prompt, first, second, request)}"
-            }
+            return {status: f"{shown} {words.NO_COPY} {line}"}
         if isinstance(shown, VideoUnavailable):  # it can be compared later
-            return {self.parts.status: f"{shown} {self._line(prompt, first, second, request)}"}
+            return {status: f"{shown} {line}"}
         players.refuse(session_id, digest, str(shown))
-        return {self.parts.status: self._line(prompt, first, second, request)}
+        return {status: self._line(prompt, first, second, request)}
 
     def on_address(
         self,
@@ -74,7 +66,7 @@ class UploadHandlers:
         second: str | None,
         request: gr.Request,
     ) -> Updates:
-        """A web address was entered: its file replaces the video."""
+        """Replace the video by the file at a web address."""
         if not (address or "").strip():
             return {self.parts.status: words.NO_ADDRESS}
         before = self.services.session_of(request)
@@ -87,22 +79,19 @@ class UploadHandlers:
             return {self.parts.status: str(shown)}
         if session is not None and session.is_replay and session is not before:
             return no_updates()  # a saved run with its own videos was opened meanwhile
-        self._put(file_digest(path), request)
+        changed = self._changed(file_digest(path), prompt, first, second, request)
         line = self._line(prompt, first, second, request)
-        return {
-            **self._changed(line, request),
-            **self._shown(shown, line if shown == path else f"{words.COPY_SHOWN} {line}"),
-        }
+        line = line if shown == path else f"{words.COPY_SHOWN} {line}"
+        return {**changed, self.parts.videos[self.side - 1]: str(shown), self.parts.status: line}
 
     def on_clear(
         self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
     ) -> Updates:
-        """A video was removed."""
-        self._put(EMPTY, request)
-        return self._changed(self._line(prompt, first, second, request), request) or no_updates()
+        """Note that the video was removed."""
+        return self._changed(EMPTY, prompt, first, second, request) or no_updates()
 
     def _playable(self, path: Path, request: gr.Request) -> Path | VrThinkerError:
-        """The file that the page shows, which is then held for the visitor, or why there is none."""
+        """Hold and return the file to show, or return the error."""
         try:
             shown = self.services.uploads.make_playable(path)
         except VrThinkerError as error:
@@ -110,44 +99,38 @@ class UploadHandlers:
         self.services.uploads.hold(session_id_of(request), self.side, path, shown)
         return shown
 
-    def _shown(self, path: Path, line: str) -> Updates:
-        return {self.parts.videos[self.side - 1]: str(path), self.parts.status: line}
-
-    def _put(self, digest: str, request: gr.Request) -> None:
-        """The player holds another file."""
-        self.services.player_files.put(session_id_of(request), self.side, digest)
-
     def _line(
         self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
     ) -> str:
-        """What the status says of the inputs: that the run which is shown judged other videos, or else the next step."""
-        session, players, session_id = (
-            self.services.session_of(request),
-            self.services.player_files,
-            session_id_of(request),
-        )
+        """Say that the shown run judged other videos, or else the next step."""
+        session_id, players = session_id_of(request), self.services.player_files
+        session = self.services.session_of(request)
         digests, refusals = players.get(session_id), players.refusals(session_id)
-        if (
-            session is not None
-            and changed_sides(session.run.state.started, digests)
-            and not any(refusals)
-        ):
+        changed = session is not None and changed_sides(session.run.state.started, digests)
+        if changed and not any(refusals):
             return words.CHANGED
-        # What the browser has sent is older than what is known of this player, and of a file that came to the other one meanwhile.
+        # The browser's values are older than what is known of this player.
         paths = (digests[0], second) if self.side is Side.FIRST else (first, digests[1])
         here = [
             bool(path or digest) and not refusal
             for path, digest, refusal in zip(paths, digests, refusals, strict=True)
         ]
-        return words.next_step(
-            here[0], here[1], prompt, [refusal for refusal in refusals if refusal]
-        )
+        return words.next_step(here[0], here[1], prompt, list(filter(None, refusals)))
 
-    def _changed(self, line: str, request: gr.Request) -> Updates:
-        """The page after a player has changed."""
-        session = self.services.session_of(request)
-        return (
-            {self.parts.status: line}
-            if session is None
-            else self.changed_run(session, request, line)
+    def _changed(
+        self,
+        digest: str,
+        prompt: str | None,
+        first: str | None,
+        second: str | None,
+        request: gr.Request,
+    ) -> Updates:
+        """Note the player's new file, and show the page after that."""
+        self.services.player_files.put(session_id_of(request), self.side, digest)
+        line, session = (
+            self._line(prompt, first, second, request),
+            self.services.session_of(request),
         )
+        if session is None:
+            return {self.parts.status: line}
+        return self.changed_run(session, request, line)

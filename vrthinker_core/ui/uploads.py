@@ -1,7 +1,6 @@
-"""Videos of visitors, and copies of those that browsers cannot play. The page shows the copies, the judge reads the originals."""
+"""Videos of visitors, and the copies that browsers can play."""
 
 import asyncio
-import contextlib
 import os
 import shutil
 import tempfile
@@ -10,6 +9,8 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput, NoCopy
@@ -21,19 +22,18 @@ from vrthinker_core.video.browser_copies import playable_copy
 from vrthinker_core.video.files import shown_name
 
 UNUSED_SECONDS = 600.0  # for a file that nobody uses
-HOLDERS = 400  # open pages whose files are known to be used; beyond them, the pages that brought theirs first are forgotten
-FETCHES = 4  # downloads for calls of the API that go on at the same time
-HELD = (
-    4  # files of one player of a page: two for the video that it holds, and two for the one before
-)
+# Open pages whose files are known to be used; beyond them, the oldest are forgotten
+HOLDERS = 400
+HELD = 4  # files of one player: two for the video that it holds, and two for the one before
 
 NO_ROOM = "There is no room here to keep a playable copy of {}; try again in ten minutes."
 
 
 class Uploads:
-    """Copies in `folder` are named after their content, which leads to the original; downloads that `policy` allows: `fetched`.
+    """Copies lie in `folder`, named after their content; `policy` allows downloads to `fetched`.
 
-    `fetched` lies in the folder of all uploads, where each file of a visitor has a folder that is named after its content.
+    `fetched` lies in the folder of all uploads, where each file of a visitor has a folder that is
+    named after its content.
     """
 
     def __init__(self, folder: Path, fetched: Path, policy: FetchPolicy = PUBLIC_ONLY) -> None:
@@ -41,50 +41,48 @@ class Uploads:
         self._fetched = fetched
         self._policy = policy
         self._copies: dict[Path, Path] = {}
-        self._holders: OrderedDict[str, list[deque[Path]]] = OrderedDict()  # one for each player
-        self._fetch_threads = ThreadPoolExecutor(FETCHES, "fetch")
+        self._holders: OrderedDict[str, list[deque[Path]]] = OrderedDict()  # for both players
+        self._fetch_threads = ThreadPoolExecutor(4, "fetch")  # for calls of the API
         self._lock = threading.Lock()
         self.budget = DiskBudget()
 
     def open_arrivals(self) -> Path:
-        """An empty folder for files that are arriving, which whoever asks for it removes in the end. Raises OSError."""
+        """Make an empty folder for arriving files; the caller removes it. Raises OSError."""
         self._fetched.parent.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix="arriving-", dir=self._fetched.parent))
 
     def keep(self, file: Path, visitor: str) -> Path:
-        """Keep a file that has arrived whole as `visitor`'s, in a folder named as the one it is in. Raises OSError, BadInput."""
+        """Keep a file that has arrived whole as `visitor`'s. Raises OSError, BadInput."""
         kept = self._fetched.parent / file.parent.name / file.name
         kept.parent.mkdir(exist_ok=True)
         self.budget.take(kept, visitor, file.stat().st_size)
         return file.replace(kept)
 
     def link(self, file: Path, place: Path) -> Path:
-        """A kept file among the uploads, at `place`: linked, or copied from another disk. Raises OSError, BadInput for no room."""
+        """Link or copy a kept file to `place` among the uploads. Raises OSError, BadInput."""
         if place.is_file():
             return place
         place.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):
+        try:
             os.link(file, place)
-            return self._count(place)
-        with atomic_path(place) as part:
-            shutil.copyfile(file, part)
+        except OSError:
+            with atomic_path(place) as part:
+                shutil.copyfile(file, part)
         return self._count(place)
 
     def fetch(self, url: str) -> Path:
         """Download a video. Raises BadInput with a sentence."""
-        path = fetch_video(url, self._fetched, policy=self._policy)
-        return self._count(path)
+        return self._count(fetch_video(url, self._fetched, policy=self._policy))
 
     async def fetch_beside(self, url: str) -> Path:
-        """The same in one of the threads for downloads alone: hosts that are slow to answer hold up nothing else."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._fetch_threads, self.fetch, url
-        )
+        """Like fetch(), in a thread for downloads: slow hosts hold up nothing else."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._fetch_threads, self.fetch, url)
 
     def make_playable(self, path: Path) -> Path:
-        """The file that the page shows: `path` where browsers play it, else a copy.
+        """Return `path` if browsers play it, else a copy.
 
-        Raises VideoError for what is no video, NoCopy where only the copy is missing.
+        Raises VideoError if it is no video, NoCopy if only the copy is missing.
         """
         copy = playable_copy(path, self._folder)
         if copy is None:
@@ -97,74 +95,60 @@ class Uploads:
             raise NoCopy(NO_ROOM.format(shown_name(path))) from None
 
     def original_of(self, path: Path) -> Path:
-        """The video that the judge reads where the page shows `path`, which may have been moved: only its name counts."""
+        """Return the judge's video for the shown `path`: only its name counts."""
         with self._lock:
-            return {copy.name: original for original, copy in self._copies.items()}.get(
-                path.name, path
-            )
+            originals = {copy.name: original for original, copy in self._copies.items()}
+        return originals.get(path.name, path)
 
     def playable_of(self, path: Path) -> Path:
-        """The file that the page shows for the original `path`."""
+        """Return the file that the page shows for the original `path`."""
         with self._lock:
             copy = self._copies.get(path, path)
         return copy if copy.is_file() else path
 
     def hold(self, session_id: str, side: Side, *files: Path) -> None:
-        """The files of that player are used as long as the page is open, those of the video before last no more."""
+        """Keep the player's files, and the video before, while the page is open."""
         with self._lock:
-            self._holders.setdefault(session_id, [deque(maxlen=HELD) for _ in Side])[
-                side - 1
-            ].extend(files)
+            players = self._holders.setdefault(session_id, [deque(maxlen=HELD) for _ in Side])
+            players[side - 1].extend(files)
             while len(self._holders) > HOLDERS:
                 self._holders.popitem(last=False)
 
     def swap(self, session_id: str) -> None:
-        """Each player of the page holds the other's video."""
+        """Swap the files of the page's players."""
         with self._lock:
             if session_id in self._holders:
                 self._holders[session_id].reverse()
 
     def let_go(self, session_id: str) -> None:
-        """The page is closed."""
+        """Forget the files of a page that is closed."""
         with self._lock:
             self._holders.pop(session_id, None)
 
     def expire(self, used: Iterable[Path]) -> None:
-        """Delete every file older than `UNUSED_SECONDS` that is neither `used` nor held, and folders that were left empty."""
+        """Delete old files that are neither `used` nor held, and folders that are empty."""
         with self._lock:
-            in_use = {
-                *used,
-                *(
-                    file
-                    for players in self._holders.values()
-                    for files in players
-                    for file in files
-                ),
-            }
+            in_use = set(used).union(*chain.from_iterable(self._holders.values()))
             in_use |= {copy for original, copy in self._copies.items() if original in in_use}
         # Gradio shows a copy of the file, elsewhere; names in these two folders cannot be guessed.
         names = {file.name for file in in_use if file.parent in (self._folder, self._fetched)}
         for folder in (self._folder, self._fetched.parent):
             for place, folders, files in os.walk(folder, topdown=False):
                 for path in (Path(place, name) for name in (*files, *folders)):
-                    if path.name not in names and path not in in_use and path != self._fetched:
-                        _delete_old(path)
+                    if path.name in names or path in in_use or path == self._fetched:
+                        continue
+                    with suppress(OSError):  # a folder is not empty
+                        if path.stat().st_ctime < time.time() - UNUSED_SECONDS:
+                            path.rmdir() if path.is_dir() else path.unlink()
         with self._lock:
             self._copies = {path: copy for path, copy in self._copies.items() if path.exists()}
         self.budget.release_missing()
 
     def _count(self, path: Path) -> Path:
-        """The file, which goes at once when there is no room for it. Raises BadInput."""
+        """Count the file, or delete it and raise BadInput without room."""
         try:
             self.budget.take(path, NOBODY, path.stat().st_size)
         except BadInput:
             path.unlink(missing_ok=True)
             raise
         return path
-
-
-def _delete_old(path: Path) -> None:
-    """Delete an old file, or an empty folder that nothing has happened in for as long."""
-    with contextlib.suppress(OSError):
-        if path.stat().st_ctime < time.time() - UNUSED_SECONDS:
-            path.rmdir() if path.is_dir() else path.unlink()

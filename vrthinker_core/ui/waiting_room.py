@@ -1,4 +1,4 @@
-"""The waiting room: how many sessions may wait for a judge; beyond that, a visitor is refused at once."""
+"""The waiting room: how many sessions may wait for a judge."""
 
 import itertools
 import threading
@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-CLAIM_SECONDS = 10.0  # for the comparison of a place to be queued: a page does both at once
+CLAIM_SECONDS = 10.0  # for a place's comparison to be queued
 
 
 @dataclass(slots=True)
 class _Place:
     number: int
     waiting: bool = True
-    queued: bool = False  # its comparison has been
+    queued: bool = False  # whether its comparison has been queued
     since: float = field(default_factory=time.monotonic)
 
 
 class WaitingRoom:
-    """Places for at most `capacity` sessions, those with a run included; one place a session."""
+    """Places for `capacity` sessions, with or without a run; one each."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -28,11 +28,11 @@ class WaitingRoom:
         self._lock = threading.Lock()
 
     def next_number(self) -> int:
-        """A number above those of all places that were given so far: what has a lower one is of an earlier run."""
+        """Return a number above the numbers of all earlier places."""
         return next(self._numbers)
 
     def join(self, session_id: str, has_comparison: Callable[[str], bool] = lambda _: False) -> int:
-        """Take a place, and return its number; 0 when all are taken.
+        """Take a place, and return its number; 0 if all are taken.
 
         Places of sessions that have had no comparison for `CLAIM_SECONDS` are free.
         """
@@ -47,34 +47,34 @@ class WaitingRoom:
             return number
 
     def waits(self, session_id: str) -> bool:
-        """The session has a place, and its run has not begun."""
-        with self._lock:
-            place = self._places.get(session_id)
-            return place is not None and place.waiting
+        """Whether the session has a place, and its run has not begun."""
+        place = self._find(session_id)
+        return place is not None and place.waiting
 
     def note_queued(self, session_id: str) -> None:
-        """The comparison of the session's place has been queued; nothing happens where it has none."""
-        with self._lock:
-            if place := self._places.get(session_id):
-                place.queued = True
+        """Note that the comparison of the session's place, if any, has been queued."""
+        if place := self._find(session_id):
+            place.queued = True
 
     def was_queued(self, session_id: str) -> bool:
-        """The session has a place, and its comparison has been queued."""
-        with self._lock:
-            place = self._places.get(session_id)
-            return place is not None and place.queued
+        """Whether the session has a place, and its comparison has been queued."""
+        place = self._find(session_id)
+        return place is not None and place.queued
 
     def number(self, session_id: str) -> int:
-        """Of the session's place; 0 when it has none."""
+        """Return the number of the session's place; 0 if it has none."""
+        place = self._find(session_id)
+        return place.number if place else 0
+
+    def _find(self, session_id: str) -> _Place | None:
         with self._lock:
-            place = self._places.get(session_id)
-            return 0 if place is None else place.number
+            return self._places.get(session_id)
 
     @contextmanager
     def active(self, session_id: str) -> Iterator[int]:
-        """The session has its run, and leaves when that has ended; a place taken anew meanwhile is kept.
+        """Yield the number of the session's place during its run.
 
-        The number of its place; a new one for a session that has none.
+        A session without a place gets one. Then it leaves, unless it has taken a new place.
         """
         with self._lock:
             place = self._places.get(session_id) or _Place(self.next_number())
@@ -87,7 +87,7 @@ class WaitingRoom:
                     del self._places[session_id]
 
     def leave(self, session_id: str, number: int | None = None) -> bool:
-        """Give the place back, where a `number` is given only that one; True when the session was still waiting for its run."""
+        """Give the place back (only that `number`); True if its run had not begun."""
         with self._lock:
             place = self._places.get(session_id)
             if place is None or number not in (None, place.number):
