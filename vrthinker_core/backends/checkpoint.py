@@ -40,11 +40,7 @@ from vrthinker_core.backends.attention import attention_for
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.chat_template import CONTROL_TOKENS
 from vrthinker_core.backends.checkpoint_files import GENERATION_CONFIG, Marker, read_marker
-from vrthinker_core.backends.devices import (
-    best_device,
-    checked_device,
-    is_out_of_memory,
-)
+from vrthinker_core.backends.devices import best_device, checked_device, is_out_of_memory
 from vrthinker_core.backends.judge_name import Bits, folder_title
 from vrthinker_core.backends.quantize import (
     base_of,
@@ -447,12 +443,7 @@ def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProce
 
 
 def _load_judge(
-    found: Source,
-    shape: Any,
-    bits: Bits | None,
-    device: str,
-    dtype: torch.dtype,
-    architecture: Any,
+    found: Source, shape: Any, bits: Bits | None, device: str, dtype: torch.dtype, architecture: Any
 ) -> Any:
     """Load the model on its device; raise `CheckpointError` if it is full."""
     require_room(found.title, shape, bits or found.bits, dtype, device)

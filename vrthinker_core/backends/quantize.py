@@ -16,11 +16,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from vrthinker_core.backends.checkpoint_files import (
-    ADAPTER,
-    read_json,
-    tensor_shapes,
-)
+from vrthinker_core.backends.checkpoint_files import ADAPTER, read_json, tensor_shapes
 from vrthinker_core.backends.devices import available_memory
 from vrthinker_core.backends.judge_name import HUB_ID, Bits, folder_title
 from vrthinker_core.errors import CheckpointError

@@ -36,12 +36,7 @@ from vrthinker_core.backends.reply_builder import (
     holds_token,
     whole_reply,
 )
-from vrthinker_core.backends.request_body import (
-    RequestForm,
-    fewer_features,
-    ids_in,
-    omits_pictures,
-)
+from vrthinker_core.backends.request_body import RequestForm, fewer_features, ids_in, omits_pictures
 from vrthinker_core.backends.served_model import LoopThread, Patience, Server, find_server
 from vrthinker_core.backends.server_errors import (
     BROKEN_OFF,
@@ -126,8 +121,7 @@ class ServerConversation:
         chosen = request.sampling.redirect
         redirect = chosen and self._server.model.forced_redirects.get(chosen, chosen)
         builder = ReplyBuilder(
-            redirect if self._server.form.goes_on else None,
-            request.sampling.max_new_tokens,
+            redirect if self._server.form.goes_on else None, request.sampling.max_new_tokens
         )
         return PendingReply(self._thread.submit(self._generate(request, builder, put)), builder)
 
