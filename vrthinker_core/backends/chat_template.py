@@ -1,7 +1,4 @@
-"""The chat template: messages become prompt tokens and vision items.
-
-The tokens equal those of the checkpoint's own Jinja template.
-"""
+"""The chat template: messages become prompt tokens and vision items."""
 
 import codecs
 import json
@@ -21,12 +18,9 @@ from vrthinker_core.types.messages import (
     LabelProbabilities,
     LabelToken,
     Message,
-    Part,
     Text,
     Video,
 )
-
-_CONTROL_TOKEN = re.compile(r"<\|.*\|>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,8 @@ class SafeTokenizer:
         spec["truncation"] = spec["padding"] = None
         # Qwen marks some `<|...|>` tokens as not special
         for entry in spec["added_tokens"]:
-            entry["special"] = entry["special"] or bool(_CONTROL_TOKEN.fullmatch(entry["content"]))
+            like_control = re.fullmatch(r"<\|.*\|>", entry["content"], re.DOTALL)
+            entry["special"] = entry["special"] or like_control is not None
         self._tokenizer = Tokenizer.from_str(json.dumps(spec))
         self._tokenizer.encode_special_tokens = True  # As text, not as special tokens
         ids = {
@@ -112,10 +107,6 @@ def _token_bytes(tokenizer: Tokenizer) -> list[bytes]:
     return table
 
 
-# The system message that the template adds to a conversation without one
-DEFAULT_SYSTEM = "You are a helpful assistant."
-
-
 @dataclass(frozen=True, slots=True)
 class VisionItem:
     """A vision input of a prompt: an image, or a video.
@@ -147,82 +138,62 @@ def render_prompt(
 ) -> list[PromptItem]:
     """Return the prompt of the next reply.
 
-    The prompt holds every message, then the header of the assistant's message. Text between two
-    control tokens is joined before it is tokenised, because a template renders one string.
+    The prompt holds every message, then the header of the assistant's message. Its tokens equal
+    those of the checkpoint's own Jinja template. Text between two control tokens is joined before
+    it is tokenised, because a template renders one string.
     """
     if messages and messages[0].role != "system":
-        messages = (Message("system", (Text(DEFAULT_SYSTEM),)), *messages)
-    prompt, control = _PromptBuilder(tokenizer, make_vision_item), tokenizer.control
+        messages = (Message("system", (Text("You are a helpful assistant."),)), *messages)
+    items: list[PromptItem] = []
+    control, text = tokenizer.control, ""
+
+    def add(*new: PromptItem) -> None:
+        nonlocal text
+        items.extend(tokenizer.encode(text) if text else [])
+        items.extend(new)
+        text = ""
+
     for message in messages:
-        prompt.add_tokens(control.im_start)
-        prompt.add_text(message.role + "\n")
+        add(control.im_start)
+        text += message.role + "\n"
         for part in message.parts:
-            prompt.add_part(part)
-        prompt.add_tokens(control.im_end)
-        prompt.add_text("\n")
-    prompt.add_tokens(control.im_start)
-    prompt.add_text("assistant\n")
-    prompt.add_tokens()
-    return prompt.items
+            match part:
+                case Image(frame):
+                    item = make_vision_item("image", (frame,))
+                    add(control.vision_start, item, control.vision_end)
+                case Video(frames):
+                    item = make_vision_item("video", frames)
+                    add(control.vision_start, item, control.vision_end)
+                # A trace file may lie: a reply's token ids count only if they decode to its text
+                case GeneratedText(said, tokens) if (
+                    tokens
+                    and not tokenizer.control_ids.intersection(tokens)
+                    and tokenizer.decode(tokens) == said
+                ):
+                    add(*tokens)
+                case Text(said) | GeneratedText(said):
+                    text += said
+        add(control.im_end)
+        text += "\n"
+    add(control.im_start)
+    text = "assistant\n"
+    add()
+    return items
 
 
 def videos_as_images(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the messages with each video frame as an image, in order."""
     return tuple(
-        replace(message, parts=tuple(image for part in message.parts for image in _as_images(part)))
+        replace(
+            message,
+            parts=tuple(
+                image
+                for part in message.parts
+                for image in (map(Image, part.frames) if isinstance(part, Video) else (part,))
+            ),
+        )
         for message in messages
     )
-
-
-def _as_images(part: Part) -> tuple[Part, ...]:
-    return tuple(map(Image, part.frames)) if isinstance(part, Video) else (part,)
-
-
-class _PromptBuilder:
-    """The prompt items so far, and the text not yet tokenised."""
-
-    def __init__(self, tokenizer: SafeTokenizer, make_vision_item: MakeVisionItem) -> None:
-        self._tokenizer = tokenizer
-        self._make_vision_item = make_vision_item
-        self.items: list[PromptItem] = []
-        self._pending_text = ""
-
-    def add_text(self, text: str) -> None:
-        self._pending_text += text
-
-    def add_tokens(self, *tokens: int) -> None:
-        """Tokenise the pending text, then add `tokens`."""
-        text, self._pending_text = self._pending_text, ""
-        self.items += self._tokenizer.encode(text) if text else []
-        self.items += tokens
-
-    def add_part(self, part: Part) -> None:
-        match part:
-            case Text(text):
-                self.add_text(text)
-            case GeneratedText(text, tokens):
-                self._add_generated(text, tokens)
-            case Image(frame):
-                self._add_vision("image", (frame,))
-            case Video(frames):
-                self._add_vision("video", frames)
-
-    def _add_generated(self, text: str, tokens: tuple[int, ...]) -> None:
-        """Keep the sampled token ids of a reply, if they are valid.
-
-        A trace file may lie: the ids must decode to this text and hold no control token. Otherwise
-        the text is tokenised again.
-        """
-        control_ids, decode = self._tokenizer.control_ids, self._tokenizer.decode
-        if tokens and not control_ids.intersection(tokens) and decode(tokens) == text:
-            self.add_tokens(*tokens)
-        else:
-            self.add_text(text)
-
-    def _add_vision(self, kind: Literal["image", "video"], frames: tuple[Frame, ...]) -> None:
-        self.add_tokens(self._tokenizer.control.vision_start)
-        self.items.append(self._make_vision_item(kind, frames))
-        self.add_tokens(self._tokenizer.control.vision_end)
 
 
 class StreamingDetokenizer:

@@ -1,12 +1,7 @@
-"""PrefixCache: the KV cache of one conversation.
-
-A prompt is prefilled from its first change on; no token before the change is computed twice. The
-language model is called with embeddings, explicit positions and this cache. Nothing is stored on
-the model: two conversations would overwrite each other's `rope_deltas` there.
-"""
+"""PrefixCache: the KV cache of one conversation."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from transformers import Cache, Qwen2_5_VLForConditionalGeneration
@@ -17,6 +12,8 @@ from vrthinker_core.backends.devices import limit_threads
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.types.messages import Cancelled
 
+T = TypeVar("T")
+
 CPU_PREFILL_CHUNK = 1024
 """Tokens processed between two calls of `cancelled`. With 256, a prompt of 8,000 tokens takes a
 sixth longer on two CPUs.
@@ -25,14 +22,6 @@ sixth longer on two CPUs.
 GPU_PREFILL_CHUNK = 4096
 """The same on a CUDA GPU, which is fast enough for many tokens at once. Every chunk costs the
 launch of all kernels again.
-"""
-
-SECONDS_PER_GRID = 1.0
-"""Seconds between two temporal patches of a video item, which set its temporal positions.
-
-The protocols send chosen frames, not a video of known frame rate. The published code counts a list
-of frames without a rate as two a second, so a patch of two frames lasts one second. This is also
-the default of transformers.
 """
 
 
@@ -56,7 +45,11 @@ def hidden_states(
 
 
 class PrefixCache:
-    """The processed prompt items, their keys and values; not thread-safe."""
+    """The processed prompt items, their keys and values; not thread-safe.
+
+    A prompt is prefilled from its first change on; no token before the change is computed twice.
+    Nothing is stored on the model: two conversations would overwrite each other's `rope_deltas`.
+    """
 
     def __init__(
         self,
@@ -69,7 +62,9 @@ class PrefixCache:
         self._chunk = GPU_PREFILL_CHUNK if model.device.type == "cuda" else CPU_PREFILL_CHUNK
         config: Any = model.config.vision_config
         self._merge_size = int(config.spatial_merge_size)
-        self._positions_per_grid = float(config.tokens_per_second) * SECONDS_PER_GRID
+        # Two temporal patches of a video item are one second apart: the published code counts a
+        # list of frames without a rate as two a second, and so does transformers
+        self._positions_per_grid = float(config.tokens_per_second)
         self._pads = {
             "image": int(model.config.image_token_id),
             "video": int(model.config.video_token_id),
@@ -114,14 +109,10 @@ class PrefixCache:
         tokens.
         """
         kept = self.common_prefix(items)
-        self._items = self._items[:kept]
-        self._token_counts, self._next_positions = (
-            self._token_counts[: kept + 1],
-            self._next_positions[: kept + 1],
-        )
+        del self._items[kept:], self._token_counts[kept + 1 :], self._next_positions[kept + 1 :]
         self.trim()
-        reused, logits = self.num_tokens, None
-        for chunk in _chunks(items[kept:], self._chunk):
+        new, reused, logits = items[kept:], self.num_tokens, None
+        for chunk in groups_up_to(self._chunk, new, [token_count([item]) for item in new]):
             if cancelled():
                 return None, reused
             logits = self._forward(chunk)
@@ -173,30 +164,22 @@ class PrefixCache:
     def _embed(self, items: Sequence[PromptItem]) -> torch.Tensor:
         """Return embeddings, (1, tokens, hidden), with image features for placeholders."""
         embedding: Any = self._model.get_input_embeddings()
-        ids = [
-            i
-            for item in items
-            for i in (
-                [item] if isinstance(item, int) else [self._pads[item.kind]] * item.num_tokens
-            )
-        ]
+        ids: list[int] = []
+        places: list[bool] = []
+        for item in items:
+            ids += [item] if isinstance(item, int) else [self._pads[item.kind]] * item.num_tokens
+            places += [isinstance(item, VisionItem)] * token_count([item])
         embedded: torch.Tensor = embedding(torch.tensor([ids], device=embedding.weight.device))
-        vision_items = [item for item in items if isinstance(item, VisionItem)]
-        if vision_items:
-            places = [
-                isinstance(item, VisionItem) for item in items for _ in range(token_count([item]))
-            ]
-            embedded[0, places] = torch.cat(self._vision.encode(vision_items)).to(
-                embedded.device, embedded.dtype
-            )
+        if vision_items := [item for item in items if isinstance(item, VisionItem)]:
+            features = torch.cat(self._vision.encode(vision_items))
+            embedded[0, places] = features.to(embedded.device, embedded.dtype)
         return embedded
 
     def _mrope_positions(self, items: Sequence[PromptItem]) -> tuple[torch.Tensor, list[int]]:
         """Return m-RoPE positions, (3, tokens), and the position after each item.
 
-        A text token advances all three axes by one. A vision item spreads over its merged grid from
-        its start. The next item starts after the longer side of the grid, for any number of
-        temporal patches.
+        A vision item spreads over its merged grid from its start. The next item starts after the
+        longer side of the grid, for any number of temporal patches.
         """
         position, columns, next_positions = self._next_positions[-1], [], []
         for item in items:
@@ -204,20 +187,14 @@ class PrefixCache:
                 columns.append(torch.full((3, 1), position))
                 position += 1
             else:
-                times, height, width = (
-                    item.grid_thw[0],
-                    item.grid_thw[1] // self._merge_size,
-                    item.grid_thw[2] // self._merge_size,
-                )
+                times, *patches = item.grid_thw
+                height, width = (side // self._merge_size for side in patches)
                 interval = self._positions_per_grid if item.kind == "video" else 1
-                axes = (
-                    (torch.arange(times) * interval).long(),
-                    torch.arange(height),
-                    torch.arange(width),
+                when = (torch.arange(times) * interval).long()
+                grid = torch.meshgrid(
+                    when, torch.arange(height), torch.arange(width), indexing="ij"
                 )
-                columns.append(
-                    torch.stack(torch.meshgrid(*axes, indexing="ij")).reshape(3, -1) + position
-                )
+                columns.append(torch.stack(grid).reshape(3, -1) + position)
                 position += max(height, width)
             next_positions.append(position)
         return torch.cat(columns, dim=1), next_positions
@@ -277,15 +254,15 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
             self.storage = (keys, values)
 
 
-def _chunks(items: Sequence[PromptItem], limit: int) -> Iterator[list[PromptItem]]:
-    """Yield runs of at most `limit` tokens; a larger item is alone."""
-    chunk: list[PromptItem] = []
-    tokens = 0
-    for item in items:
-        if chunk and tokens + token_count([item]) > limit:
-            yield chunk
-            chunk, tokens = [], 0
-        chunk.append(item)
-        tokens += token_count([item])
-    if chunk:
-        yield chunk
+def groups_up_to(limit: int, items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
+    """Yield runs of items whose sizes sum to at most `limit`; a larger item is alone."""
+    group: list[T] = []
+    total = 0
+    for item, size in zip(items, sizes, strict=True):
+        if group and total + size > limit:
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += size
+    if group:
+        yield group

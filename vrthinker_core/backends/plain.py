@@ -1,10 +1,4 @@
-"""PlainBackend: any image-text-to-text model of transformers as a judge.
-
-No code here depends on the model's family. Each reply is one `generate` over the whole
-conversation. No KV cache is kept between replies: a family may window, compress or spread its
-cache. The model is told the rules in words unless `vrthinker.json` names a protocol that it was
-trained for.
-"""
+"""PlainBackend: any image-text-to-text model of transformers as a judge."""
 
 from __future__ import annotations
 
@@ -26,17 +20,10 @@ from transformers.utils.import_utils import is_torchvision_available
 
 from vrthinker_core.backends.base import RedirectState, describe_backend, not_cancelled
 from vrthinker_core.backends.checkpoint import Source, open_plain, quiet_transformers
-from vrthinker_core.backends.decode import free_gpu_memory
-from vrthinker_core.backends.devices import is_out_of_memory
+from vrthinker_core.backends.decode import check_context, to_judge_error
 from vrthinker_core.backends.judge_name import Bits
 from vrthinker_core.backends.request_body import instructions_for
-from vrthinker_core.errors import (
-    BackendFailed,
-    BackendRefused,
-    CheckpointError,
-    ContextFull,
-    VrThinkerError,
-)
+from vrthinker_core.errors import BackendRefused, CheckpointError, VrThinkerError
 from vrthinker_core.protocols.factory import redirects
 from vrthinker_core.protocols.labels import mentioned_digits
 from vrthinker_core.types.messages import (
@@ -67,21 +54,6 @@ class ChatForm:
     folds_system: bool  # Put the system text into the first message: the template drops it
     forgets_thoughts: bool = False  # The template drops the thoughts of earlier replies
     tokens_a_frame: int = 0  # Tokens of a frame of 448 x 448 pixels
-
-    @property
-    def tokenizer(self) -> Any:
-        """The processor's tokenizer."""
-        return self.processor.tokenizer
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Caveats for people, one sentence each."""
-        cost = (
-            f"A frame of {PROBE_SIDE} x {PROBE_SIDE} pixels takes "
-            f"{self.tokens_a_frame:,} of its tokens."
-        )
-        forgets = "Its chat template drops the thoughts of earlier replies."
-        return (cost, forgets) if self.forgets_thoughts else (cost,)
 
     def render(self, talk: Talk) -> dict[str, Any]:
         """Return the inputs of `generate`, on the CPU."""
@@ -138,10 +110,8 @@ def open_chat_form(folder: Path, title: str) -> ChatForm:
 
 def _measured(form: ChatForm) -> ChatForm:
     """Return the form with test results; raise `ValueError` if it loses anything."""
-    picture = {
-        "type": "image",
-        "image": Picture.new("RGB", (PROBE_SIDE, PROBE_SIDE), (90, 120, 60)),
-    }
+    pixels = Picture.new("RGB", (PROBE_SIDE, PROBE_SIDE), (90, 120, 60))
+    picture = {"type": "image", "image": pixels}
     system, first, _, reply, last = ({"type": "text", "text": mark} for mark in MARKS)
     thought = {"type": "text", "text": f"<think>{THOUGHT}</think>{reply['text']}"}
 
@@ -154,12 +124,9 @@ def _measured(form: ChatForm) -> ChatForm:
         ]
 
     ids = form.render(talk(picture, picture))["input_ids"][0]
-    text = form.tokenizer.decode(ids)
-    places = [text.find(mark) for mark in MARKS]
-    forgets = places[MARKS.index(THOUGHT)] < 0
-    told = [
-        place for mark, place in zip(MARKS, places, strict=True) if mark != THOUGHT or not forgets
-    ]
+    text = form.processor.tokenizer.decode(ids)
+    forgets = THOUGHT not in text
+    told = [text.find(mark) for mark in MARKS if mark != THOUGHT or not forgets]
     if min(told) < 0 or told != sorted(told):
         raise ValueError("its chat template loses or moves text")
     tokens = len(ids) - int(form.render(talk(picture))["input_ids"].shape[1])
@@ -199,17 +166,16 @@ def _open_processor(folder: Path) -> Any:
     return PicturesOnly.from_pretrained(folder, local_files_only=True)
 
 
-TOLD = "This judge was not trained for the task: it is told the protocol's rules in words."
-WAIT_SECONDS = 0.05  # Between two checks for a cancel while a reply waits for the model
-_PADDING = " \t\r\n=:\"'*_`"  # Characters that may share a token with a label's digit
-
-
 class _Stopped(Exception):
     """The exception that ends a forward pass of a cancelled reply."""
 
 
 class PlainBackend:
     """A `Backend` on any model that `AutoModelForImageTextToText` opens.
+
+    No code depends on the model's family. Each reply is one `generate` over the whole conversation.
+    No KV cache is kept between replies: a family may window, compress or spread its cache. The
+    model is told the rules in words unless `vrthinker.json` names its protocol.
 
     Thread-safe. Models keep positions on themselves, so replies are generated one at a time; others
     wait.
@@ -226,13 +192,24 @@ class PlainBackend:
         self.context_length: int | None = getattr(
             model.config.get_text_config(), "max_position_embeddings", None
         )
-        self.digits = _digit_tokens(form.tokenizer)
+        # Any kind of vocabulary works: tokens are decoded one by one
+        tokenizer, self.digits = form.processor.tokenizer, dict[int, str]()
+        for written, token in tokenizer.get_vocab().items():
+            if len(written) <= 8 and any(digit in written for digit in "012"):
+                # Characters around the digit that may share a token with it
+                shown = str(tokenizer.decode([token])).strip(" \t\r\n=:\"'*_`")
+                if shown in ("0", "1", "2"):
+                    self.digits[token] = shown
         self.tokens_of_digit = tuple(
             [token for token, written in self.digits.items() if written == digit] for digit in "012"
         )
         ends = model.generation_config.eos_token_id
         self.end_tokens = frozenset(ends if isinstance(ends, list) else [ends])
-        self.notes = (*notes, *(() if self.protocols else (TOLD,)), *form.notes)
+        told = "This judge was not trained for the task: it is told the protocol's rules in words."
+        side, forgets = PROBE_SIDE, "Its chat template drops the thoughts of earlier replies."
+        cost = f"A frame of {side} x {side} pixels takes {form.tokens_a_frame:,} of its tokens."
+        self.notes = (*notes, *(() if self.protocols else (told,)), cost)
+        self.notes += (forgets,) if form.forgets_thoughts else ()
         self._lock = threading.Lock()
         self._cancelled: Cancelled = not_cancelled  # Belongs to the reply that has the model
         for blocks in model.modules():
@@ -273,7 +250,7 @@ class PlainBackend:
         The reply ends at the next layer after `cancelled` returns True. Raises `_Stopped` if
         `cancelled` returns True while another reply has the model.
         """
-        while not self._lock.acquire(timeout=WAIT_SECONDS):
+        while not self._lock.acquire(timeout=0.05):
             if cancelled():
                 raise _Stopped
         try:
@@ -321,25 +298,23 @@ class PlainConversation:
 
         Calls `cancelled` before every layer and every token.
         """
-        started, backend = time.perf_counter(), self._backend
+        started, model = time.perf_counter(), self._backend.model
         inputs = self._inputs(messages)
         prompt_tokens = int(inputs["input_ids"].shape[1])
-        limit = backend.context_length
-        if limit and prompt_tokens + 1 > limit:
-            raise ContextFull(
-                f"The conversation has come to {prompt_tokens:,} tokens; "
-                f"this judge's context holds {limit:,}."
-            )
-        room = min(sampling.max_new_tokens, limit - prompt_tokens if limit else 10**9)
-        reply = _Reply(backend, sampling, room, cancelled)
+        limit = self.context_length or 10**9
+        check_context(prompt_tokens, limit)
+        room = min(sampling.max_new_tokens, limit - prompt_tokens)
+        reply = _Reply(self._backend, sampling, room, cancelled)
         try:
-            yield from reply.pieces(_on_device(inputs, backend.model))
-        except GeneratorExit:
-            raise
+            placed = {
+                name: value.to(model.device, model.dtype if value.is_floating_point() else None)
+                for name, value in inputs.items()
+            }
+            yield from reply.pieces(placed)
         except VrThinkerError:
             raise
         except Exception as error:
-            raise _failure(error, prompt_tokens) from error
+            raise to_judge_error(error, prompt_tokens) from error
         places = mentioned_digits(reply.text)
         yield Completion(
             reply.text,
@@ -398,8 +373,7 @@ class _Reply:
     def pieces(self, inputs: dict[str, Any]) -> Iterator[str]:
         """Generate in a thread and yield the text.
 
-        The text has whole characters only, and nothing that may still become the start of a
-        redirect.
+        The text has whole characters only, and no beginning of a redirect.
         """
         chosen = self.sampling.redirect or ("", "")
         self._forced = RedirectState(self.backend.forced_redirects.get(chosen, chosen))
@@ -442,11 +416,20 @@ class _Reply:
         if token in self.backend.end_tokens:
             return
         self.tokens.append(token)
-        start, added = len(self.text), self._new_text()
+        decode = self.backend.form.processor.tokenizer.decode
+        known = decode(self.tokens[self._before : self._whole], skip_special_tokens=False)
+        now = decode(self.tokens[self._before :], skip_special_tokens=False)
+        start, added = len(self.text), ""
+        if not now.endswith("\ufffd"):  # The last character is whole
+            self._before, self._whole = self._whole, len(self.tokens)
+            added = str(now[len(known) :])
         self.text += added
         if (digit := self.backend.digits.get(token)) and self._shares and digit in added:
             self.labels.append(LabelToken(start + added.rindex(digit), self._shares))
-        self._redirect()
+        if (kept := self._forced.cut(self.text)) >= 0:
+            self.text = self.text[:kept] + self._forced.wanted
+            self.labels = [label for label in self.labels if label.offset < kept]
+            self._redirected = True
         self._items.put(len(self.text) - self._forced.held_back(self.text))
 
     def end(self) -> None:
@@ -476,27 +459,10 @@ class _Reply:
             self.stop = "cancelled"
         return self.stop == "cancelled"
 
-    def _new_text(self) -> str:
-        """Return the new text, "" until its last character is whole."""
-        decode = self.backend.form.tokenizer.decode
-        known = decode(self.tokens[self._before : self._whole], skip_special_tokens=False)
-        now = decode(self.tokens[self._before :], skip_special_tokens=False)
-        if now.endswith("\ufffd"):
-            return ""
-        self._before, self._whole = self._whole, len(self.tokens)
-        return str(now[len(known) :])
-
-    def _redirect(self) -> None:
-        start = self._forced.cut(self.text)
-        if start < 0:
-            return
-        self.text = self.text[:start] + self._forced.wanted
-        self.labels = [label for label in self.labels if label.offset < start]
-        self._redirected = True
-
     def _with_reply(self, prompt: dict[str, Any]) -> dict[str, Any]:
         """Return the prompt with the reply appended to every ids-shaped tensor."""
-        self.tokens = self.backend.form.tokenizer.encode(self.text, add_special_tokens=False)
+        encode = self.backend.form.processor.tokenizer.encode
+        self.tokens = encode(self.text, add_special_tokens=False)
         self._before, self._whole = max(0, len(self.tokens) - 4), len(self.tokens)
         ids = prompt["input_ids"]
         reply = torch.tensor([self.tokens], device=ids.device)
@@ -509,14 +475,12 @@ class _Reply:
 
     def _generate(self, inputs: dict[str, Any]) -> None:
         model, sampling = self.backend.model, self.sampling
+        end: BaseException | None = None
         how: dict[str, Any] = {"do_sample": False}
         if sampling.temperature > 0:
             how = {"do_sample": True, "temperature": sampling.temperature, "top_k": 0, "top_p": 1.0}
-        placeholders = [
-            token
-            for name in ("image_token_id", "video_token_id")
-            if (token := getattr(model.config, name, None)) is not None
-        ]
+        names = ("image_token_id", "video_token_id")
+        placeholders = [getattr(model.config, name, None) for name in names]
         try:
             with (
                 self.backend.generating(self._is_cancelled),
@@ -530,15 +494,14 @@ class _Reply:
                     streamer=self,
                     logits_processor=[self.watch],
                     stopping_criteria=[self.ask],
-                    suppress_tokens=placeholders or None,
+                    suppress_tokens=[token for token in placeholders if token is not None] or None,
                     **how,
                 )
-            self._items.put(None)
         except _Stopped:
             self.stop = "cancelled"
-            self._items.put(None)
         except BaseException as error:  # noqa: BLE001 - raised again in `pieces`
-            self._items.put(error)
+            end = error
+        self._items.put(end)
 
 
 def _parts(message: Message) -> list[dict[str, Any]]:
@@ -562,38 +525,3 @@ def _parts(message: Message) -> list[dict[str, Any]]:
         else:
             parts.append({"type": "text", "text": part.text})
     return parts
-
-
-def _on_device(inputs: dict[str, Any], model: Any) -> dict[str, Any]:
-    return {
-        name: value.to(model.device, model.dtype if value.is_floating_point() else value.dtype)
-        for name, value in inputs.items()
-    }
-
-
-def _digit_tokens(tokenizer: Any) -> dict[int, str]:
-    """Map each token that writes a lone digit 0-2 to it.
-
-    Tokens are decoded one by one, so any kind of vocabulary works.
-    """
-    short = [
-        token
-        for written, token in tokenizer.get_vocab().items()
-        if len(written) <= 8 and any(digit in written for digit in "012")
-    ]
-    written = {token: str(tokenizer.decode([token])).strip(_PADDING) for token in short}
-    return {token: digit for token, digit in written.items() if digit in ("0", "1", "2")}
-
-
-def _failure(error: Exception, prompt_tokens: int) -> BackendFailed:
-    if is_out_of_memory(error):
-        free_gpu_memory()
-        return BackendRefused(
-            f"The judge ran out of memory at {prompt_tokens:,} tokens: "
-            "choose a shorter memory window or fewer frames a call."
-        )
-    detail = str(error).strip().splitlines()
-    return BackendFailed(
-        "The judge stopped while it was generating: "
-        f"{detail[0] if detail else type(error).__name__}"
-    )
