@@ -27,7 +27,6 @@ from vrthinker_core.backends.decode import (
 )
 from vrthinker_core.backends.kv_cache import PrefixCache
 from vrthinker_core.backends.vision_encoder import VisionEncoder
-from vrthinker_core.protocols.labels import mentioned_digits
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 
@@ -146,8 +145,6 @@ class Generation:
     def completion(self) -> Completion:
         """Return the whole reply after `finish_reason` is set and text flushed."""
         written = self.detokenizer
-        # Frame numbers are digits, too
-        places = mentioned_digits(written.text) if written.label_tokens else ()
         return Completion(
             written.text,
             self.finish_reason or "cancelled",
@@ -158,7 +155,7 @@ class Generation:
             len(written.tokens),
             time.perf_counter() - self._start_time,
             redirected=written.redirected,
-            label_tokens=tuple(label for label in written.label_tokens if label.offset in places),
+            label_tokens=written.labels(),
         )
 
 

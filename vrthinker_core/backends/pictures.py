@@ -1,7 +1,4 @@
-"""Frames as pictures in a request: PNG data and picture ids.
-
-Each frame is encoded once. A server may keep a picture under its id.
-"""
+"""Frames as pictures in a request: PNG data and picture ids."""
 
 import base64
 import hashlib
@@ -45,16 +42,12 @@ class PictureCache:
         if frame.key in self._encoded:
             self._encoded.move_to_end(frame.key)
             return self._encoded[frame.key]
-        encoded = self._encoded[frame.key] = encode_png(frame)
+        picture = Image.frombytes("RGB", (frame.width, frame.height), frame.rgb)
+        encoded = self._encoded[frame.key] = _base64(picture)
         self._bytes += len(encoded)
         while self._bytes > self._max_bytes and len(self._encoded) > 1:
             self._bytes -= len(self._encoded.popitem(last=False)[1])
         return encoded
-
-
-def encode_png(frame: Frame) -> str:
-    """Return a frame as PNG in base64; no pixel changes."""
-    return _base64(Image.frombytes("RGB", (frame.width, frame.height), frame.rgb))
 
 
 def small_picture() -> str:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -18,14 +18,13 @@ from transformers import AutoConfig, AutoProcessor
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils.import_utils import is_torchvision_available
 
-from vrthinker_core.backends.base import RedirectState, describe_backend, not_cancelled
+from vrthinker_core.backends.base import ReplyText, describe_backend, not_cancelled
 from vrthinker_core.backends.checkpoint import Source, open_plain, quiet_transformers
 from vrthinker_core.backends.decode import check_context, to_judge_error
 from vrthinker_core.backends.judge_name import Bits
 from vrthinker_core.backends.request_body import instructions_for
 from vrthinker_core.errors import BackendRefused, CheckpointError, VrThinkerError
 from vrthinker_core.protocols.factory import redirects
-from vrthinker_core.protocols.labels import mentioned_digits
 from vrthinker_core.types.messages import (
     Cancelled,
     Completion,
@@ -310,21 +309,20 @@ class PlainConversation:
                 name: value.to(model.device, model.dtype if value.is_floating_point() else None)
                 for name, value in inputs.items()
             }
-            yield from reply.pieces(placed)
+            yield from reply.stream(placed)
         except VrThinkerError:
             raise
         except Exception as error:
             raise to_judge_error(error, prompt_tokens) from error
-        places = mentioned_digits(reply.text)
         yield Completion(
             reply.text,
             reply.stop,
-            pieces=tuple(reply.lengths),
+            pieces=tuple(reply.pieces),
             prompt_tokens=prompt_tokens,
             reused_tokens=0,
             new_tokens=len(reply.tokens),
             seconds=time.perf_counter() - started,
-            label_tokens=tuple(token for token in reply.labels if token.offset in places),
+            label_tokens=reply.labels(),
         )
 
     def _inputs(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -343,52 +341,46 @@ class PlainConversation:
         return self._last[1]
 
 
-@dataclass(slots=True)
-class _Reply:
+class _Reply(ReplyText):
     """One reply and its callbacks for `generate`.
 
     They are the streamer (`put`, `end`), the logits processor (`watch`) and the stopping criterion
     (`ask`).
     """
 
-    backend: PlainBackend
-    sampling: Sampling
-    room: int  # Largest number of tokens
-    cancelled: Cancelled
-    text: str = ""
-    tokens: list[int] = field(default_factory=list)
-    labels: list[LabelToken] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)  # Characters of each emitted piece
     stop: Literal["end", "length", "cancelled"] = "end"
-    # Lengths of the text that may be shown, then None or the error that ended the reply
-    _items: queue.SimpleQueue[BaseException | int | None] = field(default_factory=queue.SimpleQueue)
     _shares: LabelProbabilities | None = None  # Probabilities of the digits for the next token
-    _forced: RedirectState = field(init=False)
-    _redirected: bool = False  # `generate` must start again after the replaced text
-    _closed: bool = False
-    _skip: bool = True  # `generate` streams the prompt first
-    _whole: int = 0  # Number of tokens whose text is complete
-    _before: int = 0  # Start of the context that a tokenizer needs to decode the next tokens
+    _redirected = False  # `generate` must start again after the replaced text
+    _closed = False
+    _skip = True  # `generate` streams the prompt first
+    _whole = 0  # Number of tokens whose text is complete
+    _before = 0  # Start of the context that a tokenizer needs to decode the next tokens
 
-    def pieces(self, inputs: dict[str, Any]) -> Iterator[str]:
+    def __init__(
+        self, backend: PlainBackend, sampling: Sampling, room: int, cancelled: Cancelled
+    ) -> None:
+        chosen = sampling.redirect or ("", "")
+        super().__init__(backend.forced_redirects.get(chosen, chosen))
+        self._backend, self._sampling, self._cancelled = backend, sampling, cancelled
+        self._room = room  # Largest number of tokens
+        self.tokens: list[int] = []
+        # Lengths of the text that may be shown, then None or the error that ended the reply
+        self._items: queue.SimpleQueue[BaseException | int | None] = queue.SimpleQueue()
+
+    def stream(self, prompt: dict[str, Any]) -> Iterator[str]:
         """Generate in a thread and yield the text.
 
         The text has whole characters only, and no beginning of a redirect.
         """
-        chosen = self.sampling.redirect or ("", "")
-        self._forced = RedirectState(self.backend.forced_redirects.get(chosen, chosen))
-        shown = 0
-        prompt = inputs
+        inputs = prompt
         while True:
             thread = threading.Thread(target=self._generate, args=(inputs,), daemon=True)
             self._skip, self._redirected = True, False
             thread.start()
             try:
                 while isinstance(end := self._items.get(), int):
-                    if end > shown:
-                        shown, start = end, shown
-                        self.lengths.append(end - start)
-                        yield self.text[start:end]
+                    if piece := self.emit(end):
+                        yield piece
             except GeneratorExit:
                 self._closed = True
                 raise
@@ -399,11 +391,9 @@ class _Reply:
             if not self._redirected:
                 break
             inputs = self._with_reply(prompt)
-        if len(self.text) > shown and self.stop != "cancelled":
-            self.lengths.append(len(self.text) - shown)
-            yield self.text[shown:]
-        self.text = self.text[: sum(self.lengths)]
-        if self.stop == "end" and len(self.tokens) >= self.room:
+        if self.stop != "cancelled" and (piece := self.emit(len(self.written))):
+            yield piece
+        if self.stop == "end" and len(self.tokens) >= self._room:
             self.stop = "length"
 
     def put(self, value: torch.Tensor) -> None:
@@ -413,24 +403,23 @@ class _Reply:
             self._skip = False
             return
         token = int(value.flatten()[0])
-        if token in self.backend.end_tokens:
+        if token in self._backend.end_tokens:
             return
         self.tokens.append(token)
-        decode = self.backend.form.processor.tokenizer.decode
+        decode = self._backend.form.processor.tokenizer.decode
         known = decode(self.tokens[self._before : self._whole], skip_special_tokens=False)
         now = decode(self.tokens[self._before :], skip_special_tokens=False)
-        start, added = len(self.text), ""
+        start, added = len(self.written), ""
         if not now.endswith("\ufffd"):  # The last character is whole
             self._before, self._whole = self._whole, len(self.tokens)
             added = str(now[len(known) :])
-        self.text += added
-        if (digit := self.backend.digits.get(token)) and self._shares and digit in added:
-            self.labels.append(LabelToken(start + added.rindex(digit), self._shares))
-        if (kept := self._forced.cut(self.text)) >= 0:
-            self.text = self.text[:kept] + self._forced.wanted
-            self.labels = [label for label in self.labels if label.offset < kept]
+        self.written += added
+        if (digit := self._backend.digits.get(token)) and self._shares and digit in added:
+            self.label_tokens.append(LabelToken(start + added.rindex(digit), self._shares))
+        if (kept := self.replace_phrase()) >= 0:
+            self.label_tokens = [label for label in self.label_tokens if label.offset < kept]
             self._redirected = True
-        self._items.put(len(self.text) - self._forced.held_back(self.text))
+        self._items.put(self.safe_end())
 
     def end(self) -> None:
         """Do nothing: `_generate` tells the reader when the reply ends."""
@@ -442,10 +431,8 @@ class _Reply:
         `output_scores` would keep the scores of the whole vocabulary.
         """
         shares = torch.softmax(scores[0].float(), -1)
-        tie, first, second = (
-            min(1.0, round(float(shares[tokens].sum()), 6))
-            for tokens in self.backend.tokens_of_digit
-        )
+        sums = (float(shares[tokens].sum()) for tokens in self._backend.tokens_of_digit)
+        tie, first, second = (min(1.0, round(each, 6)) for each in sums)
         self._shares = tie, first, second
         return scores
 
@@ -455,14 +442,14 @@ class _Reply:
         return torch.full((ids.shape[0],), stop, device=ids.device)
 
     def _is_cancelled(self) -> bool:
-        if self._closed or self.cancelled():
+        if self._closed or self._cancelled():
             self.stop = "cancelled"
         return self.stop == "cancelled"
 
     def _with_reply(self, prompt: dict[str, Any]) -> dict[str, Any]:
         """Return the prompt with the reply appended to every ids-shaped tensor."""
-        encode = self.backend.form.processor.tokenizer.encode
-        self.tokens = encode(self.text, add_special_tokens=False)
+        encode = self._backend.form.processor.tokenizer.encode
+        self.tokens = encode(self.written, add_special_tokens=False)
         self._before, self._whole = max(0, len(self.tokens) - 4), len(self.tokens)
         ids = prompt["input_ids"]
         reply = torch.tensor([self.tokens], device=ids.device)
@@ -474,7 +461,7 @@ class _Reply:
         return {**prompt, **longer, "input_ids": torch.cat([ids, reply], 1)}
 
     def _generate(self, inputs: dict[str, Any]) -> None:
-        model, sampling = self.backend.model, self.sampling
+        model, sampling = self._backend.model, self._sampling
         end: BaseException | None = None
         how: dict[str, Any] = {"do_sample": False}
         if sampling.temperature > 0:
@@ -483,14 +470,14 @@ class _Reply:
         placeholders = [getattr(model.config, name, None) for name in names]
         try:
             with (
-                self.backend.generating(self._is_cancelled),
+                self._backend.generating(self._is_cancelled),
                 torch.inference_mode(),
                 torch.random.fork_rng(),
             ):
                 torch.manual_seed(sampling.seed)
                 model.generate(
                     **inputs,
-                    max_new_tokens=max(1, self.room - len(self.tokens)),
+                    max_new_tokens=max(1, self._room - len(self.tokens)),
                     streamer=self,
                     logits_processor=[self.watch],
                     stopping_criteria=[self.ask],

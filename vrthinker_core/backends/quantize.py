@@ -99,16 +99,12 @@ def loading_options(model: Any, bits: Bits | None, dtype: torch.dtype) -> dict[s
     require_bitsandbytes()
     from transformers import BitsAndBytesConfig
 
+    said: dict[str, Any] = {"load_in_8bit": True}
+    if bits == "4bit":
+        said = {"load_in_4bit": True, "bnb_4bit_compute_dtype": dtype}
+        said |= {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
     config: Any = BitsAndBytesConfig
-    said = config(
-        load_in_8bit=bits == "8bit",
-        load_in_4bit=bits == "4bit",
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=dtype,
-        llm_int8_skip_modules=kept_modules(model),
-    )
-    return {"quantization_config": said}
+    return {"quantization_config": config(**said, llm_int8_skip_modules=kept_modules(model))}
 
 
 def require_bitsandbytes() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDelta
 
-from vrthinker_core.backends.base import RedirectState
+from vrthinker_core.backends.base import ReplyText
 from vrthinker_core.backends.server_errors import ALL_THOUGHT, ENDLESS, FILTERED, TOOL_PARSER
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.protocols.labels import mentioned_digits
@@ -52,21 +52,18 @@ def label_tokens(text: str, choices: Sequence[TokenChoice]) -> tuple[LabelToken,
             tokens = (choice.text.replace(digits[0], other) for other in "012")
             values = (choice.alternatives.get(token, -math.inf) for token in tokens)
             shares = [math.exp(min(0.0, value)) for value in values]
-            tie, first, second = (
-                share / max(1.0, sum(shares)) for share in shares
-            )  # Servers round
+            total = max(1.0, sum(shares))  # Servers round
+            tie, first, second = (share / total for share in shares)
             found.append(LabelToken(places[position], (tie, first, second)))
         position += len(digits)
     return tuple(found)
 
 
-CALL_END = "</tool_call>"
-
-
-class ReplyBuilder:
+class ReplyBuilder(ReplyText):
     """One reply so far; with `redirect` (a, b), `a` is never emitted."""
 
     def __init__(self, redirect: tuple[str, str] | None, max_new_tokens: int) -> None:
+        super().__init__(redirect)
         # 64: more than the average token of a reply, in every vocabulary
         self._characters_left = 64 * max_new_tokens
         self.redirected = False  # `b` replaces `a`, and a new request must continue after `b`
@@ -74,10 +71,7 @@ class ReplyBuilder:
         self.prompt_tokens: int | None = None
         self._first_prompt: int | None = None  # Tokens of the prompt before any redirect
         self._reused_tokens: int | None = None
-        self._redirect = RedirectState(redirect)
         self._cost: float | None = None
-        self.text, self._emitted = "", 0  # All text so far, including held back text
-        self._pieces: list[int] = []
         self._reasoning = ""
         self._choices: list[TokenChoice] = []  # Tokens with a digit
         self.new_tokens: int | None = None  # Of the reply so far; None if the server counts none
@@ -93,14 +87,13 @@ class ReplyBuilder:
         for choice in getattr(chunk, "choices", None) or ():
             self._choices += _choices_in(getattr(choice, "logprobs", None))
             # A last `message` may repeat the whole streamed text
-            if choice.delta is not None or not self.text:
+            if choice.delta is not None or not self.written:
                 self._take(_delta_of(choice))
-            if choice.finish_reason == "tool_calls" and not self.text.endswith(CALL_END):
+            if choice.finish_reason == "tool_calls" and not self.written.endswith("</tool_call>"):
                 raise BackendRefused(TOOL_PARSER)
             self.finish_reason = choice.finish_reason or self.finish_reason
-        if (start := self._redirect.cut(self.text)) >= 0:
-            self.text, self.redirected = self.text[:start] + self._redirect.wanted, True
-        return self._emit(len(self.text) - self._redirect.held_back(self.text))
+        self.redirected = self.replace_phrase() >= 0
+        return self.emit(self.safe_end())
 
     def flush(self) -> str:
         """Return the held back text of a complete reply.
@@ -109,35 +102,34 @@ class ReplyBuilder:
         """
         if self.finish_reason == "content_filter":
             raise BackendRefused(FILTERED)
-        if self.finish_reason == "length" and not self.text.strip():
+        if self.finish_reason == "length" and not self.written.strip():
             raise BackendRefused(ALL_THOUGHT)
         if self.finish_reason in ("error", "abort"):
             raise BackendFailed("The server gave up in the middle of its answer.")
         # After a redirect the judge may close the tag that it had begun
-        if self._redirect.end is None and lost_its_opening(self.text):
+        if self._replaced_to is None and lost_its_opening(self.written):
             raise BackendRefused(TOOL_PARSER)
-        return self._emit(len(self.text))
+        return self.emit(len(self.written))
 
     def go_on(self) -> None:
         """Prepare for the next request, whose prompt holds the reply so far."""
         self.redirected, self.finish_reason = False, ""
-        self._choices = [TokenChoice(self.text, {})]
+        self._choices = [TokenChoice(self.written, {})]
         self._first_prompt, self.new_tokens = self.prompt_tokens, None
 
     def completion(self, stop: Literal["cancelled"] | None = None) -> Completion:
         """Return the reply; for a cancelled reply the emitted text."""
-        text = self.text[: self._emitted]
         return Completion(
-            text,
+            self.text,
             stop or ("length" if self.finish_reason == "length" else "end"),
-            pieces=tuple(self._pieces),
+            pieces=tuple(self.pieces),
             prompt_tokens=self.prompt_tokens,
             reused_tokens=self._reused_tokens,
             new_tokens=self.new_tokens,
             seconds=time.perf_counter() - self._started,
             cost=self._cost,
             reasoning=self._reasoning,
-            label_tokens=label_tokens(text, self._choices),
+            label_tokens=label_tokens(self.text, self._choices),
         )
 
     def _take(self, delta: Any) -> None:
@@ -145,9 +137,9 @@ class ReplyBuilder:
         if isinstance(content, list):  # Some servers write it so
             texts = (part.get("text") for part in content if isinstance(part, dict))
             content = "".join(text for text in texts if isinstance(text, str))
-        before = len(self.text)
+        before = len(self.written)
         self._reasoning += reasoning
-        self.text += content
+        self.written += content
         for call in getattr(delta, "tool_calls", None) or ():
             # The parser of `transformers serve` takes calls, and the white space before them, out
             # of every reply, and no option turns it off. It gives each call whole, under an id of
@@ -155,11 +147,9 @@ class ReplyBuilder:
             if not re.search(r"_tool_call_\d+$", call.id or ""):
                 raise BackendRefused(TOOL_PARSER)
             name, arguments = json.dumps(call.function.name), call.function.arguments
-            self.text = (
-                f"{self.text.rstrip()}\n"
-                f'<tool_call>{{"name": {name}, "arguments": {arguments}}}{CALL_END}'
-            )
-        self._characters_left -= len(self.text) - before + len(reasoning)
+            call_text = f'<tool_call>{{"name": {name}, "arguments": {arguments}}}</tool_call>'
+            self.written = f"{self.written.rstrip()}\n{call_text}"
+        self._characters_left -= len(self.written) - before + len(reasoning)
         if self._characters_left < 0:
             raise BackendRefused(ENDLESS)
 
@@ -182,13 +172,6 @@ class ReplyBuilder:
         cached = getattr(details, "cached_tokens", None)
         if isinstance(cached, int) and self._reused_tokens is None:
             self._reused_tokens = min(cached, first)
-
-    def _emit(self, end: int) -> str:
-        piece = self.text[self._emitted : end]
-        if piece:
-            self._emitted = end
-            self._pieces.append(len(piece))
-        return piece
 
 
 def _choices_in(logprobs: Any) -> list[TokenChoice]:

@@ -204,7 +204,7 @@ class ServerConversation:
                         break
             if not builder.redirected:
                 break
-            prefix = builder.text
+            prefix = builder.written
             left = request.sampling.max_new_tokens - (builder.new_tokens or 0)
             sampling = replace(sampling, max_new_tokens=max(1, left))
             builder.go_on()
