@@ -10,9 +10,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 BATCH_THRESHOLD = 4
-"""Smallest batch size for which two matrix products are faster. Measured: a step of 16 sequences of
-400 tokens takes 5.2 ms instead of 5.9.
-"""
+"""Smallest batch size for which two matrix products are faster: 5.2 ms instead of 5.9 for 16."""
 
 ROW_BLOCK = 256
 """Rows of the KV cache that are summed together on a GPU."""
@@ -24,10 +22,7 @@ over 3,000 rows the kernel does not matter beside reading the weights.
 
 
 def attention_for(device: str, dtype: torch.dtype) -> dict[str, str]:
-    """Return the `attn_implementation` of a Qwen2.5-VL on a device.
-
-    If this module is faster there, its implementation is registered for the language model.
-    """
+    """Return a Qwen2.5-VL's `attn_implementation`; register ours if it is faster there."""
     text = "sdpa"
     if device == "cpu" and dtype == torch.float32:
         AttentionInterface.register(text := "vrthinker_cpu", attention_forward)
@@ -49,13 +44,10 @@ def gpu_attention_forward(
 ) -> tuple[torch.Tensor, None]:
     """Compute what `sdpa` gives, faster for one masked sequence.
 
-    The two cases are a prefill chunk and a captured decode step over many rows. Given a mask,
-    transformers copies the keys of a chunk for each head and uses a kernel that is not
-    FlashAttention. For one token it uses a kernel in which few multiprocessors read all rows.
-
-    Measured on an H200: the chunks of a prompt took longer than the whole prompt at once, and a
-    token over 20,000 rows took twice as long as over 2,000. The mask of a chunk is causal, lower
-    right.
+    The two cases are a prefill chunk, whose mask is causal, lower right, and a captured decode step
+    over many rows. Given a mask, transformers copies the keys of a chunk for each head and uses a
+    kernel that is not FlashAttention. For one token it uses a kernel in which few multiprocessors
+    read all rows: on an H200 a token over 20,000 rows took twice as long as over 2,000.
     """
     batch, heads, tokens, head_dim = query.shape
     _, groups, rows, _ = key.shape

@@ -1,7 +1,4 @@
-"""The protocols between this package and a model.
-
-A `Backend` opens conversations. A `Conversation` streams the replies to messages.
-"""
+"""The protocols between this package and a model: a `Backend` opens `Conversation`s."""
 
 import typing
 from collections.abc import Iterator, Sequence
@@ -76,10 +73,7 @@ class ReplyText:
 
 
 class Conversation(typing.Protocol):
-    """A judge's conversation about one pair of videos.
-
-    All its state is its own: two conversations never share a KV cache.
-    """
+    """A judge's conversation about one pair of videos; it shares no state with any other."""
 
     @property
     def context_length(self) -> int | None:

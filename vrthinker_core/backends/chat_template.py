@@ -25,10 +25,7 @@ from vrthinker_core.types.messages import (
 
 @dataclass(frozen=True, slots=True)
 class ControlTokens:
-    """Ids of the chat template's tokens, which a tokenizer must have.
-
-    A field `name` is the token `<|name|>`.
-    """
+    """Ids of the tokens that a tokenizer must have; the field `name` is `<|name|>`."""
 
     im_start: int
     im_end: int
@@ -84,35 +81,25 @@ class SafeTokenizer:
         return self._token_bytes[token] if 0 <= token < len(self._token_bytes) else b""
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of `tokens`.
-
-        Control tokens appear in their written form, incomplete characters as U+FFFD.
-        """
+        """Return the text of `tokens`; incomplete characters become U+FFFD."""
         return b"".join(map(self.token_bytes, tokens)).decode("utf-8", "replace")
 
 
 def _token_bytes(tokenizer: Tokenizer) -> list[bytes]:
-    """Return the bytes of every token.
-
-    A byte-level vocabulary writes each byte as one character. Added tokens are written as they are.
-    """
+    """Return the bytes of every token: a byte-level vocabulary writes a byte as one character."""
     vocabulary = tokenizer.get_vocab(with_added_tokens=True)
     byte_of = {character: byte for byte, character in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
     table = [b""] * (max(vocabulary.values()) + 1)
     for token, token_id in vocabulary.items():
-        codes = [byte_of.get(character) for character in token]
-        table[token_id] = (
-            token.encode() if None in codes else bytes(code for code in codes if code is not None)
-        )
+        written = all(character in byte_of for character in token)
+        # Added tokens are written as they are
+        table[token_id] = bytes(map(byte_of.__getitem__, token)) if written else token.encode()
     return table
 
 
 @dataclass(frozen=True, slots=True)
 class VisionItem:
-    """A vision input of a prompt: an image, or a video.
-
-    A video has two or more frames. Equal items have equal image features.
-    """
+    """A vision input of a prompt; equal items have equal image features."""
 
     kind: Literal["image", "video"]
     frame_keys: tuple[str, ...]  # `Frame.key` of each frame, in order
@@ -197,11 +184,7 @@ def videos_as_images(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 class StreamingDetokenizer(ReplyText):
-    """The text of one reply, token by token.
-
-    With `redirect` (a, b), `apply_redirect` replaces `a` with `b` once the tokens spell `a`; `a` is
-    never emitted.
-    """
+    """A `ReplyText` from tokens; `apply_redirect` replaces `a` once the tokens spell it."""
 
     def __init__(self, tokenizer: SafeTokenizer, redirect: tuple[str, str] | None = None) -> None:
         super().__init__(redirect)
@@ -226,10 +209,10 @@ class StreamingDetokenizer(ReplyText):
         self.label_tokens.append(LabelToken(offset, probabilities))
 
     def apply_redirect(self) -> bool:
-        """If the text has `a`, replace `a` and all after it.
+        """Replace `a` and all after it with `b`; return whether `tokens` have changed.
 
-        `b` is the replacement. Returns True if `tokens` have changed. A token that spells the end
-        of the kept text and the beginning of `a` is dropped, too; that end is then tokenised again.
+        A token that spells the end of the kept text and the beginning of `a` is dropped, too; that
+        end is then tokenised again.
         """
         if (start := self.replace_phrase()) < 0:
             return False

@@ -55,17 +55,11 @@ error, uniform values to less. The built-in judge's matrices have at least 2.2. 
 structure the number grows with the root of the size.
 """
 
-SMALLEST_SIDE = 128
-"""Rows and columns of the smallest matrix that the test can judge. A single matrix of this size is
-too little.
-"""
+SMALLEST_SIDE = 128  # Of a matrix that can be tested; a single one of this size is too little
 
 
 def check_statistics(files: Sequence[Path]) -> None:
-    """Check weights in files for zeros and layers of random values.
-
-    Raises `CheckpointError`, which names file and tensor.
-    """
+    """Raise `CheckpointError` for zeros or a layer of random values; it names the tensor."""
     spreads: dict[str, tuple[float, int, Path]] = {}
     for path in files:
         with safe_open(path, framework="pt") as file:
@@ -111,9 +105,7 @@ def _spread(matrix: torch.Tensor) -> float:
 
 
 SMALL_MODEL_WEIGHTS = 50_000_000
-"""Up to this many weights a model runs on the CPU in float32. There float32 is faster than
-bfloat16, and a GPU is no faster.
-"""
+"""Up to this many weights, float32 on a CPU is faster than bfloat16, and a GPU is no faster."""
 
 _OwnEngine = Qwen2_5_VLForConditionalGeneration
 
@@ -215,9 +207,9 @@ def open_plain(
     dtype: torch.dtype | None = None,
     bits: Bits | None = None,
 ) -> tuple[Any, Source]:
-    """Load any image-text-to-text model of transformers: see `open_checkpoint`.
+    """Load any image-text-to-text model of transformers; raise `CheckpointError`.
 
-    Checks that every tensor is there, in its shape, and finite. Raises `CheckpointError`.
+    Checks that every tensor is there, in its shape, and finite.
     """
     found = find_source(source, bits, device)
     kind = found.config.get("model_type")
@@ -444,8 +436,7 @@ def _load_weights(
         loading_info = {**loading_info, "unexpected_keys": ()}  # E.g. heads that no judge needs
     _check_generation(folder, model)
     if checked:
-        _check_complete(folder_title(folder), model, loading_info)
-        _check_values(folder_title(folder), model)
+        _check_weights(folder_title(folder), model, loading_info)
     return model
 
 
@@ -473,8 +464,8 @@ def end_tokens(config: GenerationConfig) -> list[Any]:
     return [token for token in (said if isinstance(said, list) else [said]) if token is not None]
 
 
-def _check_complete(title: str, model: torch.nn.Module, loading_info: dict[str, Any]) -> None:
-    """Refuse a model with missing, leftover or misshapen tensors.
+def _check_weights(title: str, model: torch.nn.Module, loading_info: dict[str, Any]) -> None:
+    """Refuse missing, leftover or misshapen tensors, and values that no training gives.
 
     transformers initialises missing tensors at random and ignores the others.
     """
@@ -499,13 +490,6 @@ def _check_complete(title: str, model: torch.nn.Module, loading_info: dict[str, 
         )
     if loading_info.get("error_msgs"):
         raise CheckpointError(f"{title} cannot be loaded: {loading_info['error_msgs'][0]}")
-
-
-def _these(names: list[str]) -> str:
-    return names[0] + (f" and {len(names) - 1} other tensors are" if names[1:] else " is")
-
-
-def _check_values(title: str, model: torch.nn.Module) -> None:
     for name, weight in model.named_parameters():
         if weight.is_meta:
             raise CheckpointError(
@@ -518,3 +502,7 @@ def _check_values(title: str, model: torch.nn.Module) -> None:
             raise CheckpointError(
                 f"{title} is damaged: {name} holds {largest:.1e}, far beyond any trained weight."
             )
+
+
+def _these(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} other tensors are" if names[1:] else " is")

@@ -47,9 +47,7 @@ ADAPTER = "adapter_config.json"
 """A folder with this file holds a peft adapter."""
 
 HUB_METADATA = ".cache/huggingface/download"
-"""The folder beside a download in which the hub's client keeps NAME.metadata: the commit in line
-one and the digest of the file in line two.
-"""
+"""Holds NAME.metadata of each file beside a download: a line for its commit, one for its digest."""
 
 
 def published_protocol(names: Iterable[str]) -> ProtocolName | None:

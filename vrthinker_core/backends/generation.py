@@ -50,9 +50,7 @@ class LoadedModel:
     """
     video_items: bool  # See `Marker.video_items`
     repetition_penalty: float
-    """The checkpoint's own repetition penalty, 1 for none. Stock `generate()` applies it in greedy
-    decoding, too.
-    """
+    """The checkpoint's own, 1 for none. Stock `generate()` applies it in greedy decoding, too."""
     # Greedy decode steps between two GPU synchronisations; 0: one at a time, no fixed tensors
     steps_per_sync: int = 0
 
@@ -92,9 +90,7 @@ class Generation:
         self.logits: torch.Tensor | None = None  # After the last processed token, (vocabulary,)
         self._multi_step = multi_step if sampling.temperature <= 0 else None
         self._sampled_ahead: deque[SampledToken] = deque()
-        """Tokens that `multi_step` has sampled and the reply does not hold yet. All but the last
-        are processed.
-        """
+        """Tokens that the reply does not hold yet. All but the last are processed."""
         self._reused_tokens = 0
         self._start_time = time.perf_counter()
 
@@ -116,10 +112,7 @@ class Generation:
         self.cache.append(token)
 
     def sample(self) -> int | None:
-        """Sample one token; return it if it must be processed.
-
-        Returns None otherwise. May set `finish_reason`.
-        """
+        """Sample a token; return it if it must be processed. May set `finish_reason`."""
         written, ahead = self.detokenizer, self._sampled_ahead
         if self.logits is None or self._cancelled():
             self.finish_reason = "cancelled"
@@ -160,10 +153,7 @@ class Generation:
 
 
 class Sampler:
-    """The sampler of one reply, greedy or from the softmax.
-
-    The repetition penalty comes first, then argmax at temperature 0, else a draw from the softmax.
-    """
+    """The sampler of one reply: penalty, then argmax at temperature 0 or a draw."""
 
     def __init__(
         self, loaded: LoadedModel, prompt: Sequence[PromptItem], sampling: Sampling

@@ -48,10 +48,7 @@ HOSTS: dict[Kind, Host] = {
 
 
 def host_key(host: Host) -> Secret:
-    """Return the key of a host.
-
-    Raises `BadInput`, which names the variable and the page that gives out keys, if none is set.
-    """
+    """Return a host's key; raise `BadInput`, which says how to get one, if none is set."""
     secret = read_key((host.key,))
     if not secret.value:
         raise BadInput(

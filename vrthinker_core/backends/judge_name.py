@@ -55,10 +55,7 @@ class JudgeName:
 
     @property
     def title(self) -> str:
-        """Display name of a judge that is not open yet.
-
-        It never holds a path of this machine, a user or a password.
-        """
+        """Display name of a judge that is not open yet; never a path, a user or a password."""
         match self.kind:
             case "nano":
                 return NANO_NAME
@@ -90,10 +87,7 @@ class JudgeName:
 
 
 def parse_judge(text: str) -> JudgeName:
-    """Read the name of a judge.
-
-    Raises `BadInput`, whose sentence holds no secret and says what to write.
-    """
+    """Read the name of a judge; raise `BadInput`, without a secret, that says what to write."""
     said, colon, rest = text.strip().partition(":")
     head, _, query = said.partition("?")
     if not colon and head in ("nano", "local"):
@@ -112,10 +106,7 @@ def parse_judge(text: str) -> JudgeName:
 
 
 def judge_title(text: str) -> str:
-    """Return the display name of a judge, readable name or not.
-
-    It never holds a path or a password.
-    """
+    """Return a display name, also for an unreadable name; never a path or a password."""
     try:
         return parse_judge(text).title
     except BadInput:

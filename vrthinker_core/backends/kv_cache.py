@@ -19,10 +19,7 @@ CPU_PREFILL_CHUNK = 1024
 sixth longer on two CPUs.
 """
 
-GPU_PREFILL_CHUNK = 4096
-"""The same on a CUDA GPU, which is fast enough for many tokens at once. Every chunk costs the
-launch of all kernels again.
-"""
+GPU_PREFILL_CHUNK = 4096  # The same on a CUDA GPU, where every chunk launches all kernels again
 
 
 def hidden_states(
@@ -32,10 +29,7 @@ def hidden_states(
     cache: Cache,
     attention_mask: dict[str, torch.Tensor] | None = None,
 ) -> torch.Tensor:
-    """Return the last hidden states, (batch, tokens, hidden).
-
-    `embeddings` has the same shape. The keys and values go into `cache`.
-    """
+    """Return the last hidden states, (batch, tokens, hidden), the shape of `embeddings`."""
     language_model: Any = model.model.language_model
     # By position: transformers 5.24 renamed `past_key_values` to `cache` and warns of the old name
     hidden: torch.Tensor = language_model(
@@ -92,10 +86,7 @@ class PrefixCache:
         self._cache = Cache(layers=list(self.layers))
 
     def common_prefix(self, items: Sequence[PromptItem]) -> int:
-        """Count the first `items` that need no prefill.
-
-        The last item always needs one, because its logits are wanted.
-        """
+        """Count the first `items` that need no prefill; the last one does, for its logits."""
         limit = min(len(self._items), len(items) - 1)
         return next((n for n in range(limit) if self._items[n] != items[n]), limit)
 
@@ -123,11 +114,7 @@ class PrefixCache:
         return self._forward([token])
 
     def append(self, token: int) -> None:
-        """Count one more token, processed by another decoder.
-
-        The decoder has written the token's keys and values to the next row of each layer's
-        `storage`.
-        """
+        """Count one more token, which another decoder has written to the next row."""
         self._items.append(token)
         self._token_counts.append(self._token_counts[-1] + 1)
         self._next_positions.append(self._next_positions[-1] + 1)
@@ -201,10 +188,7 @@ class PrefixCache:
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
-    """Keys and values of one layer, in storage that grows by blocks.
-
-    A decode step copies one row, not the whole cache.
-    """
+    """Keys and values of one layer, in storage that grows by blocks of rows."""
 
     block_rows = 1024
 

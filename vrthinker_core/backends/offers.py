@@ -43,8 +43,7 @@ def offers() -> list[Offer]:
 def best_choice() -> str:
     """Name the best judge that runs here without a key.
 
-    Tried in order: the published 7B on a GPU, in bfloat16 or in 4 bits; a model of a server on this
-    machine; the demo judge.
+    That is the published 7B on a GPU, else a model of a server here, else the demo judge.
     """
     if best_device() != "cpu":
         for offer, bits in zip(_published(), (None, "8bit", "4bit"), strict=True):

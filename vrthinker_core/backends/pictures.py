@@ -24,10 +24,7 @@ class PictureCache:
         self._bytes = 0
 
     def picture_id(self, frame: Frame) -> str:
-        """Return an id that is equal for equal pixels only.
-
-        It is the same on any machine, because a server keeps the pictures of many clients.
-        """
+        """Return an id that is equal for equal pixels only, on any machine."""
         if frame.key not in self._ids:
             size = f"{frame.width}x{frame.height}:".encode()
             self._ids[frame.key] = "vrt-" + hashlib.sha256(size + frame.rgb).hexdigest()

@@ -135,10 +135,7 @@ def _measured(form: ChatForm) -> ChatForm:
 
 
 def _open_processor(folder: Path) -> Any:
-    """Open the processor, without its video part if torchvision is missing.
-
-    Without torchvision `AutoProcessor` refuses every processor with a video part.
-    """
+    """Open the processor, without its video part if torchvision is missing."""
     if is_torchvision_available():
         any_family: Any = AutoProcessor
         return any_family.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -260,11 +257,7 @@ class PlainBackend:
             self._lock.release()
 
     def _hear(self, *_: Any) -> None:
-        """Stop the forward pass of a cancelled reply before its next layer.
-
-        A prefill takes minutes on a CPU, and `generate` checks its stopping criteria only after
-        whole tokens.
-        """
+        """Stop a cancelled reply before its next layer: a prefill takes minutes on a CPU."""
         if self._cancelled():
             raise _Stopped
 
@@ -342,11 +335,7 @@ class PlainConversation:
 
 
 class _Reply(ReplyText):
-    """One reply and its callbacks for `generate`.
-
-    They are the streamer (`put`, `end`), the logits processor (`watch`) and the stopping criterion
-    (`ask`).
-    """
+    """One reply and its callbacks for `generate`."""
 
     stop: Literal["end", "length", "cancelled"] = "end"
     _shares: LabelProbabilities | None = None  # Probabilities of the digits for the next token
@@ -368,10 +357,7 @@ class _Reply(ReplyText):
         self._items: queue.SimpleQueue[BaseException | int | None] = queue.SimpleQueue()
 
     def stream(self, prompt: dict[str, Any]) -> Iterator[str]:
-        """Generate in a thread and yield the text.
-
-        The text has whole characters only, and no beginning of a redirect.
-        """
+        """Generate in a thread and yield the text, in whole characters."""
         inputs = prompt
         while True:
             thread = threading.Thread(target=self._generate, args=(inputs,), daemon=True)
@@ -425,11 +411,7 @@ class _Reply(ReplyText):
         """Do nothing: `_generate` tells the reader when the reply ends."""
 
     def watch(self, _: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Keep the probabilities of the digits for the next token.
-
-        Called after the penalty and before the temperature. Three numbers a token are kept, while
-        `output_scores` would keep the scores of the whole vocabulary.
-        """
+        """Keep the probabilities of the digits, after the penalty, before the temperature."""
         shares = torch.softmax(scores[0].float(), -1)
         sums = (float(shares[tokens].sum()) for tokens in self._backend.tokens_of_digit)
         tie, first, second = (min(1.0, round(each, 6)) for each in sums)
@@ -492,10 +474,7 @@ class _Reply(ReplyText):
 
 
 def _parts(message: Message) -> list[dict[str, Any]]:
-    """Return the content as a list of parts with adjacent texts joined.
-
-    Some templates lose a message whose content is a plain string.
-    """
+    """Return the parts with adjacent texts joined: some templates lose a plain string."""
     parts: list[dict[str, Any]] = []
     for part in message.parts:
         if not isinstance(part, Text | GeneratedText):

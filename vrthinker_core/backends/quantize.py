@@ -69,10 +69,7 @@ def needs_of(model: Any, bits: Bits | None, dtype: torch.dtype) -> Needs:
 def require_room(
     title: str, model: Any, bits: Bits | None, dtype: torch.dtype, device: str
 ) -> None:
-    """Check that the model fits on the device.
-
-    Raises `CheckpointError` if not; the error names the bits with which the model would fit.
-    """
+    """Raise `CheckpointError` if the model does not fit; it names the bits that would."""
     needs, free = needs_of(model, bits, dtype), available_memory(device)
     if free is None or needs.total <= free:
         return
@@ -117,10 +114,7 @@ def require_bitsandbytes() -> None:
 
 
 def stored_bits(title: str, config: dict[str, Any]) -> Bits | None:
-    """Return the bits of a checkpoint's stored weights, None if not quantised.
-
-    Raises `CheckpointError` for any other quantisation than bitsandbytes.
-    """
+    """Return the bits of stored weights; raise `CheckpointError` if not bitsandbytes'."""
     said = config.get("quantization_config")
     if not said:
         return None
@@ -136,10 +130,7 @@ def stored_bits(title: str, config: dict[str, Any]) -> Bits | None:
 
 @torch.inference_mode()
 def check_kernels(title: str, model: Any, bits: Bits) -> None:
-    """Run each kind of quantised layer once.
-
-    Some devices refuse a width only when a layer runs. Raises `CheckpointError`.
-    """
+    """Run each kind of quantised layer once; raise `CheckpointError` if one fails."""
     seen = set()
     for linear in _linears(model):
         kind = (type(linear), linear.in_features, linear.out_features)
@@ -167,10 +158,7 @@ WEIGHTS = "adapter_model.safetensors"
 
 
 def base_of(folder: Path) -> str:
-    """Return an adapter's base model: a hub id or a folder.
-
-    Raises `CheckpointError` if the adapter cannot be used.
-    """
+    """Return an adapter's base, a hub id or folder; raise `CheckpointError` if unusable."""
     title, said = folder_title(folder), read_json(folder / ADAPTER)
     kind = said.get("peft_type")
     if kind != "LORA":

@@ -68,9 +68,7 @@ Feature = Literal[
 
 PLAIN: frozenset[Feature] = frozenset({"temperature", "max_tokens", "usage", "seed"})
 EVERYWHERE: frozenset[Feature] = PLAIN | {"special tokens", "logprobs"}
-"""Tried with a server of an unknown engine, such as `transformers serve`. A refused feature is left
-out from then on.
-"""
+"""Tried with an unknown engine, such as `transformers serve`, until refused."""
 
 BY_ENGINE: dict[str, frozenset[Feature]] = {
     "vllm": EVERYWHERE | {"usage so far", "picture ids", "video", "continue"},
@@ -181,10 +179,7 @@ class RequestForm:
         return options
 
     def _message(self, message: Message, pictures: PictureCache) -> dict[str, Any]:
-        """Render a message; without pictures its content is a plain string.
-
-        A trained model's chat template expects a string.
-        """
+        """Render a message; without pictures a plain string, as chat templates expect."""
         if not message.frames:
             return {"role": message.role, "content": message.text}
         content: list[dict[str, Any]] = []

@@ -215,28 +215,27 @@ def find_server(address: JudgeName, secret: Secret, patience: Patience) -> Serve
         retries.setLevel(logging.ERROR)
     client = make_client(address, secret, patience)
     thread = LoopThread("list of models")
+
+    async def find() -> Server:
+        url, cards = await _listed(client, address, secret, patience)
+        found = replace(address, what=url or address.what)
+        root = server_root(found)
+        name = found.kind if found.kind in HOSTED else engine_of(root, cards)
+        card = _find_card(found, cards, name)
+        model = recognise(card, found.protocol, name)
+        listed, said = card_facts(card), await engine_facts(client, root, name, model.id)
+        if False in (said.sees, listed.sees):
+            advice = ENGINES[name].seeing if name in ENGINES else "Choose a model that does."
+            raise BackendRefused(
+                f"The model {model_title(model.id)} takes no pictures, as its server says. {advice}"
+            )
+        length = said.context_length or listed.context_length
+        return Server(found, replace(model, context_length=length), secret, patience)
+
     try:
-        return thread.submit(_find(client, address, secret, patience)).result()
+        return thread.submit(find()).result()
     finally:
         thread.close(client.close())
-
-
-async def _find(
-    client: openai.AsyncOpenAI, address: JudgeName, secret: Secret, patience: Patience
-) -> Server:
-    address, cards = await _cards(client, address, secret, patience)
-    root = server_root(address)
-    name = address.kind if address.kind in HOSTED else engine_of(root, cards)
-    card = _find_card(address, cards, name)
-    model = recognise(card, address.protocol, name)
-    listed, said = card_facts(card), await engine_facts(client, root, name, model.id)
-    if False in (said.sees, listed.sees):
-        advice = ENGINES[name].seeing if name in ENGINES else "Choose a model that does."
-        raise BackendRefused(
-            f"The model {model_title(model.id)} takes no pictures, as its server says. {advice}"
-        )
-    length = said.context_length or listed.context_length
-    return Server(address, replace(model, context_length=length), secret, patience)
 
 
 def _find_card(address: JudgeName, cards: list[dict[str, Any]], engine: str) -> Mapping[str, Any]:
@@ -246,38 +245,28 @@ def _find_card(address: JudgeName, cards: list[dict[str, Any]], engine: str) -> 
     """
     listed = [str(card["id"]) for card in cards]
     if not address.model and len(listed) != 1:
-        raise BackendRefused(
-            _choose(listed)
-            if listed
-            else "The server lists no model. Name one behind the address: URL#MODEL."
-        )
+        none = "The server lists no model. Name one behind the address: URL#MODEL."
+        raise BackendRefused(_choose(listed) if listed else none)
     wanted = address.model or listed[0]
     names = [wanted]
     if engine in HOSTED:
         names += [f"models/{wanted}", wanted.rpartition(":")[0]]
-    card = next((card for name in names for card in cards if card["id"] == name), None)
-    if card is None and cards and engine:
+    card = next((card for name in names for card in cards if card["id"] == name), {})
+    if not card and cards and engine:
         raise BackendRefused(
             f"The server has no model {model_title(wanted)!r}. {_choose(listed, wanted)}"
         )
-    return {**(card or {}), "id": wanted}  # Some servers list only a part of their models
+    return {**card, "id": wanted}  # Some servers list only a part of their models
 
 
 def recognise(
     card: Mapping[str, Any], chosen: ProtocolName | None, engine: str = ""
 ) -> ServedModel:
-    """Return the model of a card.
-
-    Published checkpoints and the built-in judge are known by name. `chosen` comes before a
-    published name's protocol.
-    """
+    """Return the model of a card; `chosen` comes before a published name's protocol."""
     prices = _prices(card) if engine == "openrouter" else None
     model = ServedModel(str(card["id"]), engine, None, (chosen,) if chosen else (), prices=prices)
-    names = {
-        part.lower()
-        for name in (model.id, str(card.get("root") or ""))
-        for part in (name, model_title(name))
-    }
+    named = (model.id, str(card.get("root") or ""))
+    names = {part.lower() for name in named for part in (name, model_title(name))}
     if "nano" in names:  # The built-in judge, which needs a redirect of its own
         folder = asset("nano")
         marker = read_marker(folder, str(folder))
@@ -295,32 +284,31 @@ def recognise(
 
 def _prices(card: Mapping[str, Any]) -> Prices | None:
     """Return OpenRouter's prices (dollars a token, as text), None if missing."""
-    listed = card.get("pricing")
+    listed: Any = card.get("pricing")
     try:
-        read, written = float(listed["prompt"]), float(listed["completion"])  # type: ignore[index]
-        reused = float(listed.get("input_cache_read") or read)  # type: ignore[union-attr]
+        read, written = float(listed["prompt"]), float(listed["completion"])
+        reused = float(listed.get("input_cache_read") or read)
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
-    prices = Prices(read, written, reused)
-    return prices if all(0 <= each < 1 for each in (read, written, reused)) else None
+    sound = all(0 <= each < 1 for each in (read, written, reused))
+    return Prices(read, written, reused) if sound else None
 
 
-async def _cards(
+async def _listed(
     client: openai.AsyncOpenAI, address: JudgeName, secret: Secret, patience: Patience
-) -> tuple[JudgeName, list[dict[str, Any]]]:
-    """Return the list's address and its models, empty without a list."""
+) -> tuple[str, list[dict[str, Any]]]:
+    """Return what `list_models` returns; nothing if a named model needs no list."""
     try:
-        url, cards = await patience.ask(lambda: list_models(client), secret, most=3)
-        return replace(address, what=url or address.what), cards
+        return await patience.ask(lambda: list_models(client), secret, most=3)
     except Passing as passing:
-        if passing.answered and address.model:
-            return address, []  # `transformers serve` fails here before the first download
-        raise unavailable(passing) from None
+        # `transformers serve` fails here before the first download
+        if not (passing.answered and address.model):
+            raise unavailable(passing) from None
     except RequestRefusal as refusal:
-        if address.model and (refusal.status == 404 or refusal.status >= 500):
-            return address, []
-        garbage = BackendRefused(GARBAGE)
-        raise (garbage if refusal.status == 404 else ending(refusal, secret)) from None
+        if not address.model or (refusal.status != 404 and refusal.status < 500):
+            garbage = BackendRefused(GARBAGE)
+            raise (garbage if refusal.status == 404 else ending(refusal, secret)) from None
+    return "", []
 
 
 async def list_models(client: openai.AsyncOpenAI) -> tuple[str, list[dict[str, Any]]]:

@@ -261,11 +261,10 @@ class ServerConversation:
             async for chunk in stream:
                 if holds_token(_checked(chunk, self._server)):
                     return chunk, stream
+            raise BackendFailed(GARBAGE)
         except BaseException:
             await stream.close()
             raise
-        await stream.close()
-        raise BackendFailed(GARBAGE)
 
 
 def _checked(chunk: Any, server: Server) -> Any:
@@ -369,10 +368,7 @@ TOLD = (
 
 
 class ServerBackend:
-    """A `Backend` and `BatchBackend` whose replies a server generates.
-
-    Thread-safe. Conversations share the list of request fields that the server refuses.
-    """
+    """A thread-safe `Backend` and `BatchBackend` whose replies a server generates."""
 
     at_own_pace: Literal[True] = True  # See `RemoteBackend`
 
@@ -409,11 +405,7 @@ class ServerBackend:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Caveats for people: see `JudgeDescription`.
-
-        Notes are added when the server refuses a temperature, or when its context turns out to be
-        short.
-        """
+        """Caveats for people, also about a refused temperature and a short context."""
         model, notes = self.server.model, [*self._notes]
         if "temperature" not in self.server.form.features:
             notes.append(

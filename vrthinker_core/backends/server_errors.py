@@ -53,8 +53,6 @@ _CONTEXT = re.compile(
 """How the official servers, and the hosts behind OpenRouter, say that a prompt is too long: in
 words, or in an error's code or type.
 """
-_KEY = re.compile(r"\bAPI[ _]key\b", re.IGNORECASE)
-_MASKED = re.compile(r"\S*(?:\*\*|\w\.\.\.\w|…)\S*")
 _PICTURES = re.compile(
     r"(?:at most (\d+)|too many) (image|video|picture)|limit.mm.per.prompt"
     r"|\d+ images?.{0,40}exceed",
@@ -71,14 +69,8 @@ _MOMENTARY = re.compile(
     re.IGNORECASE,
 )
 """How a server says that it failed for now, or failed without a cause."""
-_LENGTH = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)", re.IGNORECASE)
-_PROMPT = re.compile(
-    r"(?<!at least )\b(\d+)(?: tokens)? (?:in the messages|input tokens|from the input messages)",
-    re.IGNORECASE,
-)
-_NO_PATH = re.compile(r"not found\W*$|^\s*$", re.IGNORECASE)
+_MASKED = re.compile(r"\S*(?:\*\*|\w\.\.\.\w|…)\S*")
 _PAGE = re.compile(r"\s*<[a-z!?]", re.IGNORECASE)
-_TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
 
 
 class Passing(Exception):
@@ -216,8 +208,9 @@ def _failure(
     said = _words(answer)
     message, text = secret.quoted(said), said if isinstance(answer, str) else _as_text(answer)
     name = secret.variable
-    if status == 401 or (status == 400 and _KEY.search(said)):  # Gemini answers 400
-        quote = f"It says: {_MASKED.sub('[key]', message)}."  # OpenAI repeats the key half masked
+    if status == 401 or (status == 400 and re.search(r"(?i)\bAPI[ _]key\b", said)):  # 400: Gemini
+        # OpenAI repeats the key half masked
+        quote = f"It says: {_MASKED.sub('[key]', message)}."
         if secret.value:
             return BackendRefused(
                 f"The server does not accept the key in {name}: put another one into it. {quote}"
@@ -277,7 +270,7 @@ def _words(answer: object) -> str:
     text = _as_text(answer).strip()
     if not _PAGE.match(text):
         return text
-    title = _TITLE.search(text)
+    title = re.search(r"(?i)<title[^>]*>([^<]*)", text)
     return title[1].strip() if title else ""
 
 
@@ -300,7 +293,10 @@ def tokens_left(refusal: RequestRefusal) -> int:
     SGLang refuse a request if its longest reply does not fit; vLLM 0.32 shortens the reply. If a
     server stopped counting ("at least"), the room is unknown.
     """
-    length, prompt = _LENGTH.search(str(refusal)), _PROMPT.search(str(refusal))
+    said = str(refusal)
+    length = re.search(r"(?i)maximum (?:context|model) length (?:is|of) (\d+)", said)
+    counted = r"(?: tokens)? (?:in the messages|input tokens|from the input messages)"
+    prompt = re.search(rf"(?i)(?<!at least )\b(\d+){counted}", said)
     return max(0, int(length[1]) - int(prompt[1])) if length and prompt else 0
 
 
@@ -339,6 +335,7 @@ def ending(refusal: RequestRefusal, secret: Secret, engine: str = "") -> JudgeEr
             "The conversation is longer than the server reads. "
             f"{own.longer if own else advice} {quote}"
         )
-    if refusal.status == 404 and _NO_PATH.search(said) and "model" not in said.lower():
+    no_path = refusal.status == 404 and re.search(r"(?i)not found\W*$|^\s*$", said)
+    if no_path and "model" not in said.lower():
         return BackendRefused(GARBAGE)
     return BackendRefused(f"The server refuses the request. {quote}")
