@@ -201,11 +201,7 @@ def open_checkpoint(
 
 
 def open_plain(
-    source: str,
-    *,
-    device: str | None = None,
-    dtype: torch.dtype | None = None,
-    bits: Bits | None = None,
+    source: str, *, device: str | None = None, bits: Bits | None = None
 ) -> tuple[Any, Source]:
     """Load any image-text-to-text model of transformers; raise `CheckpointError`.
 
@@ -224,7 +220,7 @@ def open_plain(
             found.base, local_files_only=True, trust_remote_code=False
         )
         shape = without_values(config)
-    model, _ = _load_judge(found, shape, bits, device, dtype, AutoModelForImageTextToText)
+    model, _ = _load_judge(found, shape, bits, device, None, AutoModelForImageTextToText)
     return model.eval(), found
 
 

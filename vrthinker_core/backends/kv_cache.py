@@ -68,18 +68,18 @@ class PrefixCache:
     @property
     def num_tokens(self) -> int:
         """The number of tokens in the cache."""
-        return self._token_counts[-1]
+        return self._ends[-1][0]
 
     @property
     def next_position(self) -> int:
         """Position of the next token, on all three m-RoPE axes for text."""
-        return self._next_positions[-1]
+        return self._ends[-1][1]
 
     def clear(self) -> None:
         """Empty the cache."""
         self._items: list[PromptItem] = []
-        self._token_counts = [0]  # Before each item and after the last one
-        self._next_positions = [0]  # Before each item and after the last one
+        # Number of tokens and next position, at the beginning and after each item
+        self._ends = [(0, 0)]
         self.layers = [
             GrowingLayer() for _ in range(self._model.config.get_text_config().num_hidden_layers)
         ]
@@ -100,7 +100,7 @@ class PrefixCache:
         tokens.
         """
         kept = self.common_prefix(items)
-        del self._items[kept:], self._token_counts[kept + 1 :], self._next_positions[kept + 1 :]
+        del self._items[kept:], self._ends[kept + 1 :]
         self.trim()
         new, reused, logits = items[kept:], self.num_tokens, None
         for chunk in groups_up_to(self._chunk, new, [token_count([item]) for item in new]):
@@ -116,8 +116,7 @@ class PrefixCache:
     def append(self, token: int) -> None:
         """Count one more token, which another decoder has written to the next row."""
         self._items.append(token)
-        self._token_counts.append(self._token_counts[-1] + 1)
-        self._next_positions.append(self._next_positions[-1] + 1)
+        self._ends.append((self.num_tokens + 1, self.next_position + 1))
 
     def has_rows(self, tokens: int) -> bool:
         """Return whether `tokens` tokens fit without another allocation."""
@@ -142,10 +141,9 @@ class PrefixCache:
         position_ids = position_ids.unsqueeze(1).to(embeddings.device)
         hidden = hidden_states(self._model, embeddings, position_ids, self._cache)
         logits: torch.Tensor = self._model.lm_head(hidden[:, -1])[0].float()
-        for item in items:
-            self._token_counts.append(self._token_counts[-1] + token_count([item]))
-        self._items.extend(items)
-        self._next_positions.extend(next_positions)
+        for item, position in zip(items, next_positions, strict=True):
+            self._items.append(item)
+            self._ends.append((self.num_tokens + token_count([item]), position))
         return logits
 
     def _embed(self, items: Sequence[PromptItem]) -> torch.Tensor:
@@ -168,7 +166,7 @@ class PrefixCache:
         A vision item spreads over its merged grid from its start. The next item starts after the
         longer side of the grid, for any number of temporal patches.
         """
-        position, columns, next_positions = self._next_positions[-1], [], []
+        position, columns, next_positions = self.next_position, [], []
         for item in items:
             if isinstance(item, int):
                 columns.append(torch.full((3, 1), position))
@@ -212,7 +210,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
             self.storage = (key_states[..., :0, :], value_states[..., :0, :])
         length = self.get_seq_length()
         total = length + key_states.shape[-2]
-        self._grow(total, key_states, length)
+        self._grow(total)
         for storage, states in zip(self.storage, (key_states, value_states), strict=True):
             storage[..., length:total, :] = states
         self.keys, self.values = (storage[..., :total, :] for storage in self.storage)
@@ -220,7 +218,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
     def reserve(self, rows: int) -> None:
         """Allocate at least `rows` rows; keep all old rows, unused ones too."""
-        self._grow(rows, self.storage[0], self.storage[0].shape[-2])
+        self._grow(rows)
         self.truncate(self.get_seq_length())
 
     def truncate(self, length: int) -> None:
@@ -228,13 +226,13 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         if self.is_initialized:
             self.keys, self.values = (storage[..., :length, :] for storage in self.storage)
 
-    def _grow(self, rows: int, like: torch.Tensor, kept: int) -> None:
-        if rows > self.storage[0].shape[-2]:
+    def _grow(self, rows: int) -> None:
+        *heads, kept, size = self.storage[0].shape
+        if rows > kept:
             blocks = -(-rows // self.block_rows)
-            shape = (*like.shape[:-2], blocks * self.block_rows, like.shape[-1])
-            keys, values = (like.new_zeros(shape) for _ in range(2))
-            keys[..., :kept, :] = self.storage[0][..., :kept, :]
-            values[..., :kept, :] = self.storage[1][..., :kept, :]
+            old = self.storage
+            keys, values = (each.new_zeros(*heads, blocks * self.block_rows, size) for each in old)
+            keys[..., :kept, :], values[..., :kept, :] = old
             self.storage = (keys, values)
 
 

@@ -35,7 +35,7 @@ from vrthinker_core.backends.decode import (
 from vrthinker_core.backends.devices import limit_threads, parallelism
 from vrthinker_core.backends.generation import Generation, LoadedModel
 from vrthinker_core.backends.judge_name import Bits, folder_title
-from vrthinker_core.backends.kv_cache import GrowingLayer, PrefixCache, groups_up_to
+from vrthinker_core.backends.kv_cache import PrefixCache, groups_up_to
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.errors import BackendFailed, BackendRefused, VrThinkerError
 from vrthinker_core.protocols.factory import redirects
@@ -154,10 +154,19 @@ class BatchedCache:
             cache.trim()
         # 256 free rows after the longest sequence, before storage is reallocated
         self._rows = max(cache.num_tokens for cache in caches) + 256
-        self._storage = [
-            _stack_layers([cache.layers[n] for cache in caches], self._rows)
-            for n in range(len(caches[0].layers))
-        ]
+        self._storage: list[LayerStorage] = []  # (batch, heads, rows + 1, head_dim) each
+        for layers in zip(*(cache.layers for cache in caches), strict=True):
+            _, heads, _, size = layers[0].storage[0].shape
+            like, shape = layers[0].storage[0], (len(layers), heads, self._rows + 1, size)
+            # Unused rows are zeros: a masked row must not be NaN
+            keys, values = like.new_zeros(shape), like.new_zeros(shape)
+            self._storage.append((keys, values))
+            for n, layer in enumerate(layers):
+                length = layer.get_seq_length()
+                for stacked, own in zip((keys, values), layer.storage, strict=True):
+                    stacked[n, :, :length] = own[0, :, :length]
+                layer.storage = keys[n : n + 1, :, :-1], values[n : n + 1, :, :-1]
+                layer.truncate(length)
         self._step = DecodeStep(model, self._storage)
         self._cuda_graphs = cuda_graphs
         self._replay: Callable[[], None] | None = None
@@ -212,25 +221,6 @@ class BatchedCache:
             ],
             position_ids=[cache.next_position for cache in self._caches],
         )
-
-
-def _stack_layers(layers: Sequence[GrowingLayer], rows: int) -> LayerStorage:
-    """Return the storage of one layer for the whole batch.
-
-    Its shape is (batch, heads, rows + 1, head_dim). Each layer's own storage becomes a view of it.
-    Unused rows are zeros: a masked row must not be NaN.
-    """
-    like = layers[0].storage[0]
-    keys, values = (
-        like.new_zeros(len(layers), like.shape[1], rows + 1, like.shape[3]) for _ in range(2)
-    )
-    for n, layer in enumerate(layers):
-        length = layer.get_seq_length()
-        for stacked, own in zip((keys, values), layer.storage, strict=True):
-            stacked[n, :, :length] = own[0, :, :length]
-        layer.storage = (keys[n : n + 1, :, :rows], values[n : n + 1, :, :rows])
-        layer.truncate(length)
-    return keys, values
 
 
 PATCHES_AT_ONCE = 32_768
