@@ -48,7 +48,15 @@ class SafeTokenizer:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._token_bytes = _token_bytes(tokenizer)
+        # A byte-level vocabulary writes a byte as one character; added tokens are as they are
+        byte_of = {character: byte for byte, character in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
+        ids = tokenizer.get_vocab(with_added_tokens=True)
+        self.vocabulary = [b""] * (max(ids.values()) + 1)  # The bytes of every token
+        for token, token_id in ids.items():
+            written = all(character in byte_of for character in token)
+            self.vocabulary[token_id] = (
+                bytes(map(byte_of.__getitem__, token)) if written else token.encode()
+            )
         spec = json.loads(tokenizer.to_str())
         spec["truncation"] = spec["padding"] = None
         # Qwen marks some `<|...|>` tokens as not special
@@ -63,11 +71,6 @@ class SafeTokenizer:
         self.control = ControlTokens(*(ids[token] for token in CONTROL_TOKENS))
         self.control_ids = frozenset(ids.values())
 
-    @property
-    def vocabulary_size(self) -> int:
-        """One more than the largest token id."""
-        return len(self._token_bytes)
-
     def encode(self, text: str) -> list[int]:
         """Return the token ids of `text`, without any control token.
 
@@ -78,23 +81,11 @@ class SafeTokenizer:
 
     def token_bytes(self, token: int) -> bytes:
         """Return one token's UTF-8 bytes, possibly partial; b"" for unknown ids."""
-        return self._token_bytes[token] if 0 <= token < len(self._token_bytes) else b""
+        return self.vocabulary[token] if 0 <= token < len(self.vocabulary) else b""
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of `tokens`; incomplete characters become U+FFFD."""
         return b"".join(map(self.token_bytes, tokens)).decode("utf-8", "replace")
-
-
-def _token_bytes(tokenizer: Tokenizer) -> list[bytes]:
-    """Return the bytes of every token: a byte-level vocabulary writes a byte as one character."""
-    vocabulary = tokenizer.get_vocab(with_added_tokens=True)
-    byte_of = {character: byte for byte, character in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
-    table = [b""] * (max(vocabulary.values()) + 1)
-    for token, token_id in vocabulary.items():
-        written = all(character in byte_of for character in token)
-        # Added tokens are written as they are
-        table[token_id] = bytes(map(byte_of.__getitem__, token)) if written else token.encode()
-    return table
 
 
 @dataclass(frozen=True, slots=True)

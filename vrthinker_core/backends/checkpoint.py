@@ -64,7 +64,14 @@ def check_statistics(files: Sequence[Path]) -> None:
     for path in files:
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118 - no mapping
-                sample = _sample(file.get_tensor(name))
+                tensor = file.get_tensor(name)
+                matrix = tensor.reshape(len(tensor) if tensor.ndim else 1, -1)
+                # Evenly spaced rows and columns
+                rows, columns = (
+                    math.ceil(size / most) or 1
+                    for size, most in zip(matrix.shape, (256, 2048), strict=True)
+                )
+                sample = matrix[::rows, ::columns].float()
                 zeros = 1 - int(sample.count_nonzero()) / max(1, sample.numel())
                 # A trained weight has nearly no zeros
                 if zeros > 0.25 and not name.endswith("bias"):
@@ -82,15 +89,6 @@ def check_statistics(files: Sequence[Path]) -> None:
                 f"{paths[0].name} is damaged or was never trained: {names[0]} and its layer look "
                 "random. Fetch it again, or choose another judge."
             )
-
-
-def _sample(tensor: torch.Tensor) -> torch.Tensor:
-    """Return evenly spaced rows and columns as a float32 matrix."""
-    matrix = tensor.reshape(len(tensor), -1) if tensor.ndim else tensor.reshape(1, 1)
-    rows, columns = (
-        math.ceil(size / most) or 1 for size, most in zip(matrix.shape, (256, 2048), strict=True)
-    )
-    return matrix[::rows, ::columns].float()
 
 
 def _spread(matrix: torch.Tensor) -> float:

@@ -18,8 +18,6 @@ from vrthinker_core.backends.kv_cache import PrefixCache, hidden_states
 from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, VrThinkerError
 from vrthinker_core.types.messages import LabelProbabilities
 
-_PADDING = b" \t\r\n=:\"'*_`"  # Characters that may share a token with the digit: " 1"
-
 
 class SampledToken(NamedTuple):
     """A token, and the probabilities of its possible label.
@@ -40,9 +38,8 @@ class LabelDigits:
     def __init__(self, tokenizer: SafeTokenizer) -> None:
         self.characters_after: dict[int, int] = {}  # For each token: characters after its digit
         self._tokens_of_digit: tuple[list[int], ...] = ([], [], [])
-        for token in range(tokenizer.vocabulary_size):
-            written = tokenizer.token_bytes(token)
-            digit = written.strip(_PADDING)
+        for token, written in enumerate(tokenizer.vocabulary):
+            digit = written.strip(b" \t\r\n=:\"'*_`")  # Characters that may share its token
             if digit in (b"0", b"1", b"2"):
                 self.characters_after[token] = len(written) - written.index(digit) - 1
                 self._tokens_of_digit[int(digit)].append(token)

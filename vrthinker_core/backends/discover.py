@@ -38,13 +38,6 @@ class LocalServer:
     url: str
     models: tuple[str, ...]  # Only models that take pictures
 
-    def named(self, model: str) -> str:
-        """Return the listed model of this name, "" if there is none.
-
-        `model` may lack Ollama's tag. An empty `model` returns the first model.
-        """
-        return next((each for each in self.models if model in ("", each, each.split(":")[0])), "")
-
 
 def local_key() -> Secret:
     """Return the key for a server on this machine.
@@ -84,8 +77,9 @@ def find_local(
     """
     servers = local_servers(ports, seconds)
     for server in servers:
-        if found := server.named(model):
-            return JudgeName("server", server.url, found)
+        for each in server.models:
+            if model in ("", each, each.split(":")[0]):  # The name may lack Ollama's tag
+                return JudgeName("server", server.url, each)
     if not servers:
         raise BackendRefused(f"No server was found on this machine. {START_ONE}")
     names = " and ".join(server.engine or "A server" for server in servers)

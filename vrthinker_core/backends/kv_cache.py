@@ -136,29 +136,25 @@ class PrefixCache:
     @torch.inference_mode()
     def _forward(self, items: Sequence[PromptItem]) -> torch.Tensor:
         limit_threads(self.threads)
-        embeddings = self._embed(items)
+        embedding: Any = self._model.get_input_embeddings()
+        ids: list[int] = []
+        places: list[bool] = []  # Of the image features that replace the placeholders
+        for item in items:
+            ids += [item] if isinstance(item, int) else [self._pads[item.kind]] * item.num_tokens
+            places += [isinstance(item, VisionItem)] * token_count([item])
+        device = embedding.weight.device
+        embedded: torch.Tensor = embedding(torch.tensor([ids], device=device))
+        if vision_items := [item for item in items if isinstance(item, VisionItem)]:
+            features = torch.cat(self._vision.encode(vision_items))
+            embedded[0, places] = features.to(device, embedded.dtype)
         position_ids, next_positions = self._mrope_positions(items)
-        position_ids = position_ids.unsqueeze(1).to(embeddings.device)
-        hidden = hidden_states(self._model, embeddings, position_ids, self._cache)
+        position_ids = position_ids.unsqueeze(1).to(device)
+        hidden = hidden_states(self._model, embedded, position_ids, self._cache)
         logits: torch.Tensor = self._model.lm_head(hidden[:, -1])[0].float()
         for item, position in zip(items, next_positions, strict=True):
             self._items.append(item)
             self._ends.append((self.num_tokens + token_count([item]), position))
         return logits
-
-    def _embed(self, items: Sequence[PromptItem]) -> torch.Tensor:
-        """Return embeddings, (1, tokens, hidden), with image features for placeholders."""
-        embedding: Any = self._model.get_input_embeddings()
-        ids: list[int] = []
-        places: list[bool] = []
-        for item in items:
-            ids += [item] if isinstance(item, int) else [self._pads[item.kind]] * item.num_tokens
-            places += [isinstance(item, VisionItem)] * token_count([item])
-        embedded: torch.Tensor = embedding(torch.tensor([ids], device=embedding.weight.device))
-        if vision_items := [item for item in items if isinstance(item, VisionItem)]:
-            features = torch.cat(self._vision.encode(vision_items))
-            embedded[0, places] = features.to(embedded.device, embedded.dtype)
-        return embedded
 
     def _mrope_positions(self, items: Sequence[PromptItem]) -> tuple[torch.Tensor, list[int]]:
         """Return m-RoPE positions, (3, tokens), and the position after each item.

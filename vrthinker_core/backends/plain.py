@@ -431,16 +431,15 @@ class _Reply(ReplyText):
     def _with_reply(self, prompt: dict[str, Any]) -> dict[str, Any]:
         """Return the prompt with the reply appended to every ids-shaped tensor."""
         encode = self._backend.form.processor.tokenizer.encode
-        self.tokens = encode(self.written, add_special_tokens=False)
+        self.tokens, ids = encode(self.written, add_special_tokens=False), prompt["input_ids"]
         self._before, self._whole = max(0, len(self.tokens) - 4), len(self.tokens)
-        ids = prompt["input_ids"]
-        reply = torch.tensor([self.tokens], device=ids.device)
-        longer = {
-            name: torch.cat([value, torch.full_like(reply, name == "attention_mask").to(value)], 1)
-            for name, value in prompt.items()
-            if value.shape == ids.shape
-        }
-        return {**prompt, **longer, "input_ids": torch.cat([ids, reply], 1)}
+        added = torch.tensor([self.tokens], device=ids.device)
+        longer = {**prompt, "input_ids": torch.cat([ids, added], 1)}
+        for name, value in prompt.items():
+            if name != "input_ids" and value.shape == ids.shape:
+                filled = torch.full_like(added, name == "attention_mask")
+                longer[name] = torch.cat([value, filled.to(value)], 1)
+        return longer
 
     def _generate(self, inputs: dict[str, Any]) -> None:
         model, sampling = self._backend.model, self._sampling

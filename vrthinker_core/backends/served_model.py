@@ -15,8 +15,7 @@ import openai
 import stamina
 
 from vrthinker_core.__about__ import asset
-from vrthinker_core.backends.base import Scope
-from vrthinker_core.backends.checkpoint_files import published_protocol, read_marker
+from vrthinker_core.backends.checkpoint_files import Marker, published_protocol, read_marker
 from vrthinker_core.backends.engines import ENGINES, card_facts, engine_facts, engine_of
 from vrthinker_core.backends.judge_name import HOSTED, SERVER_FORM, JudgeName, model_title
 from vrthinker_core.backends.request_body import RequestForm, known_features
@@ -149,13 +148,16 @@ class ServedModel:
     id: str
     engine: str = ""  # A key of `BY_ENGINE`: an engine or a host; "" if unknown
     context_length: int | None = None
-    protocols: tuple[ProtocolName, ...] = ()  # Empty: the model is told the rules in words
-    # See `LoadedModel`
-    forced_redirects: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
-    video_items: bool = True  # See `Marker.video_items`
-    scope: Scope = "any"  # See `Marker.scope`
+    marker: Marker = field(
+        default_factory=Marker
+    )  # Without protocols the model is told the rules in words
     built_in: bool = False  # The model is the built-in judge
     prices: Prices | None = None
+
+    @property
+    def forced_redirects(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """See `LoadedModel`."""
+        return redirects(self.marker.forced)
 
 
 @dataclass(slots=True)
@@ -170,8 +172,8 @@ class Server:
 
     def __post_init__(self) -> None:
         features = known_features(self.model.engine, self.model.id)
-        features -= set() if self.model.video_items else {"video"}
-        self.form = RequestForm(self.model.id, not self.model.protocols, features)
+        features -= set() if self.model.marker.video_items else {"video"}
+        self.form = RequestForm(self.model.id, not self.model.marker.protocols, features)
 
 
 def make_client(address: JudgeName, secret: Secret, patience: Patience) -> openai.AsyncOpenAI:
@@ -264,22 +266,15 @@ def recognise(
 ) -> ServedModel:
     """Return the model of a card; `chosen` comes before a published name's protocol."""
     prices = _prices(card) if engine == "openrouter" else None
-    model = ServedModel(str(card["id"]), engine, None, (chosen,) if chosen else (), prices=prices)
+    model = ServedModel(str(card["id"]), engine, prices=prices)
     named = (model.id, str(card.get("root") or ""))
     names = {part.lower() for name in named for part in (name, model_title(name))}
     if "nano" in names:  # The built-in judge, which needs a redirect of its own
         folder = asset("nano")
         marker = read_marker(folder, str(folder))
-        return replace(
-            model,
-            protocols=marker.protocols,
-            forced_redirects=redirects(marker.forced),
-            video_items=marker.video_items,
-            scope=marker.scope,
-            built_in=True,
-        )
-    known = published_protocol(names)
-    return model if model.protocols or known is None else replace(model, protocols=(known,))
+        return replace(model, marker=marker, built_in=True)
+    protocol = chosen or published_protocol(names)
+    return replace(model, marker=Marker((protocol,))) if protocol else model
 
 
 def _prices(card: Mapping[str, Any]) -> Prices | None:

@@ -373,11 +373,10 @@ class ServerBackend:
     at_own_pace: Literal[True] = True  # See `RemoteBackend`
 
     def __init__(self, server: Server, name: str, notes: tuple[str, ...] = ()) -> None:
-        self.server, self.name = server, name
-        self._notes = (*notes, *(() if server.model.protocols else (TOLD,)))
-        self.protocols = server.model.protocols
-        self.follows_instructions = not server.model.forced_redirects
-        self.scope = server.model.scope
+        self.server, self.name, marker = server, name, server.model.marker
+        self.protocols, self.scope = marker.protocols, marker.scope
+        self.follows_instructions = not marker.forced
+        self._notes = (*notes, *(() if marker.protocols else (TOLD,)))
 
     def __repr__(self) -> str:
         return describe_backend(self)

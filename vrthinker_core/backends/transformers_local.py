@@ -309,10 +309,7 @@ class BatchDecoder:
                 sequence.attempt(sequence.generation.prefill)
             return
         with ThreadPoolExecutor(threads) as pool:
-            for future in [
-                pool.submit(each.attempt, each.generation.prefill) for each in sequences
-            ]:
-                future.result()
+            list(pool.map(lambda each: each.attempt(each.generation.prefill), sequences))
 
     def decode(self, sequences: Sequence[_BatchSequence]) -> None:
         """Process the sampled token of each sequence."""
@@ -347,10 +344,9 @@ class TransformersBackend:
     """
 
     def __init__(self, checkpoint: Checkpoint, name: str, notes: tuple[str, ...] = ()) -> None:
-        self.name, self.notes = name, notes
-        self.protocols = checkpoint.marker.protocols
-        self.follows_instructions = not checkpoint.marker.forced
-        self.scope = checkpoint.marker.scope
+        self.name, self.notes, marker = name, notes, checkpoint.marker
+        self.protocols, self.scope = marker.protocols, marker.scope
+        self.follows_instructions = not marker.forced
         model, tokenizer = checkpoint.model, SafeTokenizer(checkpoint.tokenizer)
         config, control = model.generation_config, tokenizer.control
         stops = (control.im_end, control.endoftext, *end_tokens(config))
@@ -369,8 +365,8 @@ class TransformersBackend:
             threads=checkpoint.threads,
             stop_tokens=frozenset(int(token) for token in stops),
             label_digits=LabelDigits(tokenizer),
-            forced_redirects=redirects(checkpoint.marker.forced),
-            video_items=checkpoint.marker.video_items,
+            forced_redirects=redirects(marker.forced),
+            video_items=marker.video_items,
             repetition_penalty=float(config.repetition_penalty or 1.0),
             # A cancel and new text may each come eight tokens later
             steps_per_sync=8 if captures else 0,
