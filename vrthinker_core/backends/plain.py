@@ -188,11 +188,11 @@ class PlainBackend:
         self.context_length: int | None = getattr(
             model.config.get_text_config(), "max_position_embeddings", None
         )
-        # Any kind of vocabulary works: tokens are decoded one by one
-        tokenizer, self.digits = form.processor.tokenizer, dict[int, str]()
+        tokenizer = form.processor.tokenizer
+        self.digits: dict[int, str] = {}  # Of each token that writes a lone 0, 1 or 2
         for written, token in tokenizer.get_vocab().items():
             if len(written) <= 8 and any(digit in written for digit in "012"):
-                # Characters around the digit that may share a token with it
+                # Decoded one by one, so any kind of vocabulary works
                 shown = str(tokenizer.decode([token])).strip(" \t\r\n=:\"'*_`")
                 if shown in ("0", "1", "2"):
                     self.digits[token] = shown
