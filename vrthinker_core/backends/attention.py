@@ -1,4 +1,4 @@
-"""Attention that is faster than the `sdpa` of transformers: float32 on a CPU, half on a GPU."""
+"""Attention that is faster than the `sdpa` of transformers."""
 
 from typing import Any
 

@@ -20,7 +20,7 @@ Scope = typing.Literal["any", "drawn"]
 
 
 class ReplyText:
-    """The text of a reply, shown piece by piece; with `redirect` (a, b), without `a`.
+    """The text of a reply; with `redirect` (a, b), `a` never appears.
 
     See `Sampling.redirect`. `a` is replaced a second time if reasoning is closed behind the first
     replacement, because that replacement was then part of the reasoning.
@@ -44,7 +44,7 @@ class ReplyText:
         return tuple(token for token in self.label_tokens if token.offset in places)
 
     def replace_phrase(self) -> int:
-        """If the text has `a`, replace it and the rest with `b`; return its offset, else -1."""
+        """Replace `a` and the rest with `b`; return the offset or -1."""
         end = self._replaced_to or 0
         start = self.written.find(self._unwanted, end) if self._unwanted else -1
         if start >= 0 and self._replaced_to is not None:
@@ -58,7 +58,7 @@ class ReplyText:
         return start
 
     def safe_end(self) -> int:
-        """Return the length of the text without an end that may begin `a`."""
+        """Return the text's length without an end that may begin `a`."""
         text, unwanted = self.written, self._unwanted
         begun = (n for n in range(len(unwanted) - 1, 0, -1) if text.endswith(unwanted[:n]))
         return len(text) - next(begun, 0)
@@ -73,7 +73,7 @@ class ReplyText:
 
 
 class Conversation(typing.Protocol):
-    """A judge's conversation about one pair of videos; it shares no state with any other."""
+    """A conversation about one pair, which shares no state with another."""
 
     @property
     def context_length(self) -> int | None:

@@ -25,7 +25,7 @@ from vrthinker_core.types.messages import (
 
 @dataclass(frozen=True, slots=True)
 class ControlTokens:
-    """Ids of the tokens that a tokenizer must have; the field `name` is `<|name|>`."""
+    """Ids of the control tokens; the field `name` is `<|name|>`."""
 
     im_start: int
     im_end: int
@@ -200,7 +200,7 @@ class StreamingDetokenizer(ReplyText):
         self.label_tokens.append(LabelToken(offset, probabilities))
 
     def apply_redirect(self) -> bool:
-        """Replace `a` and all after it with `b`; return whether `tokens` have changed.
+        """Replace `a` and the rest with `b`; return whether `tokens` changed.
 
         A token that spells the end of the kept text and the beginning of `a` is dropped, too; that
         end is then tokenised again.

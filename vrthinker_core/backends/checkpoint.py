@@ -1,4 +1,4 @@
-"""The loader: opens a checkpoint, or refuses it if its weights are missing, random or damaged."""
+"""The loader: refuses missing, random and damaged weights."""
 
 import json
 import math
@@ -59,7 +59,7 @@ SMALLEST_SIDE = 128  # Of a matrix that can be tested; a single one of this size
 
 
 def check_statistics(files: Sequence[Path]) -> None:
-    """Raise `CheckpointError` for zeros or a layer of random values; it names the tensor."""
+    """Raise `CheckpointError` for a tensor of zeros or random values."""
     spreads: dict[str, tuple[float, int, Path]] = {}
     for path in files:
         with safe_open(path, framework="pt") as file:

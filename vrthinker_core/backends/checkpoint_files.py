@@ -1,4 +1,4 @@
-"""The files of a checkpoint, checked before a weight is read and without torch."""
+"""The files of a checkpoint, checked without torch."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""DecodeStep: a decode step of a batch, on fixed tensors that a CUDA graph can replay."""
+"""DecodeStep: a decode step that a CUDA graph can replay."""
 
 import logging
 import math
@@ -220,7 +220,7 @@ def check_context(prompt_tokens: int, limit: int) -> None:
 
 
 def to_judge_error(error: Exception, prompt_tokens: int) -> VrThinkerError:
-    """Return the exception to raise; free GPU memory if it has run out."""
+    """Return the exception to raise; free GPU memory if none is left."""
     if isinstance(error, VrThinkerError):
         return error
     if is_out_of_memory(error):
@@ -254,7 +254,7 @@ class MultiStepDecoder:
         penalty: float,
         steps: int,
     ) -> None:
-        """Create a decoder of `steps` tokens a call; a `penalty` of 1 is none."""
+        """Decode `steps` tokens a call; a `penalty` of 1 is none."""
         self._model, self._cache, self._digits = model, cache, digits
         self._penalty, self._steps = penalty, steps
         self._prompt_tokens: list[int] = []

@@ -1,4 +1,4 @@
-"""Discovery of servers with a vision model on this machine, at one port for each engine."""
+"""Discovery of servers with a vision model on this machine."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

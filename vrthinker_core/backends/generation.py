@@ -112,7 +112,7 @@ class Generation:
         self.cache.append(token)
 
     def sample(self) -> int | None:
-        """Sample a token; return it if it must be processed. May set `finish_reason`."""
+        """Sample a token and return it, or set `finish_reason`."""
         written, ahead = self.detokenizer, self._sampled_ahead
         if self.logits is None or self._cancelled():
             self.finish_reason = "cancelled"
@@ -153,7 +153,7 @@ class Generation:
 
 
 class Sampler:
-    """The sampler of one reply: penalty, then argmax at temperature 0 or a draw."""
+    """The sampler of one reply: penalty, then argmax or a draw."""
 
     def __init__(
         self, loaded: LoadedModel, prompt: Sequence[PromptItem], sampling: Sampling

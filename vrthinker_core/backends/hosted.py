@@ -48,7 +48,7 @@ HOSTS: dict[Kind, Host] = {
 
 
 def host_key(host: Host) -> Secret:
-    """Return a host's key; raise `BadInput`, which says how to get one, if none is set."""
+    """Return a host's key; raise `BadInput` if none is set."""
     secret = read_key((host.key,))
     if not secret.value:
         raise BadInput(

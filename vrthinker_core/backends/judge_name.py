@@ -55,7 +55,7 @@ class JudgeName:
 
     @property
     def title(self) -> str:
-        """Display name of a judge that is not open yet; never a path, a user or a password."""
+        """Display name before opening; never a path, a user or a password."""
         match self.kind:
             case "nano":
                 return NANO_NAME
@@ -87,7 +87,7 @@ class JudgeName:
 
 
 def parse_judge(text: str) -> JudgeName:
-    """Read the name of a judge; raise `BadInput`, without a secret, that says what to write."""
+    """Read a judge's name; raise `BadInput`, which holds no secret."""
     said, colon, rest = text.strip().partition(":")
     head, _, query = said.partition("?")
     if not colon and head in ("nano", "local"):
@@ -106,7 +106,7 @@ def parse_judge(text: str) -> JudgeName:
 
 
 def judge_title(text: str) -> str:
-    """Return a display name, also for an unreadable name; never a path or a password."""
+    """Return a display name for any text, never a path or password."""
     try:
         return parse_judge(text).title
     except BadInput:

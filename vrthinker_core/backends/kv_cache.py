@@ -86,7 +86,7 @@ class PrefixCache:
         self._cache = Cache(layers=list(self.layers))
 
     def common_prefix(self, items: Sequence[PromptItem]) -> int:
-        """Count the first `items` that need no prefill; the last one does, for its logits."""
+        """Count the first `items` that need no prefill; the last one does."""
         limit = min(len(self._items), len(items) - 1)
         return next((n for n in range(limit) if self._items[n] != items[n]), limit)
 
@@ -114,7 +114,7 @@ class PrefixCache:
         return self._forward([token])
 
     def append(self, token: int) -> None:
-        """Count one more token, which another decoder has written to the next row."""
+        """Count a token that another decoder has written to the next row."""
         self._items.append(token)
         self._ends.append((self.num_tokens + 1, self.next_position + 1))
 
@@ -182,7 +182,7 @@ class PrefixCache:
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
-    """Keys and values of one layer, in storage that grows by blocks of rows."""
+    """Keys and values of one layer, in storage that grows by blocks."""
 
     block_rows = 1024
 
@@ -233,7 +233,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
 
 def groups_up_to(limit: int, items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
-    """Yield runs of items whose sizes sum to at most `limit`; a larger item is alone."""
+    """Yield runs of items of at most `limit`; a larger item is alone."""
     group: list[T] = []
     total = 0
     for item, size in zip(items, sizes, strict=True):

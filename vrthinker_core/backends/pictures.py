@@ -24,7 +24,7 @@ class PictureCache:
         self._bytes = 0
 
     def picture_id(self, frame: Frame) -> str:
-        """Return an id that is equal for equal pixels only, on any machine."""
+        """Return an id, on any machine equal for equal pixels only."""
         if frame.key not in self._ids:
             size = f"{frame.width}x{frame.height}:".encode()
             self._ids[frame.key] = "vrt-" + hashlib.sha256(size + frame.rgb).hexdigest()

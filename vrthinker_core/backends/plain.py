@@ -257,7 +257,7 @@ class PlainBackend:
             self._lock.release()
 
     def _hear(self, *_: Any) -> None:
-        """Stop a cancelled reply before its next layer: a prefill takes minutes on a CPU."""
+        """Stop a cancelled reply before its next layer: a prefill takes minutes."""
         if self._cancelled():
             raise _Stopped
 
@@ -473,7 +473,7 @@ class _Reply(ReplyText):
 
 
 def _parts(message: Message) -> list[dict[str, Any]]:
-    """Return the parts with adjacent texts joined: some templates lose a plain string."""
+    """Return the parts, adjacent texts joined; some templates lose plain strings."""
     parts: list[dict[str, Any]] = []
     for part in message.parts:
         if not isinstance(part, Text | GeneratedText):

@@ -69,7 +69,7 @@ def needs_of(model: Any, bits: Bits | None, dtype: torch.dtype) -> Needs:
 def require_room(
     title: str, model: Any, bits: Bits | None, dtype: torch.dtype, device: str
 ) -> None:
-    """Raise `CheckpointError` if the model does not fit; it names the bits that would."""
+    """Raise `CheckpointError`, with bits that fit, if the model does not."""
     needs, free = needs_of(model, bits, dtype), available_memory(device)
     if free is None or needs.total <= free:
         return
@@ -158,7 +158,7 @@ WEIGHTS = "adapter_model.safetensors"
 
 
 def base_of(folder: Path) -> str:
-    """Return an adapter's base, a hub id or folder; raise `CheckpointError` if unusable."""
+    """Return an adapter's base; raise `CheckpointError` if it is unusable."""
     title, said = folder_title(folder), read_json(folder / ADAPTER)
     kind = said.get("peft_type")
     if kind != "LORA":

@@ -1,4 +1,4 @@
-"""RequestForm: the body of a chat completion request, with the fields that its server takes."""
+"""RequestForm: the body of a chat completion request."""
 
 import re
 from collections.abc import Sequence

@@ -177,7 +177,7 @@ class Server:
 
 
 def make_client(address: JudgeName, secret: Secret, patience: Patience) -> openai.AsyncOpenAI:
-    """Return a client of `openai` for one event loop, also without a key.
+    """Return an `openai` client for one event loop, also without a key.
 
     The client uses no proxy for a server on this machine. It never retries: `Patience.ask` does,
     because its tries can be cancelled and counted. Raises `BadInput` if the client refuses the
@@ -264,7 +264,7 @@ def _find_card(address: JudgeName, cards: list[dict[str, Any]], engine: str) -> 
 def recognise(
     card: Mapping[str, Any], chosen: ProtocolName | None, engine: str = ""
 ) -> ServedModel:
-    """Return the model of a card; `chosen` comes before a published name's protocol."""
+    """Return a card's model; `chosen` comes before a published name's protocol."""
     prices = _prices(card) if engine == "openrouter" else None
     model = ServedModel(str(card["id"]), engine, prices=prices)
     named = (model.id, str(card.get("root") or ""))

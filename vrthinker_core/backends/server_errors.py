@@ -1,4 +1,4 @@
-"""The failures of a server, each as a sentence that holds neither the key nor the address."""
+"""The failures of a server, as sentences without key and address."""
 
 import json
 import re

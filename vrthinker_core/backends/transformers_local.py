@@ -296,7 +296,7 @@ class BatchDecoder:
         self._can_batch = takes_decode_steps(loaded.model)
 
     def prefill(self, sequences: Sequence[_BatchSequence]) -> None:
-        """Encode all new vision items at once, then prefill, in threads if faster."""
+        """Encode all new vision items at once, then prefill each prompt."""
         items = [item for each in sequences for item in each.new_images()]
         # Only a single sequence can have more patches: its prefill encodes them chunk by chunk
         if _patches(items) <= PATCHES_AT_ONCE:
