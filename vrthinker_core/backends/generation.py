@@ -112,7 +112,10 @@ class Generation:
         self.cache.append(token)
 
     def sample(self) -> int | None:
-        """Sample a token and return it, or set `finish_reason`."""
+        """Sample one token; return it if it must be processed.
+
+        Returns None otherwise. May set `finish_reason`.
+        """
         written, ahead = self.detokenizer, self._sampled_ahead
         if self.logits is None or self._cancelled():
             self.finish_reason = "cancelled"

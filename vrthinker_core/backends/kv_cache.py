@@ -233,7 +233,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
 
 def groups_up_to(limit: int, items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
-    """Yield runs of items of at most `limit`; a larger item is alone."""
+    """Yield runs of items up to `limit`; a larger item is alone."""
     group: list[T] = []
     total = 0
     for item, size in zip(items, sizes, strict=True):

@@ -114,7 +114,10 @@ def require_bitsandbytes() -> None:
 
 
 def stored_bits(title: str, config: dict[str, Any]) -> Bits | None:
-    """Return the bits of stored weights; raise `CheckpointError` if not bitsandbytes'."""
+    """Return the bits of a checkpoint's stored weights, None if not quantised.
+
+    Raises `CheckpointError` for any other quantisation than bitsandbytes.
+    """
     said = config.get("quantization_config")
     if not said:
         return None
@@ -158,7 +161,10 @@ WEIGHTS = "adapter_model.safetensors"
 
 
 def base_of(folder: Path) -> str:
-    """Return an adapter's base; raise `CheckpointError` if it is unusable."""
+    """Return an adapter's base model: a hub id or a folder.
+
+    Raises `CheckpointError` if the adapter cannot be used.
+    """
     title, said = folder_title(folder), read_json(folder / ADAPTER)
     kind = said.get("peft_type")
     if kind != "LORA":
