@@ -1,7 +1,4 @@
-"""The judges behind one protocol, and `open_backend`, which opens one.
-
-A backend turns messages into text. Importing this package imports neither torch nor transformers.
-"""
+"""The judges, and `open_backend`; importing this imports neither torch nor transformers."""
 
 from vrthinker_core.backends.base import Backend, Conversation
 from vrthinker_core.backends.built_in import (

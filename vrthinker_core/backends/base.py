@@ -1,16 +1,13 @@
-"""The protocols between this package and a model.
-
-A `Backend` opens conversations. A `Conversation` streams the replies to messages.
-"""
+"""The protocols between this package and a model: a `Backend` opens `Conversation`s."""
 
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vrthinker_core.protocols.labels import to_narrow
+from vrthinker_core.protocols.labels import mentioned_digits, to_narrow
 from vrthinker_core.protocols.segments import find_tags
 from vrthinker_core.types import ProtocolName
-from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
+from vrthinker_core.types.messages import Cancelled, Completion, LabelToken, Message, Sampling
 
 
 def not_cancelled() -> bool:
@@ -22,44 +19,61 @@ Scope = typing.Literal["any", "drawn"]
 """The videos a judge can judge: any, or only clips that this project drew."""
 
 
-class RedirectState:
-    """A phrase that a reply must not write, and its replacement.
+class ReplyText:
+    """The text of a reply; with `redirect` (a, b), `a` never appears.
 
-    See `Sampling.redirect`. The phrase is replaced a second time if reasoning is closed behind the
-    first replacement, because that replacement was then part of the reasoning.
+    See `Sampling.redirect`. `a` is replaced a second time if reasoning is closed behind the first
+    replacement, because that replacement was then part of the reasoning.
     """
 
     def __init__(self, redirect: tuple[str, str] | None) -> None:
-        self._unwanted, self.wanted = redirect or ("", "")
-        self.end: int | None = None  # End offset of the last replacement in the text
+        self.written, self._emitted = "", 0  # The text, and how many characters were emitted
+        self.pieces: list[int] = []  # Lengths of the emitted pieces
+        self.label_tokens: list[LabelToken] = []  # Digits, also of frame numbers
+        self._unwanted, self._wanted = redirect or ("", "")
+        self._replaced_to: int | None = None  # End offset of the last replacement
 
-    def cut(self, text: str) -> int:
-        """Return the offset at which `wanted` replaces the rest, or -1."""
-        end = self.end or 0
-        start = text.find(self._unwanted, end) if self._unwanted else -1
-        if start >= 0 and self.end is not None:
-            closings = (
-                tag.end
-                for tag in find_tags(to_narrow(text[end:]))
-                if tag.kind == "think" and not tag.opens
-            )
-            start = text.find(self._unwanted, end + next(closings, len(text)))
+    @property
+    def text(self) -> str:
+        """The text emitted so far."""
+        return self.written[: self._emitted]
+
+    def labels(self) -> tuple[LabelToken, ...]:
+        """Return the emitted labels' digits."""
+        places = mentioned_digits(self.text) if self.label_tokens else ()
+        return tuple(token for token in self.label_tokens if token.offset in places)
+
+    def replace_phrase(self) -> int:
+        """Replace `a` and the rest with `b`; return the offset or -1."""
+        end = self._replaced_to or 0
+        start = self.written.find(self._unwanted, end) if self._unwanted else -1
+        if start >= 0 and self._replaced_to is not None:
+            tags = find_tags(to_narrow(self.written[end:]))
+            closings = (tag.end for tag in tags if tag.kind == "think" and not tag.opens)
+            start = self.written.find(self._unwanted, end + next(closings, len(self.written)))
         if start >= 0:
-            self._unwanted = self._unwanted if self.end is None else ""
-            self.end = start + len(self.wanted)
+            self.written = self.written[:start] + self._wanted
+            self._unwanted = self._unwanted if self._replaced_to is None else ""
+            self._replaced_to = len(self.written)
         return start
 
-    def held_back(self, text: str) -> int:
-        """Count the last characters that may begin the unwanted phrase."""
-        unwanted = self._unwanted
-        return next((n for n in range(len(unwanted) - 1, 0, -1) if text.endswith(unwanted[:n])), 0)
+    def safe_end(self) -> int:
+        """Return the text's length without an end that may begin `a`."""
+        text, unwanted = self.written, self._unwanted
+        begun = (n for n in range(len(unwanted) - 1, 0, -1) if text.endswith(unwanted[:n]))
+        return len(text) - next(begun, 0)
+
+    def emit(self, end: int) -> str:
+        """Return the new text up to the offset `end`."""
+        piece = self.written[self._emitted : end]
+        if piece:
+            self._emitted = end
+            self.pieces.append(len(piece))
+        return piece
 
 
 class Conversation(typing.Protocol):
-    """A judge's conversation about one pair of videos.
-
-    All its state is its own: two conversations never share a KV cache.
-    """
+    """A conversation about one pair, which shares no state with another."""
 
     @property
     def context_length(self) -> int | None:

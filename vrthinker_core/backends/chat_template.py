@@ -1,7 +1,4 @@
-"""The chat template: messages become prompt tokens and vision items.
-
-The tokens equal those of the checkpoint's own Jinja template.
-"""
+"""The chat template: messages become prompt tokens and vision items."""
 
 import codecs
 import json
@@ -13,7 +10,7 @@ from typing import Literal
 from tokenizers import Tokenizer
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from vrthinker_core.backends.base import RedirectState
+from vrthinker_core.backends.base import ReplyText
 from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import (
     GeneratedText,
@@ -21,20 +18,14 @@ from vrthinker_core.types.messages import (
     LabelProbabilities,
     LabelToken,
     Message,
-    Part,
     Text,
     Video,
 )
 
-_CONTROL_TOKEN = re.compile(r"<\|.*\|>", re.DOTALL)
-
 
 @dataclass(frozen=True, slots=True)
 class ControlTokens:
-    """Ids of the chat template's tokens, which a tokenizer must have.
-
-    A field `name` is the token `<|name|>`.
-    """
+    """Ids of the control tokens; the field `name` is `<|name|>`."""
 
     im_start: int
     im_end: int
@@ -57,12 +48,21 @@ class SafeTokenizer:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._token_bytes = _token_bytes(tokenizer)
+        # A byte-level vocabulary writes a byte as one character; added tokens are as they are
+        byte_of = {character: byte for byte, character in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
+        ids = tokenizer.get_vocab(with_added_tokens=True)
+        self.vocabulary = [b""] * (max(ids.values()) + 1)  # The bytes of every token
+        for token, token_id in ids.items():
+            written = all(character in byte_of for character in token)
+            self.vocabulary[token_id] = (
+                bytes(map(byte_of.__getitem__, token)) if written else token.encode()
+            )
         spec = json.loads(tokenizer.to_str())
         spec["truncation"] = spec["padding"] = None
         # Qwen marks some `<|...|>` tokens as not special
         for entry in spec["added_tokens"]:
-            entry["special"] = entry["special"] or bool(_CONTROL_TOKEN.fullmatch(entry["content"]))
+            like_control = re.fullmatch(r"<\|.*\|>", entry["content"], re.DOTALL)
+            entry["special"] = entry["special"] or like_control is not None
         self._tokenizer = Tokenizer.from_str(json.dumps(spec))
         self._tokenizer.encode_special_tokens = True  # As text, not as special tokens
         ids = {
@@ -70,11 +70,6 @@ class SafeTokenizer:
         }
         self.control = ControlTokens(*(ids[token] for token in CONTROL_TOKENS))
         self.control_ids = frozenset(ids.values())
-
-    @property
-    def vocabulary_size(self) -> int:
-        """One more than the largest token id."""
-        return len(self._token_bytes)
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of `text`, without any control token.
@@ -86,42 +81,16 @@ class SafeTokenizer:
 
     def token_bytes(self, token: int) -> bytes:
         """Return one token's UTF-8 bytes, possibly partial; b"" for unknown ids."""
-        return self._token_bytes[token] if 0 <= token < len(self._token_bytes) else b""
+        return self.vocabulary[token] if 0 <= token < len(self.vocabulary) else b""
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of `tokens`.
-
-        Control tokens appear in their written form, incomplete characters as U+FFFD.
-        """
+        """Return the text of `tokens`; incomplete characters become U+FFFD."""
         return b"".join(map(self.token_bytes, tokens)).decode("utf-8", "replace")
-
-
-def _token_bytes(tokenizer: Tokenizer) -> list[bytes]:
-    """Return the bytes of every token.
-
-    A byte-level vocabulary writes each byte as one character. Added tokens are written as they are.
-    """
-    vocabulary = tokenizer.get_vocab(with_added_tokens=True)
-    byte_of = {character: byte for byte, character in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
-    table = [b""] * (max(vocabulary.values()) + 1)
-    for token, token_id in vocabulary.items():
-        codes = [byte_of.get(character) for character in token]
-        table[token_id] = (
-            token.encode() if None in codes else bytes(code for code in codes if code is not None)
-        )
-    return table
-
-
-# The system message that the template adds to a conversation without one
-DEFAULT_SYSTEM = "You are a helpful assistant."
 
 
 @dataclass(frozen=True, slots=True)
 class VisionItem:
-    """A vision input of a prompt: an image, or a video.
-
-    A video has two or more frames. Equal items have equal image features.
-    """
+    """A vision input of a prompt; equal items have equal image features."""
 
     kind: Literal["image", "video"]
     frame_keys: tuple[str, ...]  # `Frame.key` of each frame, in order
@@ -147,151 +116,112 @@ def render_prompt(
 ) -> list[PromptItem]:
     """Return the prompt of the next reply.
 
-    The prompt holds every message, then the header of the assistant's message. Text between two
-    control tokens is joined before it is tokenised, because a template renders one string.
+    The prompt holds every message, then the header of the assistant's message. Its tokens equal
+    those of the checkpoint's own Jinja template. Text between two control tokens is joined before
+    it is tokenised, because a template renders one string.
     """
     if messages and messages[0].role != "system":
-        messages = (Message("system", (Text(DEFAULT_SYSTEM),)), *messages)
-    prompt, control = _PromptBuilder(tokenizer, make_vision_item), tokenizer.control
+        messages = (Message("system", (Text("You are a helpful assistant."),)), *messages)
+    items: list[PromptItem] = []
+    control, text = tokenizer.control, ""
+
+    def add(*new: PromptItem) -> None:
+        nonlocal text
+        items.extend(tokenizer.encode(text) if text else [])
+        items.extend(new)
+        text = ""
+
     for message in messages:
-        prompt.add_tokens(control.im_start)
-        prompt.add_text(message.role + "\n")
+        add(control.im_start)
+        text += message.role + "\n"
         for part in message.parts:
-            prompt.add_part(part)
-        prompt.add_tokens(control.im_end)
-        prompt.add_text("\n")
-    prompt.add_tokens(control.im_start)
-    prompt.add_text("assistant\n")
-    prompt.add_tokens()
-    return prompt.items
+            match part:
+                case Image(frame):
+                    item = make_vision_item("image", (frame,))
+                    add(control.vision_start, item, control.vision_end)
+                case Video(frames):
+                    item = make_vision_item("video", frames)
+                    add(control.vision_start, item, control.vision_end)
+                # A trace file may lie: a reply's token ids count only if they decode to its text
+                case GeneratedText(said, tokens) if (
+                    tokens
+                    and not tokenizer.control_ids.intersection(tokens)
+                    and tokenizer.decode(tokens) == said
+                ):
+                    add(*tokens)
+                case Text(said) | GeneratedText(said):
+                    text += said
+        add(control.im_end)
+        text += "\n"
+    add(control.im_start)
+    text = "assistant\n"
+    add()
+    return items
 
 
 def videos_as_images(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the messages with each video frame as an image, in order."""
     return tuple(
-        replace(message, parts=tuple(image for part in message.parts for image in _as_images(part)))
+        replace(
+            message,
+            parts=tuple(
+                image
+                for part in message.parts
+                for image in (map(Image, part.frames) if isinstance(part, Video) else (part,))
+            ),
+        )
         for message in messages
     )
 
 
-def _as_images(part: Part) -> tuple[Part, ...]:
-    return tuple(map(Image, part.frames)) if isinstance(part, Video) else (part,)
-
-
-class _PromptBuilder:
-    """The prompt items so far, and the text not yet tokenised."""
-
-    def __init__(self, tokenizer: SafeTokenizer, make_vision_item: MakeVisionItem) -> None:
-        self._tokenizer = tokenizer
-        self._make_vision_item = make_vision_item
-        self.items: list[PromptItem] = []
-        self._pending_text = ""
-
-    def add_text(self, text: str) -> None:
-        self._pending_text += text
-
-    def add_tokens(self, *tokens: int) -> None:
-        """Tokenise the pending text, then add `tokens`."""
-        text, self._pending_text = self._pending_text, ""
-        self.items += self._tokenizer.encode(text) if text else []
-        self.items += tokens
-
-    def add_part(self, part: Part) -> None:
-        match part:
-            case Text(text):
-                self.add_text(text)
-            case GeneratedText(text, tokens):
-                self._add_generated(text, tokens)
-            case Image(frame):
-                self._add_vision("image", (frame,))
-            case Video(frames):
-                self._add_vision("video", frames)
-
-    def _add_generated(self, text: str, tokens: tuple[int, ...]) -> None:
-        """Keep the sampled token ids of a reply, if they are valid.
-
-        A trace file may lie: the ids must decode to this text and hold no control token. Otherwise
-        the text is tokenised again.
-        """
-        control_ids, decode = self._tokenizer.control_ids, self._tokenizer.decode
-        if tokens and not control_ids.intersection(tokens) and decode(tokens) == text:
-            self.add_tokens(*tokens)
-        else:
-            self.add_text(text)
-
-    def _add_vision(self, kind: Literal["image", "video"], frames: tuple[Frame, ...]) -> None:
-        self.add_tokens(self._tokenizer.control.vision_start)
-        self.items.append(self._make_vision_item(kind, frames))
-        self.add_tokens(self._tokenizer.control.vision_end)
-
-
-class StreamingDetokenizer:
-    """The text of one reply, token by token.
-
-    With `redirect` (a, b), `apply_redirect` replaces `a` with `b` once the tokens spell `a`; `a` is
-    never emitted. `tokens`, `pieces`, `redirected` and `label_tokens` go into the `Completion`.
-    """
+class StreamingDetokenizer(ReplyText):
+    """A `ReplyText` from tokens; `apply_redirect` replaces `a` once the tokens spell it."""
 
     def __init__(self, tokenizer: SafeTokenizer, redirect: tuple[str, str] | None = None) -> None:
+        super().__init__(redirect)
         self.tokens: list[int] = []  # The reply's token ids
-        self.pieces: list[int] = []  # Lengths of the pieces of text that were emitted
-        self.label_tokens: list[LabelToken] = []  # Filled by `mark_digit`
         self._tokenizer = tokenizer
         self.redirected: tuple[int, int] | None = None  # See `Completion`
-        self._redirect = RedirectState(redirect)
-        self._text, self._emitted = "", 0  # The text, and how many characters were emitted
         # Length of the text after each number of tokens, -1 if a character is incomplete
         self._text_ends = [0]
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    @property
-    def text(self) -> str:
-        """The text emitted so far; after `flush`, the whole reply."""
-        return self._text[: self._emitted]
 
     def append(self, tokens: Sequence[int]) -> None:
         """Add sampled tokens."""
         for token in tokens:
             self.tokens.append(token)
-            self._text += self._decoder.decode(self._tokenizer.token_bytes(token))
+            self.written += self._decoder.decode(self._tokenizer.token_bytes(token))
             complete = not self._decoder.getstate()[0]
-            self._text_ends.append(len(self._text) if complete else -1)
+            self._text_ends.append(len(self.written) if complete else -1)
 
     def mark_digit(self, probabilities: LabelProbabilities, characters_after: int) -> None:
         """Mark the last token's digit, `characters_after` characters before its end."""
-        self.label_tokens.append(LabelToken(len(self._text) - characters_after - 1, probabilities))
+        offset = len(self.written) - characters_after - 1
+        self.label_tokens.append(LabelToken(offset, probabilities))
 
     def apply_redirect(self) -> bool:
-        """If the text has `a`, replace `a` and all after it.
+        """Replace `a` and the rest with `b`; return whether `tokens` changed.
 
-        `b` is the replacement. Returns True if `tokens` have changed. A token that spells the end
-        of the kept text and the beginning of `a` is dropped, too; that end is then tokenised again.
+        A token that spells the end of the kept text and the beginning of `a` is dropped, too; that
+        end is then tokenised again.
         """
-        start = self._redirect.cut(self._text)
-        if start < 0:
+        if (start := self.replace_phrase()) < 0:
             return False
         kept = max(count for count, end in enumerate(self._text_ends) if 0 <= end <= start)
-        replacement = self._text[self._text_ends[kept] : start] + self._redirect.wanted
-        self.tokens, self._text_ends = self.tokens[:kept], self._text_ends[: kept + 1]
-        self._text = self._text[: self._text_ends[kept]]
-        self.label_tokens = [token for token in self.label_tokens if token.offset < len(self._text)]
+        end = self._text_ends[kept]
+        del self.tokens[kept:], self._text_ends[kept + 1 :]
+        self.label_tokens = [token for token in self.label_tokens if token.offset < end]
         self._decoder.reset()
+        self.written, replacement = self.written[:end], self.written[end:]
         self.append(self._tokenizer.encode(replacement))
         self.redirected = self.redirected[0] if self.redirected else kept, len(self.tokens)
         return True
 
     def next_text(self) -> str:
         """Return the new text, without an end that may become `a`."""
-        return self._emit(len(self._text) - self._redirect.held_back(self._text))
+        return self.emit(self.safe_end())
 
     def flush(self) -> str:
         """Return the rest; an incomplete last character becomes U+FFFD."""
-        self._text += self._decoder.decode(b"", final=True)
-        return self._emit(len(self._text))
-
-    def _emit(self, end: int) -> str:
-        piece = self._text[self._emitted : end]
-        if piece:
-            self._emitted = end
-            self.pieces.append(len(piece))
-        return piece
+        self.written += self._decoder.decode(b"", final=True)
+        return self.emit(len(self.written))

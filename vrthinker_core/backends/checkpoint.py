@@ -1,10 +1,4 @@
-"""The loader: opens a checkpoint, or refuses it.
-
-No model with missing, random or damaged weights ever generates. Stock Qwen2.5-VL loads most damaged
-folders without an exception. So everything is checked here: no tensor missing, none left over, no
-shape changed, every value finite, no layer of zeros or of random values, and a tokenizer that
-belongs to the weights.
-"""
+"""The loader: refuses missing, random and damaged weights."""
 
 import json
 import math
@@ -12,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from logging import CRITICAL
 from pathlib import Path
@@ -40,11 +34,7 @@ from vrthinker_core.backends.attention import attention_for
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.chat_template import CONTROL_TOKENS
 from vrthinker_core.backends.checkpoint_files import GENERATION_CONFIG, Marker, read_marker
-from vrthinker_core.backends.devices import (
-    best_device,
-    checked_device,
-    is_out_of_memory,
-)
+from vrthinker_core.backends.devices import best_device, checked_device, is_out_of_memory
 from vrthinker_core.backends.judge_name import Bits, folder_title
 from vrthinker_core.backends.quantize import (
     base_of,
@@ -58,8 +48,6 @@ from vrthinker_core.backends.quantize import (
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.protocols.concat import OPENING_AREA
 
-MOST_ZEROS = 0.25  # Largest share of zeros of a weight; a trained weight has nearly none
-
 MOST_RANDOM = 1.25
 """Largest spread of a random matrix: the spread of the mean squares of its rows or columns, as a
 multiple of the spread for independent normal values. Independent values come to 1 with a small
@@ -67,75 +55,55 @@ error, uniform values to less. The built-in judge's matrices have at least 2.2. 
 structure the number grows with the root of the size.
 """
 
-SMALLEST_SIDE = 128
-"""Rows and columns of the smallest matrix that the test can judge. A single matrix of this size is
-too little.
-"""
-
-SAMPLED_ROWS, SAMPLED_COLUMNS = 256, 2048  # Evenly spaced over a tensor
-
-_IN_LAYER = re.compile(r"(\.\d+\.).*")  # The end of a tensor's name, from the layer number on
+SMALLEST_SIDE = 128  # Of a matrix that can be tested; a single one of this size is too little
 
 
 def check_statistics(files: Sequence[Path]) -> None:
-    """Check weights in files for zeros and layers of random values.
-
-    Raises `CheckpointError`, which names file and tensor.
-    """
+    """Raise `CheckpointError` for a tensor of zeros or random values."""
     spreads: dict[str, tuple[float, int, Path]] = {}
     for path in files:
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118 - no mapping
-                sample = _sample(file.get_tensor(name))
+                tensor = file.get_tensor(name)
+                matrix = tensor.reshape(len(tensor) if tensor.ndim else 1, -1)
+                # Evenly spaced rows and columns
+                rows, columns = (
+                    math.ceil(size / most) or 1
+                    for size, most in zip(matrix.shape, (256, 2048), strict=True)
+                )
+                sample = matrix[::rows, ::columns].float()
                 zeros = 1 - int(sample.count_nonzero()) / max(1, sample.numel())
-                if zeros > MOST_ZEROS and not name.endswith("bias"):
+                # A trained weight has nearly no zeros
+                if zeros > 0.25 and not name.endswith("bias"):
                     raise CheckpointError(
                         f"{path.name} is damaged: {zeros:.0%} of {name} are zeros. Fetch it again."
                     )
                 if (side := min(sample.shape)) >= SMALLEST_SIDE:
                     spreads[name] = _spread(sample), side, path
-    for _, layer in groupby(
-        sorted(spreads.items()), key=lambda entry: _IN_LAYER.sub(r"\1", entry[0])
-    ):
-        names, values = zip(*layer, strict=True)
-        measured, sides, paths = zip(*values, strict=True)
+    # Grouped by the beginning of the name, up to the layer number
+    for _, layer in groupby(sorted(spreads), key=lambda name: re.sub(r"(\.\d+\.).*", r"\1", name)):
+        names = list(layer)
+        measured, sides, paths = zip(*(spreads[name] for name in names), strict=True)
         if max(measured) < MOST_RANDOM and sum(sides) > SMALLEST_SIDE:
-            name, path = names[0], paths[0]
-            cause = (
-                f"{path.name} is damaged or was never trained: {name} and its layer look random."
+            raise CheckpointError(
+                f"{paths[0].name} is damaged or was never trained: {names[0]} and its layer look "
+                "random. Fetch it again, or choose another judge."
             )
-            raise CheckpointError(f"{cause} Fetch it again, or choose another judge.")
-
-
-def _sample(tensor: torch.Tensor) -> torch.Tensor:
-    """Return evenly spaced rows and columns as a float32 matrix."""
-    matrix = tensor.reshape(len(tensor), -1) if tensor.ndim else tensor.reshape(1, 1)
-    rows, columns = (
-        math.ceil(size / most) or 1
-        for size, most in zip(matrix.shape, (SAMPLED_ROWS, SAMPLED_COLUMNS), strict=True)
-    )
-    return matrix[::rows, ::columns].float()
 
 
 def _spread(matrix: torch.Tensor) -> float:
     """Return the larger of the two spreads of a matrix: see `MOST_RANDOM`."""
     squares = matrix.square()
-    both = ((squares.mean(1 - along), matrix.shape[1 - along]) for along in (0, 1))
     return max(
-        (means.std() / means.mean()).item() / math.sqrt(2 / averaged) for means, averaged in both
+        (means.std() / means.mean()).item() / math.sqrt(2 / averaged)
+        for means, averaged in zip(
+            (squares.mean(1), squares.mean(0)), reversed(matrix.shape), strict=True
+        )
     )
 
 
 SMALL_MODEL_WEIGHTS = 50_000_000
-"""Up to this many weights a model runs on the CPU in float32. There float32 is faster than
-bfloat16, and a GPU is no faster.
-"""
-
-LARGEST_WEIGHT = 1e6  # Only a flipped exponent bit makes a weight this large
-
-# Far beyond any useful repetition penalty, and float32 can still apply them
-LEAST_PENALTY, MOST_PENALTY = 0.01, 100.0
-
+"""Up to this many weights, float32 on a CPU is faster than bfloat16, and a GPU is no faster."""
 
 _OwnEngine = Qwen2_5_VLForConditionalGeneration
 
@@ -224,31 +192,18 @@ def open_checkpoint(
         )
     weights = sum(map(math.prod, checkpoint_files.check_weights(folder).values()))
     config = _load_config(folder, weights, found.bits)
-    tokenizer = _load_tokenizer(folder, config)
-    processor = _load_processor(folder, config)
-    shape = without_values(config)
-    small = sum(weight.numel() for weight in shape.parameters()) <= SMALL_MODEL_WEIGHTS
-    device = checked_device(device) if device else ("cpu" if small else best_device())
-    dtype = dtype or (torch.float32 if small else torch.bfloat16)
-    with _checkpoint_errors(folder, "The weights"):
-        check_statistics(checkpoint_files.weight_files(folder))
-    with quiet_transformers():
-        model = _load_judge(found, shape, bits, device, dtype, _OwnEngine)
-    threads = 1 if small and device == "cpu" else None
+    tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
+    model, threads = _load_judge(found, without_values(config), bits, device, dtype, _OwnEngine)
     bits = bits or found.bits
     return Checkpoint(model, tokenizer, processor, marker, found.folder, threads, bits)
 
 
 def open_plain(
-    source: str,
-    *,
-    device: str | None = None,
-    dtype: torch.dtype | None = None,
-    bits: Bits | None = None,
+    source: str, *, device: str | None = None, bits: Bits | None = None
 ) -> tuple[Any, Source]:
-    """Load any image-text-to-text model of transformers: see `open_checkpoint`.
+    """Load any image-text-to-text model of transformers; raise `CheckpointError`.
 
-    Checks that every tensor is there, in its shape, and finite. Raises `CheckpointError`.
+    Checks that every tensor is there, in its shape, and finite.
     """
     found = find_source(source, bits, device)
     kind = found.config.get("model_type")
@@ -263,11 +218,7 @@ def open_plain(
             found.base, local_files_only=True, trust_remote_code=False
         )
         shape = without_values(config)
-    small = sum(weight.numel() for weight in shape.parameters()) <= SMALL_MODEL_WEIGHTS
-    device = checked_device(device) if device else ("cpu" if small else best_device())
-    dtype = dtype or (torch.float32 if small else torch.bfloat16)
-    with quiet_transformers():
-        model = _load_judge(found, shape, bits, device, dtype, AutoModelForImageTextToText)
+    model, _ = _load_judge(found, shape, bits, device, None, AutoModelForImageTextToText)
     return model.eval(), found
 
 
@@ -278,20 +229,14 @@ def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkp
     transformers may leave all but the first process without values; only the first one is checked.
     Raises `CheckpointError`.
     """
-    folder, weights = _located(source)
-    config = _load_config(folder, weights)
-    tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
-    require_room(folder_title(folder), without_values(config), None, dtype, "cpu")
+    unloaded = open_for_rendering(source)
+    require_room(folder_title(unloaded.folder), unloaded.model, None, dtype, "cpu")
+    checked = os.environ.get("LOCAL_RANK", "0") == "0"
     with quiet_transformers():
         model = _load_weights(
-            folder,
-            dtype,
-            {"attn_implementation": "sdpa"},
-            checked=os.environ.get("LOCAL_RANK", "0") == "0",
+            unloaded.folder, dtype, {"attn_implementation": "sdpa"}, checked=checked
         )
-    model.requires_grad_(True)
-    threads = 1 if weights <= SMALL_MODEL_WEIGHTS else None
-    return Checkpoint(model, tokenizer, processor, read_marker(folder, source), folder, threads)
+    return replace(unloaded, model=model.requires_grad_(True))
 
 
 def open_for_rendering(source: str) -> Checkpoint:
@@ -300,23 +245,12 @@ def open_for_rendering(source: str) -> Checkpoint:
     The model has its shape without values. This is enough to make prompts and token rows, in any
     number of processes. Raises `CheckpointError`.
     """
-    folder, weights = _located(source)
+    folder = checkpoint_files.locate(source)
+    weights = sum(map(math.prod, checkpoint_files.check_files(folder).values()))
     config = _load_config(folder, weights)
     tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
-    return Checkpoint(
-        without_values(config),
-        tokenizer,
-        processor,
-        read_marker(folder, source),
-        folder,
-        threads=None,
-    )
-
-
-def _located(source: str) -> tuple[Path, int]:
-    """Return a checkpoint's checked folder and its number of weights."""
-    folder = checkpoint_files.locate(source)
-    return folder, sum(map(math.prod, checkpoint_files.check_files(folder).values()))
+    marker, threads = read_marker(folder, source), 1 if weights <= SMALL_MODEL_WEIGHTS else None
+    return Checkpoint(without_values(config), tokenizer, processor, marker, folder, threads)
 
 
 def without_values(config: PretrainedConfig) -> Any:
@@ -396,16 +330,7 @@ def _load_tokenizer(folder: Path, config: Qwen2_5_VLConfig) -> Tokenizer:
         raise CheckpointError(f"The tokenizer of {title} lacks the control token {missing[0]}.")
     if '"ByteLevel"' not in json.dumps(json.loads(tokenizer.to_str())["decoder"]):
         raise CheckpointError(f"The tokenizer of {title} is not byte-level as Qwen's is.")
-    _check_vocabulary(title, tokenizer, config)
-    return tokenizer
-
-
-def _check_vocabulary(title: str, tokenizer: Tokenizer, config: Qwen2_5_VLConfig) -> None:
-    """Check that token ids are rows of the embedding.
-
-    The embedding has as many rows as tokens (up to some padding), and control tokens have the ids
-    in config.json.
-    """
+    # The embedding has as many rows as tokens (up to some padding)
     tokens = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
     rows = int(config.get_text_config().vocab_size)
     if tokens > rows or rows - tokens > max(64, rows // 100):
@@ -413,15 +338,14 @@ def _check_vocabulary(title: str, tokenizer: Tokenizer, config: Qwen2_5_VLConfig
             f"The tokenizer of {title} has {tokens:,} tokens, "
             f"but the model has {rows:,} rows for them."
         )
-    for token, token_id in {
-        "<|image_pad|>": config.image_token_id,
-        "<|video_pad|>": config.video_token_id,
-    }.items():
+    pads = {"<|image_pad|>": config.image_token_id, "<|video_pad|>": config.video_token_id}
+    for token, token_id in pads.items():
         if tokenizer.token_to_id(token) != token_id:
             raise CheckpointError(
                 f"The tokenizer of {title} belongs to another model: "
                 f"{token} is not token {token_id}."
             )
+    return tokenizer
 
 
 def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProcessorPil:
@@ -446,20 +370,27 @@ def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProce
     return processor
 
 
+@quiet_transformers()
 def _load_judge(
     found: Source,
     shape: Any,
     bits: Bits | None,
-    device: str,
-    dtype: torch.dtype,
+    device: str | None,
+    dtype: torch.dtype | None,
     architecture: Any,
-) -> Any:
-    """Load the model on its device; raise `CheckpointError` if it is full."""
-    require_room(found.title, shape, bits or found.bits, dtype, device)
-    options = loading_options(shape, bits, dtype)
-    quantized = bits or found.bits
+) -> tuple[Any, int | None]:
+    """Load the model on its device; return it and its CPU threads."""
+    small = sum(weight.numel() for weight in shape.parameters()) <= SMALL_MODEL_WEIGHTS
+    device = checked_device(device) if device else ("cpu" if small else best_device())
+    dtype = dtype or (torch.float32 if small else torch.bfloat16)
+    options: dict[str, Any] = {}
     if architecture is _OwnEngine:
+        with _checkpoint_errors(found.base, "The weights"):
+            check_statistics(checkpoint_files.weight_files(found.base))
         options["attn_implementation"] = attention_for(device, dtype)
+    quantized = bits or found.bits
+    require_room(found.title, shape, quantized, dtype, device)
+    options |= loading_options(shape, bits, dtype)
     if quantized or (device != "cpu" and not borrows_gpu()):
         spread = device == "cuda" and torch.cuda.device_count() > 1
         options["device_map"] = "auto" if spread else {"": device}
@@ -471,7 +402,8 @@ def _load_judge(
     if quantized:
         check_kernels(found.title, model, quantized)
     # transformers places weights from threads of its own, in which ZeroGPU imitates no GPU
-    return model.to(device) if borrows_gpu() and not quantized else model
+    model = model.to(device) if borrows_gpu() and not quantized else model
+    return model, 1 if small and device == "cpu" else None
 
 
 def _load_weights(
@@ -483,39 +415,38 @@ def _load_weights(
     checked: bool = True,
 ) -> Any:
     """Load the model of a folder, with `more` arguments for `from_pretrained`."""
-    options: dict[str, Any] = {
-        "use_safetensors": True,
-        "trust_remote_code": False,
-        "local_files_only": True,
-    }
-    options |= {"ignore_mismatched_sizes": True, "output_loading_info": True}
     with _checkpoint_errors(folder, "The checkpoint"):
-        model, loading_info = architecture.from_pretrained(folder, dtype=dtype, **options, **more)
+        model, loading_info = architecture.from_pretrained(
+            folder,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **more,
+        )
     if architecture is not _OwnEngine:
         loading_info = {**loading_info, "unexpected_keys": ()}  # E.g. heads that no judge needs
     _check_generation(folder, model)
     if checked:
-        _check_complete(folder_title(folder), model, loading_info)
-        _check_values(folder_title(folder), model)
+        _check_weights(folder_title(folder), model, loading_info)
     return model
 
 
 def _check_generation(folder: Path, model: Qwen2_5_VLForConditionalGeneration) -> None:
     """Check the tokens that end a reply, and the repetition penalty."""
     name = GENERATION_CONFIG if (folder / GENERATION_CONFIG).is_file() else "config.json"
-    said, where, rows = (
-        model.generation_config,
-        f"{name} of {folder_title(folder)}",
-        model.config.get_text_config().vocab_size,
-    )
+    said, where = model.generation_config, f"{name} of {folder_title(folder)}"
     for token in end_tokens(said):
-        if not (type(token) is int and 0 <= token < rows):
+        if not (type(token) is int and 0 <= token < model.config.get_text_config().vocab_size):
             raise CheckpointError(
                 f"{where} is damaged: "
                 f"it ends replies with {token!r:.50}, which is no token of the model."
             )
     penalty = 1.0 if said.repetition_penalty is None else said.repetition_penalty
-    if not (isinstance(penalty, int | float) and LEAST_PENALTY <= penalty <= MOST_PENALTY):
+    # Far beyond any useful penalty, and float32 can still apply them
+    if not (isinstance(penalty, int | float) and 0.01 <= penalty <= 100.0):
         raise CheckpointError(
             f"{where} is damaged: its repetition_penalty is {penalty!r:.50}, not 0.01 to 100."
         )
@@ -527,16 +458,14 @@ def end_tokens(config: GenerationConfig) -> list[Any]:
     return [token for token in (said if isinstance(said, list) else [said]) if token is not None]
 
 
-def _check_complete(title: str, model: torch.nn.Module, loading_info: dict[str, Any]) -> None:
-    """Refuse a model with missing, leftover or misshapen tensors.
+def _check_weights(title: str, model: torch.nn.Module, loading_info: dict[str, Any]) -> None:
+    """Refuse missing, leftover or misshapen tensors, and values that no training gives.
 
     transformers initialises missing tensors at random and ignores the others.
     """
     mismatched = sorted(str(entry[0]) for entry in loading_info["mismatched_keys"])
-    missing, unexpected = (
-        sorted(loading_info["missing_keys"]),
-        sorted(loading_info["unexpected_keys"]),
-    )
+    missing = sorted(loading_info["missing_keys"])
+    unexpected = sorted(loading_info["unexpected_keys"])
     if len(missing) >= len(list(model.parameters())):
         example = unexpected[0] if unexpected else "none"
         raise CheckpointError(
@@ -555,17 +484,6 @@ def _check_complete(title: str, model: torch.nn.Module, loading_info: dict[str, 
         )
     if loading_info.get("error_msgs"):
         raise CheckpointError(f"{title} cannot be loaded: {loading_info['error_msgs'][0]}")
-
-
-def _these(names: list[str]) -> str:
-    return (
-        f"{names[0]} is"
-        if len(names) == 1
-        else f"{names[0]} and {len(names) - 1} other tensors are"
-    )
-
-
-def _check_values(title: str, model: torch.nn.Module) -> None:
     for name, weight in model.named_parameters():
         if weight.is_meta:
             raise CheckpointError(
@@ -574,7 +492,11 @@ def _check_values(title: str, model: torch.nn.Module) -> None:
         low, high = (float(end) for end in weight.detach().aminmax())
         if not (math.isfinite(low) and math.isfinite(high)):
             raise CheckpointError(f"{title} is damaged: {name} holds values that are no numbers.")
-        if (largest := max(-low, high)) > LARGEST_WEIGHT:
+        if (largest := max(-low, high)) > 1e6:  # Only a flipped exponent bit makes it this large
             raise CheckpointError(
                 f"{title} is damaged: {name} holds {largest:.1e}, far beyond any trained weight."
             )
+
+
+def _these(names: list[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} other tensors are" if names[1:] else " is")

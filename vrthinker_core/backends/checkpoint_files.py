@@ -1,8 +1,4 @@
-"""The files of a checkpoint, checked before a weight is read.
-
-The checks find missing and damaged files and the protocol that a checkpoint names. Nothing here
-imports torch. `loader.py` loads a checkpoint that passes.
-"""
+"""The files of a checkpoint, checked without torch."""
 
 import hashlib
 import json
@@ -30,22 +26,16 @@ from vrthinker_core.storage import type_adapter
 from vrthinker_core.types import ProtocolName
 
 MARKER = "vrthinker.json"
-"""Names the protocols a checkpoint was trained for (`marker.py`). It may hold the SHA-256 of each
-file, if the files must never change.
-"""
+"""Names the protocols a checkpoint was trained for, and maybe the SHA-256 of each file."""
 
 PUBLISHED_PROTOCOLS: dict[str, ProtocolName] = {
     "qunwang13/vr-thinker": "concat",
     "qunwang13/vrthinker": "paired",
 }
-"""Hub ids of the two published checkpoints, which have no marker, and the protocols they were
-trained for.
-"""
+"""Hub ids and protocols of the two published checkpoints, which have no marker."""
 
 GENERATION_CONFIG = "generation_config.json"
-"""Names the tokens that end a reply; a checkpoint may lack it. transformers ignores an unreadable
-one.
-"""
+"""Names the tokens that end a reply; optional. transformers ignores an unreadable one."""
 
 # The files fetched from the hub: no code, no pickles
 DOWNLOAD_PATTERNS = ("*.json", "*.safetensors", "*.jinja", "merges.txt")
@@ -56,15 +46,8 @@ OURS = "qwen2_5_vl"
 ADAPTER = "adapter_config.json"
 """A folder with this file holds a peft adapter."""
 
-MAX_TENSOR_NAME = 1000  # Characters; error messages quote tensor names
-
 HUB_METADATA = ".cache/huggingface/download"
-"""The folder beside a download in which the hub's client keeps NAME.metadata: the commit in line
-one and the digest of the file in line two.
-"""
-
-_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-_DATA_END = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d+\s*,\s*(\d{1,20})\s*\]')
+"""Holds NAME.metadata of each file beside a download: a line for its commit, one for its digest."""
 
 
 def published_protocol(names: Iterable[str]) -> ProtocolName | None:
@@ -73,14 +56,10 @@ def published_protocol(names: Iterable[str]) -> ProtocolName | None:
     A name matches as the whole hub id or as its part after the slash, in any case.
     """
     known = {name.lower() for name in names}
-    return next(
-        (
-            protocol
-            for hub_id, protocol in PUBLISHED_PROTOCOLS.items()
-            if known & {hub_id, hub_id.split("/")[1]}
-        ),
-        None,
-    )
+    for hub_id, protocol in PUBLISHED_PROTOCOLS.items():
+        if known & {hub_id, hub_id.split("/")[1]}:
+            return protocol
+    return None
 
 
 def locate(source: str, before_download: Callable[[], None] = lambda: None) -> Path:
@@ -100,14 +79,13 @@ def locate(source: str, before_download: Callable[[], None] = lambda: None) -> P
             )
     if not HUB_ID.fullmatch(source):
         raise CheckpointError(f"There is no folder {source}.")
+    patterns = list(DOWNLOAD_PATTERNS)
     try:
-        return Path(
-            snapshot_download(source, allow_patterns=list(DOWNLOAD_PATTERNS), local_files_only=True)
-        )
+        return Path(snapshot_download(source, allow_patterns=patterns, local_files_only=True))
     except LocalEntryNotFoundError:
         before_download()
     try:
-        return Path(snapshot_download(source, allow_patterns=list(DOWNLOAD_PATTERNS)))
+        return Path(snapshot_download(source, allow_patterns=patterns))
     except Exception as error:
         # The hub's client raises errors of its own, of its HTTP client and of a proxy
         raise CheckpointError(
@@ -139,9 +117,8 @@ def require_disk(source: str) -> None:
             for file in files
             if any(fnmatch(file.rfilename, each) for each in DOWNLOAD_PATTERNS)
         )
-        free = shutil.disk_usage(
-            next(each for each in (cache, *cache.parents) if each.exists())
-        ).free
+        existing = next(each for each in (cache, *cache.parents) if each.exists())
+        free = shutil.disk_usage(existing).free
     except Exception:  # noqa: BLE001 - the download itself reports an error of the hub
         return
     if size > free:
@@ -186,16 +163,18 @@ def check_weights(folder: Path) -> dict[str, tuple[int, ...]]:
     """
     with _reading(folder):
         read_config(folder)
-        _check_digests(
-            _marked_digests(folder), "what was shipped: its checksum differs. Fetch it again."
-        )
+        sums, title = read_marker_file(folder).get("sha256", {}), folder_title(folder)
+        if not isinstance(sums, dict):
+            raise CheckpointError(f"{MARKER} of {title} is damaged: its checksums are no table.")
+        digests = {folder / Path(name).name: str(digest) for name, digest in sums.items()}
+        if missing := [path.name for path in digests if not path.is_file()]:
+            raise CheckpointError(f"{title} is incomplete: {missing[0]} is missing.")
+        _check_digests(digests, "what was shipped: its checksum differs. Fetch it again.")
         shapes: dict[str, tuple[int, ...]] = {}
         for path in weight_files(folder):
             shapes |= tensor_shapes(path)
-        _check_digests(
-            _hub_digests(folder),
-            "what the hub gave: its checksum differs. Delete it and fetch it again.",
-        )
+        otherwise = "what the hub gave: its checksum differs. Delete it and fetch it again."
+        _check_digests(_hub_digests(folder), otherwise)
         if (folder / GENERATION_CONFIG).is_file():
             read_json(folder / GENERATION_CONFIG)
         return shapes
@@ -213,28 +192,24 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         with safe_open(path, framework="numpy") as file:  # "pt" would import torch
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path.name} is damaged: {_damage(path, error)}") from error
-    if not all(name.isprintable() and len(name) <= MAX_TENSOR_NAME for name in shapes):
+        damage = "its safetensors header cannot be read."
+        if "incomplete metadata" in str(error):
+            # `safe_open` does not name the expected length of the file. Layout: 8 bytes of header
+            # length (little endian), the header as JSON, which is sound here, then the data
+            with path.open("rb") as raw:
+                length = int.from_bytes(raw.read(8), "little")
+                end = rb'"data_offsets"\s*:\s*\[\s*\d+\s*,\s*(\d{1,20})\s*\]'
+                data = max(map(int, re.findall(end, raw.read(length))), default=0)
+            damage = (
+                f"it should be {8 + length + data:,} bytes long and is {path.stat().st_size:,}. "
+                "Fetch it again."
+            )
+        raise CheckpointError(f"{path.name} is damaged: {damage}") from error
+    if not all(name.isprintable() and len(name) <= 1000 for name in shapes):  # Errors quote them
         raise CheckpointError(
             f"{path.name} is damaged: the name of a tensor is too long or cannot be printed."
         )
     return shapes
-
-
-def _damage(path: Path, error: OSError | SafetensorError) -> str:
-    """Return the sentence for an error of `safe_open`.
-
-    `safe_open` does not name the expected length of the file, so it is computed here. Layout: 8
-    bytes of header length (little endian), the header as JSON (which `safe_open` found sound), then
-    the data.
-    """
-    if "incomplete metadata" not in str(error):
-        return "its safetensors header cannot be read."
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        ends = _DATA_END.findall(file.read(length))
-    declared = 8 + length + max(map(int, ends), default=0)
-    return f"it should be {declared:,} bytes long and is {path.stat().st_size:,}. Fetch it again."
 
 
 @contextmanager
@@ -251,17 +226,14 @@ def _reading(path: Path) -> Iterator[None]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; raise `CheckpointError`, which names the file."""
+    damaged = f"{path.name} of {folder_title(path.parent)} is damaged:"
     try:
         with _reading(path):
             content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(
-            f"{path.name} of {folder_title(path.parent)} is damaged: it is not JSON."
-        ) from error
+        raise CheckpointError(f"{damaged} it is not JSON.") from error
     if not isinstance(content, dict):
-        raise CheckpointError(
-            f"{path.name} of {folder_title(path.parent)} is damaged: it holds no JSON object."
-        )
+        raise CheckpointError(f"{damaged} it holds no JSON object.")
     return content
 
 
@@ -283,8 +255,8 @@ def weight_files(folder: Path) -> list[Path]:
         return [folder / "model.safetensors"]
     index, title = folder / "model.safetensors.index.json", folder_title(folder)
     if not index.is_file():
-        pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
-        if pickles:
+        endings = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+        if pickles := sorted(path.name for path in folder.iterdir() if path.suffix in endings):
             raise CheckpointError(
                 f"{pickles[0]} is a pickle, which can run code when opened: "
                 "only safetensors weights are read."
@@ -313,16 +285,6 @@ def read_marker_file(folder: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
-def _marked_digests(folder: Path) -> dict[Path, str]:
-    sums, title = read_marker_file(folder).get("sha256", {}), folder_title(folder)
-    if not isinstance(sums, dict):
-        raise CheckpointError(f"{MARKER} of {title} is damaged: its checksums are no table.")
-    digests = {folder / Path(name).name: str(digest) for name, digest in sums.items()}
-    if missing := [path.name for path in digests if not path.is_file()]:
-        raise CheckpointError(f"{title} is incomplete: {missing[0]} is missing.")
-    return digests
-
-
 def _hub_digests(folder: Path) -> dict[Path, str]:
     """Return the digest that the hub told for each downloaded file.
 
@@ -331,20 +293,15 @@ def _hub_digests(folder: Path) -> dict[Path, str]:
     may edit the small files.
     """
     digests = {}
-    for path in (
-        path for pattern in DOWNLOAD_PATTERNS for path in folder.glob(pattern) if path.is_file()
-    ):
+    found = [path for pattern in DOWNLOAD_PATTERNS for path in folder.glob(pattern)]
+    for path in filter(Path.is_file, found):
         blob, metadata = path.resolve(), folder / HUB_METADATA / f"{path.name}.metadata"
-        if (
-            path.is_symlink()
-            and blob.parent.name == "blobs"
-            and re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", blob.name)
-        ):
-            digests[path] = blob.name
-        elif metadata.is_file() and (
-            found := re.match(r".*\n([0-9a-f]{64})\n", metadata.read_text("utf-8", "replace"))
-        ):
-            digests[path] = found[1]
+        name = re.fullmatch("blobs/([0-9a-f]{40}|[0-9a-f]{64})", f"{blob.parent.name}/{blob.name}")
+        if path.is_symlink() and name:
+            digests[path] = name[1]
+        elif metadata.is_file():
+            told = re.match(r".*\n([0-9a-f]{64})\n", metadata.read_text("utf-8", "replace"))
+            digests |= {path: told[1]} if told else {}
     return digests
 
 
@@ -354,10 +311,9 @@ def _check_digests(digests: Mapping[Path, str], otherwise: str) -> None:
     Raises `CheckpointError`: the file "is not" `otherwise`.
     """
     with ThreadPoolExecutor() as executor:
-        for (path, digest), found in zip(
-            digests.items(), executor.map(_digest, digests, digests.values()), strict=True
-        ):
-            if found != digest:
+        found = executor.map(_digest, digests, digests.values())
+        for path, digest in zip(digests, found, strict=True):
+            if digest != digests[path]:
                 raise CheckpointError(
                     f"{path.name} of {folder_title(path.parent)} is not {otherwise}"
                 )
@@ -365,13 +321,12 @@ def _check_digests(digests: Mapping[Path, str], otherwise: str) -> None:
 
 def _digest(path: Path, like: str) -> str:
     """Return the SHA-256, or git's SHA-1 if `like` is a SHA-1."""
-    with _reading(path), path.open("rb") as file:
+    with _reading(path):
         if len(like) != 40:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-        content = file.read()
-        return hashlib.sha1(
-            b"blob %d\0" % len(content) + content, usedforsecurity=False
-        ).hexdigest()
+            return _sha256(path)
+        content = path.read_bytes()
+        blob = b"blob %d\0" % len(content) + content
+        return hashlib.sha1(blob, usedforsecurity=False).hexdigest()
 
 
 Phrase = Annotated[str, MinLen(1)]
@@ -436,23 +391,17 @@ def read_marker(folder: Path, source: str) -> Marker:
         said = type_adapter(_Said).validate_python(content)
     except ValidationError as error:
         name = str(error.errors()[0]["loc"][0])
-        found = f"its `{name}` is {repr(content[name])[:100]}"
         raise CheckpointError(
-            f"{MARKER} of {title} is damaged, or later than this version: {found}."
+            f"{MARKER} of {title} is damaged, or later than this version: "
+            f"its `{name}` is {repr(content[name])[:100]}."
         ) from None
-    named = (
-        (said.protocol,) if isinstance(said.protocol, str) else dict.fromkeys(said.protocol or ())
-    )
-    protocols = tuple(named) or _published(folder, source)
+    named = (said.protocol,) if isinstance(said.protocol, str) else said.protocol
+    protocols = tuple(dict.fromkeys(named or ()))
+    if not protocols:
+        config = read_config(folder) if (folder / "config.json").is_file() else {}
+        names = (source, str(config.get("_name_or_path", "")), title)
+        protocols = (known,) if (known := published_protocol(names)) else ()
     forced = said.forced or {}
     if isinstance(forced, tuple):
         forced = dict.fromkeys(protocols or get_args(ProtocolName), forced)
     return Marker(protocols, forced, said.scope, said.video_items)
-
-
-def _published(folder: Path, source: str) -> tuple[ProtocolName, ...]:
-    config = read_config(folder) if (folder / "config.json").is_file() else {}
-    protocol = published_protocol(
-        (source, str(config.get("_name_or_path", "")), folder_title(folder))
-    )
-    return () if protocol is None else (protocol,)

@@ -1,9 +1,4 @@
-"""DecodeStep: a decode step of a batch over fixed tensors.
-
-Fixed tensors let a GPU capture the step as a CUDA graph. For a token of a 7B, a GPU reads weights
-for a few milliseconds; eager Python takes several times as long to launch the kernels. A CUDA graph
-launches all of them at once. The step's code is the same on every device.
-"""
+"""DecodeStep: a decode step that a CUDA graph can replay."""
 
 import logging
 import math
@@ -18,12 +13,10 @@ from transformers import Cache, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGenera
 from transformers.cache_utils import DynamicLayer
 
 from vrthinker_core.backends.chat_template import SafeTokenizer
-from vrthinker_core.backends.devices import limit_threads
+from vrthinker_core.backends.devices import is_out_of_memory, limit_threads
 from vrthinker_core.backends.kv_cache import PrefixCache, hidden_states
+from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, VrThinkerError
 from vrthinker_core.types.messages import LabelProbabilities
-
-DECIMALS = 6  # Of a probability: float32 logits give no more, and traces stay short
-_PADDING = b" \t\r\n=:\"'*_`"  # Characters that may share a token with the digit: " 1"
 
 
 class SampledToken(NamedTuple):
@@ -45,9 +38,8 @@ class LabelDigits:
     def __init__(self, tokenizer: SafeTokenizer) -> None:
         self.characters_after: dict[int, int] = {}  # For each token: characters after its digit
         self._tokens_of_digit: tuple[list[int], ...] = ([], [], [])
-        for token in range(tokenizer.vocabulary_size):
-            written = tokenizer.token_bytes(token)
-            digit = written.strip(_PADDING)
+        for token, written in enumerate(tokenizer.vocabulary):
+            digit = written.strip(b" \t\r\n=:\"'*_`")  # Characters that may share its token
             if digit in (b"0", b"1", b"2"):
                 self.characters_after[token] = len(written) - written.index(digit) - 1
                 self._tokens_of_digit[int(digit)].append(token)
@@ -62,22 +54,15 @@ class LabelDigits:
         look-up a token.
         """
         rows = [row for row, token in enumerate(tokens) if token in self.characters_after]
-        found = dict(zip(rows, self._probabilities(scores[rows]), strict=True)) if rows else {}
+        found: dict[int, LabelProbabilities] = {}
+        if rows:
+            shares = torch.softmax(scores[rows].float(), dim=-1)
+            sums = [shares[:, digit].sum(dim=-1) for digit in self._tokens_of_digit]
+            for row, digits in zip(rows, torch.stack(sums, dim=-1).tolist(), strict=True):
+                # float32 logits give no more decimals, and traces stay short
+                tie, first, second = (min(round(share, 6), 1.0) for share in digits)
+                found[row] = tie, first, second
         return [SampledToken(token, found.get(row)) for row, token in enumerate(tokens)]
-
-    def _probabilities(self, scores: torch.Tensor) -> list[LabelProbabilities]:
-        shares = torch.softmax(scores.float(), dim=-1)
-        digits = torch.stack(
-            [shares[:, tokens].sum(dim=-1) for tokens in self._tokens_of_digit], dim=-1
-        )
-        return [
-            (min(tie, 1.0), min(first, 1.0), min(second, 1.0))
-            for tie, first, second in _rounded(digits)
-        ]
-
-
-def _rounded(values: torch.Tensor) -> list[list[float]]:
-    return [[round(value, DECIMALS) for value in row] for row in values.tolist()]
 
 
 WARMUP_STEPS = 2
@@ -108,7 +93,8 @@ class DecodeStep:
     """A decode step that processes one token of each sequence.
 
     It writes the token's keys and values to the sequence's cache row and returns the logits after
-    it.
+    it. For a token of a 7B, a GPU reads weights for a few milliseconds; eager Python takes several
+    times as long to launch the kernels. A CUDA graph launches all of them at once.
     """
 
     def __init__(
@@ -140,7 +126,7 @@ class DecodeStep:
         """
         rows = self._row_indices[:visible_rows]
         for layer in self._layers:
-            layer.set_rows(self.cache_rows, len(rows))
+            layer.write_rows, layer.visible_rows = self.cache_rows, len(rows)
         model: Any = self._model
         hidden = hidden_states(
             model,
@@ -156,14 +142,13 @@ class DecodeStep:
 class StaticLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     """A KV cache layer that never moves; a mask hides unused rows."""
 
+    write_rows: torch.Tensor  # Each sequence's row to write to, (batch,)
+    visible_rows: int
+
     def __init__(self, storage: LayerStorage) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._storage = storage
         self._batch_index = torch.arange(len(storage[0]), device=storage[0].device)
-
-    def set_rows(self, write_rows: torch.Tensor, visible_rows: int) -> None:
-        """Set each sequence's write row, (batch,), and how many rows are visible."""
-        self._write_rows, self._visible_rows = write_rows, visible_rows
 
     def update(
         self,
@@ -174,8 +159,8 @@ class StaticLayer(DynamicLayer):  # type: ignore[no-untyped-call]
     ) -> tuple[Any, Any]:
         """Write (batch, heads, 1, head_dim) and return the visible rows."""
         for storage, states in zip(self._storage, (key_states, value_states), strict=True):
-            storage[self._batch_index, :, self._write_rows] = states[:, :, 0]
-        keys, values = (storage[:, :, : self._visible_rows] for storage in self._storage)
+            storage[self._batch_index, :, self.write_rows] = states[:, :, 0]
+        keys, values = (storage[:, :, : self.visible_rows] for storage in self._storage)
         return keys, values
 
 
@@ -190,7 +175,16 @@ def capture_cuda_graph(step: Callable[[], None], device: torch.device) -> Callab
         return step
     try:
         with _CAPTURE, torch.cuda.device(device), _same_stream_after():
-            graph = _warm_up_and_capture(step)
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(WARMUP_STEPS):
+                    step()
+            torch.cuda.current_stream().wait_stream(stream)
+            graph = torch.cuda.CUDAGraph()
+            # Other threads may use the GPU: this mode restricts only the capturing thread
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                step()
     except RuntimeError as error:
         logging.getLogger(__name__).warning(
             "Decoding is slower than it could be: no CUDA graph could be captured (%s).", error
@@ -216,32 +210,32 @@ def _same_stream_after() -> Iterator[None]:
         raise
 
 
-def _warm_up_and_capture(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """Warm up and capture `step` on a stream of the current device.
-
-    Other threads may use the GPU meanwhile: `thread_local` mode restricts only the capturing
-    thread.
-    """
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(WARMUP_STEPS):
-            step()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-        step()
-    return graph
+def check_context(prompt_tokens: int, limit: int) -> None:
+    """Raise `ContextFull` if prompt and one token exceed `limit`."""
+    if prompt_tokens + 1 > limit:
+        raise ContextFull(
+            f"The conversation has come to {prompt_tokens:,} tokens; "
+            f"this judge's context holds {limit:,}."
+        )
 
 
-def free_gpu_memory() -> None:
-    """Free torch's unused GPU memory, but not during a capture."""
-    with _CAPTURE:
-        torch.cuda.empty_cache()
-    if torch.backends.mps.is_available():
-        torch.mps.empty_cache()
-    if torch.xpu.is_available():
-        torch.xpu.empty_cache()
+def to_judge_error(error: Exception, prompt_tokens: int) -> VrThinkerError:
+    """Return the exception to raise; free GPU memory if none is left."""
+    if isinstance(error, VrThinkerError):
+        return error
+    if is_out_of_memory(error):
+        with _CAPTURE:
+            torch.cuda.empty_cache()
+        if torch.backends.mps.is_available():
+            torch.mps.empty_cache()
+        if torch.xpu.is_available():
+            torch.xpu.empty_cache()
+        return BackendRefused(
+            f"The judge ran out of memory at {prompt_tokens:,} tokens: "
+            "choose a shorter memory window or fewer frames a call."
+        )
+    detail = str(error).strip().splitlines() or [type(error).__name__]
+    return BackendFailed(f"The judge stopped while it was generating: {detail[0]}")
 
 
 class MultiStepDecoder:
@@ -275,8 +269,7 @@ class MultiStepDecoder:
     def clear(self) -> None:
         """Drop the captured step, which keeps the cache's tensors alive."""
         self._storage: list[LayerStorage] = []
-        self._captured: tuple[DecodeStep, Callable[[], None]] | None = None
-        """The step and its replay function."""
+        self._captured: tuple[DecodeStep, Callable[[], None]] | None = None  # And its replay
         self._scores = torch.empty(0)
         """Logits of the last sampled token after the repetition penalty, (vocabulary,) in float32.
         A graph never moves this tensor.
@@ -301,7 +294,16 @@ class MultiStepDecoder:
             now is not then for now, then in zip(storage, self._storage, strict=True)
         ):
             self.clear()  # Free the old step's memory before the next step is allocated
-        step, replay = self._captured = self._captured or self._capture(storage, reply)
+        if self._captured is None:
+            self._storage, step = storage, DecodeStep(self._model, storage)
+            device, config = step.token_ids.device, self._model.config
+            vocabulary = config.get_text_config().vocab_size
+            self._seen = torch.zeros(vocabulary, dtype=torch.bool, device=device)
+            self._placeholders = placeholders_of(config, device)
+            self._load_inputs(step, reply)
+            replay = capture_cuda_graph(partial(self._step_and_sample, step), device)
+            self._captured = step, replay
+        step, replay = self._captured
         # Again after a capture: its warm-up steps changed the inputs
         self._load_inputs(step, reply)
         sampled = torch.empty(self._steps, dtype=torch.long, device=self._seen.device)
@@ -311,42 +313,26 @@ class MultiStepDecoder:
             sampled[n : n + 1].copy_(step.token_ids)
             scores[n].copy_(self._scores)
         # Except for labels, the host waits for the device only here
-        tokens = [int(token) for token in sampled.tolist()]
-        return self._digits.with_probabilities(tokens, scores)
+        return self._digits.with_probabilities(sampled.tolist(), scores)
 
     def _make_way(self, tokens: int) -> None:
         """Drop the captured step before the cache grows: it holds old tensors."""
         if not self._cache.has_rows(tokens):
             self.clear()
 
-    def _capture(
-        self, storage: list[LayerStorage], reply: Sequence[int]
-    ) -> tuple[DecodeStep, Callable[[], None]]:
-        """Return a captured decode step, valid until `storage` is reallocated."""
-        self._storage, step = storage, DecodeStep(self._model, storage)
-        device = step.token_ids.device
-        self._seen = torch.zeros(
-            self._model.config.get_text_config().vocab_size, dtype=torch.bool, device=device
-        )
-        self._placeholders = placeholders_of(self._model.config, device)
-        self._load_inputs(step, reply)
-        return step, capture_cuda_graph(partial(self._step_and_sample, step), device)
-
     def _load_inputs(self, step: DecodeStep, reply: Sequence[int]) -> None:
         step.load_inputs([reply[-1]], [self._cache.num_tokens], [self._cache.next_position])
         if self._penalty != 1.0:
             self._seen.zero_()
-            self._seen[
-                torch.tensor(sorted({*self._prompt_tokens, *reply}), device=self._seen.device)
-            ] = True
+            seen = sorted({*self._prompt_tokens, *reply})
+            self._seen[torch.tensor(seen, device=self._seen.device)] = True
 
     def _step_and_sample(self, step: DecodeStep) -> None:
         """Run one decode step and replace its inputs with the next step's."""
         logits = step.forward()[0]
         if self._penalty != 1.0:
-            logits = torch.where(
-                self._seen, apply_repetition_penalty(logits, self._penalty), logits
-            )
+            penalised = apply_repetition_penalty(logits, self._penalty)
+            logits = torch.where(self._seen, penalised, logits)
         self._scores = logits = logits.index_fill(0, self._placeholders, -math.inf)
         step.token_ids.copy_(logits.argmax(dim=-1, keepdim=True))
         if self._penalty != 1.0:

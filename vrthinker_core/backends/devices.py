@@ -10,19 +10,6 @@ import torch
 from vrthinker_core.cpus import CGROUP, cpu_count
 from vrthinker_core.errors import CheckpointError
 
-_MEMORY_FILES = (
-    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
-    (
-        "memory/memory.limit_in_bytes",
-        "memory/memory.usage_in_bytes",
-        "memory/memory.stat",
-        "total_inactive_file",
-    ),
-)
-"""For control groups of version 2 and 1: the limit, the memory in use, and a table with its line
-for cached file pages.
-"""
-
 
 def best_device() -> str:
     """Return the best device of this machine: "cuda", "mps", "xpu" or "cpu"."""
@@ -60,9 +47,8 @@ def is_out_of_memory(error: BaseException) -> bool:
         "STATUS_ALLOC_FAILED",
         os.strerror(errno.ENOMEM),
     )
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
-        each in str(error) for each in words
-    )
+    told = any(each in str(error) for each in words)
+    return told or isinstance(error, MemoryError | torch.OutOfMemoryError)
 
 
 def available_memory(device: str) -> int | None:
@@ -71,7 +57,12 @@ def available_memory(device: str) -> int | None:
     `device` is "cpu", "mps", "cuda" for all GPUs, "cuda:1" or "xpu".
     """
     if device.startswith("cuda"):
-        return _cuda_memory(device)
+        try:
+            gpus = range(torch.cuda.device_count())
+            chosen = gpus if device == "cuda" else [torch.device(device).index]
+            return sum(int(torch.cuda.mem_get_info(each)[0]) for each in chosen)
+        except (RuntimeError, AssertionError, AttributeError, TypeError, ValueError):
+            return None
     if device.startswith("xpu"):
         return int(torch.xpu.mem_get_info(torch.device(device))[0])
     system, group = int(psutil.virtual_memory().available), _cgroup_memory()
@@ -80,25 +71,20 @@ def available_memory(device: str) -> int | None:
     return min(free, int(torch.mps.recommended_max_memory())) if device == "mps" else free
 
 
-def _cuda_memory(device: str) -> int | None:
-    try:
-        devices = (
-            range(torch.cuda.device_count()) if device == "cuda" else [torch.device(device).index]
-        )
-        return sum(int(torch.cuda.mem_get_info(each)[0]) for each in devices)
-    except (RuntimeError, AssertionError, AttributeError, TypeError, ValueError):
-        return None
-
-
 def _cgroup_memory() -> int | None:
     """Return the free bytes under the control group's limit, None without one.
 
     Cached file pages count as free: they are evicted on demand.
     """
-    for limit, used, table, cached in _MEMORY_FILES:
+    old = CGROUP / "memory"  # Of control groups of version 1
+    for folder, limit, used, cached in (
+        (CGROUP, "memory.max", "memory.current", "inactive_file"),
+        (old, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
         with suppress(OSError, ValueError):
-            pages = dict(line.split() for line in (CGROUP / table).read_text("ascii").splitlines())
-            allowed, taken = (int((CGROUP / name).read_text("ascii")) for name in (limit, used))
+            lines = (folder / "memory.stat").read_text("ascii").splitlines()
+            pages = dict(line.split() for line in lines)
+            allowed, taken = (int((folder / name).read_text("ascii")) for name in (limit, used))
             return max(0, allowed - taken + int(pages.get(cached, 0)))
     return None
 

@@ -1,7 +1,4 @@
-"""Discovery of servers with a vision model on this machine.
-
-Only 127.0.0.1 is asked, at one port for each engine.
-"""
+"""Discovery of servers with a vision model on this machine."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -41,13 +38,6 @@ class LocalServer:
     url: str
     models: tuple[str, ...]  # Only models that take pictures
 
-    def named(self, model: str) -> str:
-        """Return the listed model of this name, "" if there is none.
-
-        `model` may lack Ollama's tag. An empty `model` returns the first model.
-        """
-        return next((each for each in self.models if model in ("", each, each.split(":")[0])), "")
-
 
 def local_key() -> Secret:
     """Return the key for a server on this machine.
@@ -60,25 +50,22 @@ def local_key() -> Secret:
 def local_servers(ports: Sequence[int] = PORTS, seconds: float = LOOK_SECONDS) -> list[LocalServer]:
     """Find every server on this machine, with its vision models.
 
-    All ports are asked at once. Each server has `seconds` to answer.
+    All ports of 127.0.0.1 are asked at once. Each server has `seconds` to answer.
     """
     secret, patience = local_key(), Patience(connect=seconds)
     addresses = [JudgeName("server", f"http://127.0.0.1:{port}/v1") for port in ports]
     clients = [make_client(address, secret, patience) for address in addresses]
     thread = LoopThread("servers of this machine")
 
-    async def look() -> list[LocalServer | None]:
-        return await asyncio.gather(*(_look(client, seconds) for client in clients))
+    async def close() -> None:
+        for client in clients:
+            await client.close()
 
     try:
-        return [each for each in thread.submit(look()).result() if each is not None]
+        looks = [thread.submit(_look(client, seconds)) for client in clients]
+        return [server for look in looks if (server := look.result()) is not None]
     finally:
-        thread.close(_close(clients))
-
-
-async def _close(clients: Sequence[openai.AsyncOpenAI]) -> None:
-    for client in clients:
-        await client.close()
+        thread.close(close())
 
 
 def find_local(
@@ -90,8 +77,9 @@ def find_local(
     """
     servers = local_servers(ports, seconds)
     for server in servers:
-        if found := server.named(model):
-            return JudgeName("server", server.url, found)
+        for each in server.models:
+            if model in ("", each, each.split(":")[0]):  # The name may lack Ollama's tag
+                return JudgeName("server", server.url, each)
     if not servers:
         raise BackendRefused(f"No server was found on this machine. {START_ONE}")
     names = " and ".join(server.engine or "A server" for server in servers)

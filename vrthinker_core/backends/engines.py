@@ -56,10 +56,6 @@ ENGINES: dict[str, ServerEngine] = {
 }
 """Engines, in the order in which a judge is looked for on this machine."""
 
-ASKED_SECONDS = 5.0  # For an engine's own addresses
-TEST_SECONDS = 30.0  # For the reply to a small picture; other requests may come first
-LEAST_PICTURE = 3  # Fewest tokens of a picture; a text mark instead of a dropped picture has fewer
-
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
@@ -75,8 +71,8 @@ def engine_of(root: str, cards: Iterable[Mapping[str, Any]]) -> str:
     Ollama may list persons as owners, so its port identifies it, too.
     """
     owners = [card.get("owned_by") for card in cards]
-    found = next((name for name, engine in ENGINES.items() if engine.owner in owners), "")
-    return found or ("ollama" if root.endswith(f":{ENGINES['ollama'].port}") else "")
+    on_port = "ollama" if root.endswith(f":{ENGINES['ollama'].port}") else ""
+    return next((name for name, engine in ENGINES.items() if engine.owner in owners), on_port)
 
 
 def card_facts(card: Mapping[str, Any]) -> ModelFacts:
@@ -136,30 +132,28 @@ async def sees_pictures(client: openai.AsyncOpenAI, model: str) -> bool:
     tokens for both. Returns True if the server does not count tokens, False if a request fails.
     """
     url = f"data:image/png;base64,{small_picture()}"
-    words = {"type": "text", "text": "Which colour is this?"}
+    words: Any = {"type": "text", "text": "Which colour is this?"}
+    picture: Any = {"type": "image_url", "image_url": {"url": url}}
+    counts = []
     try:
-        async with asyncio.timeout(TEST_SECONDS):
-            plain = await _count_prompt(client, model, [words])
-            picture = {"type": "image_url", "image_url": {"url": url}}
-            shown = await _count_prompt(client, model, [picture, words])
+        async with asyncio.timeout(30):  # Other requests may come first
+            for content in ([words], [picture, words]):
+                reply = await client.chat.completions.create(
+                    model=model, messages=[{"role": "user", "content": content}], max_tokens=1
+                )
+                counts.append(_count(getattr(reply.usage, "prompt_tokens", None)))
     except (openai.OpenAIError, httpx.HTTPError, ValueError, AttributeError, TimeoutError):
         return False
-    return plain is None or shown is None or shown - plain >= LEAST_PICTURE
-
-
-async def _count_prompt(client: openai.AsyncOpenAI, model: str, content: Any) -> int | None:
-    """Return a prompt's tokens; None if the server does not count."""
-    reply = await client.chat.completions.create(
-        model=model, messages=[{"role": "user", "content": content}], max_tokens=1
-    )
-    return _count(getattr(reply.usage, "prompt_tokens", None))
+    plain, shown = counts
+    # A text mark instead of a dropped picture has fewer than three tokens
+    return plain is None or shown is None or shown - plain >= 3
 
 
 async def _get(client: openai.AsyncOpenAI, url: str, body: object = None) -> dict[str, Any]:
     """Return the JSON object at an address (POST with `body`), else {}."""
     ask = client.get if body is None else partial(client.post, body=body)
     try:
-        async with asyncio.timeout(ASKED_SECONDS):
+        async with asyncio.timeout(5):
             found = (await ask(url, cast_to=httpx.Response)).json()
     except (openai.OpenAIError, httpx.HTTPError, ValueError, RecursionError, TimeoutError):
         return {}

@@ -1,7 +1,4 @@
-"""`open_backend`: opens a built-in judge, checkpoint, server or script.
-
-Only a checkpoint needs torch.
-"""
+"""`open_backend`: opens a built-in judge, checkpoint, server or script."""
 
 import json
 from dataclasses import replace
@@ -12,13 +9,11 @@ from typing import Any, get_args
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.backends.built_in import NANO_LIMITS, NANO_NAME, NANO_NOTE
-from vrthinker_core.backends.judge_name import Bits, JudgeName, parse_judge
+from vrthinker_core.backends.judge_name import Bits, parse_judge
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError, JudgeError
 from vrthinker_core.text import filled_lines
 from vrthinker_core.types import ProtocolName
-
-MAX_PAUSE = 60  # Seconds after each piece of a script's text
 
 
 def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
@@ -36,15 +31,20 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
     judge = parse_judge(choice)
     match judge.kind:
         case "nano":
-            return _open_built_in(NANO_NOTE, name or NANO_NAME)
+            return _open_local(str(asset("nano")), name or NANO_NAME, NANO_NOTE)
         case "hf":
             return _open_local(
                 judge.what, name or judge.title, device=judge.device, bits=judge.quantize
             )
         case "scripted":
             return _open_script(Path(judge.what), name)
-        case _:
-            return _open_server(judge, name)
+    from vrthinker_core.backends.discover import find_local, local_key
+    from vrthinker_core.backends.server_backend import ServerBackend
+
+    if judge.kind != "local":
+        return ServerBackend.open(judge, name=name)
+    found = replace(find_local(judge.what), protocol=judge.protocol)
+    return ServerBackend.open(found, name=name, secret=local_key())
 
 
 def default_choice() -> str:
@@ -56,30 +56,20 @@ def default_choice() -> str:
 
 def _open_default() -> Backend:
     choice = default_choice()
-    if choice == "nano":
-        return _open_built_in(
-            "Neither a GPU with room nor a server was found, so this is the demo judge. "
-            f"{NANO_LIMITS}"
-        )
-    try:
-        return open_backend(choice)
-    except JudgeError as error:
-        title = parse_judge(choice).title
-        return _open_built_in(
-            f"{title} could not be opened, so this is the demo judge. {NANO_LIMITS} Cause: {error}"
-        )
-
-
-def _open_built_in(note: str, name: str = NANO_NAME) -> Backend:
-    return _open_local(str(asset("nano")), name, note)
+    note = "Neither a GPU with room nor a server was found, so this is the demo judge. "
+    note += NANO_LIMITS
+    if choice != "nano":
+        try:
+            return open_backend(choice)
+        except JudgeError as error:
+            title = parse_judge(choice).title
+            note = f"{title} could not be opened, so this is the demo judge. {NANO_LIMITS}"
+            note += f" Cause: {error}"
+    return _open_local(str(asset("nano")), NANO_NAME, note)
 
 
 def _open_local(
-    source: str,
-    name: str | None = None,
-    *notes: str,
-    device: str | None = None,
-    bits: Bits | None = None,
+    source: str, name: str, *notes: str, device: str | None = None, bits: Bits | None = None
 ) -> Backend:
     """Open a Qwen2.5-VL in our own engine, any other model in `PlainBackend`."""
     from vrthinker_core.backends.checkpoint_files import OURS
@@ -100,16 +90,6 @@ def _open_local(
     return engine.load(source, name=name, device=device, bits=bits, notes=notes)
 
 
-def _open_server(judge: JudgeName, name: str | None) -> Backend:
-    from vrthinker_core.backends.discover import find_local, local_key
-    from vrthinker_core.backends.server_backend import ServerBackend
-
-    if judge.kind != "local":
-        return ServerBackend.open(judge, name=name)
-    found = replace(find_local(judge.what), protocol=judge.protocol)
-    return ServerBackend.open(found, name=name, secret=local_key())
-
-
 def _open_script(path: Path, name: str | None) -> ScriptedBackend:
     """Read a JSONL script; any line may set `protocol`, `pause`, `name`."""
     try:
@@ -125,16 +105,13 @@ def _open_script(path: Path, name: str | None) -> ScriptedBackend:
     if not replies:
         raise BadInput(f"The script {path.name} holds no replies.")
     pause = options.get("pause", 0)
-    if options.get("protocol") not in (None, *get_args(ProtocolName)) or not isinstance(
-        options.get("name", ""), str
-    ):
+    named = isinstance(options.get("name", ""), str)
+    if not named or options.get("protocol") not in (None, *get_args(ProtocolName)):
         raise BadInput(
             f"The script {path.name} has an unknown protocol, or a name that is no text. "
             "Write paired or concat, and the name in quotation marks."
         )
-    if not isinstance(pause, int | float) or not 0 <= pause <= MAX_PAUSE:
-        raise BadInput(
-            f"The pause of the script {path.name} is no number of seconds from 0 to {MAX_PAUSE}."
-        )
+    if not isinstance(pause, int | float) or not 0 <= pause <= 60:
+        raise BadInput(f"The pause of the script {path.name} is no number of seconds from 0 to 60.")
     options |= {"notes": ("A script replies, not a model.",)} | ({"name": name} if name else {})
     return ScriptedBackend(replies, **options)

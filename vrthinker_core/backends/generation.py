@@ -1,7 +1,4 @@
-"""Generation: one reply from prefill to completion, and the sampler.
-
-The same steps serve a single conversation and a batch.
-"""
+"""Generation: one reply from prefill to completion, and the sampler."""
 
 import math
 import time
@@ -30,11 +27,7 @@ from vrthinker_core.backends.decode import (
 )
 from vrthinker_core.backends.kv_cache import PrefixCache
 from vrthinker_core.backends.vision_encoder import VisionEncoder
-from vrthinker_core.protocols.labels import mentioned_digits
-from vrthinker_core.types.messages import Cancelled, Completion, LabelToken, Message, Sampling
-
-# The reason why a reply stopped: a stop token, the token limit, a cancel
-FinishReason = Literal["end", "length", "cancelled"]
+from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +50,7 @@ class LoadedModel:
     """
     video_items: bool  # See `Marker.video_items`
     repetition_penalty: float
-    """The checkpoint's own repetition penalty, 1 for none. Stock `generate()` applies it in greedy
-    decoding, too.
-    """
+    """The checkpoint's own, 1 for none. Stock `generate()` applies it in greedy decoding, too."""
     # Greedy decode steps between two GPU synchronisations; 0: one at a time, no fixed tensors
     steps_per_sync: int = 0
 
@@ -70,7 +61,7 @@ class LoadedModel:
 
 
 class Generation:
-    """One reply.
+    """One reply, alone or in a batch.
 
     Between two steps the KV cache holds whole prompt items: the prompt, then the reply's processed
     tokens.
@@ -91,22 +82,17 @@ class Generation:
             sampling.redirect, sampling.redirect
         )
         self.detokenizer = StreamingDetokenizer(loaded.tokenizer, redirect)
-        self.finish_reason: FinishReason | None = None  # None while the reply goes on
+        # A stop token, the token limit or a cancel; None while the reply goes on
+        self.finish_reason: Literal["end", "length", "cancelled"] | None = None
         self.sampler = Sampler(loaded, prompt, sampling)
         self._loaded, self._cancelled = loaded, cancelled
         self._max_tokens = min(sampling.max_new_tokens, loaded.context_length - token_count(prompt))
         self.logits: torch.Tensor | None = None  # After the last processed token, (vocabulary,)
         self._multi_step = multi_step if sampling.temperature <= 0 else None
         self._sampled_ahead: deque[SampledToken] = deque()
-        """Tokens that `multi_step` has sampled and the reply does not hold yet. All but the last
-        are processed.
-        """
+        """Tokens that the reply does not hold yet. All but the last are processed."""
         self._reused_tokens = 0
         self._start_time = time.perf_counter()
-
-    def new_items(self) -> Sequence[PromptItem]:
-        """Return the prompt's items that are not in the KV cache."""
-        return self.prompt[self.cache.common_prefix(self.prompt) :]
 
     def prefill(self) -> None:
         """Process the prompt's items that are not in the KV cache."""
@@ -130,60 +116,47 @@ class Generation:
 
         Returns None otherwise. May set `finish_reason`.
         """
+        written, ahead = self.detokenizer, self._sampled_ahead
         if self.logits is None or self._cancelled():
             self.finish_reason = "cancelled"
             return None
-        if len(self.detokenizer.tokens) >= self._max_tokens:
+        if len(written.tokens) >= self._max_tokens:
             self.finish_reason = "length"
             return None
-        ahead = self._sampled_ahead
-        token, probabilities = (
-            ahead.popleft() if ahead else self.sampler(self.logits, self.detokenizer.tokens)
-        )
+        sampled = ahead.popleft() if ahead else self.sampler(self.logits, written.tokens)
+        token, probabilities = sampled
         if token in self._loaded.stop_tokens:
             self.finish_reason = "end"
             return None
-        self.detokenizer.append([token])
+        written.append([token])
         if probabilities is not None:
-            self.detokenizer.mark_digit(
-                probabilities, self._loaded.label_digits.characters_after[token]
-            )
-        if self.detokenizer.apply_redirect():
-            self._sampled_ahead.clear()
-            self.logits, _ = self.cache.prefill(
-                [*self.prompt, *self.detokenizer.tokens], self._cancelled
-            )
+            written.mark_digit(probabilities, self._loaded.label_digits.characters_after[token])
+        if written.apply_redirect():
+            ahead.clear()
+            prompt = [*self.prompt, *written.tokens]
+            self.logits, _ = self.cache.prefill(prompt, self._cancelled)
             return None
-        return token if len(self.detokenizer.tokens) < self._max_tokens else None
+        return token if len(written.tokens) < self._max_tokens else None
 
     def completion(self) -> Completion:
         """Return the whole reply after `finish_reason` is set and text flushed."""
-        text, tokens, pieces = (
-            self.detokenizer.text,
-            tuple(self.detokenizer.tokens),
-            tuple(self.detokenizer.pieces),
-        )
-        prompt_tokens, seconds = token_count(self.prompt), time.perf_counter() - self._start_time
-        finish_reason, reused = self.finish_reason or "cancelled", self._reused_tokens
-        counts = (prompt_tokens, reused, len(tokens), seconds)
-        labels, redirected = self._label_tokens(text), self.detokenizer.redirected
+        written = self.detokenizer
         return Completion(
-            text, finish_reason, tokens, pieces, *counts, redirected=redirected, label_tokens=labels
+            written.text,
+            self.finish_reason or "cancelled",
+            tuple(written.tokens),
+            tuple(written.pieces),
+            token_count(self.prompt),
+            self._reused_tokens,
+            len(written.tokens),
+            time.perf_counter() - self._start_time,
+            redirected=written.redirected,
+            label_tokens=written.labels(),
         )
-
-    def _label_tokens(self, text: str) -> tuple[LabelToken, ...]:
-        """Keep only digits at a label's place: frame numbers are digits, too."""
-        if not (written := self.detokenizer.label_tokens):
-            return ()
-        places = mentioned_digits(text)
-        return tuple(token for token in written if token.offset in places)
 
 
 class Sampler:
-    """The sampler of one reply, greedy or from the softmax.
-
-    The repetition penalty comes first, then argmax at temperature 0, else a draw from the softmax.
-    """
+    """The sampler of one reply: penalty, then argmax or a draw."""
 
     def __init__(
         self, loaded: LoadedModel, prompt: Sequence[PromptItem], sampling: Sampling
@@ -191,10 +164,8 @@ class Sampler:
         self._penalty, self._digits = loaded.repetition_penalty, loaded.label_digits
         self._temperature = sampling.temperature
         self._generator = torch.Generator().manual_seed(sampling.seed)
-        pads = {
-            "image": loaded.tokenizer.control.image_pad,
-            "video": loaded.tokenizer.control.video_pad,
-        }
+        control = loaded.tokenizer.control
+        pads = {"image": control.image_pad, "video": control.video_pad}
         self.prompt_tokens = {item if isinstance(item, int) else pads[item.kind] for item in prompt}
         self._placeholders = placeholders_of(loaded.model.config, loaded.model.device)
 
@@ -207,16 +178,14 @@ class Sampler:
         """
         if self._penalty != 1.0:
             seen = torch.tensor(sorted(self.prompt_tokens | set(reply)), device=logits.device)
-            logits = logits.index_put(
-                (seen,), apply_repetition_penalty(logits[seen], self._penalty)
-            )
+            penalised = apply_repetition_penalty(logits[seen], self._penalty)
+            logits = logits.index_put((seen,), penalised)
         logits = logits.index_fill(0, self._placeholders.to(logits.device), -math.inf)
-        return self._digits.with_probabilities([self._sample(logits)], logits[None])[0]
-
-    def _sample(self, logits: torch.Tensor) -> int:
         if self._temperature <= 0:
-            return int(logits.argmax())
-        scores = logits.cpu().double()  # MPS has no float64
-        scores -= scores.max()  # Keeps a tiny temperature from overflowing
-        probabilities = torch.softmax(scores / self._temperature, dim=-1)
-        return int(torch.multinomial(probabilities, 1, generator=self._generator))
+            token = logits.argmax()
+        else:
+            scores = logits.cpu().double()  # MPS has no float64
+            scores -= scores.max()  # Keeps a tiny temperature from overflowing
+            probabilities = torch.softmax(scores / self._temperature, dim=-1)
+            token = torch.multinomial(probabilities, 1, generator=self._generator)
+        return self._digits.with_probabilities([int(token)], logits[None])[0]

@@ -8,9 +8,6 @@ from vrthinker_core.backends.judge_name import Kind
 from vrthinker_core.backends.server_errors import Secret
 from vrthinker_core.errors import BadInput
 
-SERVER_KEYS = ("VRTHINKER_API_KEY", "OPENAI_API_KEY")
-"""Variables for the key of a server of one's own; the first one that is set wins."""
-
 
 @dataclass(frozen=True, slots=True)
 class Host:
@@ -51,10 +48,7 @@ HOSTS: dict[Kind, Host] = {
 
 
 def host_key(host: Host) -> Secret:
-    """Return the key of a host.
-
-    Raises `BadInput`, which names the variable and the page that gives out keys, if none is set.
-    """
+    """Return a host's key; raise `BadInput` if none is set."""
     secret = read_key((host.key,))
     if not secret.value:
         raise BadInput(
@@ -63,7 +57,7 @@ def host_key(host: Host) -> Secret:
     return secret
 
 
-def read_key(variables: Sequence[str] = SERVER_KEYS) -> Secret:
+def read_key(variables: Sequence[str] = ("VRTHINKER_API_KEY", "OPENAI_API_KEY")) -> Secret:
     """Return the key of the first variable that is set.
 
     The value is "" if none is set. Raises `BadInput`, without the key, if an HTTP header cannot

@@ -1,7 +1,4 @@
-"""JudgeName: the only parser of judge names, `KIND:WHAT?option=value&...`.
-
-Command line, page, API, evaluation and training use it.
-"""
+"""JudgeName: the only parser of judge names, `KIND:WHAT?option=value&...`."""
 
 from __future__ import annotations
 
@@ -31,10 +28,7 @@ JUDGE_FORMS = (
     "server:URL#MODEL (?protocol=paired or concat), local (a server on this machine), "
     "openai:MODEL, gemini:MODEL, openrouter:MODEL, hf-inference:MODEL, or scripted:FILE"
 )
-"""Every form of a name, for `--help` and for errors.
-
-`python -m vrthinker_core judges` says which of them run on this machine.
-"""
+"""Every form of a name, for `--help` and for errors."""
 
 SERVER_FORM = "server:URL#MODEL, for example server:http://localhost:8000/v1#qunwang13/vrthinker"
 
@@ -61,16 +55,15 @@ class JudgeName:
 
     @property
     def title(self) -> str:
-        """Display name of a judge that is not open yet.
-
-        It never holds a path of this machine, a user or a password.
-        """
+        """Display name before opening; never a path, a user or a password."""
         match self.kind:
             case "nano":
                 return NANO_NAME
             case "hf":
-                bits = f" ({self.quantize})" if self.quantize else ""
-                return display_name(self.what) + bits
+                # A hub id as it is, or the title of a folder
+                is_id = HUB_ID.fullmatch(self.what) and not os.path.exists(self.what)  # noqa: PTH110 - never raises
+                shown = self.what if is_id else folder_title(Path(self.what))
+                return shown + (f" ({self.quantize})" if self.quantize else "")
             case "scripted":
                 return Path(self.what).stem or "script"
             case "server":
@@ -94,10 +87,7 @@ class JudgeName:
 
 
 def parse_judge(text: str) -> JudgeName:
-    """Read the name of a judge.
-
-    Raises `BadInput`, whose sentence holds no secret and says what to write.
-    """
+    """Read a judge's name; raise `BadInput`, which holds no secret."""
     said, colon, rest = text.strip().partition(":")
     head, _, query = said.partition("?")
     if not colon and head in ("nano", "local"):
@@ -116,10 +106,7 @@ def parse_judge(text: str) -> JudgeName:
 
 
 def judge_title(text: str) -> str:
-    """Return the display name of a judge, readable name or not.
-
-    It never holds a path or a password.
-    """
+    """Return a display name for any text, never a path or password."""
     try:
         return parse_judge(text).title
     except BadInput:
@@ -175,21 +162,9 @@ def model_title(model: str) -> str:
     return model.rstrip("/").rpartition("/")[2] if model.startswith(("/", ".", "~")) else model
 
 
-def display_name(source: str) -> str:
-    """Return the display name of a checkpoint that is not open yet.
-
-    This is a hub id as it is, or the title of a folder. Never a path.
-    """
-    path = Path(source)
-    return source if HUB_ID.fullmatch(source) and not os.path.exists(path) else folder_title(path)  # noqa: PTH110 - never raises
-
-
 def folder_title(folder: Path) -> str:
     """Return the folder's name, or the hub id of a cached one."""
     path = folder.absolute()
-    in_cache = path.parent.name == "snapshots"
-    return (
-        path.parent.parent.name.removeprefix("models--").replace("--", "/")
-        if in_cache
-        else path.name
-    )
+    if path.parent.name != "snapshots":
+        return path.name
+    return path.parent.parent.name.removeprefix("models--").replace("--", "/")

@@ -1,12 +1,7 @@
-"""PrefixCache: the KV cache of one conversation.
-
-A prompt is prefilled from its first change on; no token before the change is computed twice. The
-language model is called with embeddings, explicit positions and this cache. Nothing is stored on
-the model: two conversations would overwrite each other's `rope_deltas` there.
-"""
+"""PrefixCache: the KV cache of one conversation."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from transformers import Cache, Qwen2_5_VLForConditionalGeneration
@@ -17,23 +12,14 @@ from vrthinker_core.backends.devices import limit_threads
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.types.messages import Cancelled
 
+T = TypeVar("T")
+
 CPU_PREFILL_CHUNK = 1024
 """Tokens processed between two calls of `cancelled`. With 256, a prompt of 8,000 tokens takes a
 sixth longer on two CPUs.
 """
 
-GPU_PREFILL_CHUNK = 4096
-"""The same on a CUDA GPU, which is fast enough for many tokens at once. Every chunk costs the
-launch of all kernels again.
-"""
-
-SECONDS_PER_GRID = 1.0
-"""Seconds between two temporal patches of a video item, which set its temporal positions.
-
-The protocols send chosen frames, not a video of known frame rate. The published code counts a list
-of frames without a rate as two a second, so a patch of two frames lasts one second. This is also
-the default of transformers.
-"""
+GPU_PREFILL_CHUNK = 4096  # The same on a CUDA GPU, where every chunk launches all kernels again
 
 
 def hidden_states(
@@ -43,10 +29,7 @@ def hidden_states(
     cache: Cache,
     attention_mask: dict[str, torch.Tensor] | None = None,
 ) -> torch.Tensor:
-    """Return the last hidden states, (batch, tokens, hidden).
-
-    `embeddings` has the same shape. The keys and values go into `cache`.
-    """
+    """Return the last hidden states, (batch, tokens, hidden), the shape of `embeddings`."""
     language_model: Any = model.model.language_model
     # By position: transformers 5.24 renamed `past_key_values` to `cache` and warns of the old name
     hidden: torch.Tensor = language_model(
@@ -56,7 +39,11 @@ def hidden_states(
 
 
 class PrefixCache:
-    """The processed prompt items, their keys and values; not thread-safe."""
+    """The processed prompt items, their keys and values; not thread-safe.
+
+    A prompt is prefilled from its first change on; no token before the change is computed twice.
+    Nothing is stored on the model: two conversations would overwrite each other's `rope_deltas`.
+    """
 
     def __init__(
         self,
@@ -69,7 +56,9 @@ class PrefixCache:
         self._chunk = GPU_PREFILL_CHUNK if model.device.type == "cuda" else CPU_PREFILL_CHUNK
         config: Any = model.config.vision_config
         self._merge_size = int(config.spatial_merge_size)
-        self._positions_per_grid = float(config.tokens_per_second) * SECONDS_PER_GRID
+        # Two temporal patches of a video item are one second apart: the published code counts a
+        # list of frames without a rate as two a second, and so does transformers
+        self._positions_per_grid = float(config.tokens_per_second)
         self._pads = {
             "image": int(model.config.image_token_id),
             "video": int(model.config.video_token_id),
@@ -79,28 +68,25 @@ class PrefixCache:
     @property
     def num_tokens(self) -> int:
         """The number of tokens in the cache."""
-        return self._token_counts[-1]
+        return self._ends[-1][0]
 
     @property
     def next_position(self) -> int:
         """Position of the next token, on all three m-RoPE axes for text."""
-        return self._next_positions[-1]
+        return self._ends[-1][1]
 
     def clear(self) -> None:
         """Empty the cache."""
         self._items: list[PromptItem] = []
-        self._token_counts = [0]  # Before each item and after the last one
-        self._next_positions = [0]  # Before each item and after the last one
+        # Number of tokens and next position, at the beginning and after each item
+        self._ends = [(0, 0)]
         self.layers = [
             GrowingLayer() for _ in range(self._model.config.get_text_config().num_hidden_layers)
         ]
         self._cache = Cache(layers=list(self.layers))
 
     def common_prefix(self, items: Sequence[PromptItem]) -> int:
-        """Count the first `items` that need no prefill.
-
-        The last item always needs one, because its logits are wanted.
-        """
+        """Count the first `items` that need no prefill; the last one does."""
         limit = min(len(self._items), len(items) - 1)
         return next((n for n in range(limit) if self._items[n] != items[n]), limit)
 
@@ -114,14 +100,10 @@ class PrefixCache:
         tokens.
         """
         kept = self.common_prefix(items)
-        self._items = self._items[:kept]
-        self._token_counts, self._next_positions = (
-            self._token_counts[: kept + 1],
-            self._next_positions[: kept + 1],
-        )
+        del self._items[kept:], self._ends[kept + 1 :]
         self.trim()
-        reused, logits = self.num_tokens, None
-        for chunk in _chunks(items[kept:], self._chunk):
+        new, reused, logits = items[kept:], self.num_tokens, None
+        for chunk in groups_up_to(self._chunk, new, [token_count([item]) for item in new]):
             if cancelled():
                 return None, reused
             logits = self._forward(chunk)
@@ -132,14 +114,9 @@ class PrefixCache:
         return self._forward([token])
 
     def append(self, token: int) -> None:
-        """Count one more token, processed by another decoder.
-
-        The decoder has written the token's keys and values to the next row of each layer's
-        `storage`.
-        """
+        """Count a token that another decoder has written to the next row."""
         self._items.append(token)
-        self._token_counts.append(self._token_counts[-1] + 1)
-        self._next_positions.append(self._next_positions[-1] + 1)
+        self._ends.append((self.num_tokens + 1, self.next_position + 1))
 
     def has_rows(self, tokens: int) -> bool:
         """Return whether `tokens` tokens fit without another allocation."""
@@ -159,75 +136,53 @@ class PrefixCache:
     @torch.inference_mode()
     def _forward(self, items: Sequence[PromptItem]) -> torch.Tensor:
         limit_threads(self.threads)
-        embeddings = self._embed(items)
-        position_ids, next_positions = self._mrope_positions(items)
-        position_ids = position_ids.unsqueeze(1).to(embeddings.device)
-        hidden = hidden_states(self._model, embeddings, position_ids, self._cache)
-        logits: torch.Tensor = self._model.lm_head(hidden[:, -1])[0].float()
-        for item in items:
-            self._token_counts.append(self._token_counts[-1] + token_count([item]))
-        self._items.extend(items)
-        self._next_positions.extend(next_positions)
-        return logits
-
-    def _embed(self, items: Sequence[PromptItem]) -> torch.Tensor:
-        """Return embeddings, (1, tokens, hidden), with image features for placeholders."""
         embedding: Any = self._model.get_input_embeddings()
-        ids = [
-            i
-            for item in items
-            for i in (
-                [item] if isinstance(item, int) else [self._pads[item.kind]] * item.num_tokens
-            )
-        ]
-        embedded: torch.Tensor = embedding(torch.tensor([ids], device=embedding.weight.device))
-        vision_items = [item for item in items if isinstance(item, VisionItem)]
-        if vision_items:
-            places = [
-                isinstance(item, VisionItem) for item in items for _ in range(token_count([item]))
-            ]
-            embedded[0, places] = torch.cat(self._vision.encode(vision_items)).to(
-                embedded.device, embedded.dtype
-            )
-        return embedded
+        ids: list[int] = []
+        places: list[bool] = []  # Of the image features that replace the placeholders
+        for item in items:
+            ids += [item] if isinstance(item, int) else [self._pads[item.kind]] * item.num_tokens
+            places += [isinstance(item, VisionItem)] * token_count([item])
+        device = embedding.weight.device
+        embedded: torch.Tensor = embedding(torch.tensor([ids], device=device))
+        if vision_items := [item for item in items if isinstance(item, VisionItem)]:
+            features = torch.cat(self._vision.encode(vision_items))
+            embedded[0, places] = features.to(device, embedded.dtype)
+        position_ids, next_positions = self._mrope_positions(items)
+        position_ids = position_ids.unsqueeze(1).to(device)
+        hidden = hidden_states(self._model, embedded, position_ids, self._cache)
+        logits: torch.Tensor = self._model.lm_head(hidden[:, -1])[0].float()
+        for item, position in zip(items, next_positions, strict=True):
+            self._items.append(item)
+            self._ends.append((self.num_tokens + token_count([item]), position))
+        return logits
 
     def _mrope_positions(self, items: Sequence[PromptItem]) -> tuple[torch.Tensor, list[int]]:
         """Return m-RoPE positions, (3, tokens), and the position after each item.
 
-        A text token advances all three axes by one. A vision item spreads over its merged grid from
-        its start. The next item starts after the longer side of the grid, for any number of
-        temporal patches.
+        A vision item spreads over its merged grid from its start. The next item starts after the
+        longer side of the grid, for any number of temporal patches.
         """
-        position, columns, next_positions = self._next_positions[-1], [], []
+        position, columns, next_positions = self.next_position, [], []
         for item in items:
             if isinstance(item, int):
                 columns.append(torch.full((3, 1), position))
                 position += 1
             else:
-                times, height, width = (
-                    item.grid_thw[0],
-                    item.grid_thw[1] // self._merge_size,
-                    item.grid_thw[2] // self._merge_size,
-                )
+                times, *patches = item.grid_thw
+                height, width = (side // self._merge_size for side in patches)
                 interval = self._positions_per_grid if item.kind == "video" else 1
-                axes = (
-                    (torch.arange(times) * interval).long(),
-                    torch.arange(height),
-                    torch.arange(width),
+                when = (torch.arange(times) * interval).long()
+                grid = torch.meshgrid(
+                    when, torch.arange(height), torch.arange(width), indexing="ij"
                 )
-                columns.append(
-                    torch.stack(torch.meshgrid(*axes, indexing="ij")).reshape(3, -1) + position
-                )
+                columns.append(torch.stack(grid).reshape(3, -1) + position)
                 position += max(height, width)
             next_positions.append(position)
         return torch.cat(columns, dim=1), next_positions
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
-    """Keys and values of one layer, in storage that grows by blocks.
-
-    A decode step copies one row, not the whole cache.
-    """
+    """Keys and values of one layer, in storage that grows by blocks."""
 
     block_rows = 1024
 
@@ -251,7 +206,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
             self.storage = (key_states[..., :0, :], value_states[..., :0, :])
         length = self.get_seq_length()
         total = length + key_states.shape[-2]
-        self._grow(total, key_states, length)
+        self._grow(total)
         for storage, states in zip(self.storage, (key_states, value_states), strict=True):
             storage[..., length:total, :] = states
         self.keys, self.values = (storage[..., :total, :] for storage in self.storage)
@@ -259,7 +214,7 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
 
     def reserve(self, rows: int) -> None:
         """Allocate at least `rows` rows; keep all old rows, unused ones too."""
-        self._grow(rows, self.storage[0], self.storage[0].shape[-2])
+        self._grow(rows)
         self.truncate(self.get_seq_length())
 
     def truncate(self, length: int) -> None:
@@ -267,25 +222,25 @@ class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
         if self.is_initialized:
             self.keys, self.values = (storage[..., :length, :] for storage in self.storage)
 
-    def _grow(self, rows: int, like: torch.Tensor, kept: int) -> None:
-        if rows > self.storage[0].shape[-2]:
+    def _grow(self, rows: int) -> None:
+        *heads, kept, size = self.storage[0].shape
+        if rows > kept:
             blocks = -(-rows // self.block_rows)
-            shape = (*like.shape[:-2], blocks * self.block_rows, like.shape[-1])
-            keys, values = (like.new_zeros(shape) for _ in range(2))
-            keys[..., :kept, :] = self.storage[0][..., :kept, :]
-            values[..., :kept, :] = self.storage[1][..., :kept, :]
+            old = self.storage
+            keys, values = (each.new_zeros(*heads, blocks * self.block_rows, size) for each in old)
+            keys[..., :kept, :], values[..., :kept, :] = old
             self.storage = (keys, values)
 
 
-def _chunks(items: Sequence[PromptItem], limit: int) -> Iterator[list[PromptItem]]:
-    """Yield runs of at most `limit` tokens; a larger item is alone."""
-    chunk: list[PromptItem] = []
-    tokens = 0
-    for item in items:
-        if chunk and tokens + token_count([item]) > limit:
-            yield chunk
-            chunk, tokens = [], 0
-        chunk.append(item)
-        tokens += token_count([item])
-    if chunk:
-        yield chunk
+def groups_up_to(limit: int, items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
+    """Yield runs of items up to `limit`; a larger item is alone."""
+    group: list[T] = []
+    total = 0
+    for item, size in zip(items, sizes, strict=True):
+        if group and total + size > limit:
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += size
+    if group:
+        yield group

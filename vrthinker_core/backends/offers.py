@@ -6,24 +6,18 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 from transformers import Qwen2_5_VLConfig
 
 from vrthinker_core.backends.built_in import DEFAULT_CHECKPOINT
 from vrthinker_core.backends.checkpoint import without_values
-from vrthinker_core.backends.checkpoint_files import (
-    is_downloaded,
-    published_protocol,
-)
+from vrthinker_core.backends.checkpoint_files import is_downloaded, published_protocol
 from vrthinker_core.backends.devices import available_memory, best_device
 from vrthinker_core.backends.discover import LocalServer, local_servers
 from vrthinker_core.backends.hosted import HOSTS
 from vrthinker_core.backends.judge_name import Bits
 from vrthinker_core.backends.quantize import needs_of
-
-SLOW = "It runs, but takes minutes for each turn on a processor."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +33,17 @@ class Offer:
 
 def offers() -> list[Offer]:
     """List every kind of judge, the best for real videos first."""
-    servers = local_servers()
-    return [*_published(), *_running(servers), *_hosted(), _demo()]
+    found = [*_published(), *_running(local_servers())]
+    for kind, host in HOSTS.items():
+        missing = "" if os.environ.get(host.key, "").strip() else f"Set {host.key} to your key."
+        found.append(Offer(f"{kind}:MODEL", True, False, f"a key of {host.name}", missing))
+    return [*found, Offer("nano", False, True, "nothing")]
 
 
 def best_choice() -> str:
     """Name the best judge that runs here without a key.
 
-    Tried in order: the published 7B on a GPU, in bfloat16 or in 4 bits; a model of a server on this
-    machine; the demo judge.
+    That is the published 7B on a GPU, else a model of a server here, else the demo judge.
     """
     if best_device() != "cpu":
         for offer, bits in zip(_published(), (None, "8bit", "4bit"), strict=True):
@@ -57,22 +53,17 @@ def best_choice() -> str:
     return running[0].judge if running else "nano"
 
 
-def published_shape() -> Any:
-    """Return the published 7B without values, as its config.json describes it."""
+def _published() -> Iterator[Offer]:
+    """Yield the published 7B in bfloat16, 8 bits and 4 bits."""
+    # As its config.json describes it
     text = {"vocab_size": 152_064, "hidden_size": 3584, "intermediate_size": 18_944}
     text |= {"num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4}
     vision = {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16}
-    config = Qwen2_5_VLConfig(
-        text_config=text,
-        vision_config=vision | {"out_hidden_size": 3584},
-        tie_word_embeddings=False,
+    vision |= {"out_hidden_size": 3584}
+    shape = without_values(
+        Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=False)
     )
-    return without_values(config)
-
-
-def _published() -> Iterator[Offer]:
-    """Yield the published 7B in bfloat16, 8 bits and 4 bits."""
-    device, shape = best_device(), published_shape()
+    device = best_device()
     free = available_memory(device)
     memory = "memory" if device == "cpu" else f"{device.upper()} memory"
     whole = needs_of(shape, None, torch.bfloat16).weights / 1e9
@@ -80,7 +71,8 @@ def _published() -> Iterator[Offer]:
     ways: tuple[Bits | None, ...] = (None, "8bit", "4bit")
     for bits in ways:
         needed = needs_of(shape, bits, torch.bfloat16).total
-        missing = SLOW if device == "cpu" else ""
+        slow = "It runs, but takes minutes for each turn on a processor."
+        missing = slow if device == "cpu" else ""
         if bits and find_spec("bitsandbytes") is None:
             missing = "Run pip install -e '.[quantize]' first."
         if free is not None and needed > free:
@@ -96,21 +88,6 @@ def _running(servers: list[LocalServer]) -> Iterator[Offer]:
             trained = published_protocol([model]) is not None
             yield Offer(f"local:{model}", True, trained, server.engine or "a server")
     if not any(server.models for server in servers):
-        yield Offer(
-            "local",
-            True,
-            False,
-            "a server on this machine",
-            "None was found with a model that sees pictures: "
-            "start one, for example `ollama run qwen2.5vl:7b`.",
-        )
-
-
-def _hosted() -> Iterator[Offer]:
-    for kind, host in HOSTS.items():
-        missing = "" if os.environ.get(host.key, "").strip() else f"Set {host.key} to your key."
-        yield Offer(f"{kind}:MODEL", True, False, f"a key of {host.name}", missing)
-
-
-def _demo() -> Offer:
-    return Offer("nano", False, True, "nothing")
+        none = "None was found with a model that sees pictures: "
+        none += "start one, for example `ollama run qwen2.5vl:7b`."
+        yield Offer("local", True, False, "a server on this machine", none)

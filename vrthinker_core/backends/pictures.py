@@ -1,7 +1,4 @@
-"""Frames as pictures in a request: PNG data and picture ids.
-
-Each frame is encoded once. A server may keep a picture under its id.
-"""
+"""Frames as pictures in a request: PNG data and picture ids."""
 
 import base64
 import hashlib
@@ -27,10 +24,7 @@ class PictureCache:
         self._bytes = 0
 
     def picture_id(self, frame: Frame) -> str:
-        """Return an id that is equal for equal pixels only.
-
-        It is the same on any machine, because a server keeps the pictures of many clients.
-        """
+        """Return an id, on any machine equal for equal pixels only."""
         if frame.key not in self._ids:
             size = f"{frame.width}x{frame.height}:".encode()
             self._ids[frame.key] = "vrt-" + hashlib.sha256(size + frame.rgb).hexdigest()
@@ -45,16 +39,12 @@ class PictureCache:
         if frame.key in self._encoded:
             self._encoded.move_to_end(frame.key)
             return self._encoded[frame.key]
-        encoded = self._encoded[frame.key] = encode_png(frame)
+        picture = Image.frombytes("RGB", (frame.width, frame.height), frame.rgb)
+        encoded = self._encoded[frame.key] = _base64(picture)
         self._bytes += len(encoded)
         while self._bytes > self._max_bytes and len(self._encoded) > 1:
             self._bytes -= len(self._encoded.popitem(last=False)[1])
         return encoded
-
-
-def encode_png(frame: Frame) -> str:
-    """Return a frame as PNG in base64; no pixel changes."""
-    return _base64(Image.frombytes("RGB", (frame.width, frame.height), frame.rgb))
 
 
 def small_picture() -> str:

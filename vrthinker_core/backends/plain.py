@@ -1,10 +1,4 @@
-"""PlainBackend: any image-text-to-text model of transformers as a judge.
-
-No code here depends on the model's family. Each reply is one `generate` over the whole
-conversation. No KV cache is kept between replies: a family may window, compress or spread its
-cache. The model is told the rules in words unless `vrthinker.json` names a protocol that it was
-trained for.
-"""
+"""PlainBackend: any image-text-to-text model of transformers as a judge."""
 
 from __future__ import annotations
 
@@ -13,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -24,21 +18,13 @@ from transformers import AutoConfig, AutoProcessor
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING
 from transformers.utils.import_utils import is_torchvision_available
 
-from vrthinker_core.backends.base import RedirectState, describe_backend, not_cancelled
+from vrthinker_core.backends.base import ReplyText, describe_backend, not_cancelled
 from vrthinker_core.backends.checkpoint import Source, open_plain, quiet_transformers
-from vrthinker_core.backends.decode import free_gpu_memory
-from vrthinker_core.backends.devices import is_out_of_memory
+from vrthinker_core.backends.decode import check_context, to_judge_error
 from vrthinker_core.backends.judge_name import Bits
 from vrthinker_core.backends.request_body import instructions_for
-from vrthinker_core.errors import (
-    BackendFailed,
-    BackendRefused,
-    CheckpointError,
-    ContextFull,
-    VrThinkerError,
-)
+from vrthinker_core.errors import BackendRefused, CheckpointError, VrThinkerError
 from vrthinker_core.protocols.factory import redirects
-from vrthinker_core.protocols.labels import mentioned_digits
 from vrthinker_core.types.messages import (
     Cancelled,
     Completion,
@@ -67,21 +53,6 @@ class ChatForm:
     folds_system: bool  # Put the system text into the first message: the template drops it
     forgets_thoughts: bool = False  # The template drops the thoughts of earlier replies
     tokens_a_frame: int = 0  # Tokens of a frame of 448 x 448 pixels
-
-    @property
-    def tokenizer(self) -> Any:
-        """The processor's tokenizer."""
-        return self.processor.tokenizer
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Caveats for people, one sentence each."""
-        cost = (
-            f"A frame of {PROBE_SIDE} x {PROBE_SIDE} pixels takes "
-            f"{self.tokens_a_frame:,} of its tokens."
-        )
-        forgets = "Its chat template drops the thoughts of earlier replies."
-        return (cost, forgets) if self.forgets_thoughts else (cost,)
 
     def render(self, talk: Talk) -> dict[str, Any]:
         """Return the inputs of `generate`, on the CPU."""
@@ -138,10 +109,8 @@ def open_chat_form(folder: Path, title: str) -> ChatForm:
 
 def _measured(form: ChatForm) -> ChatForm:
     """Return the form with test results; raise `ValueError` if it loses anything."""
-    picture = {
-        "type": "image",
-        "image": Picture.new("RGB", (PROBE_SIDE, PROBE_SIDE), (90, 120, 60)),
-    }
+    pixels = Picture.new("RGB", (PROBE_SIDE, PROBE_SIDE), (90, 120, 60))
+    picture = {"type": "image", "image": pixels}
     system, first, _, reply, last = ({"type": "text", "text": mark} for mark in MARKS)
     thought = {"type": "text", "text": f"<think>{THOUGHT}</think>{reply['text']}"}
 
@@ -154,12 +123,9 @@ def _measured(form: ChatForm) -> ChatForm:
         ]
 
     ids = form.render(talk(picture, picture))["input_ids"][0]
-    text = form.tokenizer.decode(ids)
-    places = [text.find(mark) for mark in MARKS]
-    forgets = places[MARKS.index(THOUGHT)] < 0
-    told = [
-        place for mark, place in zip(MARKS, places, strict=True) if mark != THOUGHT or not forgets
-    ]
+    text = form.processor.tokenizer.decode(ids)
+    forgets = THOUGHT not in text
+    told = [text.find(mark) for mark in MARKS if mark != THOUGHT or not forgets]
     if min(told) < 0 or told != sorted(told):
         raise ValueError("its chat template loses or moves text")
     tokens = len(ids) - int(form.render(talk(picture))["input_ids"].shape[1])
@@ -169,10 +135,7 @@ def _measured(form: ChatForm) -> ChatForm:
 
 
 def _open_processor(folder: Path) -> Any:
-    """Open the processor, without its video part if torchvision is missing.
-
-    Without torchvision `AutoProcessor` refuses every processor with a video part.
-    """
+    """Open the processor, without its video part if torchvision is missing."""
     if is_torchvision_available():
         any_family: Any = AutoProcessor
         return any_family.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
@@ -199,17 +162,16 @@ def _open_processor(folder: Path) -> Any:
     return PicturesOnly.from_pretrained(folder, local_files_only=True)
 
 
-TOLD = "This judge was not trained for the task: it is told the protocol's rules in words."
-WAIT_SECONDS = 0.05  # Between two checks for a cancel while a reply waits for the model
-_PADDING = " \t\r\n=:\"'*_`"  # Characters that may share a token with a label's digit
-
-
 class _Stopped(Exception):
     """The exception that ends a forward pass of a cancelled reply."""
 
 
 class PlainBackend:
     """A `Backend` on any model that `AutoModelForImageTextToText` opens.
+
+    No code depends on the model's family. Each reply is one `generate` over the whole conversation.
+    No KV cache is kept between replies: a family may window, compress or spread its cache. The
+    model is told the rules in words unless `vrthinker.json` names its protocol.
 
     Thread-safe. Models keep positions on themselves, so replies are generated one at a time; others
     wait.
@@ -226,13 +188,24 @@ class PlainBackend:
         self.context_length: int | None = getattr(
             model.config.get_text_config(), "max_position_embeddings", None
         )
-        self.digits = _digit_tokens(form.tokenizer)
+        tokenizer = form.processor.tokenizer
+        self.digits: dict[int, str] = {}  # Of each token that writes a lone 0, 1 or 2
+        for written, token in tokenizer.get_vocab().items():
+            if len(written) <= 8 and any(digit in written for digit in "012"):
+                # Decoded one by one, so any kind of vocabulary works
+                shown = str(tokenizer.decode([token])).strip(" \t\r\n=:\"'*_`")
+                if shown in ("0", "1", "2"):
+                    self.digits[token] = shown
         self.tokens_of_digit = tuple(
             [token for token, written in self.digits.items() if written == digit] for digit in "012"
         )
         ends = model.generation_config.eos_token_id
         self.end_tokens = frozenset(ends if isinstance(ends, list) else [ends])
-        self.notes = (*notes, *(() if self.protocols else (TOLD,)), *form.notes)
+        told = "This judge was not trained for the task: it is told the protocol's rules in words."
+        side, forgets = PROBE_SIDE, "Its chat template drops the thoughts of earlier replies."
+        cost = f"A frame of {side} x {side} pixels takes {form.tokens_a_frame:,} of its tokens."
+        self.notes = (*notes, *(() if self.protocols else (told,)), cost)
+        self.notes += (forgets,) if form.forgets_thoughts else ()
         self._lock = threading.Lock()
         self._cancelled: Cancelled = not_cancelled  # Belongs to the reply that has the model
         for blocks in model.modules():
@@ -273,7 +246,7 @@ class PlainBackend:
         The reply ends at the next layer after `cancelled` returns True. Raises `_Stopped` if
         `cancelled` returns True while another reply has the model.
         """
-        while not self._lock.acquire(timeout=WAIT_SECONDS):
+        while not self._lock.acquire(timeout=0.05):
             if cancelled():
                 raise _Stopped
         try:
@@ -284,11 +257,7 @@ class PlainBackend:
             self._lock.release()
 
     def _hear(self, *_: Any) -> None:
-        """Stop the forward pass of a cancelled reply before its next layer.
-
-        A prefill takes minutes on a CPU, and `generate` checks its stopping criteria only after
-        whole tokens.
-        """
+        """Stop a cancelled reply before its next layer: a prefill takes minutes."""
         if self._cancelled():
             raise _Stopped
 
@@ -321,35 +290,32 @@ class PlainConversation:
 
         Calls `cancelled` before every layer and every token.
         """
-        started, backend = time.perf_counter(), self._backend
+        started, model = time.perf_counter(), self._backend.model
         inputs = self._inputs(messages)
         prompt_tokens = int(inputs["input_ids"].shape[1])
-        limit = backend.context_length
-        if limit and prompt_tokens + 1 > limit:
-            raise ContextFull(
-                f"The conversation has come to {prompt_tokens:,} tokens; "
-                f"this judge's context holds {limit:,}."
-            )
-        room = min(sampling.max_new_tokens, limit - prompt_tokens if limit else 10**9)
-        reply = _Reply(backend, sampling, room, cancelled)
+        limit = self.context_length or 10**9
+        check_context(prompt_tokens, limit)
+        room = min(sampling.max_new_tokens, limit - prompt_tokens)
+        reply = _Reply(self._backend, sampling, room, cancelled)
         try:
-            yield from reply.pieces(_on_device(inputs, backend.model))
-        except GeneratorExit:
-            raise
+            placed = {
+                name: value.to(model.device, model.dtype if value.is_floating_point() else None)
+                for name, value in inputs.items()
+            }
+            yield from reply.stream(placed)
         except VrThinkerError:
             raise
         except Exception as error:
-            raise _failure(error, prompt_tokens) from error
-        places = mentioned_digits(reply.text)
+            raise to_judge_error(error, prompt_tokens) from error
         yield Completion(
             reply.text,
             reply.stop,
-            pieces=tuple(reply.lengths),
+            pieces=tuple(reply.pieces),
             prompt_tokens=prompt_tokens,
             reused_tokens=0,
             new_tokens=len(reply.tokens),
             seconds=time.perf_counter() - started,
-            label_tokens=tuple(token for token in reply.labels if token.offset in places),
+            label_tokens=reply.labels(),
         )
 
     def _inputs(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -368,53 +334,39 @@ class PlainConversation:
         return self._last[1]
 
 
-@dataclass(slots=True)
-class _Reply:
-    """One reply and its callbacks for `generate`.
+class _Reply(ReplyText):
+    """One reply and its callbacks for `generate`."""
 
-    They are the streamer (`put`, `end`), the logits processor (`watch`) and the stopping criterion
-    (`ask`).
-    """
-
-    backend: PlainBackend
-    sampling: Sampling
-    room: int  # Largest number of tokens
-    cancelled: Cancelled
-    text: str = ""
-    tokens: list[int] = field(default_factory=list)
-    labels: list[LabelToken] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)  # Characters of each emitted piece
     stop: Literal["end", "length", "cancelled"] = "end"
-    # Lengths of the text that may be shown, then None or the error that ended the reply
-    _items: queue.SimpleQueue[BaseException | int | None] = field(default_factory=queue.SimpleQueue)
     _shares: LabelProbabilities | None = None  # Probabilities of the digits for the next token
-    _forced: RedirectState = field(init=False)
-    _redirected: bool = False  # `generate` must start again after the replaced text
-    _closed: bool = False
-    _skip: bool = True  # `generate` streams the prompt first
-    _whole: int = 0  # Number of tokens whose text is complete
-    _before: int = 0  # Start of the context that a tokenizer needs to decode the next tokens
+    _redirected = False  # `generate` must start again after the replaced text
+    _closed = False
+    _skip = True  # `generate` streams the prompt first
+    _whole = 0  # Number of tokens whose text is complete
+    _before = 0  # Start of the context that a tokenizer needs to decode the next tokens
 
-    def pieces(self, inputs: dict[str, Any]) -> Iterator[str]:
-        """Generate in a thread and yield the text.
+    def __init__(
+        self, backend: PlainBackend, sampling: Sampling, room: int, cancelled: Cancelled
+    ) -> None:
+        chosen = sampling.redirect or ("", "")
+        super().__init__(backend.forced_redirects.get(chosen, chosen))
+        self._backend, self._sampling, self._cancelled = backend, sampling, cancelled
+        self._room = room  # Largest number of tokens
+        self.tokens: list[int] = []
+        # Lengths of the text that may be shown, then None or the error that ended the reply
+        self._items: queue.SimpleQueue[BaseException | int | None] = queue.SimpleQueue()
 
-        The text has whole characters only, and nothing that may still become the start of a
-        redirect.
-        """
-        chosen = self.sampling.redirect or ("", "")
-        self._forced = RedirectState(self.backend.forced_redirects.get(chosen, chosen))
-        shown = 0
-        prompt = inputs
+    def stream(self, prompt: dict[str, Any]) -> Iterator[str]:
+        """Generate in a thread and yield the text, in whole characters."""
+        inputs = prompt
         while True:
             thread = threading.Thread(target=self._generate, args=(inputs,), daemon=True)
             self._skip, self._redirected = True, False
             thread.start()
             try:
                 while isinstance(end := self._items.get(), int):
-                    if end > shown:
-                        shown, start = end, shown
-                        self.lengths.append(end - start)
-                        yield self.text[start:end]
+                    if piece := self.emit(end):
+                        yield piece
             except GeneratorExit:
                 self._closed = True
                 raise
@@ -425,11 +377,9 @@ class _Reply:
             if not self._redirected:
                 break
             inputs = self._with_reply(prompt)
-        if len(self.text) > shown and self.stop != "cancelled":
-            self.lengths.append(len(self.text) - shown)
-            yield self.text[shown:]
-        self.text = self.text[: sum(self.lengths)]
-        if self.stop == "end" and len(self.tokens) >= self.room:
+        if self.stop != "cancelled" and (piece := self.emit(len(self.written))):
+            yield piece
+        if self.stop == "end" and len(self.tokens) >= self._room:
             self.stop = "length"
 
     def put(self, value: torch.Tensor) -> None:
@@ -439,30 +389,32 @@ class _Reply:
             self._skip = False
             return
         token = int(value.flatten()[0])
-        if token in self.backend.end_tokens:
+        if token in self._backend.end_tokens:
             return
         self.tokens.append(token)
-        start, added = len(self.text), self._new_text()
-        self.text += added
-        if (digit := self.backend.digits.get(token)) and self._shares and digit in added:
-            self.labels.append(LabelToken(start + added.rindex(digit), self._shares))
-        self._redirect()
-        self._items.put(len(self.text) - self._forced.held_back(self.text))
+        decode = self._backend.form.processor.tokenizer.decode
+        known = decode(self.tokens[self._before : self._whole], skip_special_tokens=False)
+        now = decode(self.tokens[self._before :], skip_special_tokens=False)
+        start, added = len(self.written), ""
+        if not now.endswith("\ufffd"):  # The last character is whole
+            self._before, self._whole = self._whole, len(self.tokens)
+            added = str(now[len(known) :])
+        self.written += added
+        if (digit := self._backend.digits.get(token)) and self._shares and digit in added:
+            self.label_tokens.append(LabelToken(start + added.rindex(digit), self._shares))
+        if (kept := self.replace_phrase()) >= 0:
+            self.label_tokens = [label for label in self.label_tokens if label.offset < kept]
+            self._redirected = True
+        self._items.put(self.safe_end())
 
     def end(self) -> None:
         """Do nothing: `_generate` tells the reader when the reply ends."""
 
     def watch(self, _: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Keep the probabilities of the digits for the next token.
-
-        Called after the penalty and before the temperature. Three numbers a token are kept, while
-        `output_scores` would keep the scores of the whole vocabulary.
-        """
+        """Keep the probabilities of the digits, after the penalty, before the temperature."""
         shares = torch.softmax(scores[0].float(), -1)
-        tie, first, second = (
-            min(1.0, round(float(shares[tokens].sum()), 6))
-            for tokens in self.backend.tokens_of_digit
-        )
+        sums = (float(shares[tokens].sum()) for tokens in self._backend.tokens_of_digit)
+        tie, first, second = (min(1.0, round(each, 6)) for each in sums)
         self._shares = tie, first, second
         return scores
 
@@ -472,80 +424,56 @@ class _Reply:
         return torch.full((ids.shape[0],), stop, device=ids.device)
 
     def _is_cancelled(self) -> bool:
-        if self._closed or self.cancelled():
+        if self._closed or self._cancelled():
             self.stop = "cancelled"
         return self.stop == "cancelled"
 
-    def _new_text(self) -> str:
-        """Return the new text, "" until its last character is whole."""
-        decode = self.backend.form.tokenizer.decode
-        known = decode(self.tokens[self._before : self._whole], skip_special_tokens=False)
-        now = decode(self.tokens[self._before :], skip_special_tokens=False)
-        if now.endswith("\ufffd"):
-            return ""
-        self._before, self._whole = self._whole, len(self.tokens)
-        return str(now[len(known) :])
-
-    def _redirect(self) -> None:
-        start = self._forced.cut(self.text)
-        if start < 0:
-            return
-        self.text = self.text[:start] + self._forced.wanted
-        self.labels = [label for label in self.labels if label.offset < start]
-        self._redirected = True
-
     def _with_reply(self, prompt: dict[str, Any]) -> dict[str, Any]:
         """Return the prompt with the reply appended to every ids-shaped tensor."""
-        self.tokens = self.backend.form.tokenizer.encode(self.text, add_special_tokens=False)
+        encode = self._backend.form.processor.tokenizer.encode
+        self.tokens, ids = encode(self.written, add_special_tokens=False), prompt["input_ids"]
         self._before, self._whole = max(0, len(self.tokens) - 4), len(self.tokens)
-        ids = prompt["input_ids"]
-        reply = torch.tensor([self.tokens], device=ids.device)
-        longer = {
-            name: torch.cat([value, torch.full_like(reply, name == "attention_mask").to(value)], 1)
-            for name, value in prompt.items()
-            if value.shape == ids.shape
-        }
-        return {**prompt, **longer, "input_ids": torch.cat([ids, reply], 1)}
+        added = torch.tensor([self.tokens], device=ids.device)
+        longer = {**prompt, "input_ids": torch.cat([ids, added], 1)}
+        for name, value in prompt.items():
+            if name != "input_ids" and value.shape == ids.shape:
+                filled = torch.full_like(added, name == "attention_mask")
+                longer[name] = torch.cat([value, filled.to(value)], 1)
+        return longer
 
     def _generate(self, inputs: dict[str, Any]) -> None:
-        model, sampling = self.backend.model, self.sampling
+        model, sampling = self._backend.model, self._sampling
+        end: BaseException | None = None
         how: dict[str, Any] = {"do_sample": False}
         if sampling.temperature > 0:
             how = {"do_sample": True, "temperature": sampling.temperature, "top_k": 0, "top_p": 1.0}
-        placeholders = [
-            token
-            for name in ("image_token_id", "video_token_id")
-            if (token := getattr(model.config, name, None)) is not None
-        ]
+        names = ("image_token_id", "video_token_id")
+        placeholders = [getattr(model.config, name, None) for name in names]
         try:
             with (
-                self.backend.generating(self._is_cancelled),
+                self._backend.generating(self._is_cancelled),
                 torch.inference_mode(),
                 torch.random.fork_rng(),
             ):
                 torch.manual_seed(sampling.seed)
                 model.generate(
                     **inputs,
-                    max_new_tokens=max(1, self.room - len(self.tokens)),
+                    max_new_tokens=max(1, self._room - len(self.tokens)),
                     streamer=self,
                     logits_processor=[self.watch],
                     stopping_criteria=[self.ask],
-                    suppress_tokens=placeholders or None,
+                    suppress_tokens=[token for token in placeholders if token is not None] or None,
                     **how,
                 )
-            self._items.put(None)
         except _Stopped:
             self.stop = "cancelled"
-            self._items.put(None)
         except BaseException as error:  # noqa: BLE001 - raised again in `pieces`
-            self._items.put(error)
+            end = error
+        self._items.put(end)
 
 
 def _parts(message: Message) -> list[dict[str, Any]]:
-    """Return the content as a list of parts with adjacent texts joined.
-
-    Some templates lose a message whose content is a plain string.
-    """
+    """Return the parts, adjacent texts joined; some templates lose plain strings."""
     parts: list[dict[str, Any]] = []
     for part in message.parts:
         if not isinstance(part, Text | GeneratedText):
@@ -562,38 +490,3 @@ def _parts(message: Message) -> list[dict[str, Any]]:
         else:
             parts.append({"type": "text", "text": part.text})
     return parts
-
-
-def _on_device(inputs: dict[str, Any], model: Any) -> dict[str, Any]:
-    return {
-        name: value.to(model.device, model.dtype if value.is_floating_point() else value.dtype)
-        for name, value in inputs.items()
-    }
-
-
-def _digit_tokens(tokenizer: Any) -> dict[int, str]:
-    """Map each token that writes a lone digit 0-2 to it.
-
-    Tokens are decoded one by one, so any kind of vocabulary works.
-    """
-    short = [
-        token
-        for written, token in tokenizer.get_vocab().items()
-        if len(written) <= 8 and any(digit in written for digit in "012")
-    ]
-    written = {token: str(tokenizer.decode([token])).strip(_PADDING) for token in short}
-    return {token: digit for token, digit in written.items() if digit in ("0", "1", "2")}
-
-
-def _failure(error: Exception, prompt_tokens: int) -> BackendFailed:
-    if is_out_of_memory(error):
-        free_gpu_memory()
-        return BackendRefused(
-            f"The judge ran out of memory at {prompt_tokens:,} tokens: "
-            "choose a shorter memory window or fewer frames a call."
-        )
-    detail = str(error).strip().splitlines()
-    return BackendFailed(
-        "The judge stopped while it was generating: "
-        f"{detail[0] if detail else type(error).__name__}"
-    )

@@ -1,7 +1,4 @@
-"""Weights in 4 or 8 bits, and a model's memory needs.
-
-Needs are computed from the model's shape before a weight is loaded.
-"""
+"""Weights in 4 or 8 bits, adapters, and a model's memory needs."""
 
 from __future__ import annotations
 
@@ -16,17 +13,10 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
-from vrthinker_core.backends.checkpoint_files import (
-    ADAPTER,
-    read_json,
-    tensor_shapes,
-)
+from vrthinker_core.backends.checkpoint_files import ADAPTER, read_json, tensor_shapes
 from vrthinker_core.backends.devices import available_memory
 from vrthinker_core.backends.judge_name import HUB_ID, Bits, folder_title
 from vrthinker_core.errors import CheckpointError
-
-LISTED_TOKENS = 20_000
-"""Tokens of a long deliberation, whose keys and values must fit beside the weights."""
 
 BYTES_A_WEIGHT: dict[Bits, float] = {"4bit": 0.5 + 1 / 64 + 4 / (64 * 256), "8bit": 1.0}
 """Bytes of a quantised weight. "4bit" is NF4 with double quantisation: a byte for 64 weights, and 4
@@ -39,7 +29,7 @@ class Needs:
     """The bytes that a judge takes on its device."""
 
     weights: int
-    cache: int  # Keys and values of `LISTED_TOKENS` tokens
+    cache: int  # Keys and values of a long deliberation, 20,000 tokens
 
     @property
     def total(self) -> int:
@@ -56,49 +46,43 @@ def kept_modules(model: Any) -> list[str]:
     decoder = model.get_decoder()
     inside = next(name for name, module in model.named_modules() if module is decoder)
     parent = inside.rpartition(".")[0]
-    prefix = f"{parent}." if parent else ""
-    beside = [
-        f"{prefix}{name}"
-        for name, module in model.get_submodule(parent).named_children()
-        if module is not decoder
-    ]
+    prefix, children = f"{parent}." if parent else "", model.get_submodule(parent).named_children()
+    beside = [f"{prefix}{name}" for name, module in children if module is not decoder]
     return [*beside, *(name for name, _ in model.named_children() if not inside.startswith(name))]
 
 
 def needs_of(model: Any, bits: Bits | None, dtype: torch.dtype) -> Needs:
     """Return the memory needs of a model, given on the meta device."""
-    quantised = {id(linear.weight) for linear in _linears(model)} if bits else set()
+    size_of = (
+        {id(linear.weight): BYTES_A_WEIGHT[bits] for linear in _linears(model)} if bits else {}
+    )
     weights = sum(
-        weight.numel()
-        * (BYTES_A_WEIGHT[bits] if bits and id(weight) in quantised else dtype.itemsize)
-        for weight in model.parameters()
+        weight.numel() * size_of.get(id(weight), dtype.itemsize) for weight in model.parameters()
     )
     text = model.config.get_text_config()
     heads = int(getattr(text, "num_key_value_heads", None) or text.num_attention_heads)
     size = int(getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads)
     row = 2 * int(text.num_hidden_layers) * heads * size * dtype.itemsize
-    return Needs(int(weights), row * LISTED_TOKENS)
+    return Needs(int(weights), row * 20_000)
 
 
 def require_room(
     title: str, model: Any, bits: Bits | None, dtype: torch.dtype, device: str
 ) -> None:
-    """Check that the model fits on the device.
-
-    Raises `CheckpointError` if not; the error names the bits with which the model would fit.
-    """
+    """Raise `CheckpointError`, with bits that fit, if the model does not."""
     needs, free = needs_of(model, bits, dtype), available_memory(device)
     if free is None or needs.total <= free:
         return
     memory = "memory" if device == "cpu" else f"{device.upper()} memory"
-    smaller: tuple[Bits, ...] = {None: ("8bit", "4bit"), "8bit": ("4bit",)}.get(bits, ())
-    fitting = [each for each in smaller if needs_of(model, each, dtype).total <= free]
     way = (
-        f"add ?quantize={fitting[0]}, {needs_of(model, fitting[0], dtype).total / 1e9:.1f} GB"
-        if fitting
-        else "close other programs, choose a smaller judge or one on a server "
+        "close other programs, choose a smaller judge or one on a server "
         "(local, openai:MODEL), or the built-in judge, nano"
     )
+    smaller: tuple[Bits, ...] = {None: ("8bit", "4bit"), "8bit": ("4bit",)}.get(bits, ())
+    for fewer in smaller:
+        if (total := needs_of(model, fewer, dtype).total) <= free:
+            way = f"add ?quantize={fewer}, {total / 1e9:.1f} GB"
+            break
     raise CheckpointError(
         f"{title} needs {needs.total / 1e9:.1f} GB of {memory} "
         f"and {free / 1e9:.1f} are free: {way}."
@@ -114,12 +98,8 @@ def loading_options(model: Any, bits: Bits | None, dtype: torch.dtype) -> dict[s
 
     said: dict[str, Any] = {"load_in_8bit": True}
     if bits == "4bit":
-        said = {
-            "load_in_4bit": True,
-            "bnb_4bit_quant_type": "nf4",
-            "bnb_4bit_use_double_quant": True,
-            "bnb_4bit_compute_dtype": dtype,
-        }
+        said = {"load_in_4bit": True, "bnb_4bit_compute_dtype": dtype}
+        said |= {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
     config: Any = BitsAndBytesConfig
     return {"quantization_config": config(**said, llm_int8_skip_modules=kept_modules(model))}
 
@@ -153,10 +133,7 @@ def stored_bits(title: str, config: dict[str, Any]) -> Bits | None:
 
 @torch.inference_mode()
 def check_kernels(title: str, model: Any, bits: Bits) -> None:
-    """Run each kind of quantised layer once.
-
-    Some devices refuse a width only when a layer runs. Raises `CheckpointError`.
-    """
+    """Run each kind of quantised layer once; raise `CheckpointError` if one fails."""
     seen = set()
     for linear in _linears(model):
         kind = (type(linear), linear.in_features, linear.out_features)
@@ -240,7 +217,6 @@ def with_adapter(model: Any, folder: Path, *, merge: bool) -> Any:
     from peft import PeftModel
 
     title = folder_title(folder)
-    stored = len(tensor_shapes(folder / WEIGHTS))
     try:
         with warnings.catch_warnings(action="ignore"):  # peft uses deprecated transformers names
             adapted = PeftModel.from_pretrained(model, folder)
@@ -248,6 +224,7 @@ def with_adapter(model: Any, folder: Path, *, merge: bool) -> Any:
         raise CheckpointError(
             f"{title} does not belong to its base model: {' '.join(str(error).split())[:200]}"
         ) from error
+    stored = len(tensor_shapes(folder / WEIGHTS))
     placed = sum("lora_" in name for name, _ in adapted.named_parameters())
     if placed != stored:
         raise CheckpointError(

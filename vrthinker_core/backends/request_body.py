@@ -1,7 +1,4 @@
-"""RequestForm: the body of a chat completion request.
-
-Neutral messages become OpenAI messages. Optional fields depend on the server.
-"""
+"""RequestForm: the body of a chat completion request."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +8,7 @@ from typing import Any, Literal
 from vrthinker_core.backends.pictures import PictureCache
 from vrthinker_core.protocols.base import prompt_text
 from vrthinker_core.types import Frame
-from vrthinker_core.types.messages import GeneratedText, Image, Message, Part, Sampling, Text, Video
+from vrthinker_core.types.messages import GeneratedText, Image, Message, Sampling, Text, Video
 
 _COMMON = """
 
@@ -49,11 +46,8 @@ CONCAT_WORDS = (
 
 def instructions_for(messages: Sequence[Message]) -> str:
     """Return the rules of the protocol that the system prompt tells."""
-    return (
-        CONCAT_WORDS
-        if messages and messages[0].text == prompt_text("concat_system")
-        else PAIRED_WORDS
-    )
+    concat = messages and messages[0].text == prompt_text("concat_system")
+    return CONCAT_WORDS if concat else PAIRED_WORDS
 
 
 Feature = Literal[
@@ -72,14 +66,9 @@ Feature = Literal[
 ]
 """An optional part of a request that some servers refuse."""
 
-BARE: frozenset[Feature] = frozenset({"temperature", "max_tokens", "text first"})
-"""The features that stay if a refusal names none."""
-
 PLAIN: frozenset[Feature] = frozenset({"temperature", "max_tokens", "usage", "seed"})
 EVERYWHERE: frozenset[Feature] = PLAIN | {"special tokens", "logprobs"}
-"""Tried with a server of an unknown engine, such as `transformers serve`. A refused feature is left
-out from then on.
-"""
+"""Tried with an unknown engine, such as `transformers serve`, until refused."""
 
 BY_ENGINE: dict[str, frozenset[Feature]] = {
     "vllm": EVERYWHERE | {"usage so far", "picture ids", "video", "continue"},
@@ -94,19 +83,15 @@ BY_ENGINE: dict[str, frozenset[Feature]] = {
 }
 """The features that each engine and each host takes."""
 
-_REASONS_ALWAYS = re.compile(r"gpt-(?:[5-9]|\d\d)|o\d")
-"""OpenAI's models that take no temperature but 1 and return no probabilities."""
-
 
 def known_features(engine: str, model: str) -> frozenset[Feature]:
     """Return the features of a model before any refusal."""
     features = BY_ENGINE.get(engine, EVERYWHERE)
-    if engine == "openai" and _REASONS_ALWAYS.match(model):
+    # OpenAI's reasoning models take no temperature but 1 and return no probabilities
+    if engine == "openai" and re.match(r"gpt-(?:[5-9]|\d\d)|o\d", model):
         return features - {"temperature", "logprobs"}
     return features
 
-
-TOP_LOGPROBS = 8  # Alternatives a token; all three labels are listed unless one is very unlikely
 
 _NAMES: dict[Feature, str] = {
     "special tokens": r"skip_special_tokens|spaces_between_special_tokens",
@@ -134,7 +119,11 @@ def fewer_features(features: frozenset[Feature], refusal: str) -> frozenset[Feat
         for feature, names in _NAMES.items()
         if re.search(rf"(?<!\w)(?:{names})(?!\w)", refusal, re.IGNORECASE)
     }
-    return features - named if named & features else features & BARE
+    return (
+        features - named
+        if named & features
+        else features & {"temperature", "max_tokens", "text first"}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,74 +163,54 @@ class RequestForm:
             rendered[0]["content"] += instructions_for(messages)
         if prefix:
             rendered.append({"role": "assistant", "content": prefix})
-        return {
-            "model": self.model,
-            "messages": rendered,
-            "stream": True,
-            "extra_body": extra,
-            **self._options(sampling),
-        }
-
-    def _options(self, sampling: Sampling) -> dict[str, Any]:
+        options = {"model": self.model, "messages": rendered, "stream": True, "extra_body": extra}
         limit = "max_tokens" if "max_tokens" in self.features else "max_completion_tokens"
-        options: dict[str, Any] = {limit: sampling.max_new_tokens}
+        options[limit] = sampling.max_new_tokens
         if "temperature" in self.features:
             options["temperature"] = sampling.temperature
         if "seed" in self.features:
             options["seed"] = sampling.seed
         if "logprobs" in self.features:
-            options |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+            # All three labels are among eight alternatives unless one is very unlikely
+            options |= {"logprobs": True, "top_logprobs": 8}
         if "usage" in self.features:
             so_far = {"continuous_usage_stats": True} if "usage so far" in self.features else {}
             options["stream_options"] = {"include_usage": True, **so_far}
         return options
 
     def _message(self, message: Message, pictures: PictureCache) -> dict[str, Any]:
-        """Render a message; without pictures its content is a plain string.
-
-        A trained model's chat template expects a string.
-        """
+        """Render a message; without pictures a plain string, as chat templates expect."""
         if not message.frames:
             return {"role": message.role, "content": message.text}
-        content = [each for part in message.parts for each in self._parts(part, pictures)]
+        content: list[dict[str, Any]] = []
+        for part in message.parts:
+            match part:
+                case Text(text) | GeneratedText(text):
+                    content.append({"type": "text", "text": text})
+                case Image(frame):
+                    content.append(self._picture([frame], pictures))
+                case Video(frames) if "video" in self.features and not self.told:
+                    content.append(self._picture(frames, pictures, "video"))
+                case Video(frames):  # Servers without video items take the frames in order
+                    content += [self._picture([frame], pictures) for frame in frames]
         if "text first" in self.features:
             content.sort(key=lambda part: part["type"] != "text")
         return {"role": message.role, "content": content}
 
-    def _parts(self, part: Part, pictures: PictureCache) -> list[dict[str, Any]]:
-        match part:
-            case Text(text) | GeneratedText(text):
-                return [{"type": "text", "text": text}]
-            case Image(frame):
-                return [self._picture(frame, pictures)]
-            case Video(frames) if "video" in self.features and not self.told:
-                return [self._video(frames, pictures)]
-            case Video(frames):  # Servers without video items take the frames in order
-                return [self._picture(frame, pictures) for frame in frames]
-
-    def _picture(self, frame: Frame, pictures: PictureCache) -> dict[str, Any]:
-        picture_id = pictures.picture_id(frame) if "picture ids" in self.features else ""
-        if picture_id in pictures.sent:
-            return {"type": "image_url", "image_url": None, "uuid": picture_id}
-        part = {
-            "type": "image_url",
-            "image_url": {"url": f"data:image/png;base64,{pictures.png(frame)}"},
-        }
-        return part | ({"uuid": picture_id} if picture_id else {})
-
-    def _video(self, frames: Sequence[Frame], pictures: PictureCache) -> dict[str, Any]:
-        """Render a video item.
-
-        vLLM reads `video/jpeg` as pictures with commas between, in any picture format: PNG loses
-        nothing.
-        """
-        video_id = pictures.video_id(frames) if "picture ids" in self.features else ""
-        if video_id in pictures.sent:
-            return {"type": "video_url", "video_url": None, "uuid": video_id}
-        url = "data:video/jpeg;base64," + ",".join(map(pictures.png, frames))
-        return {"type": "video_url", "video_url": {"url": url}} | (
-            {"uuid": video_id} if video_id else {}
-        )
+    def _picture(
+        self, frames: Sequence[Frame], pictures: PictureCache, kind: str = "image"
+    ) -> dict[str, Any]:
+        known = ""
+        if "picture ids" in self.features:
+            video = kind == "video"
+            known = pictures.video_id(frames) if video else pictures.picture_id(frames[0])
+        part: dict[str, Any] = {"type": f"{kind}_url", f"{kind}_url": None}
+        if known not in pictures.sent:
+            # vLLM reads `video/jpeg` as pictures with commas between, in any picture format
+            media = "video/jpeg" if kind == "video" else "image/png"
+            data = ",".join(map(pictures.png, frames))
+            part[f"{kind}_url"] = {"url": f"data:{media};base64,{data}"}
+        return part | ({"uuid": known} if known else {})
 
 
 def ids_in(body: dict[str, Any]) -> frozenset[str]:
@@ -255,5 +224,5 @@ def omits_pictures(body: dict[str, Any]) -> bool:
 
 
 def _parts_of(body: dict[str, Any]) -> list[dict[str, Any]]:
-    contents = [message["content"] for message in body["messages"]]
+    contents = (message["content"] for message in body["messages"])
     return [part for content in contents if not isinstance(content, str) for part in content]

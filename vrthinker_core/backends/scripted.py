@@ -1,7 +1,4 @@
-"""ScriptedBackend: a judge with prewritten replies, for tests and demonstrations.
-
-It ships with the package, so the page can be tried without a model.
-"""
+"""ScriptedBackend: a judge with prewritten replies, for tests and demonstrations."""
 
 from __future__ import annotations
 
@@ -19,8 +16,6 @@ ScriptedReply = str | Completion | JudgeError
 
 Script = Sequence[ScriptedReply] | Callable[[Sequence[Message]], ScriptedReply]
 """The replies in order, the last one repeated, or a function of the messages."""
-
-PIECE_CHARACTERS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +60,8 @@ class ScriptedConversation:
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """Count one token a word and `tokens_per_frame` a frame."""
-        frames = sum(len(message.frames) for message in messages)
-        return (
-            sum(len(message.text.split()) for message in messages)
-            + frames * self._backend.tokens_per_frame
-        )
+        a_frame = self._backend.tokens_per_frame
+        return sum(len(each.text.split()) + len(each.frames) * a_frame for each in messages)
 
     def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
         """Do nothing: `count_tokens` is exact."""
@@ -92,7 +84,7 @@ class ScriptedConversation:
         completion = reply if isinstance(reply, Completion) else Completion(reply)
         text = completion.text
         pieces: list[int] = []
-        size = max(PIECE_CHARACTERS, -(-len(text) // MAX_PIECES))
+        size = max(8, -(-len(text) // MAX_PIECES))
         for start in range(0, len(text), size):
             if cancelled():
                 break
@@ -101,18 +93,15 @@ class ScriptedConversation:
             yield piece
             if self._backend.pause:
                 time.sleep(self._backend.pause)
-        stop = completion.stop if sum(pieces) == len(text) else "cancelled"
-        written = text[: sum(pieces)]
+        written, labels = text[: sum(pieces)], completion.label_tokens
         yield Completion(
             written,
-            stop,
+            completion.stop if written == text else "cancelled",
             pieces=tuple(pieces),
             prompt_tokens=self.count_tokens(messages),
             new_tokens=len(written.split()),
             reasoning=completion.reasoning,
-            label_tokens=tuple(
-                token for token in completion.label_tokens if token.offset < len(written)
-            ),
+            label_tokens=tuple(label for label in labels if label.offset < len(written)),
         )
 
     def close(self) -> None:

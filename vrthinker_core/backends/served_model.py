@@ -1,7 +1,4 @@
-"""ServedModel and Server: a served model's card, protocol and context.
-
-They are found before the first request.
-"""
+"""ServedModel and Server: a served model's card, protocol and context."""
 
 import asyncio
 import difflib
@@ -18,8 +15,7 @@ import openai
 import stamina
 
 from vrthinker_core.__about__ import asset
-from vrthinker_core.backends.base import Scope
-from vrthinker_core.backends.checkpoint_files import published_protocol, read_marker
+from vrthinker_core.backends.checkpoint_files import Marker, published_protocol, read_marker
 from vrthinker_core.backends.engines import ENGINES, card_facts, engine_facts, engine_of
 from vrthinker_core.backends.judge_name import HOSTED, SERVER_FORM, JudgeName, model_title
 from vrthinker_core.backends.request_body import RequestForm, known_features
@@ -38,9 +34,7 @@ from vrthinker_core.protocols.factory import redirects
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import Completion
 
-R = TypeVar("R")
-
-CLOSING_SECONDS = 5  # Time to close open connections
+T = TypeVar("T")
 
 
 class LoopThread:
@@ -51,36 +45,31 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, coroutine: Coroutine[Any, Any, R]) -> "Future[R]":
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         """Run a coroutine; cancelling the future cancels the coroutine."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self, last: Coroutine[Any, Any, None]) -> None:
         """Cancel all running tasks, run `last`, and end the thread."""
+
+        async def finish() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await last
+            await self._loop.shutdown_asyncgens()
+
         with suppress(CancelledError, TimeoutError):
-            self.submit(_after_all_others(last)).result(CLOSING_SECONDS)
+            self.submit(finish()).result(5)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CLOSING_SECONDS)
+        self._thread.join(5)
         if not self._thread.is_alive():
             self._loop.close()
 
 
-async def _after_all_others(last: Coroutine[Any, Any, None]) -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    await last
-    await asyncio.get_running_loop().shutdown_asyncgens()
-
-
-T = TypeVar("T")
-
-LISTED = 8  # Models that a sentence names
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 PROXIES = "a proxy variable (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)"
-LIST_PATH = "/models"
-LIST_TRIES = 3  # Largest number of requests for the list of models
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +90,7 @@ class Patience:
         """Return stamina's wait: seconds, True for the usual, False to stop."""
         if not isinstance(error, Passing) or error.lasts:
             return False
-        if error.wait is None:
-            return True
-        return error.wait if error.wait < self.deadline else False
+        return error.wait is None or (error.wait < self.deadline and error.wait)
 
     async def ask(
         self, send: Callable[[], Awaitable[T]], secret: Secret, most: int | None = None
@@ -161,13 +148,16 @@ class ServedModel:
     id: str
     engine: str = ""  # A key of `BY_ENGINE`: an engine or a host; "" if unknown
     context_length: int | None = None
-    protocols: tuple[ProtocolName, ...] = ()  # Empty: the model is told the rules in words
-    # See `LoadedModel`
-    forced_redirects: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
-    video_items: bool = True  # See `Marker.video_items`
-    scope: Scope = "any"  # See `Marker.scope`
+    marker: Marker = field(
+        default_factory=Marker
+    )  # Without protocols the model is told the rules in words
     built_in: bool = False  # The model is the built-in judge
     prices: Prices | None = None
+
+    @property
+    def forced_redirects(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """See `LoadedModel`."""
+        return redirects(self.marker.forced)
 
 
 @dataclass(slots=True)
@@ -182,28 +172,16 @@ class Server:
 
     def __post_init__(self) -> None:
         features = known_features(self.model.engine, self.model.id)
-        features -= set() if self.model.video_items else {"video"}
-        self.form = RequestForm(self.model.id, not self.model.protocols, features)
-
-    @property
-    def root(self) -> str:
-        """The address for an engine's requests outside the OpenAI API."""
-        return server_root(self.address)
-
-    def client(self) -> openai.AsyncOpenAI:
-        """Return a new client for one event loop.
-
-        The client never retries: `Patience.ask` does, because its tries can be cancelled and
-        counted.
-        """
-        return make_client(self.address, self.secret, self.patience)
+        features -= set() if self.model.marker.video_items else {"video"}
+        self.form = RequestForm(self.model.id, not self.model.marker.protocols, features)
 
 
 def make_client(address: JudgeName, secret: Secret, patience: Patience) -> openai.AsyncOpenAI:
-    """Return a client of `openai`, which wants a key for every server.
+    """Return an `openai` client for one event loop, also without a key.
 
-    The client uses no proxy for a server on this machine. Raises `BadInput` if the client refuses
-    the address or the proxy.
+    The client uses no proxy for a server on this machine. It never retries: `Patience.ask` does,
+    because its tries can be cancelled and counted. Raises `BadInput` if the client refuses the
+    address or the proxy.
     """
     timeout = openai.Timeout(patience.silence, connect=patience.connect)
     here = urlsplit(address.what).hostname in LOOPBACK
@@ -223,13 +201,6 @@ def make_client(address: JudgeName, secret: Secret, patience: Patience) -> opena
         ) from None
 
 
-def quiet_retries() -> None:
-    """Silence stamina's line a retry on stderr, unless someone set its level."""
-    log = logging.getLogger("stamina")
-    if log.level == logging.NOTSET:
-        log.setLevel(logging.ERROR)
-
-
 def server_root(address: JudgeName) -> str:
     """Return a server's address without the path of the OpenAI API."""
     return address.what.rstrip("/").removesuffix("/v1")
@@ -241,31 +212,32 @@ def find_server(address: JudgeName, secret: Secret, patience: Patience) -> Serve
     For a host, `what` is the address. Raises `BackendRefused` if the model is missing (with the
     list of models) or takes no pictures, `ServerUnavailable` if the server does not answer.
     """
-    quiet_retries()
+    retries = logging.getLogger("stamina")
+    if retries.level == logging.NOTSET:  # Otherwise it writes a line a retry to stderr
+        retries.setLevel(logging.ERROR)
     client = make_client(address, secret, patience)
     thread = LoopThread("list of models")
+
+    async def find() -> Server:
+        url, cards = await _listed(client, address, secret, patience)
+        found = replace(address, what=url or address.what)
+        root = server_root(found)
+        name = found.kind if found.kind in HOSTED else engine_of(root, cards)
+        card = _find_card(found, cards, name)
+        model = recognise(card, found.protocol, name)
+        listed, said = card_facts(card), await engine_facts(client, root, name, model.id)
+        if False in (said.sees, listed.sees):
+            advice = ENGINES[name].seeing if name in ENGINES else "Choose a model that does."
+            raise BackendRefused(
+                f"The model {model_title(model.id)} takes no pictures, as its server says. {advice}"
+            )
+        length = said.context_length or listed.context_length
+        return Server(found, replace(model, context_length=length), secret, patience)
+
     try:
-        return thread.submit(_find(client, address, secret, patience)).result()
+        return thread.submit(find()).result()
     finally:
         thread.close(client.close())
-
-
-async def _find(
-    client: openai.AsyncOpenAI, address: JudgeName, secret: Secret, patience: Patience
-) -> Server:
-    address, cards = await _cards(client, address, secret, patience)
-    root = server_root(address)
-    name = address.kind if address.kind in HOSTED else engine_of(root, cards)
-    card = _find_card(address, cards, name)
-    model = recognise(card, address.protocol, name)
-    listed, said = card_facts(card), await engine_facts(client, root, name, model.id)
-    if False in (said.sees, listed.sees):
-        advice = ENGINES[name].seeing if name in ENGINES else "Choose a model that does."
-        raise BackendRefused(
-            f"The model {model_title(model.id)} takes no pictures, as its server says. {advice}"
-        )
-    length = said.context_length or listed.context_length
-    return Server(address, replace(model, context_length=length), secret, patience)
 
 
 def _find_card(address: JudgeName, cards: list[dict[str, Any]], engine: str) -> Mapping[str, Any]:
@@ -275,84 +247,63 @@ def _find_card(address: JudgeName, cards: list[dict[str, Any]], engine: str) -> 
     """
     listed = [str(card["id"]) for card in cards]
     if not address.model and len(listed) != 1:
-        raise BackendRefused(
-            _choose(listed)
-            if listed
-            else "The server lists no model. Name one behind the address: URL#MODEL."
-        )
+        none = "The server lists no model. Name one behind the address: URL#MODEL."
+        raise BackendRefused(_choose(listed) if listed else none)
     wanted = address.model or listed[0]
     names = [wanted]
     if engine in HOSTED:
         names += [f"models/{wanted}", wanted.rpartition(":")[0]]
-    card = next((card for name in names for card in cards if card["id"] == name), None)
-    if card is None and cards and engine:
+    card = next((card for name in names for card in cards if card["id"] == name), {})
+    if not card and cards and engine:
         raise BackendRefused(
             f"The server has no model {model_title(wanted)!r}. {_choose(listed, wanted)}"
         )
-    return {**(card or {}), "id": wanted}  # Some servers list only a part of their models
+    return {**card, "id": wanted}  # Some servers list only a part of their models
 
 
 def recognise(
     card: Mapping[str, Any], chosen: ProtocolName | None, engine: str = ""
 ) -> ServedModel:
-    """Return the model of a card.
-
-    Published checkpoints and the built-in judge are known by name. `chosen` comes before a
-    published name's protocol.
-    """
+    """Return a card's model; `chosen` comes before a published name's protocol."""
     prices = _prices(card) if engine == "openrouter" else None
-    model = ServedModel(str(card["id"]), engine, None, (chosen,) if chosen else (), prices=prices)
-    names = {
-        part.lower()
-        for name in (model.id, str(card.get("root") or ""))
-        for part in (name, model_title(name))
-    }
-    if "nano" in names:
-        return _built_in(model)
-    known = published_protocol(names)
-    return model if model.protocols or known is None else replace(model, protocols=(known,))
+    model = ServedModel(str(card["id"]), engine, prices=prices)
+    named = (model.id, str(card.get("root") or ""))
+    names = {part.lower() for name in named for part in (name, model_title(name))}
+    if "nano" in names:  # The built-in judge, which needs a redirect of its own
+        folder = asset("nano")
+        marker = read_marker(folder, str(folder))
+        return replace(model, marker=marker, built_in=True)
+    protocol = chosen or published_protocol(names)
+    return replace(model, marker=Marker((protocol,))) if protocol else model
 
 
 def _prices(card: Mapping[str, Any]) -> Prices | None:
     """Return OpenRouter's prices (dollars a token, as text), None if missing."""
-    listed = card.get("pricing")
+    listed: Any = card.get("pricing")
     try:
-        read, written = float(listed["prompt"]), float(listed["completion"])  # type: ignore[index]
-        reused = float(listed.get("input_cache_read") or read)  # type: ignore[union-attr]
+        read, written = float(listed["prompt"]), float(listed["completion"])
+        reused = float(listed.get("input_cache_read") or read)
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
-    prices = Prices(read, written, reused)
-    return prices if all(0 <= each < 1 for each in (read, written, reused)) else None
+    sound = all(0 <= each < 1 for each in (read, written, reused))
+    return Prices(read, written, reused) if sound else None
 
 
-def _built_in(model: ServedModel) -> ServedModel:
-    """Return the built-in judge, which needs a redirect of its own."""
-    folder = asset("nano")
-    marker = read_marker(folder, str(folder))
-    forced = redirects(marker.forced)
-    known = replace(
-        model, protocols=marker.protocols, forced_redirects=forced, video_items=marker.video_items
-    )
-    return replace(known, scope=marker.scope, built_in=True)
-
-
-async def _cards(
+async def _listed(
     client: openai.AsyncOpenAI, address: JudgeName, secret: Secret, patience: Patience
-) -> tuple[JudgeName, list[dict[str, Any]]]:
-    """Return the list's address and its models, empty without a list."""
+) -> tuple[str, list[dict[str, Any]]]:
+    """Return what `list_models` returns; nothing if a named model needs no list."""
     try:
-        url, cards = await patience.ask(lambda: list_models(client), secret, LIST_TRIES)
-        return replace(address, what=url or address.what), cards
+        return await patience.ask(lambda: list_models(client), secret, most=3)
     except Passing as passing:
-        if passing.answered and address.model:
-            return address, []  # `transformers serve` fails here before the first download
-        raise unavailable(passing) from None
+        # `transformers serve` fails here before the first download
+        if not (passing.answered and address.model):
+            raise unavailable(passing) from None
     except RequestRefusal as refusal:
-        if address.model and (refusal.status == 404 or refusal.status >= 500):
-            return address, []
-        raise (
-            BackendRefused(GARBAGE) if refusal.status == 404 else ending(refusal, secret)
-        ) from None
+        if not address.model or (refusal.status != 404 and refusal.status < 500):
+            garbage = BackendRefused(GARBAGE)
+            raise (garbage if refusal.status == 404 else ending(refusal, secret)) from None
+    return "", []
 
 
 async def list_models(client: openai.AsyncOpenAI) -> tuple[str, list[dict[str, Any]]]:
@@ -364,29 +315,22 @@ async def list_models(client: openai.AsyncOpenAI) -> tuple[str, list[dict[str, A
     """
     response = (await client.models.with_raw_response.list()).http_response
     url = str(response.url).rstrip("/")
-    taken_on = (
-        bool(response.history)
-        and url.endswith(LIST_PATH)
-        and "authorization" in response.request.headers
-    )
+    keeps_key = "authorization" in response.request.headers
+    taken_on = bool(response.history) and url.endswith("/models") and keeps_key
     if not taken_on and (redirected := redirect_refusal(response)):
         raise redirected
-    return url.removesuffix(LIST_PATH) if taken_on else "", _read_cards(response.json())
-
-
-def _read_cards(answer: Any) -> list[dict[str, Any]]:
-    """Return the models' cards; raise `BackendFailed` for any other answer."""
-    data = answer.get("data") if isinstance(answer, dict) else None
-    if not isinstance(data, list) or not all(
-        isinstance(card, dict) and card.get("id") for card in data
+    answer = response.json()
+    cards = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(cards, list) or not all(
+        isinstance(card, dict) and card.get("id") for card in cards
     ):
         raise BackendFailed(GARBAGE)
-    return data
+    return url.removesuffix("/models") if taken_on else "", cards
 
 
 def _choose(listed: list[str], wanted: str = "") -> str:
     """Return a sentence with the models most like `wanted`, or all."""
-    shown = difflib.get_close_matches(wanted, listed, LISTED, 0.5) or listed[:LISTED]
-    more = f" and {len(listed) - len(shown)} more" if len(listed) > LISTED else ""
+    shown = difflib.get_close_matches(wanted, listed, 8, 0.5) or listed[:8]
+    more = f" and {len(listed) - len(shown)} more" if len(listed) > 8 else ""
     names = ", ".join(map(model_title, shown))
     return f"It has {names}{more}: name one of them (server:URL#MODEL)."

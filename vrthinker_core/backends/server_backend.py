@@ -1,7 +1,4 @@
-"""ServerBackend: a judge behind an OpenAI-compatible address.
-
-Servers are vLLM, SGLang, llama.cpp, LM Studio, Ollama, `transformers serve`, or a hosted model.
-"""
+"""ServerBackend: a judge behind an OpenAI-compatible address."""
 
 from __future__ import annotations
 
@@ -36,13 +33,15 @@ from vrthinker_core.backends.reply_builder import (
     holds_token,
     whole_reply,
 )
-from vrthinker_core.backends.request_body import (
-    RequestForm,
-    fewer_features,
-    ids_in,
-    omits_pictures,
+from vrthinker_core.backends.request_body import fewer_features, ids_in, omits_pictures
+from vrthinker_core.backends.served_model import (
+    LoopThread,
+    Patience,
+    Server,
+    find_server,
+    make_client,
+    server_root,
 )
-from vrthinker_core.backends.served_model import LoopThread, Patience, Server, find_server
 from vrthinker_core.backends.server_errors import (
     BROKEN_OFF,
     GARBAGE,
@@ -62,8 +61,9 @@ from vrthinker_core.types.frames import IMAGE_FACTOR
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 POLL_SECONDS = 0.05  # Between two checks for a cancel
-TEXT_BYTES = 4  # Of a token; a first guess that the server's counts correct
-WORD = re.compile(r"\w+")  # No tokenizer joins words, so a text has at least as many tokens
+
+Items = queue.SimpleQueue[tuple[int, StreamItem]]
+"""The items of several replies, each with the index of its request."""
 
 
 class ServerConversation:
@@ -113,23 +113,22 @@ class ServerConversation:
                 raise item
             yield item
 
-    def start(self, request: GenerationRequest, put: Callable[[StreamItem], None]) -> PendingReply:
-        """Begin a reply.
+    def start(self, index: int, request: GenerationRequest, items: Items) -> PendingReply:
+        """Begin a reply, whose items another thread puts into `items` with `index`.
 
-        Another thread calls `put` with its items. The last item is a `Completion` or an exception.
-        Raises `BackendFailed` if the conversation was closed.
+        The last item is a `Completion` or an exception. Raises `BackendFailed` if the conversation
+        was closed.
         """
         if self._closed:
             raise BackendFailed("This conversation was closed.")
         if self._thread is None:
-            self._thread, self._client = LoopThread("judge on a server"), self._server.client()
-        chosen = request.sampling.redirect
-        redirect = chosen and self._server.model.forced_redirects.get(chosen, chosen)
-        builder = ReplyBuilder(
-            redirect if self._server.form.goes_on else None,
-            request.sampling.max_new_tokens,
-        )
-        return PendingReply(self._thread.submit(self._generate(request, builder, put)), builder)
+            server, self._thread = self._server, LoopThread("judge on a server")
+            self._client = make_client(server.address, server.secret, server.patience)
+        redirect = request.sampling.redirect if self._server.form.goes_on else None
+        redirect = redirect and self._server.model.forced_redirects.get(redirect, redirect)
+        builder = ReplyBuilder(redirect, request.sampling.max_new_tokens)
+        reply = self._generate(request, builder, lambda item: items.put((index, item)))
+        return PendingReply(self._thread.submit(reply), builder)
 
     def close(self) -> None:
         """Close the connections and any running request."""
@@ -147,8 +146,7 @@ class ServerConversation:
                     put(piece)
             completion = builder.completion()
             await self._check_whole(request.messages, completion)
-            prices = self._server.model.prices
-            if prices is not None and completion.cost is None:
+            if (prices := self._server.model.prices) and completion.cost is None:
                 completion = replace(completion, cost=prices.cost(completion))
             put(completion)
         except Exception as error:  # noqa: BLE001 - the reader of the stream raises it
@@ -168,19 +166,24 @@ class ServerConversation:
         Only engines that cut prompts silently are checked. Raises `ContextFull` if the prompt was
         cut, or if the context has no room for a reply.
         """
-        model, prompt = self._server.model, completion.prompt_tokens
+        server, model, prompt = self._server, self._server.model, completion.prompt_tokens
         engine = ENGINES.get(model.engine)
         if engine is None or not engine.cuts or self._client is None or not prompt:
             return
         if model.context_length is None:
-            found = await loaded_context(self._client, self._server.root, model.engine, model.id)
-            self._server.model = model = replace(model, context_length=found)
-        before, counted = self._counted
-        known = tuple(messages[: len(before)]) == before
-        added = messages[len(before) :] if known else messages
-        missing = prompt < (counted if known else 0) + _least_tokens(added)
+            root = server_root(server.address)
+            found = await loaded_context(self._client, root, model.engine, model.id)
+            server.model = model = replace(model, context_length=found)
+        before, least = self._counted
+        added = messages[len(before) :]
+        if tuple(messages[: len(before)]) != before:
+            added, least = messages, 0
+        for message in added:
+            # A chat template may drop the judge's own thoughts. No tokenizer joins words
+            if message.role != "assistant":
+                least += len(re.findall(r"\w+", message.text)) + len(message.frames)
         length = model.context_length
-        if missing or (length is not None and prompt + length // 8 > length):
+        if prompt < least or (length is not None and prompt + length // 8 > length):
             limit = f"reads {length:,} tokens" if length else "reads fewer tokens than it was sent"
             raise ContextFull(
                 f"{engine.title} {limit} and cuts longer prompts without a word. {engine.longer}"
@@ -201,8 +204,8 @@ class ServerConversation:
                         break
             if not builder.redirected:
                 break
-            prefix = builder.text
-            left = request.sampling.max_new_tokens - builder.written_tokens
+            prefix = builder.written
+            left = request.sampling.max_new_tokens - (builder.new_tokens or 0)
             sampling = replace(sampling, max_new_tokens=max(1, left))
             builder.go_on()
         if not builder.finish_reason:
@@ -218,38 +221,33 @@ class ServerConversation:
         A refused request is sent again with a shorter reply or fewer optional fields, until the
         server takes it or no change can help.
         """
-        form, shortened = self._server.form, False
+        server, form, shortened = self._server, self._server.form, False
         while True:
             body = form.body(messages, sampling, self._pictures, prefix)
             try:
-                first, stream = await self._server.patience.ask(
-                    partial(self._send, body), self._server.secret
-                )
+                send = partial(self._send, body)
+                first, stream = await server.patience.ask(send, server.secret)
                 break
             except Passing as passing:
                 raise unavailable(passing) from None
             except RequestRefusal as refusal:
+                mendable, features = may_be_mended(refusal), form.features
                 if not shortened and 0 < (left := tokens_left(refusal)) < sampling.max_new_tokens:
                     sampling, shortened = replace(sampling, max_new_tokens=left), True
-                elif not (omits_pictures(body) and may_be_mended(refusal)):
-                    form = self._smaller(form, refusal)
+                elif not (mendable and omits_pictures(body)):
+                    fewer = fewer_features(features, refusal.answer) if mendable else features
+                    if fewer == features:
+                        raise ending(refusal, server.secret, server.model.engine) from None
+                    form = replace(form, features=fewer)
                 # Otherwise the server may have evicted a picture: all pictures are sent again
             self._pictures.sent.clear()
-        self._server.form = form
+        server.form = form
         self._pictures.sent |= ids_in(body)
         try:
-            async for chunk in _in_time(first, stream, self._server):
+            async for chunk in _in_time(first, stream, server):
                 yield chunk
         finally:
             await stream.close()
-
-    def _smaller(self, form: RequestForm, refusal: RequestRefusal) -> RequestForm:
-        """Return the form without refused features; raise if nothing helps."""
-        if may_be_mended(refusal):
-            left = fewer_features(form.features, refusal.answer)
-            if left != form.features:
-                return replace(form, features=left)
-        raise ending(refusal, self._server.secret, self._server.model.engine) from None
 
     async def _send(self, body: dict[str, Any]) -> tuple[Any, openai.AsyncStream[Any]]:
         """Send a request and wait for the first token of its reply."""
@@ -263,11 +261,10 @@ class ServerConversation:
             async for chunk in stream:
                 if holds_token(_checked(chunk, self._server)):
                     return chunk, stream
+            raise BackendFailed(GARBAGE)
         except BaseException:
             await stream.close()
             raise
-        await stream.close()
-        raise BackendFailed(GARBAGE)
 
 
 def _checked(chunk: Any, server: Server) -> Any:
@@ -309,115 +306,77 @@ class PendingReply:
     """A reply that is being generated."""
 
     def __init__(self, future: Future[None], builder: ReplyBuilder) -> None:
-        self._future, self._builder = future, builder
+        self.future, self._builder = future, builder
         self.taken = 0  # Pieces of text that were passed on
 
     def cancel(self) -> Completion:
         """Close the request and return the pieces that were passed on."""
-        self._future.cancel()
+        self.future.cancel()
         whole = self._builder.completion("cancelled")
         pieces = whole.pieces[: self.taken]
         tokens = tuple(token for token in whole.label_tokens if token.offset < sum(pieces))
         return replace(whole, text=whole.text[: sum(pieces)], pieces=pieces, label_tokens=tokens)
 
-    def end(self) -> None:
-        """Close the request, if it still runs."""
-        self._future.cancel()
-
 
 def stream_replies(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
     """Send all requests at once; the server batches them."""
-    items: queue.SimpleQueue[tuple[int, StreamItem]] = queue.SimpleQueue()
+    items: Items = queue.SimpleQueue()
     pending: dict[int, PendingReply] = {}
     unsent: list[tuple[int, Exception]] = []
+    looked = 0.0
     try:
         for index, request in enumerate(requests):
             assert isinstance(request.conversation, ServerConversation)
             try:
-                pending[index] = request.conversation.start(request, partial(_put, items, index))
+                pending[index] = request.conversation.start(index, request, items)
             except Exception as error:  # noqa: BLE001 - the other requests go on
                 unsent.append((index, error))
         yield from unsent
-        yield from _drain(items, pending, requests)
+        while pending:
+            if time.monotonic() - looked >= POLL_SECONDS:
+                looked = time.monotonic()
+                for index in [index for index in pending if requests[index].cancelled()]:
+                    yield index, pending.pop(index).cancel()
+            try:
+                index, item = items.get(timeout=POLL_SECONDS)
+            except queue.Empty:
+                continue
+            if isinstance(item, str) and index in pending:
+                pending[index].taken += 1
+                yield index, item
+            elif reply := pending.pop(index, None):
+                reply.future.cancel()
+                yield index, item
     finally:
         for reply in pending.values():
-            reply.end()
-
-
-def _drain(
-    items: queue.SimpleQueue[tuple[int, StreamItem]],
-    pending: dict[int, PendingReply],
-    requests: Sequence[GenerationRequest],
-) -> Iterator[tuple[int, StreamItem]]:
-    """Yield all pending replies' items until each has ended or was cancelled."""
-    looked = 0.0
-    while pending:
-        if time.monotonic() - looked >= POLL_SECONDS:
-            looked = time.monotonic()
-            for index in [index for index in pending if requests[index].cancelled()]:
-                yield index, pending.pop(index).cancel()
-        try:
-            index, item = items.get(timeout=POLL_SECONDS)
-        except queue.Empty:
-            continue
-        if index not in pending:
-            continue
-        if isinstance(item, str):
-            pending[index].taken += 1
-        else:
-            pending.pop(index).end()
-        yield index, item
-
-
-def _put(items: queue.SimpleQueue[tuple[int, StreamItem]], index: int, item: StreamItem) -> None:
-    items.put((index, item))
+            reply.future.cancel()
 
 
 def _measure(messages: Sequence[Message]) -> float:
     """Estimate a conversation's tokens, pictures as in Qwen2.5-VL; never 0."""
     frames = [frame for message in messages for frame in message.frames]
     text = sum(len(message.text.encode("utf-8", "replace")) for message in messages)
-    return (
-        1
-        + text / TEXT_BYTES
-        + sum(frame.width * frame.height for frame in frames) / IMAGE_FACTOR**2
-    )
-
-
-def _least_tokens(messages: Sequence[Message]) -> int:
-    """Return a lower bound of tokens: one a word and a picture.
-
-    The judge's own messages do not count: a chat template may drop its thoughts.
-    """
-    told = [message for message in messages if message.role != "assistant"]
-    return sum(len(WORD.findall(message.text)) + len(message.frames) for message in told)
+    pixels = sum(frame.width * frame.height for frame in frames)
+    # A token has four bytes of text, until the server's counts correct this
+    return 1 + text / 4 + pixels / IMAGE_FACTOR**2
 
 
 TOLD = (
     "This judge was not trained for the task: it is told the protocol's rules in words. "
     "If it was, put ?protocol=paired or ?protocol=concat behind its name."
 )
-OWN_TEMPERATURE = (
-    "The server takes no temperature: it samples with its own, whatever the settings say."
-)
-
-SHORT_CONTEXT = 16_384  # Eight frames a video and one call of twelve take about 9,000 tokens
 
 
 class ServerBackend:
-    """A `Backend` and `BatchBackend` whose replies a server generates.
-
-    Thread-safe. Conversations share the list of request fields that the server refuses.
-    """
+    """A thread-safe `Backend` and `BatchBackend` whose replies a server generates."""
 
     at_own_pace: Literal[True] = True  # See `RemoteBackend`
 
     def __init__(self, server: Server, name: str, notes: tuple[str, ...] = ()) -> None:
-        self.server, self.name = server, name
-        self._notes = (*notes, *(() if server.model.protocols else (TOLD,)))
-        self.protocols = server.model.protocols
-        self.follows_instructions = not server.model.forced_redirects
-        self.scope = server.model.scope
+        self.server, self.name, marker = server, name, server.model.marker
+        self.protocols, self.scope = marker.protocols, marker.scope
+        self.follows_instructions = not marker.forced
+        self._notes = (*notes, *(() if marker.protocols else (TOLD,)))
 
     def __repr__(self) -> str:
         return describe_backend(self)
@@ -436,31 +395,30 @@ class ServerBackend:
         The environment holds the key if `secret` is None. Raises `BadInput` if a key or a proxy
         cannot be used, another `JudgeError` if the server has no such model or does not answer.
         """
-        host = HOSTS.get(judge.kind)
-        if host is not None:
+        if host := HOSTS.get(judge.kind):
             judge = replace(judge, what=host.url, model=judge.what)
-        secret = secret or (host_key(host) if host is not None else read_key())
+        secret = secret or (host_key(host) if host else read_key())
         server = find_server(judge, secret, patience or Patience())
         notes = (NANO_NOTE,) if server.model.built_in else ()
         return cls(server, name or model_title(server.model.id), notes)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Caveats for people: see `JudgeDescription`.
-
-        Notes are added when the server refuses a temperature, or when its context turns out to be
-        short.
-        """
-        model, learnt = self.server.model, []
+        """Caveats for people, also about a refused temperature and a short context."""
+        model, notes = self.server.model, [*self._notes]
         if "temperature" not in self.server.form.features:
-            learnt.append(OWN_TEMPERATURE)
+            notes.append(
+                "The server takes no temperature: it samples with its own, "
+                "whatever the settings say."
+            )
         engine, reads = ENGINES.get(model.engine), model.context_length
-        if engine is not None and reads is not None and reads < SHORT_CONTEXT:
-            learnt.append(
+        # Eight frames a video and one call of twelve take about 9,000 tokens
+        if engine is not None and reads is not None and reads < 16_384:
+            notes.append(
                 f"{engine.title} reads {reads:,} tokens: a run of several turns may not fit. "
                 f"{engine.longer}"
             )
-        return (*self._notes, *learnt)
+        return tuple(notes)
 
     def open_conversation(self) -> ServerConversation:
         """Return a new conversation, which connects with its first request."""

@@ -1,12 +1,8 @@
-"""The failures of a server, each as one helpful sentence.
-
-A sentence says what to do. No sentence holds the key or the given address, because sentences appear
-in traces and on pages. A server's own words are quoted without the key.
-"""
+"""The failures of a server, as sentences without key and address."""
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -57,8 +53,6 @@ _CONTEXT = re.compile(
 """How the official servers, and the hosts behind OpenRouter, say that a prompt is too long: in
 words, or in an error's code or type.
 """
-_KEY = re.compile(r"\bAPI[ _]key\b", re.IGNORECASE)
-_MASKED = re.compile(r"\S*(?:\*\*|\w\.\.\.\w|…)\S*")
 _PICTURES = re.compile(
     r"(?:at most (\d+)|too many) (image|video|picture)|limit.mm.per.prompt"
     r"|\d+ images?.{0,40}exceed",
@@ -75,14 +69,8 @@ _MOMENTARY = re.compile(
     re.IGNORECASE,
 )
 """How a server says that it failed for now, or failed without a cause."""
-_LENGTH = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)", re.IGNORECASE)
-_PROMPT = re.compile(
-    r"(?<!at least )\b(\d+)(?: tokens)? (?:in the messages|input tokens|from the input messages)",
-    re.IGNORECASE,
-)
-_NO_PATH = re.compile(r"not found\W*$|^\s*$", re.IGNORECASE)
+_MASKED = re.compile(r"\S*(?:\*\*|\w\.\.\.\w|…)\S*")
 _PAGE = re.compile(r"\s*<[a-z!?]", re.IGNORECASE)
-_TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
 
 
 class Passing(Exception):
@@ -146,36 +134,34 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
     if isinstance(error, JudgeError | Passing | RequestRefusal):
         return error
     if isinstance(error, openai.APIStatusError):
-        return _status_failure(error, secret)
+        wait = None
+        with suppress(ValueError):  # `Retry-After` may be missing, or a date
+            seconds = float(error.response.headers.get("retry-after", ""))
+            wait = seconds if 0 < seconds < inf else None
+        return redirect_refusal(error.response) or _failure(
+            error.status_code, error.code, _answer(error), secret, wait
+        )
     kind = type(error.__cause__ or error).__name__ + type(error).__name__
     if "Timeout" in kind:
         return Passing(
             "The server stayed silent for too long. "
             "See whether it is overloaded, and compare again."
         )
-    if sentence := next(filter(None, map(out_of_files, _causes(error))), ""):
-        return Passing(sentence)
-    if isinstance(error, openai.APIConnectionError) or type(error).__module__.startswith(
-        ("httpx", "httpcore")
-    ):
+    cause: BaseException | None = error
+    while cause is not None:
+        if sentence := out_of_files(cause):
+            return Passing(sentence)
+        cause = cause.__cause__ or cause.__context__
+    of_client = type(error).__module__.startswith(("httpx", "httpcore"))
+    if of_client or isinstance(error, openai.APIConnectionError):
         return Passing(
             "The server cannot be reached, or drops the connection. "
             "Start it, or check the address and the network."
         )
     if isinstance(error, openai.APIError):
         return streamed_failure(error.body or error.message, secret)
-    if isinstance(
-        error, ValueError | TypeError | AttributeError | RecursionError | openai.OpenAIError
-    ):
-        return BackendFailed(GARBAGE)
-    return error
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error and its causes."""
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
+    garbage = ValueError | TypeError | AttributeError | RecursionError | openai.OpenAIError
+    return BackendFailed(GARBAGE) if isinstance(error, garbage) else error
 
 
 def redirect_refusal(response: Any) -> BackendRefused | None:
@@ -202,14 +188,6 @@ def _base_address(url: Any) -> str:
     return f"{url.scheme}://{url.netloc.decode()}{path}"
 
 
-def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
-    if redirected := redirect_refusal(error.response):
-        return redirected
-    return _failure(
-        error.status_code, error.code, _answer(error), secret, _retry_after(error.response.headers)
-    )
-
-
 def streamed_failure(answer: object, secret: Secret) -> Exception:
     """Classify an error that a server sends within a stream.
 
@@ -229,10 +207,19 @@ def _failure(
     """
     said = _words(answer)
     message, text = secret.quoted(said), said if isinstance(answer, str) else _as_text(answer)
-    if status == 401 or (status == 400 and _KEY.search(said)):  # Gemini answers 400
-        return BackendRefused(_key_sentence(message, secret))
-    if status == 403:
-        return BackendRefused(_forbidden_sentence(message, secret))
+    name = secret.variable
+    if status == 401 or (status == 400 and re.search(r"(?i)\bAPI[ _]key\b", said)):  # 400: Gemini
+        # OpenAI repeats the key half masked
+        quote = f"It says: {_MASKED.sub('[key]', message)}."
+        if secret.value:
+            return BackendRefused(
+                f"The server does not accept the key in {name}: put another one into it. {quote}"
+            )
+        return BackendRefused(f"The server wants a key: put it into {name}. {quote}")
+    if status == 403:  # A valid key may lack a right to a country, a model or an account
+        key = f"No key was sent: put one into {name}."
+        key = f"The key is the one in {name}." if secret.value else key
+        return BackendRefused(f"The server forbids the request. It says: {message}. {key}")
     if code == "insufficient_quota":  # The words do not tell: rate limits speak of quotas, too
         return BackendRefused(
             f"The account of the key has no quota left. The server says: {message}."
@@ -243,13 +230,8 @@ def _failure(
     at_fault = named and any(words.search(text) for words in (_CONTEXT, _PICTURES, _LASTING))
     if not passes or at_fault or "cache miss" in said.lower():
         return RequestRefusal(status or 400, secret.removed_from(said), text)
-    failed = (
-        "has too many requests"
-        if status == 429
-        else f"failed with status {status}"
-        if status
-        else "failed while it answered"
-    )
+    failed = f"failed with status {status}" if status else "failed while it answered"
+    failed = "has too many requests" if status == 429 else failed
     quote = f" It says: {message}." if said else ""
     sentence = f"The server {failed}.{quote} Check the server, and compare again later."
     return Passing(sentence, wait, answered=True, cause=message if said and named else "")
@@ -259,16 +241,13 @@ def _answer(error: openai.APIStatusError) -> object:
     """Return the answer without FastAPI's `input`, which may repeat the request."""
     if error.body is None:
         return ""
-    text = error.response.text
     try:
         return json.loads(
-            text,
-            object_hook=lambda found: {
-                key: value for key, value in found.items() if key != "input"
-            },
+            error.response.text,
+            object_hook=lambda found: {key: found[key] for key in found if key != "input"},
         )
     except (ValueError, RecursionError):
-        return text
+        return error.response.text
 
 
 def _words(answer: object) -> str:
@@ -280,79 +259,31 @@ def _words(answer: object) -> str:
         answer = answer[0]
     if isinstance(answer, Mapping):
         inner = answer["error"] if isinstance(answer.get("error"), Mapping) else answer
-        found = next(
-            (
-                inner[key]
-                for key in ("message", "detail", "error")
-                if isinstance(inner.get(key), str)
-            ),
-            answer,
-        )
-        answer = _passed_on(inner.get("metadata")) or found
+        metadata = inner.get("metadata")
+        # OpenRouter passes on the words of the server behind it, which say more than its own
+        passed = metadata.get("raw") if isinstance(metadata, Mapping) else None
+        if isinstance(passed, str) and passed.strip() and not _PAGE.match(passed):
+            answer = passed
+        else:
+            found = (inner.get(key) for key in ("message", "detail", "error"))
+            answer = next((words for words in found if isinstance(words, str)), answer)
     text = _as_text(answer).strip()
     if not _PAGE.match(text):
         return text
-    title = _TITLE.search(text)
+    title = re.search(r"(?i)<title[^>]*>([^<]*)", text)
     return title[1].strip() if title else ""
 
 
-def _passed_on(metadata: object) -> str:
-    """Return the words that OpenRouter passes on from the server behind it.
-
-    They say more than OpenRouter's own words. Returns "" if there are none, or an HTML page.
-    """
-    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
-    return raw if isinstance(raw, str) and raw.strip() and not _PAGE.match(raw) else ""
-
-
 def _as_text(answer: object) -> str:
-    return (
-        answer
-        if isinstance(answer, str)
-        else json.dumps(answer, ensure_ascii=False)
-        if answer
-        else ""
-    )
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return `Retry-After` in seconds, None if missing or a date."""
-    with suppress(ValueError):
-        seconds = float(headers.get("retry-after", ""))
-        return seconds if 0 < seconds < inf else None
-    return None
-
-
-def _key_sentence(message: str, secret: Secret) -> str:
-    """Return the sentence for a refused key, which OpenAI repeats half masked."""
-    name, said = secret.variable, _MASKED.sub("[key]", message)
-    return (
-        f"The server does not accept the key in {name}: put another one into it. It says: {said}."
-        if secret.value
-        else f"The server wants a key: put it into {name}. It says: {said}."
-    )
-
-
-def _forbidden_sentence(message: str, secret: Secret) -> str:
-    """Return the sentence for a forbidden request.
-
-    A valid key may still lack a right: the server may close a country, a model or an account, and
-    only the server says which.
-    """
-    name = secret.variable
-    key = (
-        f"The key is the one in {name}."
-        if secret.value
-        else f"No key was sent: put one into {name}."
-    )
-    return f"The server forbids the request. It says: {message}. {key}"
+    if isinstance(answer, str):
+        return answer
+    return json.dumps(answer, ensure_ascii=False) if answer else ""
 
 
 def unavailable(passing: Passing) -> ServerUnavailable:
     """Return the error after the last retry."""
-    return ServerUnavailable(
-        f"{passing}" + (f" It was asked {passing.tries} times." if passing.tries > 1 else "")
-    )
+    asked = f" It was asked {passing.tries} times." if passing.tries > 1 else ""
+    return ServerUnavailable(f"{passing}{asked}")
 
 
 def tokens_left(refusal: RequestRefusal) -> int:
@@ -362,57 +293,49 @@ def tokens_left(refusal: RequestRefusal) -> int:
     SGLang refuse a request if its longest reply does not fit; vLLM 0.32 shortens the reply. If a
     server stopped counting ("at least"), the room is unknown.
     """
-    length, prompt = _LENGTH.search(str(refusal)), _PROMPT.search(str(refusal))
+    said = str(refusal)
+    length = re.search(r"(?i)maximum (?:context|model) length (?:is|of) (\d+)", said)
+    counted = r"(?: tokens)? (?:in the messages|input tokens|from the input messages)"
+    prompt = re.search(rf"(?i)(?<!at least )\b(\d+){counted}", said)
     return max(0, int(length[1]) - int(prompt[1])) if length and prompt else 0
 
 
 def may_be_mended(refusal: RequestRefusal) -> bool:
     """Return whether a retry with fewer fields or resent pictures may work."""
-    said = str(refusal)
-    if "cache miss" in said.lower():
-        return True
-    return (
-        refusal.status in (400, 422)
-        and not _PICTURES.search(refusal.answer)
-        and not _CONTEXT.search(refusal.answer)
-    )
+    too_much = _PICTURES.search(refusal.answer) or _CONTEXT.search(refusal.answer)
+    return "cache miss" in str(refusal).lower() or (refusal.status in (400, 422) and not too_much)
 
 
 def ending(refusal: RequestRefusal, secret: Secret, engine: str = "") -> JudgeError:
     """Return the error for a refusal, with advice for the engine."""
     said = str(refusal)
+    quote = f"It says: {secret.quoted(said)}."
     if refusal.status == 413:
         return BackendRefused(
             "The server does not take requests of this size. "
             "Choose a shorter memory window or fewer frames a call."
         )
     if found := _PICTURES.search(refusal.answer):
-        return _too_many(found[1] or "", found[2] or "", secret.quoted(said), engine)
+        limit = f"at most {found[1]}" if found[1] else "fewer"
+        noun = "video" if found[2] and found[2].lower() == "video" else "picture"
+        noun += "" if found[1] == "1" else "s"
+        advice = "Choose"
+        if engine in ("", "vllm"):
+            advice = (
+                'Start vLLM with --limit-mm-per-prompt \'{"image": 128, "video": 2}\', or choose'
+            )
+        return TooManyPictures(
+            f"The server takes {limit} {noun} in one prompt. "
+            f"{advice} a shorter memory window. {quote}"
+        )
     if _CONTEXT.search(refusal.answer):
         own = ENGINES.get(engine)
-        advice = (
-            own.longer if own else "Choose a model, or start the server, with a longer context."
-        )
+        advice = "Choose a model, or start the server, with a longer context."
         return ContextFull(
-            f"The conversation is longer than the server reads. {advice} "
-            f"It says: {secret.quoted(said)}."
+            "The conversation is longer than the server reads. "
+            f"{own.longer if own else advice} {quote}"
         )
-    if refusal.status == 404 and _NO_PATH.search(said) and "model" not in said.lower():
+    no_path = refusal.status == 404 and re.search(r"(?i)not found\W*$|^\s*$", said)
+    if no_path and "model" not in said.lower():
         return BackendRefused(GARBAGE)
-    return BackendRefused(f"The server refuses the request. It says: {secret.quoted(said)}.")
-
-
-def _too_many(most: str, kind: str, words: str, engine: str) -> TooManyPictures:
-    limit, noun = (
-        f"at most {most}" if most else "fewer",
-        "video" if kind.lower() == "video" else "picture",
-    )
-    advice = (
-        'Start vLLM with --limit-mm-per-prompt \'{"image": 128, "video": 2}\', or choose'
-        if engine in ("", "vllm")
-        else "Choose"
-    )
-    return TooManyPictures(
-        f"The server takes {limit} {noun}{'' if most == '1' else 's'} in one prompt. "
-        f"{advice} a shorter memory window. It says: {words}."
-    )
+    return BackendRefused(f"The server refuses the request. {quote}")

@@ -6,7 +6,7 @@ The built-in judge and the 7B use the same code.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -28,15 +28,16 @@ from vrthinker_core.backends.decode import (
     LayerStorage,
     MultiStepDecoder,
     capture_cuda_graph,
-    free_gpu_memory,
+    check_context,
     takes_decode_steps,
+    to_judge_error,
 )
-from vrthinker_core.backends.devices import is_out_of_memory, limit_threads, parallelism
+from vrthinker_core.backends.devices import limit_threads, parallelism
 from vrthinker_core.backends.generation import Generation, LoadedModel
 from vrthinker_core.backends.judge_name import Bits, folder_title
-from vrthinker_core.backends.kv_cache import GrowingLayer, PrefixCache
+from vrthinker_core.backends.kv_cache import PrefixCache, groups_up_to
 from vrthinker_core.backends.vision_encoder import VisionEncoder
-from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, VrThinkerError
+from vrthinker_core.errors import BackendFailed, BackendRefused, VrThinkerError
 from vrthinker_core.protocols.factory import redirects
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
@@ -103,12 +104,8 @@ class LocalConversation:
 
         Raises `ContextFull` if the prompt does not fit.
         """
-        prompt, limit = self._render(messages), self.context_length
-        if (tokens := token_count(prompt)) + 1 > limit:
-            raise ContextFull(
-                f"The conversation has come to {tokens:,} tokens; "
-                f"this judge's context holds {limit:,}."
-            )
+        prompt = self._render(messages)
+        check_context(token_count(prompt), self.context_length)
         if self._cache is None:
             raise BackendFailed("This conversation was closed.")
         return Generation(self._loaded, self._cache, prompt, sampling, cancelled, self._multi_step)
@@ -116,20 +113,7 @@ class LocalConversation:
     def error_after(self, generation: Generation, error: Exception) -> VrThinkerError:
         """Clear the half-written cache and return the exception to raise."""
         self._clear(generation)
-        if isinstance(error, VrThinkerError):
-            return error
-        if is_out_of_memory(error):
-            free_gpu_memory()
-            tokens = f"{token_count(generation.prompt):,} tokens"
-            return BackendRefused(
-                f"The judge ran out of memory at {tokens}: "
-                "choose a shorter memory window or fewer frames a call."
-            )
-        detail = str(error).strip().splitlines()
-        return BackendFailed(
-            "The judge stopped while it was generating: "
-            f"{detail[0] if detail else type(error).__name__}"
-        )
+        return to_judge_error(error, token_count(generation.prompt))
 
     def close(self) -> None:
         """Free the KV cache."""
@@ -145,9 +129,6 @@ class LocalConversation:
             return self._loaded.render(messages)
         except ValueError as error:
             raise BackendRefused(f"This judge cannot take a frame: {error}.") from error
-
-
-SPARE_ROWS = 256  # Free cache rows after the longest sequence, before storage is reallocated
 
 
 class BatchedCache:
@@ -171,11 +152,21 @@ class BatchedCache:
         self._caches = list(caches)
         for cache in caches:
             cache.trim()
-        self._rows = max(cache.num_tokens for cache in caches) + SPARE_ROWS
-        self._storage = [
-            _stack_layers([cache.layers[n] for cache in caches], self._rows)
-            for n in range(len(caches[0].layers))
-        ]
+        # 256 free rows after the longest sequence, before storage is reallocated
+        self._rows = max(cache.num_tokens for cache in caches) + 256
+        self._storage: list[LayerStorage] = []  # (batch, heads, rows + 1, head_dim) each
+        for layers in zip(*(cache.layers for cache in caches), strict=True):
+            _, heads, _, size = layers[0].storage[0].shape
+            like, shape = layers[0].storage[0], (len(layers), heads, self._rows + 1, size)
+            # Unused rows are zeros: a masked row must not be NaN
+            keys, values = like.new_zeros(shape), like.new_zeros(shape)
+            self._storage.append((keys, values))
+            for n, layer in enumerate(layers):
+                length = layer.get_seq_length()
+                for stacked, own in zip((keys, values), layer.storage, strict=True):
+                    stacked[n, :, :length] = own[0, :, :length]
+                layer.storage = keys[n : n + 1, :, :-1], values[n : n + 1, :, :-1]
+                layer.truncate(length)
         self._step = DecodeStep(model, self._storage)
         self._cuda_graphs = cuda_graphs
         self._replay: Callable[[], None] | None = None
@@ -187,11 +178,11 @@ class BatchedCache:
         All of them must be in the batch, have a free row, and not have been reallocated. They must
         make up at least half of the batch.
         """
-        batch = set(map(id, self._caches))
+        batch, keys = set(map(id, self._caches)), self._storage[0][0].untyped_storage()
         return len(caches) * 2 >= len(self._caches) and all(
             id(cache) in batch
             and cache.num_tokens < self._rows
-            and _address(cache.layers[0].storage) == _address(self._storage[0])
+            and cache.layers[0].storage[0].untyped_storage().data_ptr() == keys.data_ptr()
             for cache in caches
         )
 
@@ -203,24 +194,21 @@ class BatchedCache:
         float32.
         """
         live = [cache for cache in self._caches if id(cache) in tokens]
-        logits = self._run_step(tokens, max(cache.num_tokens for cache in live) + 1)
+        self._load_inputs(tokens)
+        if not self._cuda_graphs:
+            self._logits = self._step.forward(max(cache.num_tokens for cache in live) + 1)
+        else:
+            if self._replay is None:
+                self._replay = capture_cuda_graph(self._store_logits, self._step.token_ids.device)
+                self._load_inputs(tokens)  # The warm-up steps of the capture changed the inputs
+            self._replay()
         for cache in live:
             cache.append(tokens[id(cache)])
         return {
             id(cache): row
-            for cache, row in zip(self._caches, logits, strict=True)
+            for cache, row in zip(self._caches, self._logits, strict=True)
             if id(cache) in tokens
         }
-
-    def _run_step(self, tokens: dict[int, int], visible_rows: int) -> torch.Tensor:
-        self._load_inputs(tokens)
-        if not self._cuda_graphs:
-            return self._step.forward(visible_rows)
-        if self._replay is None:
-            self._replay = capture_cuda_graph(self._store_logits, self._step.token_ids.device)
-            self._load_inputs(tokens)  # The warm-up steps of the capture have changed the inputs
-        self._replay()
-        return self._logits
 
     def _store_logits(self) -> None:
         self._logits = self._step.forward()
@@ -235,58 +223,11 @@ class BatchedCache:
         )
 
 
-def _address(storage: LayerStorage) -> int:
-    return storage[0].untyped_storage().data_ptr()
-
-
-def _stack_layers(layers: Sequence[GrowingLayer], rows: int) -> LayerStorage:
-    """Return the storage of one layer for the whole batch.
-
-    Its shape is (batch, heads, rows + 1, head_dim). Each layer's own storage becomes a view of it.
-    Unused rows are zeros: a masked row must not be NaN.
-    """
-    like = layers[0].storage[0]
-    keys, values = (
-        like.new_zeros(len(layers), like.shape[1], rows + 1, like.shape[3]) for _ in range(2)
-    )
-    for n, layer in enumerate(layers):
-        length = layer.get_seq_length()
-        for stacked, own in zip((keys, values), layer.storage, strict=True):
-            stacked[n, :, :length] = own[0, :, :length]
-        layer.storage = (keys[n : n + 1, :, :rows], values[n : n + 1, :, :rows])
-        layer.truncate(length)
-    return keys, values
-
-
 PATCHES_AT_ONCE = 32_768
 """Image patches that are encoded in one pass: 32 frames of 448 x 448 pixels. The limit bounds the
 memory of a pass. It also keeps the images of a batch from pushing each other out of the vision
 encoder's cache before they are prefilled.
 """
-
-
-def stream_batch(
-    loaded: LoadedModel, requests: Sequence[GenerationRequest]
-) -> Iterator[tuple[int, StreamItem]]:
-    """Decode all requests as one batch: see `BatchBackend.stream_batch`.
-
-    If a batched step fails, each sequence is stepped alone, so an error ends only its own sequence.
-    """
-    decoder = BatchDecoder(loaded)
-    sequences: list[_BatchSequence] = []
-    for index, request in enumerate(requests):
-        try:
-            sequences.append(_BatchSequence(index, request))
-        except Exception as error:  # noqa: BLE001 - becomes an item of the stream
-            yield index, error
-    for few in _with_few_images(sequences):
-        decoder.encode_images(few)
-        decoder.prefill(few)
-    while sequences:
-        for sequence in sequences:
-            yield from sequence.next_items()
-        sequences = [sequence for sequence in sequences if not sequence.finished]
-        decoder.decode([sequence for sequence in sequences if sequence.token is not None])
 
 
 class _BatchSequence:
@@ -306,7 +247,9 @@ class _BatchSequence:
 
     def new_images(self) -> list[VisionItem]:
         """Return the prompt's vision items that are not in the KV cache."""
-        return [item for item in self.generation.new_items() if isinstance(item, VisionItem)]
+        prompt, cache = self.generation.prompt, self.generation.cache
+        new = prompt[cache.common_prefix(prompt) :]
+        return [item for item in new if isinstance(item, VisionItem)]
 
     def attempt(self, step: Callable[[], None]) -> None:
         """Call `step`; keep the exception it raises for `next_items`."""
@@ -317,20 +260,21 @@ class _BatchSequence:
 
     def next_items(self) -> Iterator[tuple[int, StreamItem]]:
         """Sample a token; yield new text, at the end completion or error."""
-        if self._error is None:
-            self.attempt(self._sample)
+        generation = self.generation
+        try:
+            if self._error is None:
+                self.token = generation.sample()
+        except Exception as error:  # noqa: BLE001 - becomes an item of the stream
+            self._error = error
         if self._error is not None:
             self.finished = True
-            yield self._index, self._conversation.error_after(self.generation, self._error)
+            yield self._index, self._conversation.error_after(generation, self._error)
             return
-        detokenizer, self.finished = (
-            self.generation.detokenizer,
-            self.generation.finish_reason is not None,
-        )
+        detokenizer, self.finished = generation.detokenizer, generation.finish_reason is not None
         if text := detokenizer.flush() if self.finished else detokenizer.next_text():
             yield self._index, text
         if self.finished:
-            yield self._index, self.generation.completion()
+            yield self._index, generation.completion()
 
     def decode_alone(self) -> None:
         """Process the sampled token in a decode step of its own."""
@@ -338,29 +282,8 @@ class _BatchSequence:
             self.generation.cache.trim()
             self.generation.logits = self.generation.cache.decode(self.token)
 
-    def _sample(self) -> None:
-        self.token = self.generation.sample()
 
-
-def _with_few_images(sequences: Iterable[_BatchSequence]) -> Iterator[list[_BatchSequence]]:
-    """Yield groups of sequences with at most `PATCHES_AT_ONCE` new patches.
-
-    A sequence with more patches is a group of its own.
-    """
-    few: list[_BatchSequence] = []
-    patches = 0
-    for sequence in sequences:
-        new = _patches(sequence.new_images())
-        if few and patches + new > PATCHES_AT_ONCE:
-            yield few
-            few, patches = [], 0
-        few.append(sequence)
-        patches += new
-    if few:
-        yield few
-
-
-def _patches(items: Iterable[VisionItem]) -> int:
+def _patches(items: Sequence[VisionItem]) -> int:
     return sum(math.prod(item.grid_thw) for item in items)
 
 
@@ -372,60 +295,44 @@ class BatchDecoder:
         self._cache: BatchedCache | None = None
         self._can_batch = takes_decode_steps(loaded.model)
 
-    def encode_images(self, sequences: Sequence[_BatchSequence]) -> None:
-        """Encode all new vision items at once; prefill raises any error again."""
+    def prefill(self, sequences: Sequence[_BatchSequence]) -> None:
+        """Encode all new vision items at once, then prefill each prompt."""
         items = [item for each in sequences for item in each.new_images()]
         # Only a single sequence can have more patches: its prefill encodes them chunk by chunk
-        if _patches(items) > PATCHES_AT_ONCE:
-            return
-        limit_threads(self._loaded.threads)
-        with suppress(Exception):
-            self._loaded.vision.encode(items)
-
-    def prefill(self, sequences: Sequence[_BatchSequence]) -> None:
-        """Prefill the new part of each prompt, in parallel threads if faster."""
+        if _patches(items) <= PATCHES_AT_ONCE:
+            limit_threads(self._loaded.threads)
+            with suppress(Exception):  # The prefill raises it again
+                self._loaded.vision.encode(items)
         threads = parallelism(self._loaded.threads)
         if threads == 1:  # In a new thread torch would start its own threads again
             for sequence in sequences:
                 sequence.attempt(sequence.generation.prefill)
             return
         with ThreadPoolExecutor(threads) as pool:
-            for future in [
-                pool.submit(each.attempt, each.generation.prefill) for each in sequences
-            ]:
-                future.result()
+            list(pool.map(lambda each: each.attempt(each.generation.prefill), sequences))
 
     def decode(self, sequences: Sequence[_BatchSequence]) -> None:
         """Process the sampled token of each sequence."""
+        generations = {each.generation: each.token for each in sequences if each.token is not None}
         if len(sequences) > 1 and self._can_batch:
             try:
-                self._decode_batch(sequences)
+                limit_threads(self._loaded.threads)
+                caches = [generation.cache for generation in generations]
+                if self._cache is None or not self._cache.fits(caches):
+                    self._cache = None  # Free the old keys and values before the new ones
+                    graphs = self._loaded.steps_per_sync > 0
+                    self._cache = BatchedCache(self._loaded.model, caches, cuda_graphs=graphs)
+                logits = self._cache.decode(
+                    {id(generation.cache): token for generation, token in generations.items()}
+                )
+                for generation in generations:
+                    generation.logits = logits[id(generation.cache)]
                 return
             except Exception:  # noqa: BLE001 - stepped alone, each sequence raises its own error
                 # Another try would copy all KV caches again, at every token
                 self._cache, self._can_batch = None, False
         for sequence in sequences:
             sequence.attempt(sequence.decode_alone)
-
-    def _decode_batch(self, sequences: Sequence[_BatchSequence]) -> None:
-        limit_threads(self._loaded.threads)
-        caches = [sequence.generation.cache for sequence in sequences]
-        if self._cache is None or not self._cache.fits(caches):
-            self._cache = None  # Free the old keys and values before the new ones are allocated
-            self._cache = BatchedCache(
-                self._loaded.model, caches, cuda_graphs=self._loaded.steps_per_sync > 0
-            )
-        logits = self._cache.decode(
-            {id(each.generation.cache): each.token for each in sequences if each.token is not None}
-        )
-        for sequence in sequences:
-            sequence.generation.logits = logits[id(sequence.generation.cache)]
-
-
-STEPS_PER_SYNC = 8
-"""Greedy decode steps between two GPU synchronisations. A cancel and new text may each come that
-many tokens later.
-"""
 
 
 class TransformersBackend:
@@ -437,11 +344,33 @@ class TransformersBackend:
     """
 
     def __init__(self, checkpoint: Checkpoint, name: str, notes: tuple[str, ...] = ()) -> None:
-        self.name, self.notes = name, notes
-        self.protocols = checkpoint.marker.protocols
-        self.follows_instructions = not checkpoint.marker.forced
-        self.scope = checkpoint.marker.scope
-        self.loaded = _loaded_model(checkpoint)
+        self.name, self.notes, marker = name, notes, checkpoint.marker
+        self.protocols, self.scope = marker.protocols, marker.scope
+        self.follows_instructions = not marker.forced
+        model, tokenizer = checkpoint.model, SafeTokenizer(checkpoint.tokenizer)
+        config, control = model.generation_config, tokenizer.control
+        stops = (control.im_end, control.endoftext, *end_tokens(config))
+        # The model must be alone on a GPU of its own: ZeroGPU takes a lent one back
+        captures = (
+            not checkpoint.bits
+            and model.device.type == "cuda"
+            and takes_decode_steps(model)
+            and not borrows_gpu()
+        )
+        self.loaded = LoadedModel(
+            model=model,
+            tokenizer=tokenizer,
+            vision=VisionEncoder(model, checkpoint.processor, threads=checkpoint.threads),
+            context_length=int(model.config.get_text_config().max_position_embeddings),
+            threads=checkpoint.threads,
+            stop_tokens=frozenset(int(token) for token in stops),
+            label_digits=LabelDigits(tokenizer),
+            forced_redirects=redirects(marker.forced),
+            video_items=marker.video_items,
+            repetition_penalty=float(config.repetition_penalty or 1.0),
+            # A cancel and new text may each come eight tokens later
+            steps_per_sync=8 if captures else 0,
+        )
 
     def __repr__(self) -> str:
         return describe_backend(self)
@@ -478,37 +407,25 @@ class TransformersBackend:
     ) -> Iterator[tuple[int, StreamItem]]:
         """Decode all requests in one batch: see `BatchBackend`.
 
-        Each reply equals the reply of a single request, token for token.
+        Each reply equals the reply of a single request, token for token. If a batched step fails,
+        each sequence is stepped alone, so an error ends only its own sequence.
         """
-        return stream_batch(self.loaded, requests)
+        decoder = BatchDecoder(self.loaded)
+        sequences: list[_BatchSequence] = []
+        for index, request in enumerate(requests):
+            try:
+                sequences.append(_BatchSequence(index, request))
+            except Exception as error:  # noqa: BLE001 - becomes an item of the stream
+                yield index, error
+        new_patches = [_patches(each.new_images()) for each in sequences]
+        for few in groups_up_to(PATCHES_AT_ONCE, sequences, new_patches):
+            decoder.prefill(few)
+        while sequences:
+            for sequence in sequences:
+                yield from sequence.next_items()
+            sequences = [sequence for sequence in sequences if not sequence.finished]
+            decoder.decode([sequence for sequence in sequences if sequence.token is not None])
 
     def close(self) -> None:
         """Free cached image features; the last reference frees the weights."""
         self.loaded.vision.clear()
-
-
-def _loaded_model(checkpoint: Checkpoint) -> LoadedModel:
-    model, tokenizer = checkpoint.model, SafeTokenizer(checkpoint.tokenizer)
-    config = model.generation_config
-    stops = (tokenizer.control.im_end, tokenizer.control.endoftext, *end_tokens(config))
-    return LoadedModel(
-        model=model,
-        tokenizer=tokenizer,
-        vision=VisionEncoder(model, checkpoint.processor, threads=checkpoint.threads),
-        context_length=int(model.config.get_text_config().max_position_embeddings),
-        threads=checkpoint.threads,
-        stop_tokens=frozenset(int(token) for token in stops),
-        label_digits=LabelDigits(tokenizer),
-        forced_redirects=redirects(checkpoint.marker.forced),
-        video_items=checkpoint.marker.video_items,
-        repetition_penalty=float(config.repetition_penalty or 1.0),
-        steps_per_sync=STEPS_PER_SYNC if not checkpoint.bits and _can_capture_graphs(model) else 0,
-    )
-
-
-def _can_capture_graphs(model: Qwen2_5_VLForConditionalGeneration) -> bool:
-    """Return whether the model is alone on a GPU of its own.
-
-    A CUDA graph must not outlive a GPU lent by ZeroGPU.
-    """
-    return model.device.type == "cuda" and takes_decode_steps(model) and not borrows_gpu()

@@ -1,13 +1,11 @@
-"""VisionEncoder: frames to image features, each image once.
-
-Patches come from the image processor. Features are cached.
-"""
+"""VisionEncoder: frames to image features, each image once."""
 
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -22,8 +20,6 @@ from vrthinker_core.types import Frame
 
 CACHE_BYTES = 512 * 2**20  # About 290 frames of 448 x 448 pixels for the 7B
 CACHE_ITEMS = 4096  # Limits the cache of a small model: about 16 MB for the built-in judge
-
-ITEMS_PER_THREAD = 16  # Fewest vision items for which another thread pays off
 
 
 class VisionEncoder:
@@ -78,10 +74,23 @@ class VisionEncoder:
 
         Items that are not in the cache are computed in one pass.
         """
-        found = {item: features for item in items if (features := self._cached(item)) is not None}
+        found = {}
+        for item in items:
+            with self._lock:
+                if item in self._features:
+                    self._features.move_to_end(item)
+                    found[item] = self._features[item]
         new = [item for item in dict.fromkeys(items) if item not in found]
-        if new:
-            found |= dict(zip(new, self._encode_new(new), strict=True))
+        # Another thread pays off for 16 items
+        threads = max(1, min(parallelism(self._threads), len(new) // 16))
+        size = max(1, -(-len(new) // threads))
+        batches = [new[start : start + size] for start in range(0, len(new), size)]
+        if threads == 1:
+            computed = list(map(self._forward, batches))
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                computed = list(pool.map(self._forward, batches))
+        found |= dict(zip(new, chain.from_iterable(computed), strict=True))
         return [found[item] for item in items]
 
     def clear(self) -> None:
@@ -90,47 +99,23 @@ class VisionEncoder:
             self._features.clear()
             self._bytes = 0
 
-    def _cached(self, item: VisionItem) -> torch.Tensor | None:
-        with self._lock:
-            if item in self._features:
-                self._features.move_to_end(item)
-            return self._features.get(item)
-
-    def _store(self, item: VisionItem, features: torch.Tensor) -> None:
-        key = replace(item, frames=())  # Without the pixels
-        with self._lock:
-            if key in self._features:
-                return
-            self._features[key] = features
-            self._bytes += features.nbytes
-            while self._bytes > self._max_bytes or len(self._features) > self._max_items:
-                self._bytes -= self._features.popitem(last=False)[1].nbytes
-
-    def _encode_new(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
-        threads = min(parallelism(self._threads), len(items) // ITEMS_PER_THREAD)
-        if threads < 2:
-            return self._forward(items)
-        size = -(-len(items) // threads)
-        with ThreadPoolExecutor(threads) as pool:
-            batches = pool.map(
-                self._forward, [items[start : start + size] for start in range(0, len(items), size)]
-            )
-            return [features for batch in batches for features in batch]
-
     @torch.inference_mode()
     def _forward(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
         limit_threads(self._threads)
         weight = self._encoder.patch_embed.proj.weight
-        patches = self.pixel_values(items)
+        patches = self.pixel_values(items).to(weight.device, weight.dtype)
         grid_thw = torch.tensor([item.grid_thw for item in items], device=weight.device)
-        output = self._encoder(
-            patches.to(weight.device, weight.dtype), grid_thw=grid_thw
-        ).pooler_output
-        per_item = [
-            features.clone() for features in output.split([item.num_tokens for item in items])
-        ]
+        output = self._encoder(patches, grid_thw=grid_thw).pooler_output
+        split = output.split([item.num_tokens for item in items])
+        per_item = [features.clone() for features in split]
         for item, features in zip(items, per_item, strict=True):
-            self._store(item, features)
+            key = replace(item, frames=())  # Without the pixels
+            with self._lock:
+                if key not in self._features:
+                    self._features[key] = features
+                    self._bytes += features.nbytes
+                while self._bytes > self._max_bytes or len(self._features) > self._max_items:
+                    self._bytes -= self._features.popitem(last=False)[1].nbytes
         return per_item
 
     def _patches(self, item: VisionItem) -> np.ndarray:
@@ -147,9 +132,8 @@ class VisionEncoder:
         patches = np.asarray(self._processor(images=images, return_tensors="np")["pixel_values"])
         if item.kind == "image":
             return patches
-        halves = patches.reshape(len(images), item.grid_thw[1] * item.grid_thw[2], 3, depth, -1)[
-            :, :, :, 0
-        ]
+        spots = item.grid_thw[1] * item.grid_thw[2]
+        halves = patches.reshape(len(images), spots, 3, depth, -1)[:, :, :, 0]
         halves = np.concatenate([halves, halves[-1:].repeat(times * depth - len(images), axis=0)])
         packed = halves.reshape(times, depth, *halves.shape[1:]).transpose(0, 2, 3, 1, 4)
         return packed.reshape(times * packed.shape[1], -1)
