@@ -15,14 +15,7 @@ from vrthinker_core.drawn.facts import SceneFacts
 from vrthinker_core.drawn.faults import CLEAR, FRAMES, MotionFault, PictureFault
 from vrthinker_core.drawn.photographs import FlatView
 from vrthinker_core.drawn.renderer import Background
-from vrthinker_core.drawn.solids import (
-    BOUNDS,
-    Floats,
-    Solid,
-    bases_of,
-    corners_of,
-    dot,
-)
+from vrthinker_core.drawn.solids import BOUNDS, Floats, Solid, bases_of, corners_of, dot
 
 WIDTH, DEPTH = (
     5.2,

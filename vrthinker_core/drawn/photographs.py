@@ -10,14 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from vrthinker_core.drawn.solids import Floats
-from vrthinker_core.drawn.textures import (
-    GROUNDS,
-    SIDE,
-    VARIANTS,
-    Pixels,
-    texture,
-    value_noise,
-)
+from vrthinker_core.drawn.textures import GROUNDS, SIDE, VARIANTS, Pixels, texture, value_noise
 from vrthinker_core.drawn.tone import Tone
 from vrthinker_core.errors import BadInput
 

@@ -17,13 +17,7 @@ from vrthinker_core.drawn import light as lighting
 from vrthinker_core.drawn.camera import Box, Camera
 from vrthinker_core.drawn.photographs import PHOTO, ground_of_photo
 from vrthinker_core.drawn.solids import MISS, Floats, Solid
-from vrthinker_core.drawn.textures import (
-    EXTENT,
-    SIDE,
-    VARIANTS,
-    Pixels,
-    texture,
-)
+from vrthinker_core.drawn.textures import EXTENT, SIDE, VARIANTS, Pixels, texture
 
 SHADOW_BLUR = (
     0.007  # How much a shadow's rim is blurred (one sigma), as a share of the picture's side

@@ -14,15 +14,7 @@ from numpy.typing import NDArray
 from vrthinker_core.drawn import phrases
 from vrthinker_core.drawn.faults import CLEAR, FRAMES
 from vrthinker_core.drawn.moving_scene import GO, STAY, Scene
-from vrthinker_core.drawn.phrases import (
-    HARDLY,
-    JUMPS,
-    MOTION_FLAWS,
-    MOVES,
-    ODDLY,
-    PLAIN,
-    Places,
-)
+from vrthinker_core.drawn.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN, Places
 from vrthinker_core.drawn.scene_renderer import SceneRenderer
 from vrthinker_core.drawn.world import DrawnPair, SceneFacts, verdict_from_flaws
 from vrthinker_core.protocols.base import PromptProtocol

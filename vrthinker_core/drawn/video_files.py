@@ -18,14 +18,7 @@ from av.video.reformatter import ColorRange, Colorspace
 
 from vrthinker_core.drawn.faults import FRAMES
 from vrthinker_core.drawn.photographs import photo_paths
-from vrthinker_core.drawn.world import (
-    SIMPLE,
-    DrawnPair,
-    Scene,
-    SceneRenderer,
-    World,
-    draw_pair,
-)
+from vrthinker_core.drawn.world import SIMPLE, DrawnPair, Scene, SceneRenderer, World, draw_pair
 from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import atomic_path, remove_parts
 from vrthinker_core.types import Side

@@ -26,12 +26,7 @@ from vrthinker_core.drawn.faults import (
     draw_picture_fault,
 )
 from vrthinker_core.drawn.moving_scene import DEPTH, WIDTH, Formation, Scene
-from vrthinker_core.drawn.photographs import (
-    PHOTO,
-    FlatView,
-    Mover,
-    photo_count,
-)
+from vrthinker_core.drawn.photographs import PHOTO, FlatView, Mover, photo_count
 from vrthinker_core.drawn.renderer import Background, draw_background
 from vrthinker_core.drawn.scene_renderer import SceneRenderer
 from vrthinker_core.drawn.solids import SHAPES, Solid
