@@ -25,19 +25,19 @@ class DrawnFrames:
         self._frames: dict[FrameRef, Frame] = {}
 
     def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
-        """The frames of the refs, in their order."""
-        return tuple(self._frames.get(ref) or self._draw(ref) for ref in refs)
+        """Return the frames of the refs, in their order."""
+        for ref in refs:
+            if ref not in self._frames:
+                self._frames[ref] = self._draw(ref)
+        return tuple(self._frames[ref] for ref in refs)
 
     def _draw(self, ref: FrameRef) -> Frame:
-        if ref.side not in self._renderers:
-            self._renderers[ref.side] = SceneRenderer(
-                self._pair.scenes[ref.side], self._size, wear=self._pair.wear
+        side, size, index = ref.side, self._size, self._grid.index(ref.slot, FRAMES)
+        if side not in self._renderers:
+            self._renderers[side] = SceneRenderer(
+                self._pair.scenes[side], size, wear=self._pair.wear
             )
-        index = self._grid.index(ref.slot, FRAMES)
-        pixels = np.ascontiguousarray(self._renderers[ref.side].frame(index))
-        key = f"drawn {self._name}:{int(ref.side)}:{index}:{self._size}"
+        pixels = np.ascontiguousarray(self._renderers[side].frame(index)).tobytes()
+        key = f"drawn {self._name}:{int(side)}:{index}:{size}"
         times = index / FRAME_RATE, (index + 1) / FRAME_RATE
-        self._frames[ref] = frame = Frame(
-            ref, index, *times, self._size, self._size, key, pixels.tobytes()
-        )
-        return frame
+        return Frame(ref, index, *times, size, size, key, pixels)
