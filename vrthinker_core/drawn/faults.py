@@ -16,6 +16,8 @@ FRAMES = 128  # Frames of a clip, as many as a `paired` judge can ask for
 OPENING_FRAMES = (16, 48, 80, 112)  # The frames that such a judge is shown before it asks for any
 CLEAR = "clear"  # State of a frame without damage
 PICTURE_FAULTS = (*DAMAGES, "flicker")  # A flicker makes runs of three frames dark or bright
+COARSE = 16  # Frames between two of a coarse look
+HINT = 4  # Frames that a freeze has lasted, at least, when a coarse look shows it
 MOTION_FAULTS = ("jittery", "frozen", "jumpy")
 
 
@@ -145,20 +147,19 @@ def _draw_window(rng: np.random.Generator, kind: str, ranges: FaultRanges) -> ra
     """Return a random window.
 
     Half of the windows lie strictly between two opening frames, so that only a judge that asks for
-    frames can know of them. A coarse look, every 16th frame, shows at least a hint of each fault:
+    frames can know of them. A coarse look shows at least a hint of each fault:
     no further frame is needed for a fault without one. The other windows show in the opening
     frames. Half of those are the whole clip, except for the kinds that would not show then.
     """
     frozen = kind == "frozen"
-    # A shorter freeze leaves no trace in a coarse look
-    shortest, lead = (12, 4) if frozen else (6, 0)
+    shortest, lead = (12, HINT) if frozen else (6, 0)
     hidden = rng.random() < 0.5
     while hidden:
         middle = int(rng.choice(ranges.middles))
         start = middle - int(rng.integers(*ranges.reach))
         stop = middle + int(rng.integers(*ranges.reach))
         inside = any(before < start and stop <= after for before, after in pairwise(OPENING_FRAMES))
-        coarse = any(index % 16 == 0 for index in range(start + lead, stop))
+        coarse = any(index % COARSE == 0 for index in range(start + lead, stop))
         if inside and stop - start >= shortest and coarse:
             return range(start, stop)
     if frozen:  # Shows only if two opening frames lie in the window
