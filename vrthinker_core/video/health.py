@@ -17,13 +17,6 @@ from vrthinker_core.video.convert import READ_MATRICES, DisplayGeometry, GreySam
 from vrthinker_core.video.decode import DecodeStats
 from vrthinker_core.video.timeline import FrameTimes, Timeline
 
-_BLACK = 24
-_CHANGED = 12
-_LEAST_SECONDS = 0.5
-_MAX_STRETCHES = 4
-# Some frames of these codecs are only references, so fewer frames than packets are no loss.
-_HIDDEN_FRAME_CODECS = ("vp8", "vp9", "av1")
-
 
 @dataclass(frozen=True, slots=True)
 class ClipFacts:
@@ -61,7 +54,8 @@ def _decoding(facts: ClipFacts) -> Iterator[str]:
         yield "The clip is encrypted: its pictures are decoded without the key."
     if facts.stats.refused and lost > 0:
         yield f"{lost} of {stored} frames cannot be decoded."
-    elif lost > 0 and facts.source.codec not in _HIDDEN_FRAME_CODECS:
+    # Some frames of these codecs are only references, so fewer frames than packets are no loss.
+    elif lost > 0 and facts.source.codec not in ("vp8", "vp9", "av1"):
         yield f"{lost} of {stored} stored frames give no picture."
     if facts.stats.corrupt:
         what = "frame is" if facts.stats.corrupt == 1 else "frames are"
@@ -106,10 +100,8 @@ def _picture(facts: ClipFacts) -> Iterator[str]:
         yield f"Pixels are not square ({aspect.numerator}:{aspect.denominator}): shown as {width} x {height}."
     if facts.stats.resized_at is not None:
         yield f"The picture size changes at frame {facts.stats.resized_at}; every frame is brought to the size of the first."
-    if (
-        "square" in (facts.plan.opening.mode, facts.plan.later.mode)
-        and abs(width / height - 1) > 0.02
-    ):
+    squashed = "square" in (facts.plan.opening.mode, facts.plan.later.mode)
+    if squashed and abs(width / height - 1) > 0.02:
         yield f"The picture is {_ratio(width, height)} ({width} x {height}) and is squashed into a square for the judge."
     if facts.stats.interlaced:
         yield "The clip is interlaced: moving edges may look like combs."
@@ -147,33 +139,16 @@ def _stretches(facts: ClipFacts) -> Iterator[str]:
         for start, end in _equal_runs(samples, _is_same)
         if start < end and not any(first <= start and end <= last for first, last in black)
     ]
-    yield from _describe_stretches(facts, "The picture is black", black, seen)
-    yield from _describe_stretches(facts, "The picture stands still", still, seen)
-
-
-def _describe_stretches(
-    facts: ClipFacts, what: str, runs: list[tuple[int, int]], seen: list[int]
-) -> Iterator[str]:
-    """Describe `runs`, which are positions in `seen`, the sampled frame indices.
-
-    A stretch ends when the next sampled frame begins.
-    """
+    # A stretch ends when the next sampled frame begins.
     edges = [*(float(facts.times.starts[index]) for index in seen), facts.times.seconds]
-    if (0, len(seen) - 1) in runs and len(seen) > 1:
-        yield f"{what} throughout."
-        return
-    intervals = [
-        f"from {edges[a]:.2f} s to {edges[b + 1]:.2f} s"
-        for a, b in runs
-        if edges[b + 1] - edges[a] >= _LEAST_SECONDS
-    ]
-    if intervals:
-        more = (
-            f" and in {len(intervals) - _MAX_STRETCHES} more stretches"
-            if len(intervals) > _MAX_STRETCHES
-            else ""
-        )
-        yield f"{what} {', '.join(intervals[:_MAX_STRETCHES])}{more}."
+    for what, runs in (("is black", black), ("stands still", still)):
+        times = [(edges[start], edges[end + 1]) for start, end in runs]
+        long = [f"from {a:.2f} s to {b:.2f} s" for a, b in times if b - a >= 0.5]
+        if (0, len(seen) - 1) in runs and len(seen) > 1:
+            yield f"The picture {what} throughout."
+        elif long:
+            more = f" and in {len(long) - 4} more stretches" if len(long) > 4 else ""
+            yield f"The picture {what} {', '.join(long[:4])}{more}."
 
 
 def _equal_runs(
@@ -193,12 +168,11 @@ def _equal_runs(
 
 def _is_black(sample: GreySample) -> bool:
     """Allow two light points per thousand: noise passes, a dot does not."""
-    return int(np.count_nonzero(sample >= _BLACK)) * 500 <= sample.size
+    return int(np.count_nonzero(sample >= 24)) * 500 <= sample.size
 
 
 def _is_same(one: GreySample, other: GreySample) -> bool:
     """Allow two changed points per thousand, as encoding a still changes them."""
-    return (
-        one.shape == other.shape
-        and int(np.count_nonzero(cv2.absdiff(one, other) > _CHANGED)) * 500 <= one.size
-    )
+    if one.shape != other.shape:
+        return False
+    return int(np.count_nonzero(cv2.absdiff(one, other) > 12)) * 500 <= one.size
