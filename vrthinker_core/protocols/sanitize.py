@@ -61,14 +61,9 @@ def sanitize_prompt(text: str) -> SanitizedPrompt:
 
 
 def check_prompt(text: str) -> None:
-    """Raise `BadInput` if the prompt is empty or too long."""
+    """Raise `BadInput` if the prompt is empty or longer than `MAX_PROMPT` characters."""
     if sanitize_prompt(text).empty:
         raise BadInput("The prompt is empty. Write the text that both videos were made from.")
-    check_length(text)
-
-
-def check_length(text: str) -> None:
-    """Raise `BadInput` if the prompt has more than `MAX_PROMPT` characters."""
     if len(text) > MAX_PROMPT:
         raise BadInput(
             f"The prompt has {len(text):,} characters; at most {MAX_PROMPT:,} are read. Shorten it."

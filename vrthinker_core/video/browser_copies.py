@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import re
 from collections.abc import Generator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import av
@@ -26,20 +26,12 @@ from vrthinker_core.video.worker_io import Header
 _VIDEO_CODECS = {"mp4": ("h264", "vp9", "av1"), "webm": ("vp8", "vp9", "av1")}
 
 
-@dataclass(frozen=True, slots=True)
-class BrowserSupport:
-    """Support of a file by browsers."""
+def check_browser_support(source: VideoSource, path: Path) -> tuple[bool, tuple[int, ...]]:
+    """Return (whether browsers play an opened source as it is, packet timestamps to remux it).
 
-    playable: bool  # browsers play the file as it is, with the judge's timestamps
-    remuxable: bool  # the packets can be copied into an MP4 without decoding
-    packet_times: tuple[int, ...] = ()
-    """Packet timestamps in stored order, in units of the stream's time base; () if unusable."""
-
-
-def check_browser_support(source: VideoSource, path: Path) -> BrowserSupport:
-    """Return how browsers support an opened source.
-
-    Reads all packets and leaves the source at its end. Raises `VideoError`.
+    The timestamps are in stored order, in units of the stream's time base; () if the packets cannot
+    be copied into an MP4 without decoding. Reads all packets and leaves the source at its end.
+    Raises `VideoError`.
     """
     header, container = source.container, source.format.split(",")[0]
     if container == "mov":
@@ -68,10 +60,8 @@ def check_browser_support(source: VideoSource, path: Path) -> BrowserSupport:
     # In these containers, packets have the timestamps of their frames.
     remuxable = plain_pixels and container in ("mp4", "webm", "mov", "matroska")
     times = _packet_times(source) if remuxable else ()
-    if not times:
-        return BrowserSupport(False, False)
-    playable = plain_header and min(times) == 0
-    return BrowserSupport(playable, source.codec in _VIDEO_CODECS["mp4"], times)
+    playable = plain_header and bool(times) and min(times) == 0
+    return playable, times if source.codec in _VIDEO_CODECS["mp4"] else ()
 
 
 def _packet_times(source: VideoSource) -> tuple[int, ...]:

@@ -6,7 +6,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +28,7 @@ from vrthinker_core.video.files import open_local
 from vrthinker_core.video.health import ClipFacts, health_notes
 from vrthinker_core.video.limits import CpuBudget, near_memory_limit
 from vrthinker_core.video.timeline import make_frame_times, read_timeline
+from vrthinker_core.video.worker_io import Header
 
 REPORT_SECONDS = 0.5  # at least, between two reports
 QUIET_CPU_SECONDS = 0.5  # of processor time before the first report; most clips are open by then
@@ -170,21 +170,6 @@ class FrameCache:
 _MAX_WHOLE_PIXELS = 640_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class ConvertedFrame:
-    """A frame as it is sent, and its slots."""
-
-    slots: list[int]
-    index: int
-    seconds: float
-    until: float
-    width: int
-    height: int
-    key: str
-    note: str
-    rgb: memoryview
-
-
 class ClipDecoder:
     """An opened clip; not thread-safe."""
 
@@ -237,8 +222,8 @@ class ClipDecoder:
         """Way in which frames are found from now on."""
         return "seek" if self._seeking_reader else "whole"
 
-    def read(self, slots: Collection[int]) -> Iterator[ConvertedFrame]:
-        """Yield the frames of `slots`, in any order.
+    def read(self, slots: Collection[int]) -> Iterator[tuple[Header, memoryview]]:
+        """Yield (header, RGB pixels) of the frames of `slots`, in any order.
 
         If timestamps prove wrong, a slot may come twice; the last frame counts.
 
@@ -302,7 +287,7 @@ class ClipDecoder:
             self._seeking_reader = SeekingReader(self._source, self._timeline)
         self._strict = False
 
-    def _read_slots(self, slots: Collection[int]) -> Iterator[ConvertedFrame]:
+    def _read_slots(self, slots: Collection[int]) -> Iterator[tuple[Header, memoryview]]:
         slots_of = self._plan.by_request(slots, self._total)
         missing: dict[int, list[FrameRequest]] = {}
         for request in slots_of:
@@ -338,20 +323,20 @@ class ClipDecoder:
 
     def _converted(
         self, slots: list[int], request: FrameRequest, index: int, pixels: Pixels
-    ) -> ConvertedFrame:
+    ) -> tuple[Header, memoryview]:
         (height, width), rgb = pixels.shape[:2], pixels.data.cast("B")
-        return ConvertedFrame(
-            slots=slots,
-            index=index,
-            seconds=float(self._times.starts[index]),
-            until=self._times.end_of(index),
-            width=width,
-            height=height,
+        header: Header = {
+            "slots": slots,
+            "index": index,
+            "seconds": float(self._times.starts[index]),
+            "until": self._times.end_of(index),
+            "width": width,
+            "height": height,
             # A hash of the pixels: wrong timestamps change an index, and damaged frames vary.
-            key=f"{hashlib.blake2b(rgb, digest_size=16).hexdigest()}:{width}x{height}",
-            note=self._recount if index == request.index else "nearest decodable neighbour",
-            rgb=rgb,
-        )
+            "key": f"{hashlib.blake2b(rgb, digest_size=16).hexdigest()}:{width}x{height}",
+            "note": self._recount if index == request.index else "nearest decodable neighbour",
+        }
+        return header, rgb
 
     def _describe(self) -> ClipInfo:
         source, times, geometry = self._source, self._times, self._cache.geometry

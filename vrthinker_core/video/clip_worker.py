@@ -13,7 +13,7 @@ import cv2
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types.frames import FramePlan, Grid, Sizing
-from vrthinker_core.video.clip_decoder import ClipDecoder, ConvertedFrame, OpeningProgress
+from vrthinker_core.video.clip_decoder import ClipDecoder, OpeningProgress
 from vrthinker_core.video.files import shown_name
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
 from vrthinker_core.video.worker_io import Header, connect_to_parent, request_queue, respond
@@ -26,7 +26,6 @@ def main(handle: int) -> None:
     parent = connect_to_parent(handle)
     requests = request_queue(parent)
     decoder, name = None, ""
-    sent = [each for each in ConvertedFrame.__slots__ if each != "rgb"]
     while True:
         request = requests.get()
         name = name or shown_name(Path(request["path"]))
@@ -35,10 +34,9 @@ def main(handle: int) -> None:
                 decoder = _open(parent, request, name)
             else:
                 decoder.budget.restart()
-                for frame in decoder.read(request["slots"]):
-                    header = {each: getattr(frame, each) for each in sent}
-                    respond(parent, {"frame": header, "done": False}, frame.rgb)
-                    del frame  # frees the pixels before the next frame is decoded
+                for frame, rgb in decoder.read(request["slots"]):
+                    respond(parent, {"frame": frame, "done": False}, rgb)
+                    del rgb  # frees the pixels before the next frame is decoded
         except VideoError as error:
             respond(parent, {"error": str(error), "died": False})
         except Exception as error:  # noqa: BLE001 - any error of a hostile file is one sentence

@@ -133,8 +133,10 @@ def remux(source: VideoSource, times: Sequence[int]) -> io.BytesIO | None:
     `times` are the packet timestamps in stored order. Returns None if the packets do not fit into
     an MP4.
     """
-    copy = io.BytesIO()
-    first, decoding = min(times), decoding_times(times)
+    copy, ascending, first = io.BytesIO(), sorted(times), min(times)
+    # Decoding timestamps ascend and are never later; some containers store none
+    delay = max(dts - pts for dts, pts in zip(ascending, times, strict=True))
+    decoding = [pts - delay for pts in ascending]
     try:
         source.reopen()
         with av.open(copy, "w", format="mp4") as output:
@@ -149,16 +151,6 @@ def remux(source: VideoSource, times: Sequence[int]) -> io.BytesIO | None:
     except (av.FFmpegError, ValueError):
         return None
     return copy
-
-
-def decoding_times(times: Sequence[int]) -> list[int]:
-    """Return decoding timestamps for presentation timestamps in stored order.
-
-    They ascend and are never later than the presentation timestamps. Some containers store none.
-    """
-    ascending = sorted(times)
-    delay = max(dts - pts for dts, pts in zip(ascending, times, strict=True))
-    return [pts - delay for pts in ascending]
 
 
 def main(handle: int) -> None:
@@ -192,9 +184,9 @@ def _make_copy(path: Path, limits: Limits, budget: CpuBudget) -> io.BytesIO:
     confine_process(limits)
     with open_local(path) as file:
         source = VideoSource(file, budget)
-        support = check_browser_support(source, path)
-        if support.playable:
+        playable, times = check_browser_support(source, path)
+        if playable:
             return io.BytesIO()
-        if support.remuxable and (copy := remux(source, support.packet_times)) is not None:
+        if times and (copy := remux(source, times)) is not None:
             return copy
         return encode(source)

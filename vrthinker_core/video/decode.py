@@ -117,10 +117,10 @@ class SeekingReader:
                 before = decoded
             if decoded is None or decoded.index != target:
                 both = [each for each in (before, decoded) if each is not None]
-            if strict or not both:
-                raise TimestampMismatch
-            near = [(abs(each.index - target), each.index, each) for each in both]
-            yield replace(min(near)[-1], requested=target)
+                if strict or not both:
+                    raise TimestampMismatch
+                near = [(abs(each.index - target), each.index, each) for each in both]
+                yield replace(min(near)[-1], requested=target)
 
     def cost(self, indices: Collection[int]) -> int:
         """Return how many frames `read` yields for `indices`."""
