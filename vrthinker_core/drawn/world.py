@@ -266,6 +266,7 @@ __all__ = [
 
 # Seeds of pairs to train with lie below; from here on pairs are for measuring alone
 TRAINING_SEEDS = 2_000_000_000
+FREEZES = 0.2  # How far a view moves in a clip, in its own sides, if a freeze is to be seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,8 +337,7 @@ def draw_pair(seed: int, world: World = SIMPLE) -> DrawnPair:
         motion_fault = None
         if motion[side]:
             whole = bool(rng.random() < (0.5 if views else world.faults.whole))
-            # A freeze is seen only if a view moves so far in a clip, in its own sides
-            freezes = not views or float(np.linalg.norm(views[side].pace)) >= 0.2
+            freezes = not views or float(np.linalg.norm(views[side].pace)) >= FREEZES
             motion_fault = draw_motion_fault(rng, world.faults, whole=whole, freezes=freezes)
         if views:
             scene = Scene(wanted, None, view=views[side])

@@ -86,9 +86,8 @@ def read_reply(text: str, rules: CallRules, *, cut: bool = False) -> Reply:
     if calls and final and verdict is not None and verdict.whole:
         told = "A call stood beside the final answer and was ignored."
         extra = [Problem(ProblemKind.IGNORED_CALL, told), *extra]
-    problems = [*problems, *extra]
-    segment = segments.snapshot, segments.think
-    return Reply(text, *segment, wants, verdict, confidence, final, by_severity(problems))
+    found, snapshot, think = by_severity([*problems, *extra]), segments.snapshot, segments.think
+    return Reply(text, snapshot, think, wants, verdict, confidence, final, found)
 
 
 def label_places(text: str, *, cut: bool = False) -> dict[Dimension, int]:
