@@ -27,17 +27,14 @@ class DrawnFrames:
     def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
         """Return the frames of the refs, in their order."""
         for ref in refs:
-            if ref not in self._frames:
-                self._frames[ref] = self._draw(ref)
+            if ref in self._frames:
+                continue
+            side, size, index = ref.side, self._size, self._grid.index(ref.slot, FRAMES)
+            if side not in self._renderers:
+                scene, wear = self._pair.scenes[side], self._pair.wear
+                self._renderers[side] = SceneRenderer(scene, size, wear=wear)
+            pixels = np.ascontiguousarray(self._renderers[side].frame(index)).tobytes()
+            key = f"drawn {self._name}:{int(side)}:{index}:{size}"
+            times = index / FRAME_RATE, (index + 1) / FRAME_RATE
+            self._frames[ref] = Frame(ref, index, *times, size, size, key, pixels)
         return tuple(self._frames[ref] for ref in refs)
-
-    def _draw(self, ref: FrameRef) -> Frame:
-        side, size, index = ref.side, self._size, self._grid.index(ref.slot, FRAMES)
-        if side not in self._renderers:
-            self._renderers[side] = SceneRenderer(
-                self._pair.scenes[side], size, wear=self._pair.wear
-            )
-        pixels = np.ascontiguousarray(self._renderers[side].frame(index)).tobytes()
-        key = f"drawn {self._name}:{int(side)}:{index}:{size}"
-        times = index / FRAME_RATE, (index + 1) / FRAME_RATE
-        return Frame(ref, index, *times, size, size, key, pixels)

@@ -16,15 +16,14 @@ from vrthinker_core.types.frames import FramePlan, Grid, Sizing
 from vrthinker_core.video.clip_decoder import ClipDecoder, OpeningProgress
 from vrthinker_core.video.files import shown_name
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
-from vrthinker_core.video.worker_io import Header, connect_to_parent, request_queue, respond
+from vrthinker_core.video.worker_io import Header, connect_to_parent, respond
 
 
 def main(handle: int) -> None:
     """Serve one clip over the connection with the descriptor `handle`."""
     av.logging.set_level(av.logging.PANIC)
     cv2.setNumThreads(1)
-    parent = connect_to_parent(handle)
-    requests = request_queue(parent)
+    parent, requests = connect_to_parent(handle)
     decoder, name = None, ""
     while True:
         request = requests.get()

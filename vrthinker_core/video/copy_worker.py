@@ -30,7 +30,7 @@ from vrthinker_core.video.decode import DecodeStats, read_all
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
 from vrthinker_core.video.timeline import FrameTimes, make_frame_times
-from vrthinker_core.video.worker_io import connect_to_parent, request_queue, respond
+from vrthinker_core.video.worker_io import connect_to_parent, respond
 
 MAX_SIDE = 1280
 """Most pixels of the longer side of a copy."""
@@ -157,8 +157,8 @@ def main(handle: int) -> None:
     """Serve one request over the connection with the descriptor `handle`."""
     av.logging.set_level(av.logging.PANIC)
     cv2.setNumThreads(1)
-    parent = connect_to_parent(handle)
-    request = request_queue(parent).get()
+    parent, requests = connect_to_parent(handle)
+    request = requests.get()
     path, limits = Path(request["path"]), Limits(**request["limits"])
     budget = CpuBudget(name := shown_name(path), limits)
     died = True

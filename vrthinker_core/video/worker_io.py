@@ -37,26 +37,15 @@ def receive_message(sender: Connection) -> tuple[Header, bytes]:
     return header, payload
 
 
-def connect_to_parent(handle: int) -> Connection:
-    """Return the inherited connection with the descriptor `handle`."""
-    if sys.platform == "win32":
-        return connection.PipeConnection(handle)
-    return Connection(handle)
-
-
-def respond(parent: Connection, header: Header, payload: bytes | memoryview = b"") -> None:
-    """Send one message; end this process if the parent is gone."""
-    try:
-        send_message(parent, header, payload)
-    except OSError:
-        os._exit(0)
-
-
-def request_queue(parent: Connection) -> queue.SimpleQueue[Header]:
-    """Return the queue of the parent's requests.
+def connect_to_parent(handle: int) -> tuple[Connection, queue.SimpleQueue[Header]]:
+    """Return the inherited connection with the descriptor `handle`, and the parent's requests.
 
     If the parent dies or closes the connection, this process ends, even while it decodes.
     """
+    if sys.platform == "win32":
+        parent = connection.PipeConnection(handle)
+    else:
+        parent = Connection(handle)
     requests: queue.SimpleQueue[Header] = queue.SimpleQueue()
 
     def listen() -> None:
@@ -67,4 +56,12 @@ def request_queue(parent: Connection) -> queue.SimpleQueue[Header]:
                 os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()
-    return requests
+    return parent, requests
+
+
+def respond(parent: Connection, header: Header, payload: bytes | memoryview = b"") -> None:
+    """Send one message; end this process if the parent is gone."""
+    try:
+        send_message(parent, header, payload)
+    except OSError:
+        os._exit(0)
