@@ -25,7 +25,8 @@ from vrthinker_core.video.limits import CpuBudget
 # Demuxers of self-contained video files. Formats that can point elsewhere (hls, dash, concat, sdp,
 # image2, ...) are missing on purpose, and so are image and audio formats.
 _FORMATS = (
-    "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,flv,live_flv,mpegts,mpeg,mpegvideo,ogg,asf,gif,ivf,obu,h263,h264,hevc,vvc,m4v,"
+    "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,flv,live_flv,mpegts,mpeg,mpegvideo,"
+    "ogg,asf,gif,ivf,obu,h263,h264,hevc,vvc,m4v,"
     "yuv4mpegpipe,mxf,nut,rm,dv,nsv,vc1,vc1test,cavsvideo,avs2,avs3,dirac,wtv,apng"
 )
 THREADS = 3

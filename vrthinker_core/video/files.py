@@ -30,7 +30,8 @@ _SEQUENCE_BRANDS = (b"avis", b"msf1", b"hevc", b"hevx", b"hevm", b"hevs")
 IMAGE_BRANDS = (b"avif", b"heic", b"heix", b"heim", b"heis", b"mif1", b"mif2", *_SEQUENCE_BRANDS)
 """Major brands of AVIF and HEIF files: still pictures or sequences."""
 _PLAYLIST = re.compile(
-    rb"#EXT|ffconcat|v=0\s|\[playlist\]|\[reference\]|\[internetshortcut\]|RTSPtext|<\?xml|<mpd|<smil|<asx|<playlist",
+    rb"#EXT|ffconcat|v=0\s|\[playlist\]|\[reference\]|\[internetshortcut\]|RTSPtext"
+    rb"|<\?xml|<mpd|<smil|<asx|<playlist",
     re.IGNORECASE,
 )
 
@@ -85,7 +86,8 @@ def _image_format(head: bytes) -> str | None:
 
 # FFmpeg and its wrappers read these prefixes as addresses. Drive letters (C:) do not match.
 _ADDRESS = re.compile(
-    r"(?:[a-z][a-z0-9+.-]+:/|(?:async|cache|concat|concatf|crypto|data|fd|file|gopher|gophers|hls|ipfs|ipns|md5|mmsh|mmst|pipe|"
+    r"(?:[a-z][a-z0-9+.-]+:/|(?:async|cache|concat|concatf|crypto|data|fd|file|gopher|"
+    r"gophers|hls|ipfs|ipns|md5|mmsh|mmst|pipe|"
     r"rtmp[a-z]*|rtp|rtsp|sftp|smb|srt|srtp|subfile|tcp|tee|tls|udp|unix):)",
     re.IGNORECASE,
 )

@@ -24,7 +24,8 @@ CLIP_WORKER = "vrthinker_core.video.clip_worker"  # the module that serves one c
 # on the path: `-m` with PYTHONPATH would put site-packages before the standard library, and an old
 # backport (`dataclasses`) there breaks the process. -P keeps the working directory off the path.
 _RUN_MODULE = (
-    "import importlib, sys, typing; sys.path.insert(0, sys.argv[1]); import vrthinker_core; del sys.path[0]; "
+    "import importlib, sys, typing; sys.path.insert(0, sys.argv[1]); "
+    "import vrthinker_core; del sys.path[0]; "
     "importlib.import_module(sys.argv[2]).main(int(sys.argv[3]))"
 )
 _FOLDER = Path(__file__).resolve().parents[2]
