@@ -46,7 +46,7 @@ class Camera:
         return slice(0, self.size), slice(0, self.size)
 
     def pixel_centers(self, box: Box) -> Floats:
-        """Return image points [n, 2] in the middle of a box's pixels, row by row."""
+        """Return image points [n, 2] of a box's pixel middles, row by row."""
         rows, columns = (
             np.arange(side.start, side.stop, dtype=np.float32) + np.float32(0.5) for side in box
         )
@@ -54,7 +54,7 @@ class Camera:
         return np.stack([x.ravel(), y.ravel()], -1)
 
     def subpixel_offsets(self, supersample: int) -> Floats:
-        """Return offsets [supersample ** 2, 2] from a pixel's middle to even image points in it."""
+        """Return evenly spread offsets [supersample ** 2, 2] from a pixel's middle."""
         half = np.float32(0.5)
         steps = ((np.arange(supersample, dtype=np.float32) + half) / supersample - half) / self.size
         y, x = np.meshgrid(steps, steps, indexing="ij")
@@ -67,7 +67,7 @@ class Camera:
         return unit(np.stack([right, up, np.ones_like(x)], -1) @ self.axes)
 
     def project(self, positions: Floats) -> Floats:
-        """Map world positions [n, 3] in front of the camera to image points [n, 2]."""
+        """Map world positions [n, 3] before the camera to image points [n, 2]."""
         across, up, depth = ((positions - self.eye) @ self.axes.T).T
         side = 2 * depth * TAN_HALF_FOV
         return np.stack([across / side + 0.5, 0.5 - up / side], -1)
@@ -83,10 +83,7 @@ class Camera:
         return slice(top, bottom), slice(left, right)
 
     def intersect_ground(self, points: Floats) -> tuple[Floats, Floats]:
-        """Return where rays through image points [n, 2] meet the ground.
-
-        The result is (distance [n], position [n, 3]).
-        """
+        """Return (distance [n], position [n, 3]) of the ground at image points [n, 2]."""
         rays = self.rays(points)
         distance: Floats = -self.eye[1] / rays[:, 1]
         return distance, self.eye + distance[:, None] * rays

@@ -24,14 +24,14 @@ MAX_COUNT = 4  # Solids of one thing
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Solids of one colour and one shape that move as one: "three red balls"."""
+    """Solids of one colour and shape that move as one."""
 
     colour: str
     shape: str
     count: int = 1  # 1 to MAX_COUNT
 
     def count_wrong(self, shown: Thing) -> int:
-        """Return how many of colour, shape and count are not as wanted here, 0..3."""
+        """Return how many of colour, shape and count differ, 0..3."""
         return sum(
             (self.colour != shown.colour, self.shape != shown.shape, self.count != shown.count)
         )

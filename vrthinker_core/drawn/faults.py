@@ -42,7 +42,10 @@ class PictureFault:
         return "dark" if dark else "bright"
 
     def apply(self, picture: Pixels, index: int) -> Pixels:
-        """Return frame `index` with this fault; `picture`, RGB [h, w, 3], is not changed."""
+        """Return frame `index` with this fault.
+
+        `picture`, RGB [h, w, 3], is not changed.
+        """
         if (state := self.state(index)) == CLEAR:
             return picture
         rng = np.random.default_rng((self.seed, 1, index))
@@ -73,7 +76,7 @@ class MotionFault:
     turn: float | None = None
 
     def time_and_offset(self, index: int) -> tuple[float, float]:
-        """Return (time in 0..1 over the clip, offset sideways) that frame `index` shows."""
+        """Return (time, sideways offset) of frame `index`; the clip takes time 0..1."""
         time = index / (FRAMES - 1)
         if index in self.window and self.kind == "frozen":
             return self.window.start / (FRAMES - 1), 0.0
@@ -86,7 +89,7 @@ class MotionFault:
         return time, rng.choice([-1.0, 1.0]) * rng.uniform(0.11, 0.17) * self.strength
 
     def shift(self, index: int) -> tuple[float, float]:
-        """Return the shift of frame `index`, (rightwards, downwards) as shares of the picture."""
+        """Return how far frame `index` is shifted, right and down, in pictures."""
         if self.turn is None or self.kind == "frozen" or index not in self.window:
             return 0.0, 0.0
         if self.kind == "jumpy":
@@ -129,7 +132,7 @@ def draw_picture_fault(rng: np.random.Generator, ranges: FaultRanges) -> Picture
 def draw_motion_fault(
     rng: np.random.Generator, ranges: FaultRanges, *, whole: bool = False, freezes: bool = True
 ) -> MotionFault:
-    """Return a random fault of the motion of the whole picture or of its things.
+    """Return a random motion fault of the whole picture or its things.
 
     Without `freezes` the fault is no freeze.
     """

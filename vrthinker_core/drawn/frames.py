@@ -15,10 +15,10 @@ EVERY_FRAME = Grid(FRAMES, "floor")  # As in `paired`: slot i is frame i
 
 
 class DrawnFrames:
-    """A `FrameSource` over both scenes of a pair; a frame is drawn once."""
+    """A `FrameSource` over both scenes of a pair that draws once."""
 
     def __init__(self, pair: DrawnPair, size: int = 112, grid: Grid = EVERY_FRAME) -> None:
-        """`size`: pixels per side of a frame; `grid`: which frame a slot is."""
+        """Draw frames of `size` pixels a side; `grid` maps slots to frames."""
         self._pair, self._size, self._grid = pair, size, grid
         self._name = hashlib.sha256(repr(pair).encode()).hexdigest()[:16]
         self._renderers: dict[Side, SceneRenderer] = {}

@@ -18,20 +18,20 @@ def to_display(light: Floats) -> Pixels:
 
 
 def in_shadow(positions: Floats, solid: Solid) -> NDArray[np.bool_]:
-    """Return which of the positions [n, 3] lie in the solid's shadow, [n]."""
+    """Return which positions [n, 3] lie in the solid's shadow, [n]."""
     # Rays begin a little off the surface, so that it does not shade itself
     origins = positions + SUN_DIRECTION * np.float32(0.01)
     return np.isfinite(solid.intersect(origins, np.broadcast_to(SUN_DIRECTION, positions.shape))[0])
 
 
 def shadow_corners(solid: Solid) -> Floats:
-    """Return positions on the ground, [8, 3], whose hull holds the solid's shadow."""
+    """Return ground positions [8, 3] whose hull holds the solid's shadow."""
     corners = solid.corners
     return np.asarray(corners - corners[:, 1:2] * (SUN_DIRECTION / SUN_DIRECTION[1]))
 
 
 def contact_corners(solid: Solid) -> Floats:
-    """Return the corners, [4, 3], of the square of ground that the solid's base darkens."""
+    """Return the corners [4, 3] of the ground that the base darkens."""
     signs = np.array([(-1, 0, -1), (-1, 0, 1), (1, 0, -1), (1, 0, 1)], np.float32)
     return solid.base + signs * np.float32(2.6 * solid.size)
 
@@ -49,7 +49,7 @@ def contact_shading(positions: Floats, solid: Solid) -> Floats:
 def shade_solid(
     solid: Solid, positions: Floats, rays: Floats, normals: Floats, others: tuple[Solid, ...]
 ) -> Floats:
-    """Return the light [n, 3] from positions [n, 3] on a solid towards the camera.
+    """Return the light [n, 3] from points [n, 3] of a solid.
 
     The camera looks along `rays`; `others` may shade the solid.
     """

@@ -34,7 +34,7 @@ class Formation:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """One clip: things that move over a ground, or a camera that moves over a picture."""
+    """A clip of things on a ground, or of a camera."""
 
     facts: SceneFacts
     background: Background | None
@@ -54,13 +54,13 @@ class Scene:
         return (*self.still_solids, *(solid for group in self._groups(index) for solid in group))
 
     def time_and_offset(self, index: int) -> tuple[float, float]:
-        """Return (time in 0..1 over the clip, offset sideways) that frame `index` shows."""
+        """Return (time, sideways offset) of frame `index`; the clip takes time 0..1."""
         if self.motion_fault:
             return self.motion_fault.time_and_offset(index)
         return index / (FRAMES - 1), 0.0
 
     def shift(self, index: int) -> tuple[float, float]:
-        """Return the shift of frame `index`, (rightwards, downwards) as shares of the picture."""
+        """Return how far frame `index` is shifted, right and down, in pictures."""
         return self.motion_fault.shift(index) if self.motion_fault else (0.0, 0.0)
 
     def picture_state(self, index: int) -> str:
@@ -68,7 +68,7 @@ class Scene:
         return self.picture_fault.state(index) if self.picture_fault else CLEAR
 
     def thing_positions(self, index: int) -> tuple[tuple[float, float] | None, ...]:
-        """Return the middle of each thing, 0..1 rightwards and downwards in the picture.
+        """Return the middles of all things, 0..1 rightwards and downwards.
 
         A hidden thing is None.
         """
@@ -87,9 +87,10 @@ class Scene:
         return tuple(positions)
 
     def visible_shares(self, index: int) -> tuple[float, ...]:
-        """Estimate the share of each thing that is in the picture and not behind the other thing.
+        """Estimate the visible share of each thing.
 
-        Each solid counts as an ellipse, of which points spread evenly over a disc are looked at.
+        A thing may leave the picture or stand behind another one. Each solid counts as an ellipse,
+        of which points spread evenly over a disc are looked at.
         """
         groups, camera = self._groups(index), self._camera()
         solids = [solid for group in groups for solid in group]
@@ -137,7 +138,7 @@ class Scene:
         return np.array(self.view.pace if self.view else (*self.travel, 0.0), np.float64)
 
     def trace(self, index: int) -> NDArray[np.float64]:
-        """Return what moves evenly without a motion fault, [3]: the things, or the camera."""
+        """Return the even motion, [3], of the things or the camera."""
         at = self.time_and_offset(index)
         place = self.view.trace(*at) if self.view else (*self.position(index), 0.0)
         return np.asarray(np.array(place, np.float64) + np.array((*self.shift(index), 0.0)))
@@ -168,7 +169,7 @@ class Scene:
 
 @lru_cache(maxsize=64)
 def _camera_at(yaw: float, pitch: float) -> Camera:
-    """Return one camera for all frames of a scene: its axes are computed once."""
+    """Return the camera of a scene, with its axes computed once."""
     return Camera(yaw, pitch, 1)
 
 

@@ -19,7 +19,10 @@ CLOUDS = 24  # Procedural pictures that stand in for photographs
 
 @dataclass(frozen=True, slots=True)
 class Mover:
-    """A soft-edged patch of another picture that moves over the view; lengths in its sides."""
+    """A soft-edged patch that moves over the view.
+
+    Lengths are sides of the view.
+    """
 
     number: int  # Which of the photographs
     size: float
@@ -29,7 +32,7 @@ class Mover:
 
 @dataclass(frozen=True, slots=True)
 class FlatView:
-    """A camera that looks straight at a picture and moves over it, or stands still.
+    """A camera that moves over a picture, or stands still.
 
     Lengths are sides of the view at the start.
     """
@@ -49,7 +52,7 @@ class FlatView:
 
     @property
     def pace(self) -> tuple[float, float, float]:
-        """Length of the clip's main motion: the camera's, or the mover's if it stands still."""
+        """Length of the motion of the camera, or else of the mover."""
         return (*self.mover.travel, 0.0) if self.mover and not any(self.travel) else self.travel
 
     def place(self, time: float, sideways: float) -> Floats:
@@ -63,19 +66,19 @@ class FlatView:
         return np.array([right, down, growth]) * (time - 0.5) + across * sideways
 
     def trace(self, time: float, sideways: float) -> Floats:
-        """Return what moves evenly but for faults, [3], over `pace` in the clip."""
+        """Return the even motion, [3]; without faults it goes over `pace`."""
         place = self.place(time, sideways)
         return place if any(self.travel) else place + np.array(self.pace) * (time - 0.5)
 
 
 def photo_count(photos: Path | None) -> int:
-    """Return the number of different pictures; raise `BadInput` if a folder has none."""
+    """Return the number of pictures; raise `BadInput` if a folder has none."""
     return len(photo_paths(photos)) if photos else CLOUDS
 
 
 @lru_cache(maxsize=4)
 def photo_paths(photos: Path) -> tuple[Path, ...]:
-    """Return the pictures of a folder by name; raise `BadInput` if there are none."""
+    """Return a folder's pictures by name; raise `BadInput` if there are none."""
     suffixes = (".jpg", ".jpeg", ".png", ".webp")
     found = sorted(path for path in photos.glob("*") if path.suffix.lower() in suffixes)
     if not found:
@@ -112,7 +115,7 @@ def picture(name: str, number: int, photos: Path | None) -> Pixels:
 
 @lru_cache(maxsize=48)  # Of 1 to 3 MB each
 def ground_of_photo(number: int, photos: Path | None) -> Pixels:
-    """Return the middle of a photograph as a texture for the ground, RGB [SIDE, SIDE, 3]."""
+    """Return the middle of a photograph as a ground, RGB [SIDE, SIDE, 3]."""
     whole = picture(PHOTO, number, photos)
     height, width = whole.shape[:2]
     side, top, left = min(height, width), max(0, height - width) // 2, max(0, width - height) // 2
@@ -125,7 +128,7 @@ class FlatRenderer:
     """A renderer of a flat view at one size."""
 
     def __init__(self, view: FlatView, size: int) -> None:
-        """Resize the picture so that its pixels are those of the view at the start."""
+        """Scale the picture to the pixels of the view at the start."""
         self._view, self._size, mover = view, size, view.mover
         whole = picture(view.picture, view.number, view.photos)
         if view.mirrored:

@@ -28,12 +28,12 @@ MORE = "More frames are needed.\n"
 
 
 def fact_name(key: str, number: int) -> str:
-    """Return the name of a fact of the first or the second thing at the start of a line."""
+    """Return the name of a fact at the start of a line."""
     return f"Second thing's {key}" if number else key.capitalize()
 
 
 def alignment_head(protocol: PromptProtocol) -> str:
-    """Return the begin of the sentence on text alignment, which names the first frames once."""
+    """Begin the sentence on text alignment, naming the first frames once."""
     numbers = dict.fromkeys(protocol.frame_number(ref) for ref in protocol.opening_refs)
     return f"TA ({', '.join(f'#{number}' for number in numbers)}): video 1 has"
 
@@ -57,6 +57,6 @@ def entry(
 
 
 def where(places: Places) -> str:
-    """Return the places of one thing, or of the light of both halves, in per cent."""
+    """Return places of a thing, or of light, in per cent."""
     shares = [[min(max(round(100 * share), 0), 100) for share in place] for place in places]
     return " and".join(f" at {x}%,{y}%" for x, y in shares) or " with nothing to follow"

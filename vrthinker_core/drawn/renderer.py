@@ -72,7 +72,7 @@ class Renderer:
         )
 
     def render(self, solids: tuple[Solid, ...]) -> Pixels:
-        """Return the picture with these solids on the ground: RGB [size, size, 3]."""
+        """Return the picture of these solids, RGB [size, size, 3]."""
         ground = self._empty_ground.copy()
         self._cast_shadows(ground, solids)
         picture = ground.copy()
@@ -106,7 +106,7 @@ class Renderer:
     def _with_solids(
         self, ground: Pixels, box: Box, inside: Sequence[Solid], solids: tuple[Solid, ...]
     ) -> Pixels:
-        """Draw the solids `inside` a box over its `ground` [h, w, 3]; `solids` may shade them."""
+        """Draw the solids `inside` a box over its `ground` [h, w, 3]."""
         points, under = self._camera.pixel_centers(box), ground.reshape(-1, 3)
         colours, hits = self._cast_rays(points, under, inside, solids)
         if (samples := self._supersample**2) > 1:
@@ -127,7 +127,7 @@ class Renderer:
     def _cast_rays(
         self, points: Floats, under: Pixels, inside: Sequence[Solid], solids: tuple[Solid, ...]
     ) -> tuple[Pixels, NDArray[np.bool_]]:
-        """Return (colours [n, 3] at image points [n, 2], whether a solid is hit [n]).
+        """Return (colours [n, 3], whether a solid is hit [n]) at points [n, 2].
 
         A point that misses keeps the colour of the ground `under` it.
         """
@@ -144,7 +144,7 @@ class Renderer:
 
 
 def _ground_albedo(background: Background, camera: Camera, supersample: int) -> Floats:
-    """Return the unlit colour of the ground, with haze in the distance: [size, size, 3] in 0..1."""
+    """Return the unlit ground with haze, [size, size, 3] in 0..1."""
     size, ground = camera.size, background.ground
     sigma = max(0.3, 130 / (size * supersample))
     image = _smooth_texture(ground, background.variant, background.photos, sigma)

@@ -11,7 +11,7 @@ from vrthinker_core.drawn.wear import Wear
 
 
 class SceneRenderer:
-    """A scene to be drawn at one size, any frame in any order."""
+    """A scene at one size, drawn frame by frame in any order."""
 
     def __init__(
         self, scene: Scene, size: int, supersample: int = 1, wear: Wear | None = None

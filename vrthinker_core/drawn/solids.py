@@ -46,9 +46,10 @@ class Solid:
         return np.asarray(corners_of([self])[0])
 
     def intersect(self, origin: Floats, rays: Floats) -> Hit:
-        """Return where `rays` [n, 3] of length 1 from `origin` ([3] or [n, 3]) first hit the solid.
+        """Return the first hits of `rays` [n, 3] from `origin` ([3] or [n, 3]).
 
-        Only rays that meet the ball around the solid, or nearly so, are looked at in full.
+        Rays have length 1. Only rays that meet the ball around the solid, or nearly so, are looked
+        at in full.
         """
         distance = np.full(len(rays), MISS, np.float32)
         normal = np.zeros((len(rays), 3), np.float32)
@@ -95,7 +96,7 @@ def _nonzero(values: Floats) -> Floats:
 
 
 def _chord(start: Floats, rays: Floats, radius: np.float32) -> tuple[Floats, Floats]:
-    """Return (distance of the middle, half the length squared) of chords through a ball.
+    """Return (middle, half length squared) of chords through a ball.
 
     The ball is about the origin; a square <= 0 is a miss.
     """
@@ -164,7 +165,7 @@ def _intersect_cone(start: Floats, rays: Floats, size: np.float32) -> Hit:
 
 
 def _intersect_ring(start: Floats, rays: Floats, size: np.float32) -> Hit:
-    """Intersect a standing torus in the plane z = 0 by sphere tracing.
+    """Intersect a torus in the plane z = 0 by sphere tracing.
 
     Each step goes as far as the surface is away at least.
     """

@@ -28,7 +28,7 @@ Words = tuple[str, str, str]  # Count, colour and shape of a thing
 
 
 def compare_facts(pair: DrawnPair) -> str:
-    """Compare the facts that the prompt asks for with both videos, line by line.
+    """Compare the wanted facts with both videos, line by line.
 
     The things of a video are matched to those they fit best.
     """
@@ -54,7 +54,7 @@ def _named(facts: SceneFacts) -> str:
 
 
 def _matched(wanted: list[Words], shown: list[Words]) -> list[Words | None]:
-    """Return the best match for each wanted thing, None for a missing one."""
+    """Return the best match of each wanted thing, None if missing."""
 
     def difference(one: Words, other: Words | None) -> int:
         return sum(a != b for a, b in zip(one, other, strict=True)) if other else 1
@@ -90,14 +90,14 @@ class SeenFrame:
 
 @dataclass(slots=True)
 class Evidence:
-    """All looks at a pair so far, in order, each with its frames in the message's order."""
+    """All looks at a pair so far, in order."""
 
     pair: DrawnPair
     protocol: PromptProtocol
     looks: list[list[SeenFrame]] = field(default_factory=list)
 
     def look(self, refs: Sequence[FrameRef]) -> None:
-        """Note more frames, each compared with the nearest noted ones on either side."""
+        """Note more frames, each compared with its nearest noted neighbours."""
         self.looks.append([])
         for ref in refs:
             index, scene = self.index(ref), self.pair.scenes[ref.side]
@@ -113,16 +113,16 @@ class Evidence:
             self.looks[-1].append(SeenFrame(ref.side, number, index, places, state, motion, told))
 
     def frames(self, side: Side) -> Iterator[SeenFrame]:
-        """Yield all frames seen of a video, in the order in which they were seen."""
+        """Yield all seen frames of a video, in order."""
         return (frame for look in self.looks for frame in look if frame.side is side)
 
     def picture_flaw(self, side: Side) -> str | None:
-        """Return the first flaw of the picture that was seen, with its frame."""
+        """Return the first seen flaw of the picture, with its frame."""
         flawed = (frame for frame in self.frames(side) if frame.state != CLEAR)
         return next((f"{frame.state} at #{frame.number}" for frame in flawed), None)
 
     def motion_flaw(self, side: Side) -> str | None:
-        """Return the first flaw of the motion that was seen, with its frame."""
+        """Return the first seen flaw of the motion, with its frame."""
         flawed = (frame for frame in self.frames(side) if frame.motion in MOTION_FLAWS)
         return next((f"{frame.motion} at #{frame.number}" for frame in flawed), None)
 
@@ -170,7 +170,10 @@ def motion_word(scene: Scene, index: int, neighbours: Sequence[int]) -> str:
 
 
 def step_word(scene: Scene, start: int, end: int) -> str:
-    """Return how the clip goes from one frame to another, against one without a motion fault."""
+    """Return how the clip goes from one frame to another.
+
+    Compares it with a clip without a motion fault.
+    """
     word = scene.motion_words((start, end))[0]
     if word == GO:
         due = scene.pace * ((end - start) / (FRAMES - 1))
@@ -191,7 +194,7 @@ def step_word(scene: Scene, start: int, end: int) -> str:
 
 
 def view_light(scene: Scene, index: int) -> Places:
-    """Return where the light of both halves of a view is in frame `index`.
+    """Return the light of both halves of a view in frame `index`.
 
     A damaged picture counts as undamaged. Returns () for a scene of things.
     """
@@ -209,10 +212,11 @@ def _small_renderer(scene: Scene) -> SceneRenderer:
 
 
 def light_of(picture: NDArray[np.uint8]) -> Places:
-    """Return where the light of both halves of a picture is, each 0..1 in its own half.
+    """Return the position of the light in both halves of a picture.
 
-    `picture` is RGB [h, w, 3]; the upper half comes first. The light is nearer to a side the
-    brighter that side is, and moves as the picture does: it shows the motion of a view.
+    `picture` is RGB [h, w, 3]. The upper half comes first; positions are 0..1 in their half. The
+    light is nearer to a side the brighter that side is, and moves as the picture does: it shows the
+    motion of a view.
     """
     small = cv2.resize(picture, (8, 8), interpolation=cv2.INTER_AREA)
     cells = small.astype(np.float32).mean(-1)
@@ -227,7 +231,7 @@ def light_of(picture: NDArray[np.uint8]) -> Places:
 
 
 def next_indices(evidence: Evidence) -> tuple[int, ...]:
-    """Return the protocol's numbers to call for, () if there is nothing more to see.
+    """Return the protocol's numbers to call for, () for no more.
 
     The second look brings the middles between the first frames, the third one the frames around
     odd ones, each only of videos that are not settled.
@@ -252,7 +256,7 @@ def next_indices(evidence: Evidence) -> tuple[int, ...]:
 
 
 def _middles(evidence: Evidence, side: Side) -> Iterable[FrameRef]:
-    """Return the middles between the first frames, or two near frames in each gap of a view.
+    """Return the middles between the first frames, two each for a view.
 
     A freeze shows in two frames that it holds. Only `paired` brings so many frames in a call.
     """
@@ -287,7 +291,10 @@ def write_lesson(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
 def play_teacher(
     pair: DrawnPair, protocol: PromptProtocol
 ) -> list[tuple[str, tuple[int, ...], Evidence]]:
-    """Return each reply, the frames that it calls for, and its evidence; the last one answers."""
+    """Return each reply, the frames it calls for, and its evidence.
+
+    The last reply answers.
+    """
     evidence = Evidence(pair, protocol)
     evidence.look(protocol.opening_refs)
     turns = []
@@ -301,7 +308,7 @@ def play_teacher(
 
 
 def _reply(evidence: Evidence, wanted: tuple[int, ...]) -> str:
-    """Return the reply after the last look, which calls for `wanted` or, if (), answers."""
+    """Return a reply that calls for `wanted`, or answers if ()."""
     paired = evidence.protocol.name == "paired"
     tag, think_tag = ("Snapshot", "Think") if paired else ("snapshot", "think")
     if not wanted:
@@ -324,7 +331,7 @@ def _final_answer(evidence: Evidence) -> str:
 
 
 def _snapshot(evidence: Evidence) -> str:
-    """Say what the frames of the last look show; the first look begins with the prompt."""
+    """Describe the frames of the last look, the prompt first."""
     look, paired = evidence.looks[-1], evidence.protocol.name == "paired"
     if len(evidence.looks) > 1:
         head = phrases.BOTH_VIDEOS if paired else phrases.ONE_LIST
@@ -345,7 +352,7 @@ def _snapshot(evidence: Evidence) -> str:
 
 
 def _think(evidence: Evidence, *, more: bool) -> str:
-    """Judge each dimension right behind its facts, then say why more frames are needed."""
+    """Judge each dimension by its facts; explain why to look again."""
     first = len(evidence.looks) == 1
     labels = {dimension: int(label) for dimension, label in evidence.verdict if label is not None}
     wrong = [phrases.FACT_WORDS[count] for count in evidence.wrong.values()]

@@ -61,7 +61,7 @@ def _axes(times: int) -> tuple[Reals, Reals]:
 
 
 def _wood(rng: np.random.Generator, _: Reals, fine: Reals) -> Reals:
-    """Nine planks, each with its own tint and its own shift of the grain."""
+    """Nine planks, each with its own tint and shifted grain."""
     _, row = _axes(9)
     along = cv2.resize(value_noise(rng, 6, 0.6)[:, : SIDE // 10], (SIDE, SIDE))
     plank = rng.random(10).astype(np.float32)[row.astype(int)]

@@ -64,10 +64,10 @@ def write_pairs(
     progress: ProgressCallback | None = None,
     world: World = SIMPLE,
 ) -> Path:
-    """Write `count` drawn pairs of a seed into the folder `out`; return the path of pairs.csv.
+    """Write `count` drawn pairs of a seed; return the path of pairs.csv.
 
-    The videos have `size` x `size` pixels. Existing videos of the same seed, size and world stay,
-    so a stopped run goes on.
+    The videos in the folder `out` have `size` x `size` pixels. Existing videos of the same seed,
+    size and world stay, so a stopped run goes on.
 
     Raises `BadInput` for a number out of range, a world whose folder holds no photograph, and a
     folder `out` that holds something else or cannot be written.
@@ -110,7 +110,7 @@ def write_pairs(
 def write_video(
     scene: Scene, path: Path, size: int = 448, *, supersample: int = 4, comment: str = ""
 ) -> None:
-    """Write a scene as an H.264 video, 128 frames at 24 a second.
+    """Write a scene as H.264, 128 frames at 24 a second.
 
     Replaces a file of that name at the end. Raises `OSError`.
     """
@@ -144,7 +144,7 @@ def write_video(
 
 
 def pair_of(seed: int, number: int, world: World = SIMPLE) -> DrawnPair:
-    """Return pair `number` of a run with `seed`; each seed has its own pairs."""
+    """Return pair `number` of the run with `seed`."""
     state = np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)
     return draw_pair(int(state[0]), world)
 
@@ -165,7 +165,7 @@ def _prepare_folder(out: Path) -> None:
 
 
 def _already_written(spec: VideoSpec, out: Path) -> bool:
-    """Return whether the video exists; raise `BadInput` if it has another seed or size."""
+    """Return whether the video exists; raise `BadInput` for another one."""
     path = out / spec.name
     if not path.exists():
         return False

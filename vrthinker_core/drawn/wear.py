@@ -95,7 +95,10 @@ class Wear:
     drawn: int = 112  # Pixels per side of the drawn scene; a larger one has smoother edges
 
     def apply(self, draw: Callable[[int], Pixels], index: int, size: int) -> Pixels:
-        """Return frame `index` for a judge, RGB [size, size, 3]; `draw` gives the file's frames."""
+        """Return frame `index` for a judge, RGB [size, size, 3].
+
+        `draw` gives the file's frames.
+        """
 
         def scaled(number: int) -> Pixels:
             return scale_picture(draw(number), self.width, self.height)
@@ -109,7 +112,7 @@ class Wear:
 
 
 def draw_wear(rng: np.random.Generator, h264: float) -> Wear:
-    """Return a random size and codec; `h264` is the share of the real codec."""
+    """Return a random size and codec; `h264` is the share of H.264."""
     kind = int(rng.choice(len(SIZES), p=[share for _, _, share, _ in SIZES]))
     least, most, _, worst = SIZES[kind]
     shorter, stretch = int(rng.integers(least, most)), float(rng.choice(STRETCHES))
@@ -122,7 +125,7 @@ def draw_wear(rng: np.random.Generator, h264: float) -> Wear:
 
 
 def code_jpeg(picture: Pixels, quality: int) -> Pixels:
-    """Return the picture, RGB [h, w, 3], after JPEG of a quality of 1 to 100."""
+    """Return the picture, RGB [h, w, 3], after JPEG of quality 1 to 100."""
     bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
     _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, quality])
     decoded = cv2.imdecode(data, cv2.IMREAD_COLOR)
@@ -149,7 +152,7 @@ def code_h264(pictures: list[Pixels], crf: int) -> list[Pixels]:
 
 
 def as_the_judge_sees(picture: Pixels, size: int) -> Pixels:
-    """Return a file's picture as a judge of `size` pixels a side sees it.
+    """Return a file's picture for a judge of `size` pixels a side.
 
     The product resizes to 448 x 448 first. Resizing at once gives nearly the same, far faster.
     """

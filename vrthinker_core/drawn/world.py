@@ -148,7 +148,7 @@ def draw_scene(
     picture_fault: PictureFault | None = None,
     motion_fault: MotionFault | None = None,
 ) -> Scene:
-    """Return a random scene with these things and faults; each thing is mostly visible."""
+    """Return a random scene with mostly visible things and these faults."""
     number = int(rng.integers(photo_count(world.photos))) if facts.ground == PHOTO else None
     background = draw_background(rng, facts.ground if number is None else "grass")
     if number is not None:
@@ -169,7 +169,10 @@ def draw_scene(
 def _place_things(
     rng: np.random.Generator, facts: SceneFacts, background: Background, world: World
 ) -> tuple[float, Scene]:
-    """Return (share of the least visible thing in the second worst of five frames, scene)."""
+    """Return (visible share, scene).
+
+    The share is of the least visible thing in the second worst of five frames.
+    """
     right, closer = DIRECTIONS[facts.direction]
     smaller = 0.84 if len(facts.things) > 1 else 1
     sizes = [rng.uniform(*SIZES[thing.count - 1]) * smaller for thing in facts.things]
@@ -209,10 +212,10 @@ def _place_things(
 
 
 def draw_view(rng: np.random.Generator, world: World) -> FlatView:
-    """Return a random camera path over a photograph, or over a ground's texture one time in six.
+    """Return a random camera path over a photograph or a ground.
 
-    One camera in ten stands still. A quarter of the others hardly move, as in real clips: there a
-    fault is nearly all the motion that can be seen.
+    One in six is over a ground's texture. One camera in ten stands still. A quarter of the others
+    hardly move, as in real clips: there a fault is nearly all the motion that can be seen.
     """
     ground, still = rng.random() < 1 / 6, rng.random() < 0.1
     speed = rng.uniform(0.05, 0.4) if rng.random() < 0.25 else 1.0
@@ -287,7 +290,7 @@ class DrawnPair:
 
     @property
     def verdict(self) -> Verdict:
-        """The true labels: fewer wrong facts, no picture fault, no motion fault win."""
+        """The true labels: the side with fewer wrong facts or faults wins."""
         first, second = self.first, self.second
         return verdict_from_flaws(
             (self.wanted.count_wrong(first.facts), self.wanted.count_wrong(second.facts)),
@@ -299,7 +302,7 @@ class DrawnPair:
 def verdict_from_flaws(
     wrong: tuple[int, int], picture: tuple[bool, bool], motion: tuple[bool, bool]
 ) -> Verdict:
-    """Return the labels for the number of wrong facts and the faults of each side.
+    """Return the labels for wrong facts and faults of each side.
 
     Overall, text alignment counts half as much again.
     """

@@ -66,7 +66,7 @@ class PromptProtocol(Protocol):
         """The system prompt."""
 
     def sizing(self, opening: bool) -> Sizing:
-        """Return how first frames (`opening`) or frames that a call brings are resized."""
+        """Return the sizing of first frames (`opening`) or of called ones."""
 
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
         """Return the system message and the first user message.

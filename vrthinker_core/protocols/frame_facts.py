@@ -86,10 +86,10 @@ class VideoFacts:
 
 
 def read_frame_facts(snapshot: str, shown: Sequence[str] = ()) -> tuple[VideoFacts, ...]:
-    """Return the facts of each video in a snapshot, of at most 20,000 characters.
+    """Return the facts of each video in a snapshot.
 
-    Returns () if the snapshot holds anything else. `shown` holds the numbers of each video's
-    frames, for lines without numbers.
+    Returns () if the snapshot holds anything else; 20,000 characters are read. `shown` holds the
+    numbers of each video's frames, for lines without numbers.
     """
     if plain := _read_plain(snapshot[:20_000]):
         return plain

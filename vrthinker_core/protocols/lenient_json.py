@@ -112,7 +112,7 @@ def _decode(text: str, start: int) -> tuple[object, int]:
 
 
 def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """Join lists and numbers under the same key; of other values the last one counts."""
+    """Join lists and numbers under the same key; else the last counts."""
     found: dict[str, object] = {}
     for key, value in pairs:
         before = found.get(key)

@@ -212,7 +212,7 @@ class ReplySplitter:
         return source[start : self._tags[end].start] if end < len(self._tags) else source[start:]
 
     def _gap_start(self, i: int) -> int:
-        """Return where the tag before tag `i` ends."""
+        """Return the end of the tag before tag `i`."""
         return self._tags[i - 1].end if i else 0
 
     def _is_adjacent(self, i: int) -> bool:
@@ -292,12 +292,13 @@ class ReplySplitter:
         return found
 
     def _segment_end(self, i: int) -> int:
-        """Return the tag that ends the reasoning opened by tag `i`, else the number of tags.
+        """Return the tag that ends the reasoning opened by tag `i`.
 
         Reasoning without a closing tag of its own ends at the last closing tag of its kind, if an
         action follows or the token limit cut the reply: everything between may be quotation. Else
         the reasoning ends at the next opening tag. A cut reply may have been about to close the
-        reasoning, so no opening tag ends it, except that a snapshot ends where thinking begins.
+        reasoning, so no opening tag ends it, except that a snapshot ends when thinking begins.
+        Returns the number of tags if no tag ends the reasoning.
         """
         if i in self._closings:
             return self._closings[i]
@@ -392,7 +393,10 @@ class ReplySplitter:
         return end, self._text(narrow, i, end)
 
     def _is_call(self, body: str) -> bool:
-        """Return whether `body` is a call's JSON, perhaps with small slips and tags in strings."""
+        """Return whether `body` is a call's JSON, perhaps with small slips.
+
+        Any tags in the body must stand in its strings.
+        """
         if parse_strict(body):
             return True
         if len(body) > self._repairable:

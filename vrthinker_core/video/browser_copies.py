@@ -27,11 +27,11 @@ _VIDEO_CODECS = {"mp4": ("h264", "vp9", "av1"), "webm": ("vp8", "vp9", "av1")}
 
 
 def check_browser_support(source: VideoSource, path: Path) -> tuple[bool, tuple[int, ...]]:
-    """Return (whether browsers play an opened source as it is, packet timestamps to remux it).
+    """Return (whether browsers play a source, timestamps to remux it).
 
-    The timestamps are in stored order, in units of the stream's time base; () if the packets cannot
-    be copied into an MP4 without decoding. Reads all packets and leaves the source at its end.
-    Raises `VideoError`.
+    The timestamps are of the packets in stored order, in units of the stream's time base; () if the
+    packets cannot be copied into an MP4 without decoding. Reads all packets and leaves the source
+    at its end. Raises `VideoError`.
     """
     header, container = source.container, source.format.split(",")[0]
     if container == "mov":

@@ -37,9 +37,10 @@ _PLAYLIST = re.compile(
 
 
 def why_not_a_video(head: bytes) -> str | None:
-    """Return why a file is no video, as "is an image (PNG), not a video", or None.
+    """Return why a file is no video, or None.
 
-    `head` holds the first `HEAD_BYTES` bytes of the file. None means that they do not tell.
+    Example: "is an image (PNG), not a video". `head` holds the first `HEAD_BYTES` bytes of the
+    file. None means that they do not tell.
     """
     if _is_animated(head):
         return None
