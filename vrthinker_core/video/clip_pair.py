@@ -50,8 +50,8 @@ class PairOpening:
     def next_shares(self, cancelled: Cancelled) -> tuple[float, float] | None:
         """Wait for progress of a slow clip; return both shares.
 
-        A share is 0 to 1. Returns None if both clips are open or failed. If `cancelled`, closes both
-        clips and returns None.
+        A share is 0 to 1. Returns None if both clips are open or failed. If `cancelled`, closes
+        both clips and returns None.
         """
         while wait(self._futures, POLL_SECONDS).not_done:
             if cancelled():
