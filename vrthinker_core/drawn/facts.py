@@ -1,4 +1,4 @@
-"""What a prompt asks for and what a scene shows: things, their direction, the ground, and the prompt in words."""
+"""What a prompt asks for and what a scene shows, and the prompt in words."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MAX_COUNT = 4  # Solids of one thing
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Solids of one colour and one shape that move as one: "three red balls"."""
+    """Solids of one colour and shape that move as one."""
 
     colour: str
     shape: str
     count: int = 1  # 1 to MAX_COUNT
 
     def count_wrong(self, shown: Thing) -> int:
-        """How many of colour, shape and count are not as wanted here, 0..3."""
+        """Return how many of colour, shape and count differ, 0..3."""
         return sum(
             (self.colour != shown.colour, self.shape != shown.shape, self.count != shown.count)
         )
@@ -39,10 +39,11 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class SceneFacts:
-    """What a prompt asks for, or what a scene shows.
+    """The facts that a prompt asks for, or that a scene shows.
 
-    Things have different colours and stand in the order of COLOURS, so that any single frame says which one is the first.
-    Without a thing, a camera moves over a picture, and there is no direction to be right or wrong.
+    Things have different colours and stand in the order of COLOURS, so that any single frame says
+    which one is the first. Without a thing, a camera moves over a picture, and no direction is
+    right or wrong.
     """
 
     things: tuple[Thing, ...]  # None, one or two
@@ -55,9 +56,10 @@ class SceneFacts:
             raise ValueError("Things have different colours, in the order of COLOURS.")
 
     def count_wrong(self, shown: SceneFacts) -> int:
-        """How many facts are not as wanted here: colour, shape and count of each thing, a thing that is missing, the direction.
+        """Return how many facts are not as wanted here.
 
-        Which thing stands for which is taken as it fits best.
+        Counts colour, shape and count of each thing, missing things and the direction. Things are
+        matched as they fit best.
         """
         fewer, more = sorted((self.things, shown.things), key=len)
         wrong = min(
@@ -68,7 +70,7 @@ class SceneFacts:
 
 
 def in_order(*things: Thing) -> tuple[Thing, ...]:
-    """The things in the order of COLOURS."""
+    """Return the things in the order of COLOURS."""
     return tuple(sorted(things, key=lambda thing: list(COLOURS).index(thing.colour)))
 
 
@@ -88,7 +90,7 @@ PLACE_PROMPTS = (
     "Video of a real place.",
     "A real place, filmed in one take.",
 )
-"""Where there is no thing to look for."""
+"""Of pairs without a thing."""
 COUNT_WORDS = ("", "two", "three", "four")  # By count - 1; a single solid has an article
 DIRECTION_WORDS = {
     "right": ("right", "to the right"),
@@ -96,28 +98,27 @@ DIRECTION_WORDS = {
     "away": ("away", "away from the camera"),
     "closer": ("closer", "towards the camera"),
 }
-GROUND_WORDS = {"photo": "a photo"}  # Other grounds are called what they are
-VERBS = ("roll", "move", "slide", "drift", "travel")
 
 
 def write_prompt(rng: np.random.Generator, wanted: SceneFacts) -> str:
-    """A prompt that asks for these facts, things in their order; all but the ground's light and the wording follow from them."""
+    """Return a prompt that asks for these facts, things in their order."""
     if not wanted.things:
         return str(rng.choice(PLACE_PROMPTS))
     rolls = all(thing.shape == "ball" for thing in wanted.things)
     wordings = PROMPTS if rolls else PROMPTS[1:]
+    verbs = ("roll", "move", "slide", "drift", "travel")
     alone = len(wanted.things) == 1 and wanted.things[0].count == 1
     text = str(rng.choice(wordings)).format(
-        things=" and ".join(name_thing(thing) for thing in wanted.things),
+        things=" and ".join(map(name_thing, wanted.things)),
         direction=rng.choice(DIRECTION_WORDS[wanted.direction]),
-        ground=GROUND_WORDS.get(wanted.ground, wanted.ground),
-        **{verb: f"{verb}s" if alone else verb for verb in VERBS},
+        ground="a photo" if wanted.ground == "photo" else wanted.ground,
+        **{verb: f"{verb}s" if alone else verb for verb in verbs},
     )
     return text[0].upper() + text[1:] if text.endswith(".") else text
 
 
 def name_thing(thing: Thing) -> str:
-    """A thing in words: "an orange ball", "three red cubes"."""
+    """Return a thing in words: "an orange ball", "three red cubes"."""
     if thing.count == 1:
         return f"{'an' if thing.colour[0] in 'aeiou' else 'a'} {thing.colour} {thing.shape}"
     return f"{COUNT_WORDS[thing.count - 1]} {thing.colour} {thing.shape}s"

@@ -15,29 +15,26 @@ EVERY_FRAME = Grid(FRAMES, "floor")  # As in `paired`: slot i is frame i
 
 
 class DrawnFrames:
-    """A `FrameSource` over both scenes of a pair; a frame is drawn once."""
+    """A `FrameSource` over both scenes of a pair that draws once."""
 
     def __init__(self, pair: DrawnPair, size: int = 112, grid: Grid = EVERY_FRAME) -> None:
-        """`size`: pixels per side of a frame; `grid`: which frame a slot is."""
+        """Draw frames of `size` pixels a side; `grid` maps slots to frames."""
         self._pair, self._size, self._grid = pair, size, grid
         self._name = hashlib.sha256(repr(pair).encode()).hexdigest()[:16]
         self._renderers: dict[Side, SceneRenderer] = {}
         self._frames: dict[FrameRef, Frame] = {}
 
     def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
-        """The frames of the refs, in their order."""
-        return tuple(self._frames.get(ref) or self._draw(ref) for ref in refs)
-
-    def _draw(self, ref: FrameRef) -> Frame:
-        if ref.side not in self._renderers:
-            self._renderers[ref.side] = SceneRenderer(
-                self._pair.scenes[ref.side], self._size, wear=self._pair.wear
-            )
-        index = self._grid.index(ref.slot, FRAMES)
-        pixels = np.ascontiguousarray(self._renderers[ref.side].frame(index))
-        key = f"drawn {self._name}:{int(ref.side)}:{index}:{self._size}"
-        times = index / FRAME_RATE, (index + 1) / FRAME_RATE
-        self._frames[ref] = frame = Frame(
-            ref, index, *times, self._size, self._size, key, pixels.tobytes()
-        )
-        return frame
+        """Return the frames of the refs, in their order."""
+        for ref in refs:
+            if ref in self._frames:
+                continue
+            side, size, index = ref.side, self._size, self._grid.index(ref.slot, FRAMES)
+            if side not in self._renderers:
+                scene, wear = self._pair.scenes[side], self._pair.wear
+                self._renderers[side] = SceneRenderer(scene, size, wear=wear)
+            pixels = np.ascontiguousarray(self._renderers[side].frame(index)).tobytes()
+            key = f"drawn {self._name}:{int(side)}:{index}:{size}"
+            times = index / FRAME_RATE, (index + 1) / FRAME_RATE
+            self._frames[ref] = Frame(ref, index, *times, size, size, key, pixels)
+        return tuple(self._frames[ref] for ref in refs)

@@ -1,4 +1,4 @@
-"""Draws the frames of a scene."""
+"""The renderer of a scene."""
 
 import cv2
 import numpy as np
@@ -11,40 +11,35 @@ from vrthinker_core.drawn.wear import Wear
 
 
 class SceneRenderer:
-    """A scene ready to be drawn at one size: the ground is drawn once, then any frame in any order."""
+    """A scene at one size, drawn frame by frame in any order."""
 
     def __init__(
         self, scene: Scene, size: int, supersample: int = 1, wear: Wear | None = None
     ) -> None:
-        """Draw the ground, `size` pixels a side. Edges of solids get `supersample` x `supersample` samples a pixel."""
+        """Draw the ground once, `size` pixels a side.
+
+        Edges of solids get `supersample` x `supersample` samples a pixel.
+        """
         self.scene, self._wear, self._shown = scene, wear, size
         self._size = size = wear.drawn if wear else size
         self._renderer = Renderer(scene.background, size, supersample) if scene.background else None
         self._flat = FlatRenderer(scene.view, size) if scene.view else None
 
     def frame(self, index: int) -> Pixels:
-        """Frame `index` (0..127) of the clip: RGB [size, size, 3]."""
-        return (
-            self._wear.apply(self._drawn, index, self._shown) if self._wear else self._drawn(index)
-        )
+        """Return frame `index` (0..127) of the clip: RGB [size, size, 3]."""
+        if self._wear:
+            return self._wear.apply(self._drawn, index, self._shown)
+        return self._drawn(index)
 
     def _drawn(self, index: int) -> Pixels:
-        pixels = self._shifted(self._clean(index), index)
-        return self.scene.picture_fault.apply(pixels, index) if self.scene.picture_fault else pixels
-
-    def _clean(self, index: int) -> Pixels:
         if self._renderer is not None:
-            return self._renderer.render(self.scene.solids(index))
-        assert self._flat is not None
-        return self._flat.render(*self.scene.time_and_offset(index))
-
-    def _shifted(self, pixels: Pixels, index: int) -> Pixels:
-        """The picture moved as the scene says; what comes into view is the mirror image of what is beside it."""
+            pixels = self._renderer.render(self.scene.solids(index))
+        else:
+            assert self._flat is not None
+            pixels = self._flat.render(*self.scene.time_and_offset(index))
         right, down = self.scene.shift(index)
-        if not (right or down):
-            return pixels
-        matrix = np.array([[1, 0, right * self._size], [0, 1, down * self._size]], np.float32)
-        return np.asarray(
-            cv2.warpAffine(pixels, matrix, (self._size, self._size), borderMode=cv2.BORDER_REFLECT),
-            np.uint8,
-        )
+        if right or down:  # What comes into view is the mirror image of what is beside it
+            size, border = (self._size, self._size), cv2.BORDER_REFLECT
+            matrix = np.array([[1, 0, right * self._size], [0, 1, down * self._size]], np.float32)
+            pixels = np.asarray(cv2.warpAffine(pixels, matrix, size, borderMode=border), np.uint8)
+        return self.scene.picture_fault.apply(pixels, index) if self.scene.picture_fault else pixels

@@ -1,4 +1,7 @@
-"""Five solids that stand on the ground y = 0, and where a ray meets them. Lengths are world units, y points up."""
+"""Five solids that stand on the ground y = 0, and where rays meet them.
+
+Lengths are world units, y points up.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,21 +13,20 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.floating[Any]]  # Float32 throughout: half the work of numpy's default
 Hit = tuple[Floats, Floats]
-"""Distance along each ray, [n] (inf where it misses), and the outward normal there, [n, 3] (any vector where it misses)."""
+"""(distance along each ray [n], inf if it misses; outward normal there [n, 3], any if it misses)"""
 
-NEAR = np.float32(
-    1e-3
-)  # No surface closer than this is hit, so a ray does not hit the surface it starts from
+NEAR = np.float32(1e-3)  # Closer surfaces are not hit, so a ray misses the one it starts from
 MISS = np.float32(np.inf)
-MAX_RING_STEPS = 24  # Steps after which a ray that has not hit the ring counts as a miss
-_CORNERS = np.array(
-    [(i, j, k) for i in (-1, 1) for j in (0, 1) for k in (-1, 1)], np.float32
-)  # Of a box on the ground
+# Of a box on the ground
+_CORNERS = np.array([(i, j, k) for i in (-1, 1) for j in (0, 1) for k in (-1, 1)], np.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class Solid:
-    """A solid on the ground: `size` is about half its height, (`x`, `z`) the middle of its base, `rotation` in radians."""
+    """A solid on the ground.
+
+    `size` is about half its height, (`x`, `z`) the middle of its base, `rotation` in radians.
+    """
 
     shape: str
     rgb: tuple[int, int, int]
@@ -40,64 +42,52 @@ class Solid:
 
     @property
     def corners(self) -> Floats:
-        """Eight points, [8, 3], whose hull holds the whole solid whatever its rotation."""
-        corners: Floats = corners_of([self])[0]
-        return corners
+        """Eight points, [8, 3], whose hull holds the solid at any rotation."""
+        return np.asarray(corners_of([self])[0])
 
     def intersect(self, origin: Floats, rays: Floats) -> Hit:
-        """Where `rays` [n, 3] of length 1 from `origin` ([3] or [n, 3]) first hit the solid.
+        """Return the first hits of `rays` [n, 3] from `origin` ([3] or [n, 3]).
 
-        Only rays that come near it are looked at in full.
+        Rays have length 1. Only rays that meet the ball around the solid, or nearly so, are looked
+        at in full.
         """
-        distance, normal = (
-            np.full(len(rays), MISS, np.float32),
-            np.zeros((len(rays), 3), np.float32),
-        )
-        near = self._near(origin, rays)
-        if not len(near):
-            return distance, normal
-        c, s = np.cos(self.rotation), np.sin(self.rotation)
-        to_local = np.array([[c, 0, s], [0, 1, 0], [-s, 0, c]], np.float32)
-        some = rays[near]
-        start = np.broadcast_to(
-            ((origin[near] if origin.ndim > 1 else origin) - self.base) @ to_local, some.shape
-        )
-        distance[near], found = INTERSECTIONS[self.shape](
-            start, some @ to_local, np.float32(self.size)
-        )
-        normal[near] = found @ to_local.T
-        return distance, normal
-
-    def _near(self, origin: Floats, rays: Floats) -> NDArray[np.intp]:
-        """Which rays meet the ball around the solid, or nearly so."""
+        distance = np.full(len(rays), MISS, np.float32)
+        normal = np.zeros((len(rays), 3), np.float32)
         wide, high = BOUNDS[self.shape]
         radius = np.float32(1.02 * self.size * math.hypot(wide, high / 2))
         offset = self.base + np.array([0, high / 2 * self.size, 0], np.float32) - origin
         square = dot(offset, offset) if offset.ndim > 1 else offset @ offset
         along = dot(rays, offset) if offset.ndim > 1 else rays @ offset
-        return np.nonzero((square - along * along < radius * radius) & (along > -radius))[0]
+        near = np.nonzero((square - along * along < radius * radius) & (along > -radius))[0]
+        if len(near):
+            c, s = np.cos(self.rotation), np.sin(self.rotation)
+            to_local = np.array([[c, 0, s], [0, 1, 0], [-s, 0, c]], np.float32)
+            some, origins = rays[near], origin[near] if origin.ndim > 1 else origin
+            start = np.broadcast_to((origins - self.base) @ to_local, some.shape)
+            hits = INTERSECTIONS[self.shape](start, some @ to_local, np.float32(self.size))
+            distance[near], normal[near] = hits[0], hits[1] @ to_local.T
+        return distance, normal
 
 
 def bases_of(solids: Sequence[Solid]) -> Floats:
-    """The middles of the bases of n solids, [n, 3]."""
+    """Return the middles of the bases of n solids, [n, 3]."""
     return np.array([(solid.x, 0, solid.z) for solid in solids], np.float32)
 
 
 def corners_of(solids: Sequence[Solid]) -> Floats:
-    """The corners of n solids, [n, 8, 3]."""
+    """Return the corners of n solids, [n, 8, 3]."""
     bounds = np.array([BOUNDS[solid.shape] for solid in solids], np.float32)[:, (0, 1, 0)]
     sizes = np.array([solid.size for solid in solids], np.float32)
     return bases_of(solids)[:, None] + _CORNERS * bounds[:, None] * sizes[:, None, None]
 
 
 def dot(a: Floats, b: Floats) -> Floats:
-    """Dot products of rows: [n, 3] and [n, 3] to [n]."""
-    product: Floats = np.einsum("ij,ij->i", a, b)
-    return product
+    """Return dot products of rows: [n, 3] and [n, 3] to [n]."""
+    return np.asarray(np.einsum("ij,ij->i", a, b))
 
 
 def unit(vectors: Floats) -> Floats:
-    """Each row of [n, 3] at length 1."""
+    """Return each row of [n, 3] at length 1."""
     return vectors / (np.sqrt(dot(vectors, vectors))[:, None] + np.float32(1e-9))
 
 
@@ -106,7 +96,10 @@ def _nonzero(values: Floats) -> Floats:
 
 
 def _chord(start: Floats, rays: Floats, radius: np.float32) -> tuple[Floats, Floats]:
-    """Of each ray's chord through a ball about the origin: distance of its middle, and half its length squared (<= 0: a miss)."""
+    """Return (middle, half length squared) of chords through a ball.
+
+    The ball is about the origin; a square <= 0 is a miss.
+    """
     middle = -dot(start, rays)
     return middle, middle * middle - dot(start, start) + radius * radius
 
@@ -135,9 +128,10 @@ def _intersect_cube(start: Floats, rays: Floats, size: np.float32) -> Hit:
 def _intersect_side(
     start: Floats, rays: Floats, height: np.float32, radius: np.float32, taper: np.float32
 ) -> Hit:
-    """The side of a cylinder or a cone round the y axis, `radius` wide on the ground, narrower by `taper` for each unit of height.
+    """Intersect the side of a cylinder or cone round the y axis.
 
-    The upward part of the normal is the same at any height, which rounds the light at the tip of a cone.
+    It is `radius` wide on the ground, narrower by `taper` per unit of height. The upward part of
+    the normal is the same at any height, which rounds the light at the tip of a cone.
     """
     (ox, oy, oz), (dx, dy, dz) = start.T, rays.T
     radius_at_start = radius - taper * oy
@@ -148,9 +142,8 @@ def _intersect_side(
     nearest = np.full(len(rays), MISS, np.float32)
     for t in ((-b - root) / a, (-b + root) / a):
         y = oy + t * dy
-        nearest = np.where(
-            (square > 0) & (t > NEAR) & (y > 0) & (y < height) & (t < nearest), t, nearest
-        )
+        hit = (square > 0) & (t > NEAR) & (y > 0) & (y < height) & (t < nearest)
+        nearest = np.where(hit, t, nearest)
     t = np.where(np.isfinite(nearest), nearest, 0)
     normal = np.stack([ox + t * dx, np.full(len(t), taper * radius, np.float32), oz + t * dz], -1)
     return nearest, unit(normal)
@@ -161,10 +154,9 @@ def _intersect_cylinder(start: Floats, rays: Floats, size: np.float32) -> Hit:
     nearest, normal = _intersect_side(start, rays, height, radius, np.float32(0))
     t = (height - start[:, 1]) / _nonzero(rays[:, 1])
     position = start[:, ::2] + t[:, None] * rays[:, ::2]
-    lid = (t > NEAR) & (t < nearest) & (np.einsum("ij,ij->i", position, position) < radius * radius)
-    return np.where(lid, t, nearest), np.where(
-        lid[:, None], np.array([0, 1, 0], np.float32), normal
-    )
+    lid = (t > NEAR) & (t < nearest) & (dot(position, position) < radius * radius)
+    up = np.array([0, 1, 0], np.float32)
+    return np.where(lid, t, nearest), np.where(lid[:, None], up, normal)
 
 
 def _intersect_cone(start: Floats, rays: Floats, size: np.float32) -> Hit:
@@ -173,7 +165,10 @@ def _intersect_cone(start: Floats, rays: Floats, size: np.float32) -> Hit:
 
 
 def _intersect_ring(start: Floats, rays: Floats, size: np.float32) -> Hit:
-    """A standing torus in the plane z = 0, found by sphere tracing: each step goes as far as the surface is away at least."""
+    """Intersect a torus in the plane z = 0 by sphere tracing.
+
+    Each step goes as far as the surface is away at least.
+    """
     ring_radius, tube_radius = 0.72 * size, 0.27 * size
     start = start - np.array([0, size, 0], np.float32)
     middle, square = _chord(start, rays, size)
@@ -181,23 +176,16 @@ def _intersect_ring(start: Floats, rays: Floats, size: np.float32) -> Hit:
     t, leave = np.maximum(middle - half, NEAR), middle + half
     hit = np.zeros(len(rays), np.bool_)
     active = np.nonzero((square > 0) & (leave > NEAR))[0]
-    for _ in range(MAX_RING_STEPS):
-        positions = start[active] + t[active, None] * rays[active]
-        distance_left = _distance_to_circle(positions, ring_radius) - tube_radius
+    for _ in range(24):  # Then a ray counts as a miss
+        x, y, z = (start[active] + t[active, None] * rays[active]).T
+        in_plane = np.sqrt(x * x + y * y) - ring_radius
+        distance_left = np.sqrt(in_plane * in_plane + z * z) - tube_radius
         hit[active[distance_left < 0.002 * size]] = True
         t[active] += np.maximum(distance_left, 0)
         active = active[(distance_left >= 0.002 * size) & (t[active] < leave[active])]
     positions = start + t[:, None] * rays
     core = unit(positions * np.array([1, 1, 0], np.float32)) * ring_radius
     return np.where(hit, t, MISS), unit(positions - core)
-
-
-def _distance_to_circle(positions: Floats, radius: np.float32) -> Floats:
-    """Distance of each row of [n, 3] from the circle of radius `radius` in the plane z = 0."""
-    x, y, z = positions.T
-    in_plane = np.sqrt(x * x + y * y) - radius
-    distance: Floats = np.sqrt(in_plane * in_plane + z * z)
-    return distance
 
 
 INTERSECTIONS: dict[str, Callable[[Floats, Floats, np.float32], Hit]] = {
@@ -207,7 +195,7 @@ INTERSECTIONS: dict[str, Callable[[Floats, Floats, np.float32], Hit]] = {
     "cone": _intersect_cone,
     "ring": _intersect_ring,
 }
-SHAPES = tuple(INTERSECTIONS)  # What can be drawn
+SHAPES = tuple(INTERSECTIONS)
 BOUNDS = {
     "ball": (1.0, 2.0),
     "cube": (1.21, 1.7),

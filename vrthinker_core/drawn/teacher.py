@@ -1,4 +1,4 @@
-"""The teacher of drawn pairs: what it may see, which frames it asks for, and its replies in either protocol."""
+"""The teacher of drawn pairs: what it may see, which frames it asks for, and its replies."""
 
 from __future__ import annotations
 
@@ -12,17 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.drawn import phrases
+from vrthinker_core.drawn.facts import name_thing
 from vrthinker_core.drawn.faults import CLEAR, FRAMES
 from vrthinker_core.drawn.moving_scene import GO, STAY, Scene
-from vrthinker_core.drawn.phrases import (
-    HARDLY,
-    JUMPS,
-    MOTION_FLAWS,
-    MOVES,
-    ODDLY,
-    PLAIN,
-    Places,
-)
+from vrthinker_core.drawn.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN, Places
 from vrthinker_core.drawn.scene_renderer import SceneRenderer
 from vrthinker_core.drawn.world import DrawnPair, SceneFacts, verdict_from_flaws
 from vrthinker_core.protocols.base import PromptProtocol
@@ -34,31 +27,17 @@ from vrthinker_core.types.comparison import ANSWER_ORDER, SUB_SCORES
 Words = tuple[str, str, str]  # Count, colour and shape of a thing
 
 
-def restate(wanted: SceneFacts) -> str:
-    """What the prompt asks for."""
-    if not _things(wanted):
-        return f"{phrases.ASKS}{phrases.REAL_SCENE}.\n"
-    ground = "a photo" if wanted.ground == "photo" else wanted.ground
-    return f"{phrases.ASKS}{_named(wanted)} on {ground}.\n"
-
-
-def describe(side: Side, shown: SceneFacts) -> str:
-    """What a video shows."""
-    return phrases.SHOWS.format(side=int(side)) + (
-        _named(shown) if _things(shown) else phrases.REAL_SCENE + phrases.AND_LIGHT
-    )
-
-
 def compare_facts(pair: DrawnPair) -> str:
-    """Fact by fact, what the prompt asks for and what both videos show; things are held against those they fit best."""
+    """Compare the wanted facts with both videos, line by line.
+
+    The things of a video are matched to those they fit best.
+    """
     wanted = _things(pair.wanted)
     shown = [_matched(wanted, _things(scene.facts)) for scene in pair.scenes.values()]
     lines = []
     for number, thing in enumerate(wanted):
         for place, key in enumerate(("count", "colour", "shape")):
-            values = [
-                None if (found := things[number]) is None else found[place] for things in shown
-            ]
+            values = [found[place] if (found := things[number]) else None for things in shown]
             lines.append(_line(phrases.fact_name(key, number), thing[place], values))
     if wanted:
         directions = [scene.facts.direction for scene in pair.scenes.values()]
@@ -71,48 +50,28 @@ def _things(facts: SceneFacts) -> list[Words]:
 
 
 def _named(facts: SceneFacts) -> str:
-    counts = COUNT_WORDS
-    things = " and".join(
-        phrases.name_thing(colour, shape, 1 + counts.index(count))
-        for count, colour, shape in _things(facts)
-    )
-    return f"{things} moving {facts.direction}"
+    return f" {' and '.join(map(name_thing, facts.things))} moving {facts.direction}"
 
 
 def _matched(wanted: list[Words], shown: list[Words]) -> list[Words | None]:
-    """Of what is shown, what stands for each wanted thing: as it fits best; None for one that is missing."""
+    """Return the best match of each wanted thing, None if missing."""
+
+    def difference(one: Words, other: Words | None) -> int:
+        return sum(a != b for a, b in zip(one, other, strict=True)) if other else 1
+
     padded = [*shown, *[None] * (len(wanted) - len(shown))]
-    return list(
-        min(permutations(padded, len(wanted)), key=lambda some: sum(map(_difference, wanted, some)))
-    )
-
-
-def _difference(wanted: Words, shown: Words | None) -> int:
-    return 1 if shown is None else sum(a != b for a, b in zip(wanted, shown, strict=True))
+    orders = permutations(padded, len(wanted))
+    return list(min(orders, key=lambda some: sum(map(difference, wanted, some))))
 
 
 def _line(name: str, wanted: str, shown: Sequence[str | None]) -> str:
     said = [
-        phrases.MISSING if each is None else f" {each}{_fits(each == wanted)}" for each in shown
+        phrases.MISSING
+        if each is None
+        else f" {each}{phrases.AS_ASKED if each == wanted else phrases.NOT_AS_ASKED}"
+        for each in shown
     ]
     return f"{name} {wanted}: video 1{said[0]}; video 2{said[1]}.\n"
-
-
-def _fits(fits: bool) -> str:
-    return phrases.AS_ASKED if fits else phrases.NOT_AS_ASKED
-
-
-LIGHT_OFF = (
-    0.05  # What the light of a view must be off, as a share of the picture, if anybody is to see it
-)
-ODDLY_OFF = (
-    0.015  # A step that ends so far from where it should, in the clip's own lengths, is doubtful
-)
-LIGHT_SIDE, LIGHT_CELLS = (
-    32,
-    8,
-)  # Pixels and cells per side of the picture in which the light of a view is looked for
-LIGHT_GAIN = 0.2  # How steeply the light moves with the brightness of one side, in display levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,155 +84,120 @@ class SeenFrame:
     places: Places  # Of what is followed
     state: str
     motion: str
-    beside: tuple[
-        SeenFrame, ...
-    ] = ()  # Those of earlier looks and of this one that it is held against; of the first ones ()
-
-
-@dataclass(frozen=True, slots=True)
-class Flaw:
-    """A flaw, and the frame that shows it."""
-
-    word: str
-    number: str
+    # The nearest noted frames that this one is compared with; () for the first frames
+    beside: tuple[SeenFrame, ...] = ()
 
 
 @dataclass(slots=True)
 class Evidence:
-    """All looks at a pair so far. `looks` are in their order, the frames of each in the order of the message."""
+    """All looks at a pair so far, in order."""
 
     pair: DrawnPair
     protocol: PromptProtocol
     looks: list[list[SeenFrame]] = field(default_factory=list)
 
     def look(self, refs: Sequence[FrameRef]) -> None:
-        """Note more frames, one after the other; each is held against the nearest ones that were noted on either side of it."""
+        """Note more frames, each compared with its nearest noted neighbours."""
         self.looks.append([])
         for ref in refs:
-            self.looks[-1].append(self._note(ref))
+            index, scene = self.index(ref), self.pair.scenes[ref.side]
+            noted = sorted(self.frames(ref.side), key=lambda frame: frame.index)
+            before = [frame for frame in noted if frame.index < index][-1:]
+            beside = (*before, *[frame for frame in noted if frame.index > index][:1])
+            # The light of a view, else the first thing that can be seen
+            seen = (place for place in scene.thing_positions(index) if place is not None)
+            places = view_light(scene, index) or tuple(seen)[:1]
+            motion = motion_word(scene, index, [frame.index for frame in beside])
+            number, state = self.protocol.frame_number(ref), scene.picture_state(index)
+            told = beside if len(self.looks) > 1 else ()
+            self.looks[-1].append(SeenFrame(ref.side, number, index, places, state, motion, told))
 
     def frames(self, side: Side) -> Iterator[SeenFrame]:
-        """All frames seen of a video, in the order in which they were."""
+        """Yield all seen frames of a video, in order."""
         return (frame for look in self.looks for frame in look if frame.side is side)
 
-    def picture_flaw(self, side: Side) -> Flaw | None:
-        """The first flaw of the picture that was seen."""
-        return next(
-            (
-                Flaw(frame.state, frame.number)
-                for frame in self.frames(side)
-                if frame.state != CLEAR
-            ),
-            None,
-        )
+    def picture_flaw(self, side: Side) -> str | None:
+        """Return the first seen flaw of the picture, with its frame."""
+        flawed = (frame for frame in self.frames(side) if frame.state != CLEAR)
+        return next((f"{frame.state} at #{frame.number}" for frame in flawed), None)
 
-    def motion_flaw(self, side: Side) -> Flaw | None:
-        """The first flaw of the motion that was seen."""
-        return next(
-            (
-                Flaw(frame.motion, frame.number)
-                for frame in self.frames(side)
-                if frame.motion in MOTION_FLAWS
-            ),
-            None,
-        )
+    def motion_flaw(self, side: Side) -> str | None:
+        """Return the first seen flaw of the motion, with its frame."""
+        flawed = (frame for frame in self.frames(side) if frame.motion in MOTION_FLAWS)
+        return next((f"{frame.motion} at #{frame.number}" for frame in flawed), None)
 
     def odd_frames(self, side: Side) -> list[SeenFrame]:
-        """Where the motion is to be looked at closer: one frame alone shows a flaw, not of the first; or it is doubtful."""
+        """Return the frames whose motion needs a closer look.
+
+        These are a single flawed frame that is not of the first look, else all doubtful frames.
+        """
         flawed = [frame for frame in self.frames(side) if frame.motion in MOTION_FLAWS]
         if flawed:
             return flawed if len(flawed) == 1 and flawed[0] not in self.looks[0] else []
         return [frame for frame in self.frames(side) if frame.motion == ODDLY]
 
     def settled(self, side: Side) -> bool:
-        """Nothing that is still to be seen of this video can change a label."""
+        """Return whether no further frame of this video can change a label."""
         return self.picture_flaw(side) is not None and self.motion_flaw(side) is not None
 
     @property
     def wrong(self) -> Mapping[Side, int]:
         """How many facts of each video are not as the prompt asks."""
-        return {
-            side: self.pair.wanted.count_wrong(scene.facts)
-            for side, scene in self.pair.scenes.items()
-        }
+        scenes = self.pair.scenes.items()
+        return {side: self.pair.wanted.count_wrong(scene.facts) for side, scene in scenes}
 
     @property
     def verdict(self) -> Verdict:
         """The labels as far as these frames show them."""
-        picture, motion = (
-            [flaw(side) is not None for side in Side]
-            for flaw in (self.picture_flaw, self.motion_flaw)
-        )
-        wrong = self.wrong
+        wrong, (first, second) = self.wrong, Side
+        picture, motion = self.picture_flaw, self.motion_flaw
         return verdict_from_flaws(
-            (wrong[Side.FIRST], wrong[Side.SECOND]),
-            (picture[0], picture[1]),
-            (motion[0], motion[1]),
+            (wrong[first], wrong[second]),
+            (picture(first) is not None, picture(second) is not None),
+            (motion(first) is not None, motion(second) is not None),
         )
 
     def index(self, ref: FrameRef) -> int:
-        """Which of the clip's frames a slot means."""
+        """Return which of the clip's frames a slot means."""
         return self.protocol.grid.index(ref.slot, FRAMES)
-
-    def _note(self, ref: FrameRef) -> SeenFrame:
-        index, scene = self.index(ref), self.pair.scenes[ref.side]
-        noted = sorted(self.frames(ref.side), key=lambda frame: frame.index)
-        before = [frame for frame in noted if frame.index < index][-1:]
-        beside = (*before, *[frame for frame in noted if frame.index > index][:1])
-        places, number = (
-            view_light(scene, index) or _thing_place(scene, index),
-            self.protocol.frame_number(ref),
-        )
-        motion = motion_word(scene, index, [frame.index for frame in beside])
-        told = beside if len(self.looks) > 1 else ()
-        return SeenFrame(ref.side, number, index, places, scene.picture_state(index), motion, told)
 
 
 def motion_word(scene: Scene, index: int, neighbours: Sequence[int]) -> str:
-    """How a frame follows its neighbours; PLAIN where it has none."""
+    """Return how a frame follows its neighbours, PLAIN if it has none."""
     words = [step_word(scene, *sorted((index, other))) for other in neighbours]
     flaws = [word for word in words if word in MOTION_FLAWS]
     return flaws[0] if flaws else ODDLY if ODDLY in words else MOVES if words else PLAIN
 
 
 def step_word(scene: Scene, start: int, end: int) -> str:
-    """How the clip goes on from one frame to another, against how it would without a fault of its motion."""
+    """Return how the clip goes from one frame to another.
+
+    Compares it with a clip without a motion fault.
+    """
     word = scene.motion_words((start, end))[0]
-    if word != GO:
-        shown = (
-            not scene.view
-            or _is_repeated(scene, start, end)
-            or any(_is_off(scene, index) for index in (start, end))
+    if word == GO:
+        due = scene.pace * ((end - start) / (FRAMES - 1))
+        # A step is doubtful if it ends this far off, in the clip's own lengths
+        return (
+            ODDLY if np.linalg.norm(scene.trace(end) - scene.trace(start) - due) > 0.015 else MOVES
         )
-        return MOVES if not shown else HARDLY if word == STAY else JUMPS
-    due = scene.pace * ((end - start) / (FRAMES - 1))
-    off = float(np.linalg.norm(scene.trace(end) - scene.trace(start) - due))
-    return ODDLY if off > ODDLY_OFF else MOVES
-
-
-def _is_repeated(scene: Scene, start: int, end: int) -> bool:
-    """The picture of both frames is the same, which is seen however flat it is."""
-    times, shifts, states = (
-        {of(start), of(end)} for of in (scene.time_and_offset, scene.shift, scene.picture_state)
-    )
-    return len(times) == len(shifts) == len(states) == 1
-
-
-def _is_off(scene: Scene, index: int) -> bool:
-    """The light of a view is elsewhere in frame `index` than without the fault of its motion; in a flat picture it hardly is."""
-    shown, due = (
-        np.array(view_light(each, index)) for each in (scene, replace(scene, motion_fault=None))
-    )
-    return bool(np.abs(shown - due).max() >= LIGHT_OFF)
-
-
-def _thing_place(scene: Scene, index: int) -> Places:
-    """Where in the picture the first thing is that can be seen; () if none can."""
-    return tuple(place for place in scene.thing_positions(index) if place is not None)[:1]
+    if scene.view:
+        # Equal pictures are seen however flat they are; else the light must be elsewhere
+        ways = (scene.time_and_offset, scene.shift, scene.picture_state)
+        even = replace(scene, motion_fault=None)
+        lights = [(view_light(scene, index), view_light(even, index)) for index in (start, end)]
+        # As a share of the picture, so far off that somebody sees it
+        moved = any(np.abs(np.subtract(*both)).max() >= 0.05 for both in lights)
+        if not moved and any(way(start) != way(end) for way in ways):
+            return MOVES
+    return HARDLY if word == STAY else JUMPS
 
 
 def view_light(scene: Scene, index: int) -> Places:
-    """Where the light of both halves of a view is in frame `index`, whatever is done to its picture; () in a scene of things."""
+    """Return the light of both halves of a view in frame `index`.
+
+    A damaged picture counts as undamaged. Returns () for a scene of things.
+    """
     return _light(replace(scene, picture_fault=None), index) if scene.view else ()
 
 
@@ -284,102 +208,76 @@ def _light(scene: Scene, index: int) -> Places:
 
 @lru_cache(maxsize=64)
 def _small_renderer(scene: Scene) -> SceneRenderer:
-    return SceneRenderer(scene, LIGHT_SIDE)
+    return SceneRenderer(scene, 32)
 
 
 def light_of(picture: NDArray[np.uint8]) -> Places:
-    """Where the light of the upper half of a picture RGB [h, w, 3] is and that of the lower half, each 0..1 in its own half.
+    """Return the position of the light in both halves of a picture.
 
-    It is nearer to a side the brighter that is, and moves as the picture does: the motion of a view is read from it.
+    `picture` is RGB [h, w, 3]. The upper half comes first; positions are 0..1 in their half. The
+    light is nearer to a side the brighter that side is, and moves as the picture does: it shows the
+    motion of a view.
     """
-    cells = (
-        cv2.resize(picture, (LIGHT_CELLS, LIGHT_CELLS), interpolation=cv2.INTER_AREA)
-        .astype(np.float32)
-        .mean(-1)
-    )
-    return tuple(
-        (_light_along(half.mean(0)), _light_along(half.mean(1))) for half in np.split(cells, 2)
-    )
+    small = cv2.resize(picture, (8, 8), interpolation=cv2.INTER_AREA)
+    cells = small.astype(np.float32).mean(-1)
 
+    def along(brightness: NDArray[np.float32]) -> float:
+        # In display levels: 0.5 if both ends are as bright
+        n = len(brightness)
+        middles = (np.arange(n) + 0.5) / n - 0.5
+        return float(0.5 + 0.5 * np.tanh(0.2 * (brightness - brightness.mean()) @ middles / n))
 
-def _light_along(brightness: NDArray[np.float32]) -> float:
-    """Where along one axis the light of cells [n] is, in display levels: 0.5 if both of its ends are as bright."""
-    middles = (np.arange(len(brightness)) + 0.5) / len(brightness) - 0.5
-    return float(
-        0.5
-        + 0.5 * np.tanh(LIGHT_GAIN * (brightness - brightness.mean()) @ middles / len(brightness))
-    )
-
-
-CLOSE = 6  # Frames from an odd frame to those that a closer look brings
-NEAR = 4  # Slots from the middle between two of the first frames to the two that a look at a view brings
+    return tuple((along(half.mean(0)), along(half.mean(1))) for half in np.split(cells, 2))
 
 
 def next_indices(evidence: Evidence) -> tuple[int, ...]:
-    """The protocol's numbers to call for; () when there is nothing more to see."""
-    wanted = (
-        _coarse(evidence)
-        if len(evidence.looks) == 1
-        else _closer(evidence)
-        if len(evidence.looks) == 2
-        else []
-    )
-    protocol = evidence.protocol
+    """Return the protocol's numbers to call for, () for no more.
+
+    The second look brings the middles between the first frames, the third one the frames around
+    odd ones, each only of videos that are not settled.
+    """
+    protocol, grid = evidence.protocol, evidence.protocol.grid
+    unsettled = [side for side in Side if not evidence.settled(side)]
+    wanted: list[FrameRef] = []
+    if len(evidence.looks) == 1:
+        wanted = [ref for side in unsettled for ref in _middles(evidence, side)]
+    elif len(evidence.looks) == 2:
+        steps = max(1, round(6 * grid.slots / FRAMES))  # Six frames before and behind an odd one
+        for side in unsettled:
+            for frame in evidence.odd_frames(side):
+                slots = range(grid.slots)
+                slot = next(slot for slot in slots if grid.index(slot, FRAMES) == frame.index)
+                near = (slot - steps, slot + steps)
+                wanted += [FrameRef(other, side) for other in near if 0 <= other < grid.slots]
     seen = {(frame.side, frame.index) for look in evidence.looks for frame in look}
-    numbers = {
-        int(protocol.frame_number(ref))
-        for ref in wanted
-        if (ref.side, evidence.index(ref)) not in seen
-    }
+    new = (ref for ref in wanted if (ref.side, evidence.index(ref)) not in seen)
+    numbers = {int(protocol.frame_number(ref)) for ref in new}
     return tuple(sorted(numbers)[: protocol.frames_per_call])
 
 
-def _coarse(evidence: Evidence) -> list[FrameRef]:
-    """The middles between the first frames, in each video that is not settled."""
-    return [ref for side in Side if not evidence.settled(side) for ref in _middles(evidence, side)]
-
-
 def _middles(evidence: Evidence, side: Side) -> Iterable[FrameRef]:
-    """Of a view two near frames in each gap, where a call can bring so many: a freeze shows in two frames that it holds."""
+    """Return the middles between the first frames, two each for a view.
+
+    A freeze shows in two frames that it holds. Only `paired` brings so many frames in a call.
+    """
     slots = [ref.slot for ref in evidence.protocol.opening_refs if ref.side is side]
     middles = [(start + end) // 2 for start, end in pairwise(slots)]
     step = slots[1] - slots[0]
-    if (
-        slots[0] < step // 4
-    ):  # The first frames begin with the clip, so there is a gap behind the last one
+    if slots[0] < step // 4:  # The first frames begin with the clip and leave a gap at its end
         middles.append(slots[-1] + step // 2)
     if evidence.protocol.name == "paired" and evidence.pair.scenes[side].view:
-        middles = [middle + off for middle in middles for off in (-NEAR, NEAR)]
+        middles = [middle + off for middle in middles for off in (-4, 4)]
     return [FrameRef(slot, side) for slot in middles]
 
 
-def _closer(evidence: Evidence) -> list[FrameRef]:
-    """Around the odd frames of each video that is not settled."""
-    grid = evidence.protocol.grid
-    steps = max(1, round(CLOSE * grid.slots / FRAMES))
-    found = []
-    for side in Side:
-        for frame in [] if evidence.settled(side) else evidence.odd_frames(side):
-            slot = next(
-                slot for slot in range(grid.slots) if grid.index(slot, FRAMES) == frame.index
-            )
-            found += [
-                FrameRef(near, side)
-                for near in (slot - steps, slot + steps)
-                if 0 <= near < grid.slots
-            ]
-    return found
-
-
-FIRST_CONFIDENCE, LATER_CONFIDENCE = (
-    2,
-    3,
-)  # CF of a recommended answer after the first frames, and after a coarse look
 FORCED_EVERY = 12  # One run in so many answers before it has seen all that it would
 
 
 def write_lesson(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
-    """The replies of a run to learn from: one in FORCED_EVERY answers where it would look again, as on its last turn it must."""
+    """Return the replies of a run to learn from.
+
+    One in FORCED_EVERY answers while it would look again, as it must on its last turn.
+    """
     turns = play_teacher(pair, make_protocol(Settings(), protocol))
     texts = [text for text, _, _ in turns]
     number, rest = divmod(pair.seed, FORCED_EVERY)
@@ -393,7 +291,10 @@ def write_lesson(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
 def play_teacher(
     pair: DrawnPair, protocol: PromptProtocol
 ) -> list[tuple[str, tuple[int, ...], Evidence]]:
-    """Each reply, the frames it calls for, and the evidence it rests on; the last one is a final answer."""
+    """Return each reply, the frames it calls for, and its evidence.
+
+    The last reply answers.
+    """
     evidence = Evidence(pair, protocol)
     evidence.look(protocol.opening_refs)
     turns = []
@@ -407,27 +308,22 @@ def play_teacher(
 
 
 def _reply(evidence: Evidence, wanted: tuple[int, ...]) -> str:
-    """The reply after the last look; `wanted` are the frames it calls for, () for the final answer."""
-    protocol = evidence.protocol
-    snapshot, think = _snapshot(evidence), _think(evidence, more=bool(wanted))
-    end = _call(evidence, wanted) if wanted else _final_answer(evidence)
-    if protocol.name == "paired":
-        return f"<Snapshot>\n{snapshot}</Snapshot>\n<Think>\n{think}{end}"
-    return f"<snapshot>\n{snapshot}</snapshot>\n<think>\n{think}{end}"
-
-
-def _call(evidence: Evidence, wanted: tuple[int, ...]) -> str:
-    """From the end of the thinking on."""
-    protocol = evidence.protocol
-    if protocol.name == "paired":
-        return f"</Think>\n{protocol.call(wanted)}"
-    confidence = FIRST_CONFIDENCE if len(evidence.looks) == 1 else LATER_CONFIDENCE
-    labels = f"{_labels(evidence.verdict)}, CF={confidence}"
-    return f"</think>\n<recommend answer>{labels}</recommend answer>\n{protocol.call(wanted)}"
+    """Return a reply that calls for `wanted`, or answers if ()."""
+    paired = evidence.protocol.name == "paired"
+    tag, think_tag = ("Snapshot", "Think") if paired else ("snapshot", "think")
+    if not wanted:
+        end = _final_answer(evidence)
+    elif paired:
+        end = f"</Think>\n{evidence.protocol.call(wanted)}"
+    else:
+        labels = f"{_labels(evidence.verdict)}, CF={2 if len(evidence.looks) == 1 else 3}"
+        recommended = f"<recommend answer>{labels}</recommend answer>"
+        end = f"</think>\n{recommended}\n{evidence.protocol.call(wanted)}"
+    think = _think(evidence, more=bool(wanted))
+    return f"<{tag}>\n{_snapshot(evidence)}</{tag}>\n<{think_tag}>\n{think}{end}"
 
 
 def _final_answer(evidence: Evidence) -> str:
-    """From the end of the thinking on."""
     labels = _labels(evidence.verdict)
     if evidence.protocol.name == "paired":
         return f"</Think>\n<Answer>{labels}</Answer>"
@@ -435,61 +331,57 @@ def _final_answer(evidence: Evidence) -> str:
 
 
 def _snapshot(evidence: Evidence) -> str:
-    """What the frames of the last look show. First the prompt is restated, before anything is said of what was seen."""
-    look = evidence.looks[-1]
-    if len(evidence.looks) == 1:
-        lines = [restate(evidence.pair.wanted)]
-        for side, scene in evidence.pair.scenes.items():
-            noted = "".join(_entry(frame) for frame in look if frame.side is side)
-            lines.append(
-                f"{describe(side, scene.facts)}: {noted}{phrases.SO_FAR}{_state(evidence, side)}.\n"
-            )
-        return "".join(lines)
-    head = phrases.BOTH_VIDEOS if evidence.protocol.name == "paired" else phrases.ONE_LIST
-    noted = "".join(_entry(frame, paired=evidence.protocol.name == "paired") for frame in look)
-    states = [phrases.SO_FAR_OF.format(side=int(side)) + _state(evidence, side) for side in Side]
-    return f"{head}{noted}{'; '.join(states)}.\n"
+    """Describe the frames of the last look, the prompt first."""
+    look, paired = evidence.looks[-1], evidence.protocol.name == "paired"
+    if len(evidence.looks) > 1:
+        head = phrases.BOTH_VIDEOS if paired else phrases.ONE_LIST
+        noted = "".join(_entry(frame, paired=paired) for frame in look)
+        states = [f"so far video {int(side)}:{_state(evidence, side)}" for side in Side]
+        return f"{head}{noted}{'; '.join(states)}.\n"
+    wanted = evidence.pair.wanted
+    ground = "a photo" if wanted.ground == "photo" else wanted.ground
+    asked = f"{_named(wanted)} on {ground}" if wanted.things else phrases.REAL_SCENE
+    lines = [f"The prompt asks for{asked}.\n"]
+    for side, scene in evidence.pair.scenes.items():
+        light = f"{phrases.REAL_SCENE} and its light"  # Of a scene without a thing
+        shown = _named(scene.facts) if scene.facts.things else light
+        noted = "".join(_entry(frame) for frame in look if frame.side is side)
+        state = _state(evidence, side)
+        lines.append(f"Video {int(side)} shows{shown}: {noted}so far{state}.\n")
+    return "".join(lines)
 
 
 def _think(evidence: Evidence, *, more: bool) -> str:
-    """Each dimension in one sentence, right behind its facts, and at last why more frames are needed."""
+    """Judge each dimension by its facts; explain why to look again."""
+    first = len(evidence.looks) == 1
     labels = {dimension: int(label) for dimension, label in evidence.verdict if label is not None}
-    lines = [compare_facts(evidence.pair)] if len(evidence.looks) == 1 else []
     wrong = [phrases.FACT_WORDS[count] for count in evidence.wrong.values()]
-    lines.append(
-        f"{phrases.alignment_head(evidence.protocol)}{wrong[0]} wrong, video 2 has{wrong[1]} wrong"
-    )
-    lines.append(phrases.better(labels[Dimension.TA], settled=True))
-    for dimension, flaw, none in (
-        (Dimension.VQ, evidence.picture_flaw, " is clear"),
-        (Dimension.MQ, evidence.motion_flaw, f" {phrases.SMOOTHLY}"),
+    lines = [
+        compare_facts(evidence.pair) if first else "",
+        f"{phrases.alignment_head(evidence.protocol)}{wrong[0]} wrong, video 2 has{wrong[1]} wrong",
+        phrases.better(labels[Dimension.TA], settled=True),
+    ]
+    for dimension, verb, flaw, none in (
+        (Dimension.VQ, " is", evidence.picture_flaw, " is clear"),
+        (Dimension.MQ, "", evidence.motion_flaw, f" {phrases.SMOOTHLY}"),
     ):
         flaws = [flaw(side) for side in Side]
-        verb = " is" if dimension is Dimension.VQ else ""
-        said = [f"{verb} {_at(each)}" if each else none for each in flaws]
+        said = [f"{verb} {each}" if each else none for each in flaws]
         lines.append(f"{dimension.value}: video 1{said[0]}, video 2{said[1]}")
         lines.append(phrases.better(labels[dimension], settled=not more or None not in flaws))
-    lines.append(_overall(labels, more=more))
-    return "".join(lines) + (_why_more(evidence) + phrases.MORE if more else "")
-
-
-def _overall(labels: dict[Dimension, int], *, more: bool) -> str:
-    leads = ", ".join(
+    leads = [
         f"{phrases.LEADS[labels[name]]}{topic}"
         for name, topic in zip(SUB_SCORES, phrases.TOPICS, strict=True)
-    )
-    return f"OA: {leads}{phrases.better(labels[Dimension.OA], settled=not more)}"
-
-
-def _why_more(evidence: Evidence) -> str:
-    if len(evidence.looks) == 1:
-        return phrases.MAY_HIDE
-    odd = [(side, evidence.odd_frames(side)) for side in Side if not evidence.settled(side)]
-    return "".join(
-        f"{phrases.NEAR.format(side=int(side))}#{frames[0].number}.\n"
-        for side, frames in odd
-        if frames
-    )
+    ]
+    overall = phrases.better(labels[Dimension.OA], settled=not more)
+    lines.append(f"OA: {', '.join(leads)}{overall}")
+    if more and first:
+        lines.append(phrases.MAY_HIDE)
+    elif more:
+        for side in Side:
+            if not evidence.settled(side) and (odd := evidence.odd_frames(side)):
+                lines.append(f"Video {int(side)} moves oddly near #{odd[0].number}.\n")
+    return "".join(lines) + (phrases.MORE if more else "")
 
 
 def _entry(frame: SeenFrame, *, paired: bool = False) -> str:
@@ -499,17 +391,10 @@ def _entry(frame: SeenFrame, *, paired: bool = False) -> str:
 
 
 def _state(evidence: Evidence, side: Side) -> str:
-    """Picture and motion of a video so far."""
     picture, motion = evidence.picture_flaw(side), evidence.motion_flaw(side)
-    return f" {_at(picture) or 'clear'}, {_at(motion) or phrases.SMOOTHLY}"
-
-
-def _at(flaw: Flaw | None) -> str:
-    return f"{flaw.word} at #{flaw.number}" if flaw else ""
+    return f" {picture or 'clear'}, {motion or phrases.SMOOTHLY}"
 
 
 def _labels(verdict: Verdict) -> str:
     labels = dict(verdict)
-    return ", ".join(
-        f"{dimension.value}={int(labels[dimension] or 0)}" for dimension in ANSWER_ORDER
-    )
+    return ", ".join(f"{name.value}={int(labels[name] or 0)}" for name in ANSWER_ORDER)

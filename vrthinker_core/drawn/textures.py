@@ -1,4 +1,4 @@
-"""Textures of the grounds: wood, tiles, grass, sand, marble. Each is made of value noise, in eight variants."""
+"""Textures of the grounds, made of value noise, in eight variants each."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -10,21 +10,21 @@ from numpy.typing import NDArray
 
 Reals = NDArray[np.floating[Any]]
 Pixels = NDArray[np.uint8]
-Pattern = Callable[
-    [np.random.Generator, Reals, Reals], Reals
-]  # (rng, coarse noise, fine noise) -> RGB [SIDE, SIDE, 3], about 0..1
+# (rng, coarse noise, fine noise) -> RGB [SIDE, SIDE, 3], about 0..1
+Pattern = Callable[[np.random.Generator, Reals, Reals], Reals]
 
 EXTENT = 9.0  # World units that one texture covers per side
 SIDE = 768  # Pixels of a texture per side
 VARIANTS = 8  # Different textures of one ground
-CACHE_SIZE = 40  # Textures kept in memory, 1.8 MB each: all that exist.
 
 
-@lru_cache(maxsize=CACHE_SIZE)
+@lru_cache(maxsize=40)  # All that exist, 1.8 MB each
 def texture(ground: str, variant: int) -> Pixels:
-    """One variant (0..VARIANTS-1) of a ground: RGB [SIDE, SIDE, 3], read-only, made once. Raises KeyError for another ground."""
-    pattern = PATTERNS[ground]
-    rng = np.random.default_rng([GROUNDS.index(ground), variant])
+    """Return one variant (0..VARIANTS-1) of a ground: RGB [SIDE, SIDE, 3], read-only.
+
+    Raises `KeyError` for another ground.
+    """
+    pattern, rng = PATTERNS[ground], np.random.default_rng([GROUNDS.index(ground), variant])
     coarse, fine = value_noise(rng, 6), value_noise(rng, 7, 0.75, 16)
     colour = pattern(rng, coarse, fine) * rng.uniform(0.9, 1.1, 3)
     levels: Pixels = (np.clip(colour, 0.02, 1) * 255).astype(np.uint8)
@@ -35,42 +35,40 @@ def texture(ground: str, variant: int) -> Pixels:
 def value_noise(
     rng: np.random.Generator, octaves: int, persistence: float = 0.55, coarsest: int = 4
 ) -> Reals:
-    """Value noise, [SIDE, SIDE] in 0..1.
+    """Return value noise, [SIDE, SIDE] in 0..1.
 
-    The first octave has `coarsest` random values a side; each next one has twice as many, `persistence` times as high.
+    The first octave has `coarsest` random values a side. Each next octave has twice as many,
+    `persistence` times as high.
     """
     total = np.zeros((SIDE, SIDE), np.float32)
     for octave in range(octaves):
         cells = min(coarsest << octave, SIDE)
-        noise = cv2.resize(
-            rng.random((cells, cells), np.float32), (SIDE, SIDE), interpolation=cv2.INTER_CUBIC
-        )
+        values = rng.random((cells, cells), np.float32)
+        noise = cv2.resize(values, (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
         total += np.float32(persistence**octave) * noise
     return _normalized(total)
 
 
 def _normalized(values: Reals) -> Reals:
-    stretched: Reals = (values - values.min()) / np.ptp(values)
-    return stretched
+    return np.asarray((values - values.min()) / np.ptp(values))
 
 
 def _axes(times: int) -> tuple[Reals, Reals]:
-    """Columns and rows, [SIDE, SIDE] each, running from 0 to `times`."""
+    """Return columns and rows, [SIDE, SIDE] each, from 0 to `times`."""
     line = np.linspace(0, times, SIDE, dtype=np.float32)
     across, down = np.meshgrid(line, line)
     return across, down
 
 
 def _wood(rng: np.random.Generator, _: Reals, fine: Reals) -> Reals:
-    """Nine planks, each with its own tint and its own shift of the grain."""
+    """Nine planks, each with its own tint and shifted grain."""
     _, row = _axes(9)
     along = cv2.resize(value_noise(rng, 6, 0.6)[:, : SIDE // 10], (SIDE, SIDE))
     plank = rng.random(10).astype(np.float32)[row.astype(int)]
     rings = 0.5 + 0.5 * np.sin(row * (60 / 9) + along * 9 + plank * 40)
     grain = 0.55 * along + 0.25 * rings + 0.2 * fine
-    colour: Reals = (
-        np.array([0.42, 0.25, 0.13]) * ((0.55 + 0.75 * grain) * (0.8 + 0.35 * plank))[..., None]
-    )
+    light = (0.55 + 0.75 * grain) * (0.8 + 0.35 * plank)
+    colour: Reals = np.array([0.42, 0.25, 0.13]) * light[..., None]
     colour[np.abs(row % 1 - 0.5) > 0.485] *= 0.35
     return colour
 
@@ -87,18 +85,10 @@ def _tiles(rng: np.random.Generator, _: Reals, fine: Reals) -> Reals:
 
 def _grass(rng: np.random.Generator, coarse: Reals, _: Reals) -> Reals:
     """Short upright streaks, lighter and darker in patches."""
-    dots: Reals = np.asarray(
-        cv2.GaussianBlur(rng.random((SIDE, SIDE), np.float32), (0, 0), 0.8, sigmaY=2.2), np.float32
-    )
-    blades = _normalized(dots)
-    return np.stack(
-        [
-            0.12 + 0.25 * blades + 0.1 * coarse,
-            0.28 + 0.34 * blades + 0.12 * coarse,
-            0.06 + 0.12 * blades,
-        ],
-        -1,
-    )
+    dots = cv2.GaussianBlur(rng.random((SIDE, SIDE), np.float32), (0, 0), 0.8, sigmaY=2.2)
+    blades = _normalized(np.asarray(dots, np.float32))
+    red, green = 0.12 + 0.25 * blades + 0.1 * coarse, 0.28 + 0.34 * blades + 0.12 * coarse
+    return np.stack([red, green, 0.06 + 0.12 * blades], -1)
 
 
 def _sand(_: object, coarse: Reals, fine: Reals) -> Reals:

@@ -22,12 +22,8 @@ def prompt_text(name: str, **values: str) -> str:
 # Cached, so that a run can begin even when no more files can be opened
 @functools.cache
 def _template(name: str) -> str:
-    return (
-        files("vrthinker_core.protocols")
-        .joinpath("prompts", f"{name}.txt")
-        .read_bytes()
-        .decode("utf-8")
-    )
+    path = files("vrthinker_core.protocols") / "prompts" / f"{name}.txt"
+    return path.read_bytes().decode()
 
 
 class PromptProtocol(Protocol):
@@ -70,11 +66,7 @@ class PromptProtocol(Protocol):
         """The system prompt."""
 
     def sizing(self, opening: bool) -> Sizing:
-        """Return how frames are resized.
-
-        `opening` means the frames of the first user message, otherwise the frames that a call
-        brings.
-        """
+        """Return the sizing of first frames (`opening`) or of called ones."""
 
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
         """Return the system message and the first user message.

@@ -47,37 +47,32 @@ class Concat:
     @property
     def rules(self) -> tuple[str, ...]:
         """How the card's open points were decided."""
-        half = self.total // 2
+        half, total = self.total // 2, self.total
         numbers = ", ".join(self.frame_number(ref) for ref in self.opening_refs)
-        chosen, packed = (
-            "the nearest in the list to four spread evenly over each video",
-            "two video items of four frames",
-        )
+        chosen = "the nearest in the list to four spread evenly over each video"
+        packed = "two video items of four frames"
         if self.opening_rule == "training":
-            chosen = f"every {self.total / OPENING_COUNT:g}th of the list"
+            chosen = f"every {total / OPENING_COUNT:g}th of the list"
             packed = (
                 "one video item of eight frames; two items of four where the videos differ in shape"
             )
         return (
-            f"Frames 1 to {half} are spread evenly over video 1 and {half + 1} to {self.total} "
-            "over video 2, both ends included; the card does not publish its rule.",
+            f"Frames 1 to {half} are spread evenly over video 1 and {half + 1} to {total} over "
+            "video 2, both ends included; the card does not publish its rule.",
             f"First frames: {numbers} ({chosen}).",
             f"Packing of the first frames: {packed}.",
-            (
-                f"Frames keep their aspect, with at most {OPENING_AREA:,} pixels at first and "
-                f"{TOOL_AREA:,} after a call."
-            ),
+            f"Frames keep their aspect, with at most {OPENING_AREA:,} pixels at first and "
+            f"{TOOL_AREA:,} after a call.",
         )
 
     @property
     def opening_refs(self) -> tuple[FrameRef, ...]:
         """Four frames of video 1, then four of video 2."""
-        half = self.total // 2
         if self.opening_rule == "training":
-            return self.frame_refs(
-                [k * self.total // OPENING_COUNT + 1 for k in range(OPENING_COUNT)]
-            )
-        return tuple(FrameRef(round(k * (half - 1) / 3), side) for side in Side for k in range(4))
+            steps = range(OPENING_COUNT)
+            return self.frame_refs([k * self.total // OPENING_COUNT + 1 for k in steps])
+        last = self.total // 2 - 1
+        return tuple(FrameRef(round(k * last / 3), side) for side in Side for k in range(4))
 
     @property
     def system(self) -> str:
@@ -94,23 +89,18 @@ class Concat:
         A video item holds frames of one size. If the two videos differ in shape, each gets an item
         of its own.
         """
-        half = f"{self.total / 2}" if self.preset == "card" else f"{self.total // 2}"
-        question = prompt_text(
-            f"concat_user_{self.preset}", prompt=prompt, total=f"{self.total}", half=half
-        )
-        return Message("system", (Text(self.system),)), Message(
-            "user", (*self._video_items(frames), Text(question))
-        )
-
-    def _video_items(self, frames: Sequence[Frame]) -> tuple[Video, ...]:
-        if (
-            self.opening_rule == "training"
-            and len({(frame.width, frame.height) for frame in frames}) == 1
-        ):
-            return (Video(tuple(frames)),)
-        return tuple(
-            Video(tuple(group)) for _, group in groupby(frames, key=lambda frame: frame.ref.side)
-        )
+        name, half = f"concat_user_{self.preset}", self.total // 2
+        shown = f"{float(half)}" if self.preset == "card" else f"{half}"
+        question = Text(prompt_text(name, prompt=prompt, total=f"{self.total}", half=shown))
+        sizes = {(frame.width, frame.height) for frame in frames}
+        if self.opening_rule == "training" and len(sizes) == 1:
+            videos = [Video(tuple(frames))]
+        else:
+            videos = [
+                Video(tuple(group)) for _, group in groupby(frames, lambda frame: frame.ref.side)
+            ]
+        system = Message("system", (Text(self.system),))
+        return system, Message("user", (*videos, question))
 
     def frame_number(self, ref: FrameRef) -> str:
         """Return the position in the list of both videos, from 1."""
@@ -130,10 +120,8 @@ class Concat:
 
     def call(self, indices: Sequence[int]) -> str:
         """Return the card's form of a call, within its tags."""
-        return (
-            f'<tool_call>{{"name": "select_frames", '
-            f'"arguments": {{"target_frames": {list(indices)}}}}}</tool_call>'
-        )
+        arguments = f'{{"target_frames": {list(indices)}}}'
+        return f'<tool_call>{{"name": "select_frames", "arguments": {arguments}}}</tool_call>'
 
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """Return the card's sentence, then the frames as images.
@@ -142,10 +130,8 @@ class Concat:
         """
         if len(frames) != len(indices):
             raise ValueError(f"{len(indices)} indices are {len(indices)} frames, not {len(frames)}")
-        return Message(
-            "user",
-            (Text("\nAfter selecting frames: Here are the selected frames"), *map(Image, frames)),
-        )
+        told = Text("\nAfter selecting frames: Here are the selected frames")
+        return Message("user", (told, *map(Image, frames)))
 
     def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:
         """Return the card's refusal of frames that do not exist.
@@ -155,31 +141,21 @@ class Concat:
         """
         if request is None:
             return _tool_error_text(reason(problems, "The call names no frame."))
-        total = self.total
-        return _tool_error_text(
-            f"There are {total} frames numbered in range [1,{total}]. Your selection is out of "
-            "range."
-        )
+        numbered = f"There are {self.total} frames numbered in range [1,{self.total}]."
+        return _tool_error_text(f"{numbered} Your selection is out of range.")
 
     def already_shown(self, indices: Sequence[int]) -> Message:
         """Return a message without frames: they are in the conversation."""
-        return _tool_error_text(
-            f"The frames {list(indices)} are already shown above. Select other frames, or give "
-            "your answer."
-        )
+        shown = f"The frames {list(indices)} are already shown above."
+        return _tool_error_text(f"{shown} Select other frames, or give your answer.")
 
     def retry_message(self, problems: Sequence[Problem]) -> Message:
         """Return the reason and all accepted forms."""
-        call = (
-            '<tool_call>{"name": "select_frames", '
-            '"arguments": {"target_frames": [...]}}</tool_call>'
-        )
+        call = self.call(()).replace("[]", "[...]")
         labels = "TA=..., VQ=..., MQ=..., OA=..."
-        forms = (
-            f"either <final answer>{labels}</final answer>, or "
-            f"<recommend answer>{labels}, CF=...</recommend answer> "
-            f"followed by {call} (1 to {self.frames_per_call} of the frames 1 to {self.total})"
-        )
+        limits = f"(1 to {self.frames_per_call} of the frames 1 to {self.total})"
+        recommended = f"<recommend answer>{labels}, CF=...</recommend answer> followed by {call}"
+        forms = f"either <final answer>{labels}</final answer>, or {recommended} {limits}"
         return Message("user", (Text(retry_text(problems, forms)),))
 
     def force_answer(self) -> str:

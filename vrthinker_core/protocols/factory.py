@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
 from vrthinker_core.protocols import concat, paired
 from vrthinker_core.protocols.base import PromptProtocol
@@ -50,11 +49,11 @@ def frame_layouts(
 
 def with_defaults(settings: Settings, protocol: PromptProtocol) -> Settings:
     """Return `settings` with the protocol's own value for everything not chosen."""
-    own_window: int | Literal["all"] = "all" if protocol.window is None else protocol.window
+    window = protocol.window if settings.window is None else settings.window
     return replace(
         settings,
         protocol=protocol.name,
-        window=own_window if settings.window is None else settings.window,
+        window="all" if window is None else window,
         max_turns=settings.max_turns or protocol.max_turns,
         frames_per_call=protocol.frames_per_call,
     )

@@ -24,7 +24,7 @@ Brackets behind a place hold the thing's place in the frames beside:
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vrthinker_core.types import Side
@@ -44,13 +44,9 @@ _FACT = re.compile(
 )
 _SHOWS = re.compile(r"([a-z]+(?: [a-z]+){0,7})\.\s*")
 _SO_FAR = re.compile(r":\s*\w+ \w+\s*$")
-_PLAIN_MOTIONS = {
-    "": "first",
-    "moves": "go",
-    "hardly moves": "stay",
-    "jumps": "leap",
-    "moves oddly": "odd",
-}
+_PLAIN_MOTIONS = dict(
+    zip(("", "moves", "hardly moves", "jumps", "moves oddly"), MOTIONS, strict=True)
+)
 _PLACE = r"at \d{1,3}%,\d{1,3}%(?: and at \d{1,3}%,\d{1,3}%)?|with nothing to follow"
 _BESIDE = rf"(?: \((?:#\d{{1,3}} (?:{_PLACE})(?:, )?){{1,2}}\))?"
 _PLAIN_FACT = re.compile(
@@ -68,10 +64,6 @@ _THING = (
 )
 _SCENE = re.compile(rf"{_THING}(?: and {_THING})? moving (?:{'|'.join(DIRECTIONS)})")
 _ASKED = re.compile(rf"The prompt asks for {_SCENE.pattern} on (?:a )?(?:{'|'.join(GROUNDS)})\.")
-_OF_A_VIDEO = re.compile(r"\s*Video [12]\b")
-_PLAIN_SO_FAR = re.compile(r"so far[^\n]{0,200}$")
-_MAX_TEXT = 20_000
-_MAX_FACTS = 64  # Of one video
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +88,27 @@ class VideoFacts:
 def read_frame_facts(snapshot: str, shown: Sequence[str] = ()) -> tuple[VideoFacts, ...]:
     """Return the facts of each video in a snapshot.
 
-    Returns () if the snapshot holds anything else. `shown` holds the numbers of each video's
-    frames, for lines without numbers.
+    Returns () if the snapshot holds anything else; 20,000 characters are read. `shown` holds the
+    numbers of each video's frames, for lines without numbers.
     """
-    if plain := _read_plain(snapshot[:_MAX_TEXT]):
+    if plain := _read_plain(snapshot[:20_000]):
         return plain
-    lines = [(Side(int(match[1])), match[2]) for match in _LINE.finditer(snapshot[:_MAX_TEXT])]
-    videos = [_video(side, text, shown) for side, text in lines]
-    whole = [video for video in videos if video is not None and video.frames]
-    return (
-        tuple(whole)
-        if len(whole) == len(lines) == len({side for side, _ in lines}) == len(Side)
-        else ()
-    )
+    videos = []
+    for line in _LINE.finditer(snapshot[:20_000]):
+        side, text = Side(int(line[1])), line[2]
+        subject = _SHOWS.match(text)
+        rest = text[subject.end() :] if subject else text
+        found = list(_FACT.finditer(rest))
+        if not 0 < len(found) <= 64 or _SO_FAR.sub("", _FACT.sub("", rest)).strip():
+            return ()
+        numbers = shown if len(shown) == len(found) else ("",) * len(found)
+        facts = (
+            FrameFact(side, fact[1] or number, fact[4], fact[5])
+            for fact, number in zip(found, numbers, strict=True)
+        )
+        videos.append(VideoFacts(side, subject[1] if subject else "", tuple(facts)))
+    sides = {video.side for video in videos}
+    return tuple(videos) if len(videos) == len(sides) == len(Side) else ()
 
 
 def reads_as_drawn(snapshot: str, frames: Mapping[Side, Sequence[str]]) -> bool:
@@ -117,30 +117,11 @@ def reads_as_drawn(snapshot: str, frames: Mapping[Side, Sequence[str]]) -> bool:
     The notes must hold the prompt, both videos, and each of the first `frames` in order.
     """
     asked, _, rest = snapshot.strip().partition("\n")
-    facts = (
-        _read_plain(rest) if _ASKED.fullmatch(asked) and len(rest.splitlines()) == len(Side) else ()
-    )
-    noted = {
-        video.side: [fact.frame for fact in video.frames]
-        for video in facts
-        if _SCENE.fullmatch(video.shows)
-    }
+    if not _ASKED.fullmatch(asked) or len(rest.splitlines()) != len(Side):
+        return not frames
+    videos = [video for video in _read_plain(rest) if _SCENE.fullmatch(video.shows)]
+    noted = {video.side: [fact.frame for fact in video.frames] for video in videos}
     return noted == {side: list(numbers) for side, numbers in frames.items()}
-
-
-def _video(side: Side, text: str, shown: Sequence[str]) -> VideoFacts | None:
-    """Return the facts of one line; None if there is anything else."""
-    subject = _SHOWS.match(text)
-    rest = text[subject.end() :] if subject else text
-    found = list(_FACT.finditer(rest))
-    if len(found) > _MAX_FACTS or _SO_FAR.sub("", _FACT.sub("", rest)).strip():
-        return None
-    numbers: Iterable[str] = shown if len(shown) == len(found) else ("",) * len(found)
-    facts = (
-        FrameFact(side, match[1] or number, match[4], match[5])
-        for match, number in zip(found, numbers, strict=True)
-    )
-    return VideoFacts(side, subject[1] if subject else "", tuple(facts))
 
 
 def _read_plain(snapshot: str) -> tuple[VideoFacts, ...]:
@@ -150,13 +131,12 @@ def _read_plain(snapshot: str) -> tuple[VideoFacts, ...]:
     for line in snapshot.splitlines():
         head = _PLAIN_HEAD.match(line)
         if head is None:
-            if _OF_A_VIDEO.match(line):
+            if re.match(r"\s*Video [12]\b", line):
                 return ()
             continue
         facts = list(_PLAIN_FACT.finditer(line, head.end()))
-        if len(facts) > 2 * _MAX_FACTS or not _PLAIN_SO_FAR.fullmatch(
-            _PLAIN_FACT.sub("", line[head.end() :])
-        ):
+        rest = _PLAIN_FACT.sub("", line[head.end() :])
+        if len(facts) > 128 or not re.fullmatch(r"so far[^\n]{0,200}", rest):
             return ()
         if head[1]:
             shows[Side(int(head[1]))] = head[2]
@@ -164,16 +144,9 @@ def _read_plain(snapshot: str) -> tuple[VideoFacts, ...]:
         for fact in facts:
             second = fact[1] == "video 2"
             number = number if second else fact[1][1:]
-            side = (
-                Side(int(head[1]))
-                if head[1]
-                else Side.SECOND
-                if second or (head[3] and int(number) >= int(head[3]))
-                else Side.FIRST
-            )
+            second = second or bool(head[3] and int(number) >= int(head[3]))
+            side = Side(int(head[1])) if head[1] else Side.SECOND if second else Side.FIRST
             found[side].append(FrameFact(side, number, fact[2], _PLAIN_MOTIONS[fact[3] or ""]))
-    return (
-        tuple(VideoFacts(side, shows[side], tuple(found[side])) for side in Side)
-        if any(found.values())
-        else ()
-    )
+    if not any(found.values()):
+        return ()
+    return tuple(VideoFacts(side, shows[side], tuple(found[side])) for side in Side)

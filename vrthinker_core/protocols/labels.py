@@ -1,7 +1,7 @@
 """The labels in the body of an answer."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -14,13 +14,9 @@ INVISIBLE: Final = re.compile(
 """Control, zero-width and direction characters, and variation selectors. Between two letters they
 would hide a tag or a label."""
 
-_SPACES = (
-    "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008"
-    "\u2009\u200a\u202f\u205f\u3000"
-)
 _NARROW: Final = (
     {0xFF01 + k: 0x21 + k for k in range(94)}
-    | {ord(space): " " for space in _SPACES}
+    | dict.fromkeys((0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " ")
     | {0x2028: "\n", 0x2029: "\n"}
 )
 
@@ -48,15 +44,13 @@ def original_offsets(text: str, places: Sequence[int]) -> list[int]:
 
 
 def original_end(text: str, at: int) -> int:
-    """Return how much of `text` makes `strip_invisible(text)[:at]`, nothing invisible behind."""
+    """Return how much of `text` makes `strip_invisible(text)[:at]`."""
     for removed in INVISIBLE.finditer(text):
         if removed.start() >= at:
             break
         at += 1
     return at
 
-
-MAX_MENTIONS: Final = 1000  # Mentions of names that are read in one answer
 
 _NAME: Final = (
     r"""(?<![A-Za-z\u00c0-\u024f0-9_])_{0,3}(TA|MQ|VQ|OA|CF)"""
@@ -125,16 +119,33 @@ class Mention(NamedTuple):
 def read_labels(body: str) -> Labels:
     """Return the labels in `body` (after `to_narrow`), worst problem first."""
     mentions = list(_mentions(body))
-    values = _values(mentions)
-    labels = {name: _single_value(values[name]) for name in Dimension}
+    values: dict[str, list[int | None]] = {name: [] for name in (*Dimension, "CF")}
+    for mention in mentions:
+        values[mention.name].append(mention.value)
+    # The value that all mentions give, else None
+    single = {name: each[0] if len(set(each)) == 1 else None for name, each in values.items()}
+    labels = {name: single[name] for name in Dimension}
     verdict = Verdict(
         **{name: None if label is None else Preference(label) for name, label in labels.items()}
     )
-    confidence = _single_value(values["CF"])
-    problems = (*_label_problems(values), *_confidence_problems(values["CF"], confidence))
+    conflict = [name for name in Dimension if len(set(values[name]) - {None}) > 1]
+    bad = [name for name in Dimension if None in values[name]]
+    missing = [name for name in Dimension if not values[name]]
+    details = {
+        ProblemKind.CONFLICT: f"The answer gives {_listed(conflict)} two different labels.",
+        ProblemKind.BAD_VALUE: f"The label of {_listed(bad)} is not 0, 1 or 2.",
+        ProblemKind.MISSING_DIMS: f"The answer has no label for {_listed(missing)}.",
+        ProblemKind.EMPTY_ANSWER: "The answer holds no label at all.",
+        ProblemKind.BAD_CONFIDENCE: (
+            "The confidence is not one number from 1 to 5 and was left out."
+        ),
+    }
+    unclear = values["CF"] and single["CF"] is None
+    holds = (conflict, bad, missing, len(missing) == len(Dimension), unclear)
+    found = [Problem(*each) for each, held in zip(details.items(), holds, strict=True) if held]
     said = [(Dimension(name), place) for name, _, place in reversed(mentions) if name != "CF"]
     places = {name: place for name, place in said if labels[name] is not None}
-    return Labels(verdict, confidence, problems, places)
+    return Labels(verdict, single["CF"], tuple(found), places)
 
 
 def mentioned_digits(text: str) -> frozenset[int]:
@@ -154,7 +165,7 @@ def _label_places(body: str) -> Iterator[int]:
 def _mentions(body: str) -> Iterator[Mention]:
     """Yield every mention of a name with a value; skip empty ones."""
     body = _ESCAPED.sub(lambda match: match[0][-1].translate(_MEANING).rjust(len(match[0])), body)
-    for mention in islice(_LABEL.finditer(body), MAX_MENTIONS):
+    for mention in islice(_LABEL.finditer(body), 1000):
         name, place = mention[1].upper(), mention.end()
         digit = _DIGIT.match(body, place)
         if digit is None and _NO_VALUE.match(body, place):
@@ -162,50 +173,6 @@ def _mentions(body: str) -> Iterator[Mention]:
         value = int(digit[1]) if digit else None
         allowed = range(1, 6) if name == "CF" else range(3)
         yield Mention(name, value if value in allowed else None, place)
-
-
-def _values(mentions: Iterable[Mention]) -> dict[str, list[int | None]]:
-    found: dict[str, list[int | None]] = {name: [] for name in (*Dimension, "CF")}
-    for mention in mentions:
-        found[mention.name].append(mention.value)
-    return found
-
-
-def _single_value(values: list[int | None]) -> int | None:
-    """Return the value that all mentions give, else None."""
-    return values[0] if len(set(values)) == 1 else None
-
-
-def _label_problems(values: dict[str, list[int | None]]) -> list[Problem]:
-    conflict = [name for name in Dimension if len(set(values[name]) - {None}) > 1]
-    bad = [name for name in Dimension if None in values[name]]
-    missing = [name for name in Dimension if not values[name]]
-    found = (
-        (
-            conflict,
-            ProblemKind.CONFLICT,
-            f"The answer gives {_listed(conflict)} two different labels.",
-        ),
-        (bad, ProblemKind.BAD_VALUE, f"The label of {_listed(bad)} is not 0, 1 or 2."),
-        (missing, ProblemKind.MISSING_DIMS, f"The answer has no label for {_listed(missing)}."),
-        (
-            len(missing) == len(Dimension),
-            ProblemKind.EMPTY_ANSWER,
-            "The answer holds no label at all.",
-        ),
-    )
-    return [Problem(kind, detail) for holds, kind, detail in found if holds]
-
-
-def _confidence_problems(values: list[int | None], confidence: int | None) -> list[Problem]:
-    if not values or confidence is not None:
-        return []
-    return [
-        Problem(
-            ProblemKind.BAD_CONFIDENCE,
-            "The confidence is not one number from 1 to 5 and was left out.",
-        )
-    ]
 
 
 def _listed(names: list[Dimension]) -> str:

@@ -23,10 +23,9 @@ from typing import Final
 
 from vrthinker_core.types.replies import MAX_DIGITS
 
-MAX_VALUES: Final = 200  # Values in a row that are read in one call
 MAX_REPAIR_CHARS: Final = 20_000
-"""Characters of broken JSON that are repaired in one reply. A reply of 2,048 tokens is shorter.
-Repairing 2 MB takes longer than the second that reading a reply may take."""
+"""Characters of broken JSON that are repaired in one reply, far more than 2,048 tokens. Repairing
+2 MB takes longer than the second that reading a reply may take."""
 
 SEPARATORS: Final = ",;、､﹐﹑﹔"
 """Separators of list entries. Full-width ones were made narrow before."""
@@ -42,7 +41,6 @@ _TOKEN: Final = re.compile(
     rf"""|(?P<word>(?:[^\s{{}}\[\]:{SEPARATORS}"'“”/\\]|/(?![/*])|\\(?![nrt]))+)""",
     re.DOTALL,
 )
-_WORDS: Final = {"true": True, "false": False, "null": None, "none": None}
 _CLOSING: Final = {"{": "}", "[": "]"}
 
 
@@ -54,10 +52,10 @@ def parse_strict(text: str) -> list[object]:
 
 
 def parse_complete(text: str) -> list[object]:
-    """Return the complete JSON values that `text` begins with."""
+    """Return the complete JSON values that `text` begins with, at most 200."""
     values: list[object] = []
     text, start = _without_fence(text), 0
-    while len(values) < MAX_VALUES:
+    while len(values) < 200:
         value, end = _decode(text, start)
         if end == start:
             break
@@ -114,19 +112,15 @@ def _decode(text: str, start: int) -> tuple[object, int]:
 
 
 def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    """Return the object of these members.
-
-    Lists and numbers under the same key are joined. Of other values the last one counts.
-    """
+    """Join lists and numbers under the same key; else the last counts."""
     found: dict[str, object] = {}
     for key, value in pairs:
         before = found.get(key)
-        if not isinstance(before, list | int | float) or not isinstance(value, list | int | float):
-            found[key] = value
-            continue
-        both = before if isinstance(before, list) else [before]
-        both += value if isinstance(value, list) else [value]
-        found[key] = both
+        if isinstance(before, list | int | float) and isinstance(value, list | int | float):
+            both = before if isinstance(before, list) else [before]
+            both += value if isinstance(value, list) else [value]
+            value = both
+        found[key] = value
     return found
 
 
@@ -157,10 +151,8 @@ def _scalar(kind: str, token: str) -> object:
     if kind == "quoted":
         found = parse_strict(token) if token.startswith('"') else []
         return str(found[0]) if found else re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL)
-    if token.lower() in _WORDS:
-        return _WORDS[token.lower()]
-    found = parse_strict(token)
-    return found[0] if found else token
+    words: dict[str, object] = {"true": True, "false": False, "null": None, "none": None}
+    return words.get(token.lower(), next(iter(parse_strict(token)), token))
 
 
 @dataclass(slots=True)
@@ -183,7 +175,10 @@ class _StrictWriter:
         if kind == "quoted":
             self._write_scalar(_scalar(kind, token))
         elif token in _CLOSING:
-            self._open(token)
+            if token == "[" or not self._expects_key:  # Skips a doubled brace at a key's place
+                self._separate()
+                self.written.append(token)
+                self.open.append(_CLOSING[token])
         elif token in SEPARATORS:
             self._separate()
             return self.written[-1:] != [":"]
@@ -217,11 +212,8 @@ class _StrictWriter:
         In a list they are one text, as `- 5` or `5 / 2`, unless each of them is a number.
         """
         values = [_scalar("word", word) for word in self.words]
-        if (
-            self.open[-1:] == ["]"]
-            and len(values) > 1
-            and not all(isinstance(value, int | float) for value in values)
-        ):
+        numbers = all(isinstance(value, int | float) for value in values)
+        if self.open[-1:] == ["]"] and len(values) > 1 and not numbers:
             values = [" ".join(self.words)]
         for value in values:
             self._write_scalar(value)
@@ -232,14 +224,6 @@ class _StrictWriter:
             text = str(value) if self._expects_key else value
             self._separate()
             self.written.append(json.dumps(text))
-
-    def _open(self, mark: str) -> None:
-        """Open a container; skip a doubled brace at a key's place."""
-        if mark == "{" and self._expects_key:
-            return
-        self._separate()
-        self.written.append(mark)
-        self.open.append(_CLOSING[mark])
 
     def _close(self, mark: str) -> bool:
         if not self.open:

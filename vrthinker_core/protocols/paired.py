@@ -41,15 +41,10 @@ class Paired:
     @property
     def rules(self) -> tuple[str, ...]:
         """How the card's open points were decided."""
+        size = f"to {FRAME_SIDE} x {FRAME_SIDE} pixels"
         fits = {
-            "squash": (
-                f"Frames are squashed to {FRAME_SIDE} x {FRAME_SIDE} pixels, as the judge was "
-                "trained."
-            ),
-            "letterbox": (
-                f"Frames are letterboxed to {FRAME_SIDE} x {FRAME_SIDE} pixels; the judge was "
-                "trained on squashed ones."
-            ),
+            "squash": f"Frames are squashed {size}, as the judge was trained.",
+            "letterbox": f"Frames are letterboxed {size}; the judge was trained on squashed ones.",
         }
         return (
             f"Index i is the real frame min(int(i / {SLOTS} * total), total - 1) of both videos.",
@@ -63,16 +58,15 @@ class Paired:
         """The card's system prompt."""
         return prompt_text("paired_system")
 
-    def sizing(self, opening: bool) -> Sizing:  # noqa: ARG002 - the same for all frames of this protocol
+    def sizing(self, opening: bool) -> Sizing:  # noqa: ARG002 - one size for all frames
         """Return 448 x 448 pixels for every frame."""
         return Sizing("letterbox" if self.fit == "letterbox" else "square", side=FRAME_SIDE)
 
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
         """Return the system prompt, then the first frames as images, the question."""
         question = Text(prompt_text("paired_user", prompt=prompt))
-        return Message("system", (Text(self.system),)), Message(
-            "user", (*map(Image, frames), question)
-        )
+        system = Message("system", (Text(self.system),))
+        return system, Message("user", (*map(Image, frames), question))
 
     def frame_number(self, ref: FrameRef) -> str:
         """Return the index, the same for both videos."""
@@ -88,51 +82,41 @@ class Paired:
 
     def call(self, indices: Sequence[int]) -> str:
         """Return the card's form of a call, within its tags."""
-        return (
-            f'<tool_call>{{"name": "select_frames", '
-            f'"arguments": {{"frame_indices": {list(indices)}}}}}</tool_call>'
-        )
+        arguments = f'{{"frame_indices": {list(indices)}}}'
+        return f'<tool_call>{{"name": "select_frames", "arguments": {arguments}}}</tool_call>'
 
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """Return the frames as images, then the number of pairs.
 
         Raises `ValueError` unless there are two frames per index.
         """
-        if len(frames) != 2 * len(indices):
-            raise ValueError(
-                f"{len(indices)} indices are {2 * len(indices)} frames, not {len(frames)}"
-            )
-        text = (
-            f"Retrieved {len(indices)} frame pairs ({list(indices)}) symmetrically from both "
-            "videos."
-        )
+        count = len(indices)
+        if len(frames) != 2 * count:
+            raise ValueError(f"{count} indices are {2 * count} frames, not {len(frames)}")
+        text = f"Retrieved {count} frame pairs ({list(indices)}) symmetrically from both videos."
         return Message("user", (*map(Image, frames), _tool_response(text)))
 
-    def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:  # noqa: ARG002 - the problems say it all
+    def tool_error(
+        self,
+        request: FrameSelection | None,  # noqa: ARG002 - the problems say it all
+        problems: Sequence[Problem],
+    ) -> Message:
         """Return the reason, in the tags of a tool response."""
         why = reason(problems, "The call names no frame.")
-        return Message(
-            "user", (_tool_response(f"{why} No frames were retrieved: {self._accepted_calls}."),)
-        )
+        text = f"{why} No frames were retrieved: {self._accepted_calls}."
+        return Message("user", (_tool_response(text),))
 
     def already_shown(self, indices: Sequence[int]) -> Message:
         """Return a message without frames: they are in the conversation."""
-        text = (
-            f"The frame pairs ({list(indices)}) are already shown above. Select other frames, or "
-            "give your answer."
-        )
+        shown = f"The frame pairs ({list(indices)}) are already shown above."
+        text = f"{shown} Select other frames, or give your answer."
         return Message("user", (_tool_response(text),))
 
     def retry_message(self, problems: Sequence[Problem]) -> Message:
         """Return the reason and both accepted forms."""
-        call = (
-            '<tool_call>{"name": "select_frames", '
-            '"arguments": {"frame_indices": [...]}}</tool_call>'
-        )
+        call = f"{self.call(()).replace('[]', '[...]')} ({self._accepted_calls})"
         answer = "<Answer>TA=..., VQ=..., MQ=..., OA=...</Answer>"
-        forms = (
-            f"either a tool call, {call} ({self._accepted_calls}), or the final judgment, {answer}"
-        )
+        forms = f"either a tool call, {call}, or the final judgment, {answer}"
         return Message("user", (Text(retry_text(problems, forms)),))
 
     def force_answer(self) -> str:

@@ -1,7 +1,7 @@
 """A tolerant parser for both protocols that never raises on a reply."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from vrthinker_core.protocols.labels import (
@@ -12,7 +12,7 @@ from vrthinker_core.protocols.labels import (
     strip_invisible,
     to_narrow,
 )
-from vrthinker_core.protocols.segments import Action, ReplySegments, ReplySplitter, invention_start
+from vrthinker_core.protocols.segments import Action, ReplySplitter, invention_start
 from vrthinker_core.protocols.tool_calls import CallRules, read_calls
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension, Problem, ProblemKind, Reply
@@ -53,34 +53,41 @@ def retry_text(problems: Sequence[Problem], forms: str) -> str:
     )
 
 
-# The last answers of a reply are read; a judge at 2,048 tokens cannot write more
-MAX_ANSWERS: Final = 200
-
-_CUT_OFF: Final = Problem(ProblemKind.TRUNCATED, "The reply was cut off by the token limit.")
-_CUT_ANSWER: Final = Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its answer.")
-_EMPTY: Final = Problem(ProblemKind.EMPTY, "The reply is empty.")
-_NO_ACTION: Final = Problem(ProblemKind.NO_ACTION, "The reply holds neither an answer nor a call.")
-_IGNORED: Final = Problem(
-    ProblemKind.IGNORED_CALL, "A call stood beside the final answer and was ignored."
-)
-_INVENTED: Final = Problem(
-    ProblemKind.INVENTED,
-    "The judge went on to invent what it would be told; that part was cut away.",
-)
-
-
 def read_reply(text: str, rules: CallRules, *, cut: bool = False) -> Reply:
     """Return the best reading of `text` under a protocol's rules.
 
     `cut` means that the token limit ended the reply, not the judge.
     """
     visible, narrow, end = _own_part(text)
+    extra: list[Problem] = []
     if end is not None:
         text, cut = text[: original_end(text, end)], False
-    extra = [] if end is None else [_INVENTED]
+        told = "The judge went on to invent what it would be told; that part was cut away."
+        extra = [Problem(ProblemKind.INVENTED, told)]
     if not narrow.strip():
-        return Reply(text, problems=(_EMPTY, *extra))
-    return _read(text, ReplySplitter(visible, narrow, cut=cut).split(), rules, extra, cut=cut)
+        return Reply(text, problems=(Problem(ProblemKind.EMPTY, "The reply is empty."), *extra))
+    segments = ReplySplitter(visible, narrow, cut=cut).split()
+    calls = [action for action in segments.actions if action.kind == "call"]
+    wants, problems = read_calls(calls, rules, cut=cut)
+    final, verdict, confidence = False, None, None
+    if read := _read_answers(segments.actions):
+        action, labels = _best_answer(read)
+        final, verdict, confidence = action.kind == "final", labels.verdict, labels.confidence
+        problems += _with_cut(action, labels, cut=cut)
+        broken = next((pair for pair in read if pair[0].kind == "final"), None)
+        if action.kind == "recommend" and broken:
+            problems += _with_cut(*broken, cut=cut)
+    if not segments.actions:
+        none = Problem(ProblemKind.NO_ACTION, "The reply holds neither an answer nor a call.")
+        extra = [none, *extra]
+    if cut and (segments.unfinished_reasoning or not segments.actions):
+        told = "The reply was cut off by the token limit."
+        extra = [Problem(ProblemKind.TRUNCATED, told), *extra]
+    if calls and final and verdict is not None and verdict.whole:
+        told = "A call stood beside the final answer and was ignored."
+        extra = [Problem(ProblemKind.IGNORED_CALL, told), *extra]
+    found, snapshot, think = by_severity([*problems, *extra]), segments.snapshot, segments.think
+    return Reply(text, snapshot, think, wants, verdict, confidence, final, found)
 
 
 def label_places(text: str, *, cut: bool = False) -> dict[Dimension, int]:
@@ -101,8 +108,7 @@ def label_places(text: str, *, cut: bool = False) -> dict[Dimension, int]:
 def _own_part(text: str) -> tuple[str, str, int | None]:
     """Return (visible text, narrow text, end) of the judge's own part.
 
-    The narrow text is the visible text made narrow. `end` is the offset at which the judge began to
-    invent its environment, else None.
+    `end` is the offset at which the judge began to invent its environment, else None.
     """
     visible = strip_invisible(text)
     narrow = to_narrow(visible)
@@ -110,41 +116,12 @@ def _own_part(text: str) -> tuple[str, str, int | None]:
     return visible[:end], narrow[:end], end
 
 
-def _read(
-    text: str, segments: ReplySegments, rules: CallRules, extra: list[Problem], *, cut: bool
-) -> Reply:
-    calls = [action for action in segments.actions if action.kind == "call"]
-    wants, call_problems = read_calls(calls, rules, cut=cut)
-    labels, final, answer_problems = _answer(segments.actions, cut=cut)
-    if not segments.actions:
-        extra = [*([_CUT_OFF] if cut else []), _NO_ACTION, *extra]
-    elif cut and segments.unfinished_reasoning:
-        extra = [_CUT_OFF, *extra]
-    if calls and final and labels is not None and labels.verdict.whole:
-        extra = [_IGNORED, *extra]
-    verdict, confidence = (labels.verdict, labels.confidence) if labels else (None, None)
-    problems = by_severity([*call_problems, *answer_problems, *extra])
-    return Reply(
-        text, segments.snapshot, segments.think, wants, verdict, confidence, final, problems
-    )
-
-
-def _answer(actions: Sequence[Action], *, cut: bool) -> tuple[Labels | None, bool, list[Problem]]:
-    """Return (labels, whether they are final, problems) of the answer that counts."""
-    read = _read_answers(actions)
-    if not read:
-        return None, False, []
-    action, labels = _best_answer(read)
-    problems = _with_cut(action, labels, cut=cut)
-    if action.kind == "recommend":
-        broken = next(((a, found) for a, found in read if a.kind == "final"), None)
-        problems += _with_cut(*broken, cut=cut) if broken else []
-    return labels, action.kind == "final", problems
-
-
 def _read_answers(actions: Sequence[Action]) -> list[tuple[Action, Labels]]:
-    """Return the answers with their labels, the last one first."""
-    answers = [action for action in actions if action.kind != "call"][-MAX_ANSWERS:]
+    """Return the last 200 answers with their labels, the last one first.
+
+    A judge at 2,048 tokens cannot write more.
+    """
+    answers = [action for action in actions if action.kind != "call"][-200:]
     return [(action, read_labels(action.body)) for action in reversed(answers)]
 
 
@@ -154,22 +131,20 @@ def _best_answer(read: Sequence[tuple[Action, Labels]]) -> tuple[Action, Labels]
     A complete answer comes before an incomplete one, then any label before none, then a final
     answer before a recommended one, then the last answer.
     """
-    return max(read, key=lambda pair: _answer_rank(*pair))
 
+    def rank(pair: tuple[Action, Labels]) -> tuple[bool, bool, bool]:
+        action, labels = pair
+        empty = any(problem.kind is ProblemKind.EMPTY_ANSWER for problem in labels.problems)
+        return labels.verdict.whole, not empty, action.kind == "final"
 
-def _answer_rank(action: Action, labels: Labels) -> tuple[bool, bool, bool]:
-    has_labels = not any(problem.kind is ProblemKind.EMPTY_ANSWER for problem in labels.problems)
-    return labels.verdict.whole, has_labels, action.kind == "final"
+    return max(read, key=rank)
 
 
 def _with_cut(action: Action, labels: Labels, *, cut: bool) -> list[Problem]:
     """Return an answer's problems; a cut that cost labels comes first."""
-    lost = (
-        cut
-        and not action.closed
-        and any(problem.kind is ProblemKind.MISSING_DIMS for problem in labels.problems)
-    )
-    return [*([_CUT_ANSWER] if lost else []), *labels.problems]
+    missing = any(problem.kind is ProblemKind.MISSING_DIMS for problem in labels.problems)
+    lost = Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its answer.")
+    return [*([lost] if cut and not action.closed and missing else []), *labels.problems]
 
 
 def to_expected(reply: Reply) -> dict[str, object]:
@@ -211,10 +186,6 @@ _NAMES = {
     ),
 }
 """Words that show that a sentence is about a dimension, the surest first."""
-_SURENESS = {
-    dimension: [re.compile(each, re.IGNORECASE) for each in words]
-    for dimension, words in _NAMES.items()
-}
 _FRAMES = re.compile(
     r"(?:\bframes?|\bind(?:ex|ices)|#)\s*((?:\d{1,9}(?:\s*(?:,|and|to|-|–|&|#)\s*)*)+)",
     re.IGNORECASE,
@@ -225,20 +196,24 @@ _BARE = re.compile(
     re.IGNORECASE,
 )
 """A number that stands alone: no part of a label, a time, a share or a video's name."""
-_MAX_TEXT = 20_000  # Characters that are read, from the end of a reply
-_MAX_SENTENCE = 400
 
 
 def find_sentence(dimension: Dimension, texts: Iterable[str]) -> str:
     """Return the last sentence about the dimension, or "".
 
-    The first text with such a sentence counts. A sentence with the dimension's abbreviation ("VQ:
-    ...") comes first, then one with its name, then one with a word about it.
+    The first text with such a sentence counts, and of long ones the end. A sentence with the
+    dimension's abbreviation ("VQ: ...") comes first, then one with its name, then one with a word
+    about it.
     """
-    return next(
-        (sentence for text in texts for sentence in _sentences_about(dimension, text[-_MAX_TEXT:])),
-        "",
-    )
+    for text in texts:
+        found: list[str] = [
+            sentence.strip() for sentence in reversed(_SENTENCE.findall(text[-20_000:]))
+        ]
+        for words in _NAMES[dimension]:
+            for sentence in found:
+                if re.search(words, sentence, re.IGNORECASE):
+                    return sentence[:400]
+    return ""
 
 
 def frame_numbers(sentence: str, shown: Collection[str]) -> list[int]:
@@ -246,23 +221,9 @@ def frame_numbers(sentence: str, shown: Collection[str]) -> list[int]:
 
     Examples: "frames 10, 60 and 90", "#16", "between 14 and 18".
     """
-    called = [
-        (match.start(1) + digits.start(), digits[0])
-        for match in _FRAMES.finditer(sentence)
-        for digits in _digits(match[1])
-    ]
-    bare = [(match.start(), match[0]) for match in _BARE.finditer(sentence)]
-    numbers = [str(int(digits)) for _, digits in sorted({*called, *bare})]
-    return [int(number) for number in dict.fromkeys(numbers) if number in shown]
-
-
-def _digits(text: str) -> Iterator[re.Match[str]]:
-    return re.finditer(r"\d+", text)
-
-
-def _sentences_about(dimension: Dimension, text: str) -> Iterator[str]:
-    sentences = [sentence.strip() for sentence in reversed(_SENTENCE.findall(text))]
-    for expression in _SURENESS[dimension]:
-        yield from (
-            sentence[:_MAX_SENTENCE] for sentence in sentences if expression.search(sentence)
-        )
+    numbers = {match.start(): match[0] for match in _BARE.finditer(sentence)}
+    for match in _FRAMES.finditer(sentence):
+        for digits in re.finditer(r"\d+", match[1]):
+            numbers[match.start(1) + digits.start()] = digits[0]
+    named = dict.fromkeys(str(int(digits)) for _, digits in sorted(numbers.items()))
+    return [int(number) for number in named if number in shown]

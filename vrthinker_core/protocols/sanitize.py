@@ -7,7 +7,6 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols.labels import INVISIBLE, strip_invisible, to_narrow
 from vrthinker_core.protocols.segments import PROTOCOL
 
-_LINE_END: Final = re.compile(r"\r\n?")
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff]")
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _BRACKETED: Final = re.compile("[<＜][^<>＜＞]*[>＞]")
@@ -15,8 +14,7 @@ _TOKEN_START: Final = re.compile(f"[<＜](?={INVISIBLE.pattern}*[|｜])")
 _TOKEN_END: Final = re.compile(f"([|｜]{INVISIBLE.pattern}*)[>＞]")
 
 MAX_PROMPT: Final = 10_000
-"""Maximum characters of a prompt. The limit is far beyond any video prompt, and short enough for
-every judge's context."""
+"""Most characters of a prompt: beyond any video prompt, but within every judge's context."""
 
 
 class SanitizedPrompt(NamedTuple):
@@ -34,20 +32,12 @@ class SanitizedPrompt(NamedTuple):
     @property
     def notes(self) -> tuple[str, ...]:
         """The changes to the prompt, one sentence each."""
-        told = (
-            (
-                self.quoted,
-                "The prompt holds control tokens or protocol tags; they were sent as plain text.",
-            ),
-            (
-                self.removed,
-                (
-                    "The prompt holds control characters or byte order marks, which cannot be "
-                    "seen; they were left out."
-                ),
-            ),
+        quoted = "control tokens or protocol tags; they were sent as plain text."
+        removed = (
+            "control characters or byte order marks, which cannot be seen; they were left out."
         )
-        return tuple(sentence for holds, sentence in told if holds)
+        told = ((self.quoted, quoted), (self.removed, removed))
+        return tuple(f"The prompt holds {what}" for holds, what in told if holds)
 
 
 def sanitize_prompt(text: str) -> SanitizedPrompt:
@@ -57,29 +47,24 @@ def sanitize_prompt(text: str) -> SanitizedPrompt:
     and byte order marks are removed. A lone surrogate becomes U+FFFD. Line ends become newlines,
     without a note. Other text stays as it is.
     """
-    lines = _LINE_END.sub("\n", text)
+
+    def without_tag(match: re.Match[str]) -> str:
+        is_tag = PROTOCOL.fullmatch(to_narrow(strip_invisible(match[0])))
+        return f"‹{match[0][1:-1]}›" if is_tag else match[0]
+
+    lines = re.sub(r"\r\n?", "\n", text)
     kept = _LONE_SURROGATE.sub("\ufffd", _CONTROL.sub("", lines))
-    safe = _BRACKETED.sub(_without_tag, kept)
+    safe = _BRACKETED.sub(without_tag, kept)
     if _TOKEN_START.search(safe):
         safe = _TOKEN_END.sub(r"\1›", _TOKEN_START.sub("‹", safe))
     return SanitizedPrompt(safe, safe != kept, kept != lines)
 
 
 def check_prompt(text: str) -> None:
-    """Raise `BadInput` if the prompt is empty or too long."""
+    """Raise `BadInput` if the prompt is empty or longer than `MAX_PROMPT` characters."""
     if sanitize_prompt(text).empty:
         raise BadInput("The prompt is empty. Write the text that both videos were made from.")
-    check_length(text)
-
-
-def check_length(text: str) -> None:
-    """Raise `BadInput` if the prompt has more than `MAX_PROMPT` characters."""
     if len(text) > MAX_PROMPT:
         raise BadInput(
             f"The prompt has {len(text):,} characters; at most {MAX_PROMPT:,} are read. Shorten it."
         )
-
-
-def _without_tag(match: re.Match[str]) -> str:
-    inside = match[0]
-    return f"‹{inside[1:-1]}›" if PROTOCOL.fullmatch(to_narrow(strip_invisible(inside))) else inside

@@ -1,9 +1,9 @@
 """The parts of a reply: its reasoning, answers and calls."""
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import Final, Literal, NamedTuple
+from collections.abc import Iterator
+from itertools import islice, pairwise, takewhile
+from typing import Any, Final, Literal, NamedTuple
 
 from vrthinker_core.protocols.labels import (
     original_offsets,
@@ -57,9 +57,8 @@ ENVIRONMENT: Final = re.compile(
     r"(?=After selecting frames:)",
     re.IGNORECASE,
 )
-"""The place at which a model begins to invent its environment. A control token, a tool response,
-or, right behind a call, the words that begin the message after a call. The call may have been left
-open."""
+"""The begin of an invented environment: a control token, a tool response, or, right behind a call
+that may be left open, the first words of the message after a call."""
 
 PROTOCOL: Final = re.compile(
     rf"{_OPENING}(?:{_REASONING}|snap{_GAP}shot|synthesis"
@@ -67,15 +66,13 @@ PROTOCOL: Final = re.compile(
     rf"|tool{_GAP}(?:call|response)|tools){_REST}|<\w{{1,20}}\|>",
     re.IGNORECASE,
 )
-"""Every tag of either protocol, and control tokens such as `<turn|>`. Tags that only the
-environment writes are included."""
+"""Every tag of either protocol, also of the environment, and control tokens such as `<turn|>`."""
 
 
 def invention_start(text: str) -> int | None:
     """Return the offset at which the model invents its environment, or None.
 
-    A quotation in reasoning counts, too: a verdict that rests on invented frames is worse than a
-    retry.
+    A quotation counts, too: a verdict on invented frames is worse than a retry.
     """
     found = ENVIRONMENT.search(text)
     return found and (found.end() if found["call"] else found.start())
@@ -103,30 +100,18 @@ def lost_its_opening(text: str) -> bool:
     """
     text = to_narrow(strip_invisible(text))
     tags = list(find_tags(text))
-    reasoned, calls = _reasoning_end(tags), [tag for tag in tags if tag.kind == "call"]
-    if any(tag.opens for tag in calls) or any(_opened_actions(text, tags)):
-        return False
-    return any(tag.start >= reasoned for tag in calls)
-
-
-def _opened_actions(text: str, tags: Sequence[Tag]) -> Iterator[Tag]:
-    """Yield tags that open a final answer or call behind the reasoning.
-
-    An answer directly inside a recommended one is not final.
-    """
-    reasoned = _reasoning_end(tags)
+    reasoned = max((tag.end for tag in tags if not tag.acts and not tag.opens), default=0)
+    # An answer directly inside a recommended one is not final
     wrapped = {
         tag
         for before, tag in pairwise(tags)
         if before.kind == "recommend" and opens_directly_inside(text, before, tag)
     }
-    following = (tag for tag in tags if tag.start >= reasoned and tag.opens and tag not in wrapped)
-    return (tag for tag in following if tag.kind in ("final", "call"))
-
-
-def _reasoning_end(tags: Sequence[Tag]) -> int:
-    """Return the end of the last tag that closes reasoning, or 0."""
-    return max((tag.end for tag in tags if not tag.acts and not tag.opens), default=0)
+    for tag in tags:
+        is_final = tag.kind == "final" and tag.start >= reasoned and tag not in wrapped
+        if tag.opens and (tag.kind == "call" or is_final):
+            return False
+    return any(tag.kind == "call" and tag.start >= reasoned for tag in tags)
 
 
 def opens_directly_inside(text: str, outer: Tag, tag: Tag) -> bool:
@@ -137,15 +122,12 @@ def opens_directly_inside(text: str, outer: Tag, tag: Tag) -> bool:
 def find_tags(text: str) -> Iterator[Tag]:
     """Yield the tags of `text` in order."""
     for match in TAG.finditer(text):
-        found = match.lastgroup
-        kind: TagKind = "think" if found in ("begins", "ends") else found  # type: ignore[assignment]
+        found: Any = match.lastgroup
+        kind: TagKind = "think" if found in ("begins", "ends") else found
         yield Tag(kind, not match[1] and found != "ends", match.start(), match.end())
 
 
 _ANSWERS: Final[tuple[TagKind, ...]] = ("final", "recommend")
-_MAX_UNCLOSED: Final = 100
-"""Calls without a closing tag whose JSON is read. A JSON error names its line, so each such call
-reads all text before it again."""
 
 
 class Action(NamedTuple):
@@ -186,36 +168,38 @@ class ReplySplitter:
         """
         self._visible, self._narrow, self._cut = visible, narrow, cut
         self._repairable = MAX_REPAIR_CHARS  # Characters that may still be repaired
-        self._unclosed = _MAX_UNCLOSED  # Unclosed calls whose JSON may still be read
-        self._tags = list(find_tags(narrow))
+        # Calls without a closing tag whose JSON may still be read. A JSON error names its line, so
+        # each such call reads all text before it again.
+        self._unclosed = 100
+        self._tags = tags = list(find_tags(narrow))
         self._closings = self._pair_reasoning()
-        self._last_close = {tag.kind: i for i, tag in enumerate(self._tags) if not tag.opens}
-        self._last_action = max(
-            (i for i, tag in enumerate(self._tags) if tag.opens and tag.acts), default=-1
-        )
-        self._leading = self._leading_reasoning()
+        self._last_close = {tag.kind: i for i, tag in enumerate(tags) if not tag.opens}
+        acting = (i for i, tag in enumerate(tags) if tag.opens and tag.acts)
+        self._last_action = max(acting, default=-1)
+        # The first tag behind the closed reasoning that begins the reply
+        self._leading = 0
+        while self._leading in self._closings and self._is_adjacent(self._leading):
+            self._leading = self._closings[self._leading] + 1
         self._unopened = self._unopened_reasoning()
 
     def split(self) -> ReplySegments:
         """Return the parts of the reply."""
         segments: dict[str, list[str]] = {"think": [], "snapshot": []}
         actions: list[Action] = []
-        unfinished = False
-        i = 0
-        while i < len(self._tags):
-            tag = self._tags[i]
+        i, tags, unfinished = 0, self._tags, False
+        while i < len(tags):
+            tag = tags[i]
             if i == self._leading <= self._unopened:
-                segments["think"].append(
-                    self._visible[self._gap_start(i) : self._tags[self._unopened].start].strip()
-                )
+                start, end = self._gap_start(i), tags[self._unopened].start
+                segments["think"].append(self._visible[start:end].strip())
                 i = self._unopened + 1
             elif not tag.opens:
                 i += 1
             elif tag.kind == "think" or tag.kind == "snapshot":
                 end = self._segment_end(i)
                 segments[tag.kind].append(self._text(self._visible, i, end).strip())
-                unfinished = end == len(self._tags)
-                i = end + 1 if not unfinished and not self._tags[end].opens else end
+                unfinished = end == len(tags)
+                i = end + 1 if not unfinished and not tags[end].opens else end
             else:
                 i, action = self._action(i, tag.kind)
                 actions += [action] if action else []
@@ -224,12 +208,11 @@ class ReplySplitter:
 
     def _text(self, source: str, i: int, end: int) -> str:
         """Return the text between tag `i` and tag `end`."""
-        return source[
-            self._tags[i].end : self._tags[end].start if end < len(self._tags) else len(source)
-        ]
+        start = self._tags[i].end
+        return source[start : self._tags[end].start] if end < len(self._tags) else source[start:]
 
     def _gap_start(self, i: int) -> int:
-        """Return where the tag before tag `i` ends."""
+        """Return the end of the tag before tag `i`."""
         return self._tags[i - 1].end if i else 0
 
     def _is_adjacent(self, i: int) -> bool:
@@ -243,20 +226,6 @@ class ReplySplitter:
         before, tag = self._tags[i - 1], self._tags[i]
         return before.kind == tag.kind and opens_directly_inside(self._narrow, before, tag)
 
-    def _outermost(self, i: int) -> int:
-        """Return the outermost of equal tags nested directly, up to tag `i`."""
-        while self._doubled(i):
-            i -= 1
-        return i
-
-    def _innermost(self, i: int) -> int:
-        """Return the innermost of answer tags nested directly, from tag `i` on."""
-        while i + 1 < len(self._tags) and self._tags[i + 1].kind == "final":
-            if not opens_directly_inside(self._narrow, self._tags[i], self._tags[i + 1]):
-                break
-            i += 1
-        return i
-
     def _pair_reasoning(self) -> dict[int, int]:
         """Map opening to closing tags of reasoning, from the inside out."""
         found: dict[int, int] = {}
@@ -269,13 +238,6 @@ class ReplySplitter:
             elif tag.opens and not self._doubled(i):
                 open_tags[tag.kind].append(i)
         return found
-
-    def _leading_reasoning(self) -> int:
-        """Return the first tag behind the closed reasoning that begins the reply."""
-        i = 0
-        while i in self._closings and self._is_adjacent(i):
-            i = self._closings[i] + 1
-        return i
 
     def _unopened_reasoning(self) -> int:
         """Return the tag that closes reasoning without an opening tag, or -1.
@@ -291,13 +253,11 @@ class ReplySplitter:
         unopened = self._unopened_closings()
         if acting := [i for i in unopened if i < self._last_action]:
             return acting[-1]
-        if (
-            not unopened
-            or self._is_adjacent(self._leading)
-            or (not self._cut and self._follows_action(unopened[0]))
-        ):
+        if not unopened or self._is_adjacent(self._leading):
             return -1
-        return unopened[-1]
+        before = self._tags[unopened[0] - 1] if unopened[0] else None
+        behind = before and before.acts and (before.opens or self._is_adjacent(unopened[0]))
+        return -1 if behind and not self._cut else unopened[-1]
 
     def _unopened_closings(self) -> list[int]:
         """Return the tags that close thinking that was not opened.
@@ -307,47 +267,29 @@ class ReplySplitter:
         actions counts, too.
         """
         found: list[int] = []
-        i, quoting, acted = 0, bool(self._tags) and not self._is_adjacent(0), False
-        if not quoting and 2 * len(self._closings) == sum(not tag.acts for tag in self._tags):
+        i, tags, acted = 0, self._tags, False
+        quoting = bool(tags) and not self._is_adjacent(0)
+        if not quoting and 2 * len(self._closings) == sum(not tag.acts for tag in tags):
             return found  # All tags of reasoning are paired
-        while i < len(self._tags):
-            tag, closing = self._tags[i], self._closings.get(i)
+        while i < len(tags):
+            tag, closing = tags[i], self._closings.get(i)
             if closing is not None:
-                quoted = (
-                    quoting
-                    and acted
-                    and not found
-                    and tag.kind == "think"
-                    and closing < self._last_action
-                )
-                found += [closing] if quoted else []
+                quoted = quoting and acted and not found and tag.kind == "think"
+                found += [closing] if quoted and closing < self._last_action else []
                 i = closing + 1
             elif tag.opens and tag.acts:
                 acted = True
-                end = self._call(i)[0] if tag.kind == "call" else self._next_acting(i)
-                i = end if tag.kind == "call" or self._closes(end, _ANSWERS) else i + 1
+                if tag.kind == "call":
+                    i = self._call(i)[0]
+                else:
+                    acting = (j for j in range(i + 1, len(tags)) if tags[j].acts)
+                    end = next(acting, len(tags))
+                    i = end if self._closes(end, _ANSWERS) else i + 1
             else:
-                found += (
-                    [i]
-                    if tag.kind == "think" and not tag.opens and not self._closed_twice(i)
-                    else []
-                )
+                again = self._closes(i - 1, ("think",)) and self._is_adjacent(i)
+                found += [i] if tag.kind == "think" and not tag.opens and not again else []
                 i += 1
         return found
-
-    def _next_acting(self, i: int) -> int:
-        return next(
-            (j for j in range(i + 1, len(self._tags)) if self._tags[j].acts), len(self._tags)
-        )
-
-    def _closed_twice(self, i: int) -> bool:
-        """Return whether tag `i` repeats the closing tag right before it."""
-        return self._closes(i - 1, ("think",)) and self._is_adjacent(i)
-
-    def _follows_action(self, i: int) -> bool:
-        """Return whether tag `i` stands right behind an action, closed or not."""
-        before = self._tags[i - 1] if i else None
-        return before is not None and before.acts and (before.opens or self._is_adjacent(i))
 
     def _segment_end(self, i: int) -> int:
         """Return the tag that ends the reasoning opened by tag `i`.
@@ -355,22 +297,20 @@ class ReplySplitter:
         Reasoning without a closing tag of its own ends at the last closing tag of its kind, if an
         action follows or the token limit cut the reply: everything between may be quotation. Else
         the reasoning ends at the next opening tag. A cut reply may have been about to close the
-        reasoning, so no opening tag ends it, except that a snapshot ends where thinking begins.
+        reasoning, so no opening tag ends it, except that a snapshot ends when thinking begins.
         Returns the number of tags if no tag ends the reasoning.
         """
-        kind = self._tags[i].kind
         if i in self._closings:
             return self._closings[i]
+        kind = self._tags[i].kind
         last = self._last_close.get(kind, -1)
         if last > i and (self._cut or self._last_action > last):
             return last
-        return next(
-            (j for j in range(i + 1, len(self._tags)) if self._interrupts(kind, self._tags[j])),
-            len(self._tags),
-        )
-
-    def _interrupts(self, kind: str, tag: Tag) -> bool:
-        return tag.opens and (not self._cut or (kind == "snapshot" and tag.kind == "think"))
+        for j in range(i + 1, len(self._tags)):
+            tag = self._tags[j]
+            if tag.opens and (not self._cut or (kind == "snapshot" and tag.kind == "think")):
+                return j
+        return len(self._tags)
 
     def _action(
         self, i: int, kind: Literal["final", "recommend", "call"]
@@ -378,42 +318,33 @@ class ReplySplitter:
         """Return (tag to go on from, action that tag `i` opens).
 
         The first of two equal opening tags gives no action. A recommended answer is never final,
-        whatever answer tag opens directly inside it.
+        whatever answer tag opens directly inside it. The next tag ends an answer, but tags closed
+        inside a closed answer are skipped. An unclosed answer ends at a call, and at reasoning
+        behind its labels: another answer may follow.
         """
         if self._doubled(i + 1):
             return i + 1, None
-        start = self._tags[self._outermost(i)].start
-        i = self._innermost(i) if kind == "recommend" else i
-        if kind != "call":
-            end = self._answer_end(i)
-            return i + 1, Action(
-                kind,
-                self._without_inner(i, end),
-                self._closes(end, _ANSWERS),
-                self._tags[i].end,
-                start,
-            )
-        end, body = self._call(i)
-        return end, Action(kind, body, self._closes(end, ("call",)), self._tags[i].end, start)
+        tags, first = self._tags, i
+        while self._doubled(first):
+            first -= 1
+        start = tags[first].start
+        if kind == "call":
+            end, body = self._call(i)
+            return end, Action(kind, body, self._closes(end, ("call",)), tags[i].end, start)
+        if kind == "recommend":
+            while i + 1 < len(tags) and tags[i + 1].kind == "final":
+                if not opens_directly_inside(self._narrow, tags[i], tags[i + 1]):
+                    break
+                i += 1
+        end = self._behind_inner(i, calls=True)
+        if not self._closes(end, _ANSWERS):
+            labelled = says_a_label(self._text(self._narrow, i, i + 1))
+            end = i + 1 if labelled else self._behind_inner(i, calls=False)
+        body, closed = self._without_inner(i, end), self._closes(end, _ANSWERS)
+        return i + 1, Action(kind, body, closed, tags[i].end, start)
 
     def _closes(self, i: int, kinds: tuple[TagKind, ...]) -> bool:
         return 0 <= i < len(self._tags) and not self._tags[i].opens and self._tags[i].kind in kinds
-
-    def _answer_end(self, i: int) -> int:
-        """Return the tag that ends the answer opened by tag `i`.
-
-        The next tag ends the answer, but tags closed inside a closed answer are skipped. An
-        unclosed answer ends at a call, and at reasoning behind its labels: another answer may
-        follow.
-        """
-        end = self._behind_inner(i, calls=True)
-        if self._closes(end, _ANSWERS):
-            return end
-        return (
-            i + 1
-            if says_a_label(self._text(self._narrow, i, i + 1))
-            else self._behind_inner(i, calls=False)
-        )
 
     def _behind_inner(self, i: int, *, calls: bool) -> int:
         """Return the tag behind closed reasoning, and with `calls` behind closed calls."""
@@ -424,13 +355,9 @@ class ReplySplitter:
 
     def _inner_closing(self, i: int) -> int | None:
         """Return the closing tag of reasoning, or of a call without tags."""
-        called = (
-            i < len(self._tags)
-            and self._tags[i].kind == "call"
-            and self._tags[i].opens
-            and self._closes(i + 1, ("call",))
-        )
-        return i + 1 if called else self._closings.get(i)
+        if i < len(self._tags) and self._tags[i].kind == "call" and self._tags[i].opens:
+            return i + 1 if self._closes(i + 1, ("call",)) else None
+        return self._closings.get(i)
 
     def _without_inner(self, i: int, end: int) -> str:
         """Return the text between two tags, inner parts blanked to keep offsets."""
@@ -446,43 +373,24 @@ class ReplySplitter:
 
         A tag in a string of the call's JSON does not end it.
         """
-        closings = self._call_closings(i)
-        end = next(
-            (
-                end
-                for end in closings
-                if closings == [i + 1] or self._is_call(self._text(self._narrow, i, end))
-            ),
-            None,
-        )
-        if end is None and self._closes(reasoned := self._behind_inner(i, calls=False), ("call",)):
-            return reasoned, self._without_inner(i, reasoned)
-        end = self._behind_value(i) if end is None else end
-        return end, self._text(self._narrow, i, end)
-
-    def _behind_value(self, i: int) -> int:
-        """Return the first tag behind the JSON value that follows tag `i`.
-
-        Without a whole value, return the next tag.
-        """
-        if not self._unclosed or '"' not in self._text(self._narrow, i, i + 1):
-            return i + 1
-        self._unclosed -= 1
-        start = value_end(self._narrow, self._tags[i].end)
-        return next(
-            (j for j in range(i + 1, len(self._tags)) if self._tags[j].start >= start),
-            len(self._tags),
-        )
-
-    def _call_closings(self, i: int) -> list[int]:
-        """Return the first two closing tags before the next call opens."""
-        found: list[int] = []
-        for j in range(i + 1, len(self._tags)):
-            if self._tags[j].kind == "call":
-                if self._tags[j].opens or len(found) == 2:
-                    break
-                found.append(j)
-        return found
+        tags, narrow = self._tags, self._narrow
+        # The first two closing tags before the next call opens
+        calls = (j for j in range(i + 1, len(tags)) if tags[j].kind == "call")
+        closings = list(islice(takewhile(lambda j: not tags[j].opens, calls), 2))
+        for end in closings:
+            body = self._text(narrow, i, end)
+            if closings == [i + 1] or self._is_call(body):
+                return end, body
+        if self._closes(end := self._behind_inner(i, calls=False), ("call",)):
+            return end, self._without_inner(i, end)
+        # Up to the first tag behind the JSON value, without a whole value up to the next tag
+        end = i + 1
+        if self._unclosed and '"' in self._text(narrow, i, end):
+            self._unclosed -= 1
+            start = value_end(narrow, tags[i].end)
+            while end < len(tags) and tags[end].start < start:
+                end += 1
+        return end, self._text(narrow, i, end)
 
     def _is_call(self, body: str) -> bool:
         """Return whether `body` is a call's JSON, perhaps with small slips.

@@ -21,16 +21,6 @@ from vrthinker_core.types import FrameSelection, Problem, ProblemKind
 MAX_CALLS: Final = 200
 MAX_ENTRIES: Final = 1000  # Entries that are read in one request
 
-_TOO_MUCH: Final = Problem(
-    ProblemKind.TRUNCATED,
-    (
-        f"The reply asks for too much: its first {MAX_ENTRIES:,} frame numbers and {MAX_CALLS} "
-        "calls were read."
-    ),
-)
-_TOOL: Final = "selectframes"
-_NAMES: Final = ("name", "function", "tool", "toolname")
-_ARGUMENTS: Final = ("arguments", "parameters", "args")
 _FRAMES: Final = ("frameindices", "targetframes")
 """The argument's name in either protocol. Both names are read in both protocols, always with the
 numbers of the protocol in use."""
@@ -63,20 +53,32 @@ def read_calls(
     reader = _CallReader(all_read=len(calls) <= MAX_CALLS)
     for call in calls[:MAX_CALLS]:
         reader.read(call, whole_only=cut and not call.closed)
-    all_read = reader.all_read and len(reader.entries) <= MAX_ENTRIES
-    problems = [*reader.problems, *([] if all_read else [_TOO_MUCH])]
+    all_read, problems = reader.all_read and len(reader.entries) <= MAX_ENTRIES, reader.problems
+    if not all_read:
+        limits = f"its first {MAX_ENTRIES:,} frame numbers and {MAX_CALLS} calls were read."
+        detail = f"The reply asks for too much: {limits}"
+        problems.append(Problem(ProblemKind.TRUNCATED, detail))
     if not reader.readable:
         return None, problems
-    selection = _selection(reader.entries, rules, all_read=all_read)
-    if selection.indices:
+    valid: dict[int, None] = {}
+    dropped: dict[tuple[type, Entry], Entry] = {}
+    for entry in reader.entries[:MAX_ENTRIES]:
+        index = _index(entry)
+        if index is not None and index in rules.numbers:
+            valid[index] = None
+        else:
+            written = _as_written(entry)
+            dropped[type(written), written] = written
+    indices, left, asked = tuple(valid), tuple(dropped.values()), len(reader.entries)
+    truncated = len(indices) > rules.limit or not all_read
+    selection = FrameSelection(indices[: rules.limit], left, truncated=truncated, asked=asked)
+    if indices:
         return selection, problems
     detail = "The call names no frame."
-    if selection.asked:
-        read = "frames asked for" if all_read else "first frames asked for"
-        detail = (
-            f"None of the {read} exists: they are numbered {rules.numbers[0]} to "
-            f"{rules.numbers[-1]}."
-        )
+    if asked:
+        read, numbers = "frames asked for" if all_read else "first frames asked for", rules.numbers
+        ends = f"they are numbered {numbers[0]} to {numbers[-1]}"
+        detail = f"None of the {read} exists: {ends}."
     return selection, [Problem(ProblemKind.NO_VALID_FRAMES, detail), *problems]
 
 
@@ -94,18 +96,11 @@ class _CallReader:
         """Read one call and add its entries and problems."""
         values = parse_complete(call.body) if whole_only else parse_strict(call.body)
         if not values and whole_only:
-            self.problems.append(
-                Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its call.")
-            )
+            self._report(ProblemKind.TRUNCATED, "The reply was cut off inside its call.")
             return
-        if not values:
-            values = self._repair(call.body)
-            if values:
-                self.problems.append(
-                    Problem(
-                        ProblemKind.REPAIRED, "The call was broken JSON and was read all the same."
-                    )
-                )
+        if not values and (values := self._repair(call.body)):
+            told = "The call was broken JSON and was read all the same."
+            self._report(ProblemKind.REPAIRED, told)
         if values and isinstance(values[0], str):
             values = parse_strict(values[0])
         objects = list(islice(_call_objects(values), MAX_CALLS + 1))
@@ -113,9 +108,10 @@ class _CallReader:
         for value in objects[:MAX_CALLS]:
             self._collect(value)
         if not objects:
-            self.problems.append(
-                Problem(ProblemKind.BAD_JSON, "The call is no JSON object that can be read.")
-            )
+            self._report(ProblemKind.BAD_JSON, "The call is no JSON object that can be read.")
+
+    def _report(self, kind: ProblemKind, detail: str) -> None:
+        self.problems.append(Problem(kind, detail))
 
     def _repair(self, text: str) -> list[object]:
         if len(text) > self.repairable:
@@ -125,67 +121,46 @@ class _CallReader:
 
     def _collect(self, value: dict[str, object]) -> None:
         fields = _plain_fields(value)
-        fields = next(
-            (
-                _plain_fields(inner)
-                for key, inner in fields
-                if key == "function" and isinstance(inner, dict)
-            ),
-            fields,
-        )
-        name = next(
-            (each for wanted in _NAMES for key, each in fields if key == wanted and each), None
-        )
-        if name is not None and _plain_name(name).rpartition(".")[2] != _TOOL:
-            self.problems.append(_unknown_tool(name))
+        for key, inner in fields:
+            if key == "function" and isinstance(inner, dict):
+                fields = _plain_fields(inner)
+                break
+        names = ("name", "function", "tool", "toolname")
+        given = (each for wanted in names for key, each in fields if key == wanted and each)
+        name = next(given, None)
+        if name is not None and _plain_name(name).rpartition(".")[2] != "selectframes":
+            shown = str(name) if isinstance(name, str | int | float) else ""
+            quoted = re.sub(r"[^\w .-]", "", shown)[:40].strip()
+            what = f'There is no tool "{quoted}"' if quoted else "The call names no tool"
+            self._report(ProblemKind.UNKNOWN_TOOL, f"{what}; the only one is select_frames.")
             return
         self.readable = True
-        for wanted in _ARGUMENTS:
-            self.entries += [
-                entry
-                for key, each in fields
-                if key == wanted
-                for entry in self._argument_entries(each)
-            ]
-        self.entries += self._frame_entries(fields)
+        for wanted in ("arguments", "parameters", "args"):
+            for arguments in [each for key, each in fields if key == wanted]:
+                if isinstance(arguments, str):
+                    values = parse_strict(arguments) or self._repair(arguments) or [arguments]
+                    arguments = values[0]
+                if isinstance(arguments, dict):
+                    self._add_frames(_plain_fields(arguments))
+                else:
+                    self.entries += self._entries(arguments)
+        self._add_frames(fields)
 
-    def _argument_entries(self, arguments: object) -> list[object]:
-        """Return the entries in a call's arguments, whatever their shape."""
-        if isinstance(arguments, str):
-            values = parse_strict(arguments) or self._repair(arguments) or [arguments]
-            arguments = values[0]
-        return (
-            self._frame_entries(_plain_fields(arguments))
-            if isinstance(arguments, dict)
-            else self._entries(arguments)
-        )
-
-    def _frame_entries(self, fields: Sequence[tuple[str, object]]) -> list[object]:
-        return [entry for key, value in fields if key in _FRAMES for entry in self._entries(value)]
+    def _add_frames(self, fields: Sequence[tuple[str, object]]) -> None:
+        for key, value in fields:
+            self.entries += self._entries(value) if key in _FRAMES else []
 
     def _entries(self, value: object) -> list[object]:
         if isinstance(value, list):
             return value
-        if isinstance(value, str):
-            values = [
-                found
-                for found in parse_strict(value) or self._repair(value)
-                if isinstance(found, list)
-            ]
-            if values or not value.strip():
-                return list(values[0]) if values else []
-            return _NUMBER.findall(value) if _NUMBERS.fullmatch(value) else [value]
-        return [] if value is None else [value]
-
-
-def _unknown_tool(name: object) -> Problem:
-    quoted = (
-        re.sub(r"[^\w .-]", "", str(name))[:40].strip()
-        if isinstance(name, str | int | float)
-        else ""
-    )
-    what = f'There is no tool "{quoted}"' if quoted else "The call names no tool"
-    return Problem(ProblemKind.UNKNOWN_TOOL, f"{what}; the only one is select_frames.")
+        if not isinstance(value, str):
+            return [] if value is None else [value]
+        for found in parse_strict(value) or self._repair(value):
+            if isinstance(found, list):
+                return found
+        if not value.strip():
+            return []
+        return _NUMBER.findall(value) if _NUMBERS.fullmatch(value) else [value]
 
 
 def _call_objects(values: Iterable[object]) -> Iterator[dict[str, object]]:
@@ -208,23 +183,6 @@ def _plain_name(name: object) -> str:
     return re.sub(r"[\s_-]+", "", name).lower() if isinstance(name, str) else ""
 
 
-def _selection(entries: list[object], rules: CallRules, *, all_read: bool) -> FrameSelection:
-    valid: dict[int, None] = {}
-    dropped: dict[tuple[type, Entry], Entry] = {}
-    for entry in entries[:MAX_ENTRIES]:
-        index = _index(entry)
-        if index is not None and index in rules.numbers:
-            valid[index] = None
-        else:
-            written = _as_written(entry)
-            dropped[type(written), written] = written
-    indices = tuple(valid)
-    truncated = len(indices) > rules.limit or not all_read
-    return FrameSelection(
-        indices[: rules.limit], tuple(dropped.values()), truncated=truncated, asked=len(entries)
-    )
-
-
 def _index(entry: object) -> int | None:
     """Return the whole number of an entry, else None, also for bools."""
     if isinstance(entry, float):
@@ -243,10 +201,7 @@ def _as_written(entry: object) -> Entry:
         return entry
     if isinstance(entry, str):
         return encodable(entry if len(entry) <= 40 else entry[:40] + "…")
-    if (
-        isinstance(entry, list)
-        and len(entry) <= 8
-        and all(isinstance(item, int | float) for item in entry)
-    ):
-        return str(entry)
-    return "[…]" if isinstance(entry, list) else "{…}"
+    if not isinstance(entry, list):
+        return "{…}"
+    short = len(entry) <= 8 and all(isinstance(item, int | float) for item in entry)
+    return str(entry) if short else "[…]"

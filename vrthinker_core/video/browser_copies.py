@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import re
 from collections.abc import Generator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import av
@@ -24,78 +24,44 @@ from vrthinker_core.video.timeline import make_frame_times
 from vrthinker_core.video.worker_io import Header
 
 _VIDEO_CODECS = {"mp4": ("h264", "vp9", "av1"), "webm": ("vp8", "vp9", "av1")}
-_PIXEL_FORMATS = ("yuv420p", "yuvj420p")
-_AUDIO_CODECS = ("aac", "mp3", "opus", "vorbis", "flac")
-_SUFFIXES = {".mp4": "mp4", ".m4v": "mp4", ".webm": "webm"}
-# Safari plays files of the brand "qt  "; other browsers do only sometimes.
-_QUICKTIME = "qt"
-# In these containers, packets have the timestamps of their frames.
-_REMUXABLE = ("mp4", "webm", "mov", "matroska")
-_WEBM = re.compile(rb"\x42\x82[\x40-\xff]?[\x80-\xff]?\x00*webm")
-_IDR_UNIT = 5
-# Seconds that audio may start before the video: its codec's priming, which no browser plays.
-_MAX_AUDIO_LEAD = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class BrowserSupport:
-    """Support of a file by browsers."""
+def check_browser_support(source: VideoSource, path: Path) -> tuple[bool, tuple[int, ...]]:
+    """Return (whether browsers play a source, timestamps to remux it).
 
-    playable: bool  # browsers play the file as it is, with the judge's timestamps
-    remuxable: bool  # the packets can be copied into an MP4 without decoding
-    packet_times: tuple[int, ...] = ()
-    """Packet timestamps in stored order, in units of the stream's time base; () if unusable."""
-
-
-def check_browser_support(source: VideoSource, path: Path) -> BrowserSupport:
-    """Return how browsers support an opened source.
-
-    Reads all packets and leaves the source at its end. Raises `VideoError`.
+    The timestamps are of the packets in stored order, in units of the stream's time base; () if the
+    packets cannot be copied into an MP4 without decoding. Reads all packets and leaves the source
+    at its end. Raises `VideoError`.
     """
-    container = _container(source, path)
-    plain_pixels = source.stream.codec_context.pix_fmt in _PIXEL_FORMATS
-    plain_header = (
-        _header_is_plain(source, container) and _SUFFIXES.get(path.suffix.lower()) == container
-    )
-    times = _packet_times(source) if plain_pixels and container in _REMUXABLE else ()
-    if not times:
-        return BrowserSupport(False, False)
-    return BrowserSupport(
-        plain_header and min(times) == 0, source.codec in _VIDEO_CODECS["mp4"], times
-    )
-
-
-def _container(source: VideoSource, path: Path) -> str:
-    """Tell MP4 from QuickTime and WebM from Matroska, which share demuxers."""
-    kind = source.format.split(",")[0]
-    if kind == "mov":
-        return (
-            "mov"
-            if source.container.metadata.get("major_brand", _QUICKTIME).strip() == _QUICKTIME
-            else "mp4"
-        )
-    if kind == "matroska":
+    header, container = source.container, source.format.split(",")[0]
+    if container == "mov":
+        # Safari plays files of the brand "qt  "; other browsers do only sometimes.
+        quicktime = header.metadata.get("major_brand", "qt").strip() == "qt"
+        container = "mov" if quicktime else "mp4"
+    elif container == "matroska":
         with path.open("rb") as file:
-            return "webm" if _WEBM.search(file.read(64)) else "matroska"
-    return kind
-
-
-def _header_is_plain(source: VideoSource, container: str) -> bool:
-    """Check for fitting codecs, one video stream, a length and start 0."""
-    header = source.container
-    contexts = [
-        stream.codec_context for stream in header.streams.audio if stream.codec_context is not None
-    ]
-    fits = source.codec in _VIDEO_CODECS.get(container, ()) and all(
-        audio.name in _AUDIO_CODECS for audio in contexts
+            webm = rb"\x42\x82[\x40-\xff]?[\x80-\xff]?\x00*webm"
+            container = "webm" if re.search(webm, file.read(64)) else "matroska"
+    contexts = [stream.codec_context for stream in header.streams.audio]
+    heard = ("aac", "mp3", "opus", "vorbis", "flac")
+    suffixes = {".mp4": "mp4", ".m4v": "mp4", ".webm": "webm"}
+    plain_header = (
+        source.codec in _VIDEO_CODECS.get(container, ())
+        and all(context is None or context.name in heard for context in contexts)
+        and len(header.streams.video) == 1
+        # Browsers seek badly in fragmented MP4 (no frames in its table) and WebM without a length.
+        and bool(header.duration)
+        and (container != "mp4" or source.header_frames > 0)
+        # Audio may start earlier: its codec's priming, which no browser plays
+        and (header.start_time is None or -0.1 * av.time_base <= header.start_time <= 0)
+        and suffixes.get(path.suffix.lower()) == container
     )
-    single = len(header.streams.video) == 1
-    # Browsers seek badly in fragmented MP4 (no frames in its table) and WebM without a length.
-    seekable = bool(header.duration) and (container != "mp4" or source.header_frames > 0)
-    starts_at_zero = (
-        header.start_time is None or -_MAX_AUDIO_LEAD * av.time_base <= header.start_time <= 0
-    )
-    return fits and single and seekable and starts_at_zero
+    plain_pixels = source.stream.codec_context.pix_fmt in ("yuv420p", "yuvj420p")
+    # In these containers, packets have the timestamps of their frames.
+    remuxable = plain_pixels and container in ("mp4", "webm", "mov", "matroska")
+    times = _packet_times(source) if remuxable else ()
+    playable = plain_header and bool(times) and min(times) == 0
+    return playable, times if source.codec in _VIDEO_CODECS["mp4"] else ()
 
 
 def _packet_times(source: VideoSource) -> tuple[int, ...]:
@@ -105,28 +71,21 @@ def _packet_times(source: VideoSource) -> tuple[int, ...]:
     """
     times: list[int] = []
     extra = source.stream.codec_context.extradata or b""
-    length_bytes = (
-        (extra[4] & 3) + 1 if source.codec == "h264" and len(extra) > 4 and extra[0] == 1 else 0
-    )
+    sized = source.codec == "h264" and len(extra) > 4 and extra[0] == 1
+    length_bytes = (extra[4] & 3) + 1 if sized else 0
     try:
         for packet in source.packets():
-            if (
-                packet.pts is None
-                or packet.is_discard
-                or packet.is_corrupt
-                or not (times or packet.is_keyframe)
-            ):
+            key, pts = packet.is_keyframe, packet.pts
+            if pts is None or packet.is_discard or packet.is_corrupt or not (times or key):
                 return ()
-            if length_bytes and packet.is_keyframe and not holds_idr(bytes(packet), length_bytes):
+            if length_bytes and key and not holds_idr(bytes(packet), length_bytes):
                 return ()
-            times.append(packet.pts)
+            times.append(pts)
     except av.FFmpegError:
         return ()
-    usable = (
-        len(set(times)) == len(times)
-        and not make_frame_times(sorted(times), source.time_base, source.rate).estimated
-    )
-    return tuple(times) if usable else ()
+    ordered = sorted(times)
+    wrong = make_frame_times(ordered, source.time_base, source.rate).estimated
+    return () if wrong or len(set(times)) < len(times) else tuple(times)
 
 
 def holds_idr(packet: bytes, length_bytes: int) -> bool:
@@ -137,7 +96,7 @@ def holds_idr(packet: bytes, length_bytes: int) -> bool:
     """
     offset = 0
     while offset + length_bytes < len(packet):
-        if packet[offset + length_bytes] & 31 == _IDR_UNIT:
+        if packet[offset + length_bytes] & 31 == 5:
             return True
         offset += length_bytes + int.from_bytes(packet[offset : offset + length_bytes], "big")
     return False
@@ -146,9 +105,6 @@ def holds_idr(packet: bytes, length_bytes: int) -> bool:
 # More processor time than a comparison gets, because encoding comes on top of decoding.
 COPY_LIMITS = Limits(cpu_seconds=60.0, wall_seconds=90.0)
 MAX_COPY_BYTES = 300_000_000  # of a copy that is kept
-
-_VERSION = b"playable/1"
-_WORKER = "vrthinker_core.video.copy_worker"
 
 
 def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -> Path | None:
@@ -169,16 +125,14 @@ def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -
     except DecoderDied as died:
         raise NoCopy(str(died)) from None
     except OSError as error:
-        raise NoCopy(
-            f"No playable copy of {shown_name(source)} could be kept: {error.strerror}."
-        ) from None
+        copies = f"No playable copy of {shown_name(source)}"
+        raise NoCopy(f"{copies} could be kept: {error.strerror}.") from None
 
 
 def _digest(source: Path) -> str:
     """Hash content and suffix, because browser support depends on both."""
-    digest = hashlib.blake2b(
-        _VERSION + source.suffix.lower().encode("utf-8", "replace"), digest_size=16
-    )
+    suffix = source.suffix.lower().encode("utf-8", "replace")
+    digest = hashlib.blake2b(b"playable/1" + suffix, digest_size=16)
     with open_local(source) as file:
         try:
             while chunk := file.read(1 << 20):
@@ -196,16 +150,15 @@ def _write_copy(copy: Path, chunks: Generator[bytes, None, None], name: str) -> 
         with atomic_path(copy) as part, part.open("wb") as file:
             for chunk in itertools.chain([first], chunks):
                 if file.tell() + len(chunk) > MAX_COPY_BYTES:
-                    raise NoCopy(
-                        f"A playable copy of {name} would have more than {MAX_COPY_BYTES // 1_000_000} MB: cut it shorter."
-                    )
+                    limit = f"more than {MAX_COPY_BYTES // 1_000_000} MB"
+                    raise NoCopy(f"A playable copy of {name} would have {limit}: cut it shorter.")
                 file.write(chunk)
     return copy
 
 
 def _copy_chunks(source: Path, limits: Limits) -> Generator[bytes, None, None]:
     """Yield the worker's chunks; none if browsers play the file."""
-    worker = start_worker(_WORKER)
+    worker = start_worker("vrthinker_core.video.copy_worker")
     request: Header = {"path": str(source.resolve()), "limits": asdict(limits)}
     try:
         for _, chunk in worker.request(request, limits.wall_seconds):

@@ -40,9 +40,8 @@ def open_clip(
     Raises `VideoError` with one sentence about the file, `DecoderDied` if the worker crashed, hung
     or passed its limits.
     """
-    return ClipOpening(
-        path, side, plan, limits=limits, read_mode=read_mode, decoders=decoders
-    ).open()
+    opening = ClipOpening(path, side, plan, limits=limits, read_mode=read_mode, decoders=decoders)
+    return opening.open()
 
 
 class ClipOpening:
@@ -72,21 +71,20 @@ class ClipOpening:
     def open(self) -> Clip:
         """Open the clip; raises like `open_clip`, and `VideoError` if aborted."""
         open_local(self._path).close()
-        sent_plan = asdict(self._plan) | {"first": list(self._plan.first)}
         request = {
             "path": str(self._path.resolve()),
-            "plan": sent_plan,
+            "plan": asdict(self._plan) | {"first": list(self._plan.first)},
             "limits": asdict(self._limits),
+            "read_mode": self._read_mode,
         }
         decoders, broken_off = self._decoders, self._broken_off.is_set
         with decoders.opening_slot(broken_off) if decoders else contextlib.nullcontext():
-            clip = self._clip = Clip(
-                self._path, self._side, self._plan.grid.slots, self._limits, decoders
-            )
+            slots = self._plan.grid.slots
+            clip = self._clip = Clip(self._path, self._side, slots, self._limits, decoders)
             try:
                 if broken_off():
                     clip.close()
-                deque(clip._request(request | {"read_mode": self._read_mode}), maxlen=0)
+                deque(clip._request(request), maxlen=0)
             except BaseException:
                 clip.close()
                 raise
@@ -170,41 +168,33 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
             if not self._end.alive:
                 raise VideoError(f"{self._name} was closed.")
             try:
-                yield from self._responses(request)
+                for header, payload in self._worker.request(request, self._limits.wall_seconds):
+                    yield from self._read_response(header, payload)
             except (EOFError, OSError, ValueError, TypeError, KeyError):
-                raise self._death_error() from None
+                if not self._end.alive:
+                    raise VideoError(f"{self._name} was closed.") from None
+                self._failure = f"{self._name}: {self._worker.cause_of_death(self._limits)}."
+                self.close()
+                raise DecoderDied(self._failure) from None
             except GeneratorExit:
                 # Unread responses would be taken for the answer to the next request.
                 self.close()
                 raise
 
-    def _responses(self, request: Header) -> Iterator[Frame]:
-        for header, payload in self._worker.request(request, self._limits.wall_seconds):
-            if header["done"]:
-                info = header["info"]
-                self.info = ClipInfo(**(info | {"notes": tuple(info["notes"])}))
-                self.read_mode = header["read_mode"]
-            elif "share" in header:
-                self.opened_share = _checked_share(header["share"])
-            else:
-                frame = dict(header["frame"])
-                slots = frame.pop("slots")
-                if len(payload) != frame["width"] * frame["height"] * 3:
-                    raise ValueError("a frame of another size than announced")
-                yield from (
-                    Frame(FrameRef(slot, self._side), rgb=payload, **frame) for slot in slots
-                )
-
-    def _death_error(self) -> VideoError:
-        if not self._end.alive:
-            return VideoError(f"{self._name} was closed.")
-        self._failure = f"{self._name}: {self._worker.cause_of_death(self._limits)}."
-        self.close()
-        return DecoderDied(self._failure)
-
-
-def _checked_share(share: object) -> float:
-    """Check a share from a process that decodes hostile files."""
-    if not isinstance(share, float) or not 0 <= share <= 1:
-        raise ValueError("no share of the work")
-    return share
+    def _read_response(self, header: Header, payload: bytes) -> Iterator[Frame]:
+        """Check a response of a process that decodes hostile files."""
+        if header["done"]:
+            info = header["info"]
+            self.info = ClipInfo(**(info | {"notes": tuple(info["notes"])}))
+            self.read_mode = header["read_mode"]
+        elif "share" in header:
+            share = header["share"]
+            if not isinstance(share, float) or not 0 <= share <= 1:
+                raise ValueError("no share of the work")
+            self.opened_share = share
+        else:
+            frame = dict(header["frame"])
+            slots = frame.pop("slots")
+            if len(payload) != frame["width"] * frame["height"] * 3:
+                raise ValueError("a frame of another size than announced")
+            yield from (Frame(FrameRef(slot, self._side), rgb=payload, **frame) for slot in slots)

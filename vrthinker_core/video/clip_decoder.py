@@ -5,9 +5,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
-from io import BufferedReader
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -30,6 +28,7 @@ from vrthinker_core.video.files import open_local
 from vrthinker_core.video.health import ClipFacts, health_notes
 from vrthinker_core.video.limits import CpuBudget, near_memory_limit
 from vrthinker_core.video.timeline import make_frame_times, read_timeline
+from vrthinker_core.video.worker_io import Header
 
 REPORT_SECONDS = 0.5  # at least, between two reports
 QUIET_CPU_SECONDS = 0.5  # of processor time before the first report; most clips are open by then
@@ -63,9 +62,8 @@ class OpeningProgress:
             return
         self._next_time = time.monotonic() + REPORT_SECONDS
         start, end = _PHASES[phase]
-        self._share = max(
-            self._share, start + (end - start) * min(1.0, max(0, done) / max(1, total))
-        )
+        share = start + (end - start) * min(1.0, max(0, done) / max(1, total))
+        self._share = max(self._share, share)
         self._report(self._share)
 
     def finish(self) -> None:
@@ -75,17 +73,14 @@ class OpeningProgress:
 
 # Enough for every slot of the published protocols: 128 frames of 448 x 448 pixels take 77 MB.
 _MAX_BYTES = 100_000_000
-# An 8K frame at native size takes 100 MB; caching it would help no other slot.
-_MAX_FRAME_BYTES = _MAX_BYTES // 4
-_BYTES_PER_PIXEL = 1.5
-"""Bytes per pixel of a decoded frame in 4:2:0, the format of nearly all videos.
-
-Decoded frames are cached, because converting every frame of 480p costs more than decoding it.
-"""
 
 
 class FrameCache:
-    """Cache of frames, either as decoded or as converted pixels."""
+    """Cache of frames, either as decoded or as converted pixels.
+
+    Converting every frame of 480p costs more than decoding it, so decoded frames are kept if all
+    slots fit.
+    """
 
     def __init__(self, source: VideoSource, plan: FramePlan) -> None:
         """Start empty; the first added frame sets the display geometry."""
@@ -94,9 +89,8 @@ class FrameCache:
         self._converter: FrameConverter | None = None
         self._converted: dict[FrameRequest, Pixels] = {}
         self._frames: dict[int, VideoFrame] = {}
-        self._keeps_frames = (
-            plan.grid.slots * math.prod(source.size) * _BYTES_PER_PIXEL <= _MAX_BYTES
-        )
+        # 1.5 bytes per pixel in 4:2:0, the format of nearly all videos
+        self._keeps_frames = plan.grid.slots * math.prod(source.size) * 1.5 <= _MAX_BYTES
         self._bytes = 0
         self.samples: dict[int, GreySample] = {}
 
@@ -117,14 +111,28 @@ class FrameCache:
     ) -> dict[FrameRequest, Pixels]:
         """Convert a frame for each request, and cache it.
 
-        A neighbour in place of the requested frame is not cached.
+        Caches the decoded frame if possible, else every conversion that fits. A neighbour in place
+        of the requested frame is not cached.
         """
-        self._converter = self._converter or FrameConverter(self._source, decoded.frame)
-        if decoded.index == decoded.requested and decoded.index not in self.samples:
-            self.samples[decoded.index] = self._converter.grey_sample(decoded.frame)
-        converted = self._convert(decoded.frame, requests)
-        if decoded.index == decoded.requested and decoded.index not in self._frames:
-            self._keep(decoded, converted)
+        index, frame = decoded.index, decoded.frame
+        self._converter = self._converter or FrameConverter(self._source, frame)
+        requested = index == decoded.requested
+        if requested and index not in self.samples:
+            self.samples[index] = self._converter.grey_sample(frame)
+        converted = self._convert(frame, requests)
+        if not requested or index in self._frames:
+            return converted
+        size = sum(plane.buffer_size for plane in frame.planes)
+        if self._keeps_frames and self._bytes + size <= _MAX_BYTES:
+            self._frames[index] = self._converter.copy(frame)
+            self._bytes += size
+            return converted
+        for request, pixels in converted.items():
+            # An 8K frame at native size takes 100 MB; caching it would help no other slot.
+            room = min(_MAX_BYTES - self._bytes, _MAX_BYTES // 4)
+            if request not in self._converted and pixels.nbytes <= room:
+                self._converted[request] = pixels
+                self._bytes += pixels.nbytes
         return converted
 
     def missing_requests(self, total: int) -> dict[int, list[FrameRequest]]:
@@ -135,13 +143,9 @@ class FrameCache:
         """
         if self._keeps_frames:
             return {index: [] for index in self._plan.frame_indices(total) - self._frames.keys()}
-        requests: Iterable[FrameRequest] = self._plan.by_request(
-            range(self._plan.grid.slots), total
-        )
-        if (
-            sum(3 * math.prod(request.sizing.size(*self._source.size)) for request in requests)
-            > _MAX_BYTES
-        ):
+        requests = self._plan.by_request(range(self._plan.grid.slots), total)
+        sizes = (request.sizing.size(*self._source.size) for request in requests)
+        if sum(3 * math.prod(size) for size in sizes) > _MAX_BYTES:
             requests = self._plan.by_request(self._plan.first, total)
         missing: dict[int, list[FrameRequest]] = {}
         for request in requests:
@@ -158,42 +162,12 @@ class FrameCache:
         converter, pixels = self._converter, self._converter.to_rgb(frame)
         return {request: converter.resize_for(pixels, request.sizing) for request in requests}
 
-    def _keep(self, decoded: DecodedFrame, converted: dict[FrameRequest, Pixels]) -> None:
-        """Cache the decoded frame if possible, else every conversion that fits."""
-        size = sum(plane.buffer_size for plane in decoded.frame.planes)
-        if self._keeps_frames and self._converter and self._bytes + size <= _MAX_BYTES:
-            self._frames[decoded.index] = self._converter.copy(decoded.frame)
-            self._bytes += size
-            return
-        for request, pixels in converted.items():
-            room = min(_MAX_BYTES - self._bytes, _MAX_FRAME_BYTES)
-            if request not in self._converted and pixels.nbytes <= room:
-                self._converted[request] = pixels
-                self._bytes += pixels.nbytes
-
 
 # Up to 640 million pixels (10 s of 1080p at 30 per second), a clip is decoded once, as a whole.
 # Measured: 3 to 8 s of processor time per 1000 million pixels. Most generated clips have a single
 # key frame: reaching slot 112 of 128 decodes 87 % of the clip anyway, and later requests then cost
 # nothing. Longer clips are read on demand: four frames of a minute cost a quarter.
 _MAX_WHOLE_PIXELS = 640_000_000
-_SECONDS_PER_PIXEL = 8e-9
-_BLOCK_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class ConvertedFrame:
-    """A frame as it is sent, and its slots."""
-
-    slots: list[int]
-    index: int
-    seconds: float
-    until: float
-    width: int
-    height: int
-    key: str
-    note: str
-    rgb: memoryview
 
 
 class ClipDecoder:
@@ -211,9 +185,12 @@ class ClipDecoder:
         self._plan = plan
         self.budget = budget
         self._progress = progress or OpeningProgress(lambda _: None)
-        file = open_local(path)
+        file, digest = open_local(path), hashlib.sha256()
         size = os.fstat(file.fileno()).st_size
-        self._digest = self._read_digest(file, size)
+        while block := file.read(1 << 20):
+            digest.update(block)
+            self._progress.update("digest", file.tell(), size)
+        self._digest = digest.hexdigest()
         self._source = VideoSource(file, budget)
         self._timeline = read_timeline(
             self._source, lambda position: self._progress.update("packets", position, size)
@@ -225,10 +202,16 @@ class ClipDecoder:
         self._strict = True
         self._opened = False
         self._recount = ""  # note of frames after a change of the frame count
-        if self._timeline.seekable and (
-            read_mode == "seek" or (read_mode == "auto" and self._pixels > _MAX_WHOLE_PIXELS)
-        ):
-            self._use_timestamps()
+        long = self._pixels > _MAX_WHOLE_PIXELS
+        if self._timeline.seekable and (read_mode == "seek" or (read_mode == "auto" and long)):
+            # Finds frames by packet timestamps, which every decoded frame must match
+            pts, source = self._timeline.pts, self._source
+            self._total = len(pts)
+            self._times = make_frame_times(pts, source.time_base, source.rate)
+            source.report_damage()
+            self._seeking_reader = SeekingReader(source, self._timeline)
+            deque(self.read(plan.first or {0}), maxlen=0)
+            self.info = self._describe()
         else:
             self._decode_all()
         self._progress.finish()
@@ -239,8 +222,8 @@ class ClipDecoder:
         """Way in which frames are found from now on."""
         return "seek" if self._seeking_reader else "whole"
 
-    def read(self, slots: Collection[int]) -> Iterator[ConvertedFrame]:
-        """Yield the frames of `slots`, in any order.
+    def read(self, slots: Collection[int]) -> Iterator[tuple[Header, memoryview]]:
+        """Yield (header, RGB pixels) of the frames of `slots`, in any order.
 
         If timestamps prove wrong, a slot may come twice; the last frame counts.
 
@@ -253,16 +236,8 @@ class ClipDecoder:
             try:
                 yield from self._read_slots(slots)
             except TimestampMismatch:
-                raise VideoError(
-                    f"{self._source.name} is damaged: neither the frames asked for nor their neighbours decode."
-                ) from None
-
-    def _read_digest(self, file: BufferedReader, size: int) -> str:
-        digest = hashlib.sha256()
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-            self._progress.update("digest", file.tell(), size)
-        return digest.hexdigest()
+                none = "neither the frames asked for nor their neighbours decode"
+                raise VideoError(f"{self._source.name} is damaged: {none}.") from None
 
     def _decode_all(self) -> None:
         """Decode the whole clip, and cache what slots can request.
@@ -270,23 +245,20 @@ class ClipDecoder:
         Decodes it again if the packets announced another number of frames.
         """
         self._seeking_reader = None
-        announced = max(1, self._timeline.stored)
+        announced, source = max(1, self._timeline.stored), self._source
         self._decode_pass(announced, self._stats)
         self._total = len(self._stats.pts)
         if not self._total and near_memory_limit():
-            raise VideoError(
-                f"{self._source.name} needs more memory to decode than a video may take."
-            )
+            raise VideoError(f"{source.name} needs more memory to decode than a video may take.")
         if not self._total:
-            state = "encrypted" if self._source.encrypted else "damaged"
-            raise VideoError(
-                f"{self._source.name} is {state}: not one frame can be decoded, of {announced} stored."
-            )
-        self._times = make_frame_times(self._stats.pts, self._source.time_base, self._source.rate)
+            state = "encrypted" if source.encrypted else "damaged"
+            none = f"not one frame can be decoded, of {announced} stored"
+            raise VideoError(f"{source.name} is {state}: {none}.")
+        self._times = make_frame_times(self._stats.pts, source.time_base, source.rate)
         if self._total != announced:
             self._decode_pass(self._total, DecodeStats())
         self.info = self._describe()
-        self._source.container.close()
+        source.container.close()
 
     def _decode_pass(self, total: int, stats: DecodeStats) -> None:
         missing = self._cache.missing_requests(total)
@@ -296,35 +268,26 @@ class ClipDecoder:
             if decoded.index in indices:
                 self._cache.add(decoded, missing.get(decoded.index, ()))
 
-    def _use_timestamps(self) -> None:
-        """Find frames by packet timestamps, which every decoded frame must match."""
-        self._total = len(self._timeline.pts)
-        self._times = make_frame_times(
-            self._timeline.pts, self._source.time_base, self._source.rate
-        )
-        self._source.report_damage()
-        self._seeking_reader = SeekingReader(self._source, self._timeline)
-        deque(self.read(self._plan.first or {0}), maxlen=0)
-        self.info = self._describe()
-
     def _fall_back(self) -> None:
         """Recover from wrong timestamps.
 
         Decodes everything if the budget allows it, else lets neighbours replace missing frames.
         """
-        if self._strict and self._pixels * _SECONDS_PER_PIXEL < self.budget.limits.cpu_seconds:
+        # At 8 ns of processor time per pixel
+        if self._strict and self._pixels * 8e-9 < self.budget.limits.cpu_seconds:
             # The old cache has wrong frame indices.
             self._cache = FrameCache(self._source, self._plan)
             before = self._total
             self._decode_all()
             if self._opened and self._total != before:
-                self._recount = f"counted among the {self._total:,} frames that decode, earlier ones among {before:,}"
+                now = f"counted among the {self._total:,} frames that decode"
+                self._recount = f"{now}, earlier ones among {before:,}"
         else:
             self._source.reopen()  # the new decoder shows damaged frames as far as it can
             self._seeking_reader = SeekingReader(self._source, self._timeline)
         self._strict = False
 
-    def _read_slots(self, slots: Collection[int]) -> Iterator[ConvertedFrame]:
+    def _read_slots(self, slots: Collection[int]) -> Iterator[tuple[Header, memoryview]]:
         slots_of = self._plan.by_request(slots, self._total)
         missing: dict[int, list[FrameRequest]] = {}
         for request in slots_of:
@@ -333,76 +296,65 @@ class ClipDecoder:
                 missing.setdefault(request.index, []).append(request)
             else:
                 yield self._converted(slots_of[request], request, request.index, pixels)
-        for decoded, requests in self._decode_missing(missing):
-            converted = self._cache.add(decoded, requests)
+        if not missing:
+            return
+        # Frames on the way are cached for later requests
+        later, reader = self._cache.missing_requests(self._total), self._seeking_reader
+        total = reader.cost(missing) if reader else self._total
+        frames = (
+            reader.read(list(missing), strict=self._strict)
+            if reader
+            else read_all(self._source, DecodeStats())
+        )
+        for count, decoded in enumerate(frames):
+            self._progress.update("frames", count, total)
+            also = later.pop(decoded.index, None) if decoded.requested == decoded.index else None
+            requests = {*missing.pop(decoded.requested, ()), *(also or ())}
+            keep = requests or also is not None
+            converted = self._cache.add(decoded, requests) if keep else {}
             while converted:  # holds no frame while the next one decodes: in 8K it takes 100 MB
                 request, pixels = converted.popitem()
                 if request in slots_of:
                     yield self._converted(slots_of[request], request, decoded.index, pixels)
                 del pixels
-
-    def _decode_missing(
-        self, missing: dict[int, list[FrameRequest]]
-    ) -> Iterator[tuple[DecodedFrame, set[FrameRequest]]]:
-        """Yield missing frames, and frames on the way for later requests."""
-        if not missing:
-            return
-        later = self._cache.missing_requests(self._total)
-        total = self._seeking_reader.cost(missing) if self._seeking_reader else self._total
-        for count, decoded in enumerate(self._read_frames(list(missing))):
-            self._progress.update("frames", count, total)
-            also = later.pop(decoded.index, None) if decoded.requested == decoded.index else None
-            requests = {*missing.pop(decoded.requested, ()), *(also or ())}
-            if requests or also is not None:
-                yield decoded, requests
             if not missing:
                 return
         raise VideoError(f"{self._source.name} changed while it was read.")
 
-    def _read_frames(self, indices: list[int]) -> Iterator[DecodedFrame]:
-        """Yield frames up to at least the last of `indices`."""
-        if self._seeking_reader is not None:
-            return self._seeking_reader.read(indices, strict=self._strict)
-        return read_all(self._source, DecodeStats())
-
     def _converted(
         self, slots: list[int], request: FrameRequest, index: int, pixels: Pixels
-    ) -> ConvertedFrame:
+    ) -> tuple[Header, memoryview]:
         (height, width), rgb = pixels.shape[:2], pixels.data.cast("B")
-        return ConvertedFrame(
-            slots=slots,
-            index=index,
-            seconds=float(self._times.starts[index]),
-            until=self._times.end_of(index),
-            width=width,
-            height=height,
+        header: Header = {
+            "slots": slots,
+            "index": index,
+            "seconds": float(self._times.starts[index]),
+            "until": self._times.end_of(index),
+            "width": width,
+            "height": height,
             # A hash of the pixels: wrong timestamps change an index, and damaged frames vary.
-            key=f"{hashlib.blake2b(rgb, digest_size=16).hexdigest()}:{width}x{height}",
-            note=self._recount if index == request.index else "nearest decodable neighbour",
-            rgb=rgb,
-        )
+            "key": f"{hashlib.blake2b(rgb, digest_size=16).hexdigest()}:{width}x{height}",
+            "note": self._recount if index == request.index else "nearest decodable neighbour",
+        }
+        return header, rgb
 
     def _describe(self) -> ClipInfo:
-        geometry, samples = (
-            self._cache.geometry,
-            None if self._seeking_reader else self._cache.samples,
-        )
-        facts = ClipFacts(
-            self._source, self._plan, self._times, geometry, self._timeline, self._stats, samples
-        )
+        source, times, geometry = self._source, self._times, self._cache.geometry
+        samples = None if self._seeking_reader else self._cache.samples
+        facts = ClipFacts(source, self._plan, times, geometry, self._timeline, self._stats, samples)
         width, height = geometry.displayed_size
         return ClipInfo(
-            name=encodable(self._source.name),
+            name=encodable(source.name),
             digest=self._digest,
-            container=self._source.format,
-            codec=self._source.codec,
+            container=source.format,
+            codec=source.codec,
             width=width,
             height=height,
             frames=self._total,
-            fps=self._total / self._times.seconds,
-            seconds=self._times.seconds,
+            fps=self._total / times.seconds,
+            seconds=times.seconds,
             rotation=geometry.orientation.clockwise,
-            variable_rate=self._times.variable,
+            variable_rate=times.variable,
             notes=health_notes(facts),
             drawn=self._timeline.drawn,
         )

@@ -50,28 +50,22 @@ class PairOpening:
     def next_shares(self, cancelled: Cancelled) -> tuple[float, float] | None:
         """Wait for progress of a slow clip; return both shares.
 
-        A share is 0 to 1.
-
-        Returns None if both clips are open or failed. If `cancelled`, closes both clips and
-        returns None.
+        A share is 0 to 1. Returns None if both clips are open or failed. If `cancelled`, closes
+        both clips and returns None.
         """
         while wait(self._futures, POLL_SECONDS).not_done:
             if cancelled():
                 self.close()
                 return None
-            if (shares := self._read_so_far()) != self._shares and any(
-                0 < share < 1 for share in shares
-            ):
+            first, second = (
+                1.0 if future.done() else opening.share
+                for opening, future in zip(self._openings, self._futures, strict=True)
+            )
+            shares = first, second
+            if shares != self._shares and any(0 < share < 1 for share in shares):
                 self._shares = shares
                 return shares
         return None
-
-    def _read_so_far(self) -> tuple[float, float]:
-        first, second = (
-            1.0 if future.done() else opening.share
-            for opening, future in zip(self._openings, self._futures, strict=True)
-        )
-        return first, second
 
     def clips(self) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
         """Wait for both clips; return them and the first error.
@@ -108,9 +102,10 @@ def _first_error(failed: Mapping[Side, VrThinkerError]) -> VrThinkerError | None
     """
     first = next(iter(failed.values()), None)
     if isinstance(first, VideoError):
-        unreadable = (side for side, error in failed.items() if isinstance(error, VideoError))
         first.sides = tuple(
-            side for side in unreadable if not isinstance(failed[side], VideoUnavailable)
+            side
+            for side, error in failed.items()
+            if isinstance(error, VideoError) and not isinstance(error, VideoUnavailable)
         )
     return first
 
@@ -124,33 +119,25 @@ def frame_source(clips: tuple[Clip, Clip], cancelled: Cancelled = lambda: False)
     """
 
     def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
-        slots_by_side = [[ref.slot for ref in refs if ref.side is side] for side in Side]
         executor = ThreadPoolExecutor(len(clips))
-        futures = [
-            executor.submit(clip.frames, slots)
-            for clip, slots in zip(clips, slots_by_side, strict=True)
-        ]
+        futures = {
+            side: executor.submit(clip.frames, [ref.slot for ref in refs if ref.side is side])
+            for side, clip in zip(Side, clips, strict=True)
+        }
         executor.shutdown(wait=False)  # threads end when decoding ends or the clips close
-        while wait(futures, POLL_SECONDS).not_done:
+        while wait(futures.values(), POLL_SECONDS).not_done:
             if cancelled():
                 for clip in clips:
                     clip.close()
-        by_side = dict(zip(Side, futures, strict=True))
-        if error := _first_error(
-            {
-                side: e
-                for side, future in by_side.items()
-                if isinstance(e := future.exception(), VideoError)
-            }
-        ):
+        errors = {side: future.exception() for side, future in futures.items()}
+        failed = {side: each for side, each in errors.items() if isinstance(each, VideoError)}
+        if error := _first_error(failed):
             raise error
-        found = {
-            (ref := FrameRef(frame.ref.slot, side)): frame
-            if frame.ref == ref
-            else replace(frame, ref=ref)
-            for side, future in by_side.items()
-            for frame in future.result()
-        }
+        found: dict[FrameRef, Frame] = {}
+        for side, future in futures.items():
+            for frame in future.result():
+                ref = FrameRef(frame.ref.slot, side)
+                found[ref] = frame if frame.ref == ref else replace(frame, ref=ref)
         return tuple(found[ref] for ref in refs)
 
     return frames

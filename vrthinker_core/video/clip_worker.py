@@ -13,18 +13,17 @@ import cv2
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types.frames import FramePlan, Grid, Sizing
-from vrthinker_core.video.clip_decoder import ClipDecoder, ConvertedFrame, OpeningProgress
+from vrthinker_core.video.clip_decoder import ClipDecoder, OpeningProgress
 from vrthinker_core.video.files import shown_name
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
-from vrthinker_core.video.worker_io import Header, connect_to_parent, request_queue, respond
+from vrthinker_core.video.worker_io import Header, connect_to_parent, respond
 
 
 def main(handle: int) -> None:
     """Serve one clip over the connection with the descriptor `handle`."""
     av.logging.set_level(av.logging.PANIC)
     cv2.setNumThreads(1)
-    parent = connect_to_parent(handle)
-    requests = request_queue(parent)
+    parent, requests = connect_to_parent(handle)
     decoder, name = None, ""
     while True:
         request = requests.get()
@@ -33,43 +32,28 @@ def main(handle: int) -> None:
             if decoder is None:
                 decoder = _open(parent, request, name)
             else:
-                _send_frames(parent, decoder, request["slots"])
+                decoder.budget.restart()
+                for frame, rgb in decoder.read(request["slots"]):
+                    respond(parent, {"frame": frame, "done": False}, rgb)
+                    del rgb  # frees the pixels before the next frame is decoded
         except VideoError as error:
             respond(parent, {"error": str(error), "died": False})
-        except Exception as error:  # noqa: BLE001 - whatever a hostile file provokes becomes one sentence about that file
+        except Exception as error:  # noqa: BLE001 - any error of a hostile file is one sentence
             # Decoders raise many kinds of errors when memory runs out.
             full = isinstance(error, MemoryError) or near_memory_limit()
-            cause = (
-                "needs more memory to decode than a video may take"
-                if full
-                else f"cannot be decoded ({type(error).__name__})"
-            )
+            cause = f"cannot be decoded ({type(error).__name__})"
+            cause = "needs more memory to decode than a video may take" if full else cause
             respond(parent, {"error": f"{name} {cause}.", "died": full})
         else:
-            respond(
-                parent, {"info": asdict(decoder.info), "read_mode": decoder.read_mode, "done": True}
-            )
+            info, read_mode = asdict(decoder.info), decoder.read_mode
+            respond(parent, {"info": info, "read_mode": read_mode, "done": True})
 
 
 def _open(parent: Connection, request: Header, name: str) -> ClipDecoder:
-    limits = Limits(**request["limits"])
+    limits, sent = Limits(**request["limits"]), request["plan"]
     confine_process(limits)
-    sent = request["plan"]
-    plan = FramePlan(
-        Grid(**sent["grid"]),
-        Sizing(**sent["opening"]),
-        Sizing(**sent["later"]),
-        frozenset(sent["first"]),
-    )
+    sizings = Sizing(**sent["opening"]), Sizing(**sent["later"])
+    plan = FramePlan(Grid(**sent["grid"]), *sizings, frozenset(sent["first"]))
     progress = OpeningProgress(lambda share: respond(parent, {"share": share, "done": False}))
-    return ClipDecoder(
-        Path(request["path"]), plan, request["read_mode"], CpuBudget(name, limits), progress
-    )
-
-
-def _send_frames(parent: Connection, decoder: ClipDecoder, slots: list[int]) -> None:
-    decoder.budget.restart()
-    for frame in decoder.read(slots):
-        header = {name: getattr(frame, name) for name in ConvertedFrame.__slots__ if name != "rgb"}
-        respond(parent, {"frame": header, "done": False}, frame.rgb)
-        del frame  # frees the pixels before the next frame is decoded
+    path, budget = Path(request["path"]), CpuBudget(name, limits)
+    return ClipDecoder(path, plan, request["read_mode"], budget, progress)

@@ -25,7 +25,8 @@ from vrthinker_core.video.limits import CpuBudget
 # Demuxers of self-contained video files. Formats that can point elsewhere (hls, dash, concat, sdp,
 # image2, ...) are missing on purpose, and so are image and audio formats.
 _FORMATS = (
-    "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,flv,live_flv,mpegts,mpeg,mpegvideo,ogg,asf,gif,ivf,obu,h263,h264,hevc,vvc,m4v,"
+    "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,flv,live_flv,mpegts,mpeg,mpegvideo,"
+    "ogg,asf,gif,ivf,obu,h263,h264,hevc,vvc,m4v,"
     "yuv4mpegpipe,mxf,nut,rm,dv,nsv,vc1,vc1test,cavsvideo,avs2,avs3,dirac,wtv,apng"
 )
 THREADS = 3
@@ -33,22 +34,8 @@ THREADS = 3
 
 The pictures of clips with lost slices depend on the number.
 """
-_HEADER_BYTES = 1 << 20
-_READ_BYTES = 1 << 18
-_TAIL_BYTES = 1 << 17
-"""Enough for the last page of an Ogg file."""
-_ENDINGS = {"gif": b"\0;", "apng": b"IEND"}
-"""Last bytes of a complete file, by format; little may follow."""
-_PACKET_BYTES = (188, 192, 204)
-"""Possible packet lengths of a transport stream."""
-_MAX_FRAME_HEADER = 80
-"""Most bytes before a YUV4MPEG picture that are not part of its packet."""
 _ONE_DURATION = ("matroska", "flv")
 """Formats whose header announces one end for all streams."""
-_UNKNOWN_FRAMES = 1 << 30
-"""Unfinished recordings announce at least this many frames."""
-_PROTECTED_BOXES = (b"encv", b"sinf")
-"""MP4 boxes of an encrypted stream: in place of its codec, and for its encryption."""
 CONTAINER_ERRORS = (av.FFmpegError, IndexError)
 """Errors from reading a damaged container.
 
@@ -82,7 +69,8 @@ class VideoSource:
         self.budget = budget
         self.name = budget.name
         self._bytes = file.seek(0, os.SEEK_END)
-        file.seek(max(0, self._bytes - _TAIL_BYTES))
+        # Enough for the last page of an Ogg file
+        file.seek(max(0, self._bytes - (1 << 17)))
         self._tail = file.read()
         self._complaints: set[str] = set()  # parts of FFmpeg that have logged an error
         with _heard_errors() as errors:
@@ -94,18 +82,26 @@ class VideoSource:
         self.video_streams = len(_video_streams(self.container))
         # The mark of Matroska; MP4 marks each packet instead.
         self.encrypted = "enc_key_id" in self.stream.metadata
+        # 0 if the header announces none, as an unfinished recording does
         frames = self.stream.frames
-        # 0 if the header announces none
-        self.header_frames = frames if frames < _UNKNOWN_FRAMES else 0
+        self.header_frames = frames if frames < 1 << 30 else 0
         self.read_seconds = 0.0  # end of the last packet that `packets` has read
         self.damaged = False  # known after `packets` has ended
         self.time_base = _fraction(self.stream.time_base) or Fraction(0)
         self._kind = self.format.split(",")[0]
         self.header_seconds = self._header_seconds()
+        # For missing times or durations
+        stream = self.stream
+        rate = _fraction(stream.guessed_rate) or _fraction(stream.average_rate) or Fraction(25)
+        self.rate = rate if 0 < rate <= 1000 else Fraction(25)
         # In stored pixels, as the header declares.
-        self.size = (self.stream.codec_context.width, self.stream.codec_context.height)
-        self.rate = _rate(self.stream)
-        self._check_size()
+        width, height = self.size = stream.codec_context.width, stream.codec_context.height
+        limits, megapixels = budget.limits, f"{budget.limits.pixels // 1_000_000} megapixels"
+        if width <= 0 or height <= 0:
+            raise VideoError(f"{self.name} has no picture size, or one above {megapixels}.")
+        if max(width, height) > limits.side or width * height > limits.pixels:
+            allowed = f"The limits are {limits.side} per side and {megapixels}."
+            raise VideoError(f"{self.name} is too large: {width} x {height} pixels. {allowed}")
 
     def reopen(self) -> None:
         """Restart from the first packet with a new decoder.
@@ -143,8 +139,11 @@ class VideoSource:
                     end = max(end, (packet.pos or 0) + packet.size)
                     corrupt[packet.stream_index] = packet.is_corrupt
                     is_video = packet.stream_index == self.stream.index
-                    if is_video or self._kind in _ONE_DURATION:
-                        self._note_end(packet)
+                    start = packet.dts if packet.pts is None else packet.pts
+                    counts = is_video or self._kind in _ONE_DURATION
+                    if counts and start is not None and packet.time_base:
+                        ends = float((start + (packet.duration or 0)) * packet.time_base)
+                        self.read_seconds = max(self.read_seconds, ends)
                     if is_video:
                         self.encrypted = self.encrypted or packet.has_sidedata("encryption_info")
                         yield packet
@@ -165,13 +164,6 @@ class VideoSource:
         announced = self._kind in _ONE_DURATION and stream.duration is None
         return (self.container.duration or 0) / av.time_base if announced else 0.0
 
-    def _note_end(self, packet: "Packet[Any]") -> None:
-        start = packet.dts if packet.pts is None else packet.pts
-        if start is not None and packet.time_base:
-            self.read_seconds = max(
-                self.read_seconds, float((start + (packet.duration or 0)) * packet.time_base)
-            )
-
     def _lacks_end(self, end: int) -> bool:
         """Return whether data is missing at the end of the file.
 
@@ -186,11 +178,12 @@ class VideoSource:
         if self._kind == "mov":
             # In a complete file, nothing large follows the last fragment.
             return not self.stream.frames and 4 * rest > self._bytes
-        if self._kind == "mpegts":
-            return all(self._bytes % length for length in _PACKET_BYTES)
-        if self._kind == "yuv4mpegpipe":
-            return rest > _MAX_FRAME_HEADER
-        return _ENDINGS.get(self._kind, b"") not in self._tail[-64:]
+        if self._kind == "mpegts":  # Of packets of one of these lengths
+            return all(self._bytes % length for length in (188, 192, 204))
+        if self._kind == "yuv4mpegpipe":  # The header of a picture is not part of its packet
+            return rest > 80
+        # Little may follow the last bytes of a complete file
+        return {"gif": b"\0;", "apng": b"IEND"}.get(self._kind, b"") not in self._tail[-64:]
 
     @property
     def pixel_aspect(self) -> Fraction:
@@ -198,12 +191,8 @@ class VideoSource:
 
         Reliable after the first decoded frame; 1 if the file gives no usable value.
         """
-        stream = self.stream
-        aspect = (
-            _fraction(stream.sample_aspect_ratio)
-            or _fraction(stream.codec_context.sample_aspect_ratio)
-            or Fraction(1)
-        )
+        declared = self.stream.sample_aspect_ratio, self.stream.codec_context.sample_aspect_ratio
+        aspect = _fraction(declared[0]) or _fraction(declared[1]) or Fraction(1)
         return aspect if Fraction(1, 8) <= aspect <= 8 else Fraction(1)
 
     def _open(self) -> tuple[InputContainer, VideoStream]:
@@ -215,61 +204,45 @@ class VideoSource:
                 "r",
                 options=options,
                 io_open=_refuse_other_files,
-                buffer_size=_READ_BYTES,
+                buffer_size=1 << 18,
                 metadata_errors="ignore",
             )
         except MemoryError:
-            raise VideoError(
-                f"{self.name} needs more memory to open than a video may take."
-            ) from None
+            why = "needs more memory to open than a video may take"
+            raise VideoError(f"{self.name} {why}.") from None
         except PermissionError:
-            raise VideoError(
-                f"{self.name} points at other files, and these are never opened."
-            ) from None
+            why = "points at other files, and these are never opened"
+            raise VideoError(f"{self.name} {why}.") from None
         except (av.FFmpegError, ValueError):
-            raise VideoError(f"{self.name} {self._why_not_opened()}.") from None
+            self._file.seek(0)
+            head = self._file.read(1 << 20)
+            why = "cannot be opened: it is damaged, or in no video format that is read"
+            # MP4 boxes of an encrypted stream: in place of its codec, and for its encryption
+            if b"encv" in head and b"sinf" in head:
+                why = "is encrypted and cannot be opened without its key"
+            raise VideoError(f"{self.name} {why}.") from None
         try:
             return container, self._choose_stream(container)
         except BaseException:
             container.close()
             raise
 
-    def _why_not_opened(self) -> str:
-        self._file.seek(0)
-        head = self._file.read(_HEADER_BYTES)
-        if all(box in head for box in _PROTECTED_BOXES):
-            return "is encrypted and cannot be opened without its key"
-        return "cannot be opened: it is damaged, or in no video format that is read"
-
     def _choose_stream(self, container: InputContainer) -> VideoStream:
-        candidates = _video_streams(container)
+        candidates, videos = _video_streams(container), container.streams.video
         if not candidates:
-            raise VideoError(f"{self.name} {_why_no_video(container)}.")
+            why = "holds sound only, no video" if container.streams.audio else "holds no video"
+            if any(stream.codec_context is None for stream in videos):
+                why = "is stored with a codec that cannot be decoded here"
+            elif videos:
+                why = "holds a still picture, no video"
+            raise VideoError(f"{self.name} {why}.")
         best = container.streams.best("video")
-        stream = next(
-            (
-                candidate
-                for candidate in candidates
-                if best is not None and candidate.index == best.index
-            ),
-            candidates[0],
-        )
+        same = (stream for stream in candidates if best is not None and stream.index == best.index)
+        stream = next(same, candidates[0])
         context = stream.codec_context
         context.thread_count, context.thread_type = THREADS, "SLICE"
         context.options = {"max_pixels": str(self.budget.limits.pixels)}
         return stream
-
-    def _check_size(self) -> None:
-        (width, height), limits = self.size, self.budget.limits
-        if width <= 0 or height <= 0:
-            raise VideoError(
-                f"{self.name} has no picture size, or one above {limits.pixels // 1_000_000} megapixels."
-            )
-        if max(width, height) > limits.side or width * height > limits.pixels:
-            raise VideoError(
-                f"{self.name} is too large: {width} x {height} pixels. The limits are {limits.side} per side and "
-                f"{limits.pixels // 1_000_000} megapixels."
-            )
 
 
 @contextlib.contextmanager
@@ -282,12 +255,6 @@ def _heard_errors() -> Iterator[list[tuple[int, str, str]]]:
             yield logs
     finally:
         av.logging.set_level(level)
-
-
-def _rate(stream: VideoStream) -> Fraction:
-    """Return the declared rate, 25 if unusable, for missing times or durations."""
-    rate = _fraction(stream.guessed_rate) or _fraction(stream.average_rate) or Fraction(25)
-    return rate if 0 < rate <= 1000 else Fraction(25)
 
 
 def _fraction(value: Fraction | None) -> Fraction | None:
@@ -307,15 +274,6 @@ def _video_streams(container: InputContainer) -> list[VideoStream]:
         for stream in container.streams.video
         if stream.codec_context is not None and not stream.disposition & cover
     ]
-    if container.metadata.get("major_brand", "").encode() in IMAGE_BRANDS:
-        # The still picture beside a sequence is listed as a stream, too.
-        return [stream for stream in streams if stream.frames > 1]
-    return streams
-
-
-def _why_no_video(container: InputContainer) -> str:
-    if any(stream.codec_context is None for stream in container.streams.video):
-        return "is stored with a codec that cannot be decoded here"
-    if container.streams.video:
-        return "holds a still picture, no video"
-    return "holds sound only, no video" if container.streams.audio else "holds no video"
+    # The still picture beside a sequence is listed as a stream, too.
+    images = container.metadata.get("major_brand", "").encode() in IMAGE_BRANDS
+    return [stream for stream in streams if stream.frames > 1 or not images]

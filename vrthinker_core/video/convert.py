@@ -21,13 +21,8 @@ from vrthinker_core.video.container import VideoSource
 Pixels = NDArray[np.uint8]  # (height, width, 3) RGB
 GreySample = NDArray[np.uint8]  # about 64 x 64 grey values of a frame
 
-_SAMPLES = 64
-_HDR_TRANSFERS = (16, 18)  # PQ and HLG, as numbered in H.273
 READ_MATRICES = (0, 1, 2, 4, 5, 6, 7, 9)
 """Colour matrices, as numbered in H.273, that FFmpeg converts by their own coefficients."""
-_BT2020_CONSTANT = 10
-# Up to this ratio, linear interpolation of a halved frame uses all its pixels.
-_MAX_LINEAR_RATIO = 2.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +63,21 @@ def _read_orientation(frame: VideoFrame) -> Orientation:
 
     x' = a x + c y, y' = b x + d y.
     """
-    matrix = _matrix(frame)
-    if matrix is None:
-        return Orientation()
-    a, b, c, d = matrix
-    if max(abs(a), abs(d)) > 8 * max(abs(b), abs(c)):
-        return Orientation(False, a < 0, d < 0)
-    if max(abs(b), abs(c)) > 8 * max(abs(a), abs(d)):
-        return Orientation(True, c < 0, b < 0)
-    return Orientation(skewed=True)
-
-
-def _matrix(frame: VideoFrame) -> tuple[float, float, float, float] | None:
     try:
         entry = frame.side_data.get(Type.DISPLAYMATRIX)  # type: ignore[call-overload]
     except ValueError:
         # PyAV cannot list side data with an unknown entry (stereo clips), but knows the angle.
         angle = math.radians(frame.rotation)
-        return math.cos(angle), -math.sin(angle), math.sin(angle), math.cos(angle)
-    if entry is None:
-        return None
-    a, b, _, c, d = struct.unpack("=9i", bytes(entry))[:5]
-    return a, b, c, d
+        a, b, c, d = math.cos(angle), -math.sin(angle), math.sin(angle), math.cos(angle)
+    else:
+        if entry is None:
+            return Orientation()
+        a, b, _, c, d = struct.unpack("=9i", bytes(entry))[:5]
+    if max(abs(a), abs(d)) > 8 * max(abs(b), abs(c)):
+        return Orientation(False, a < 0, d < 0)
+    if max(abs(b), abs(c)) > 8 * max(abs(a), abs(d)):
+        return Orientation(True, c < 0, b < 0)
+    return Orientation(skewed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +94,10 @@ class DisplayGeometry:
     def displayed_size(self) -> tuple[int, int]:
         """(width, height) after rotation; enlarged to square pixels to keep all detail."""
         (width, height), aspect = self.stored_size, self.pixel_aspect
-        width, height = (
-            (round(width * aspect), height) if aspect >= 1 else (width, round(height / aspect))
-        )
+        if aspect >= 1:
+            width = round(width * aspect)
+        else:
+            height = round(height / aspect)
         return (height, width) if self.orientation.transpose else (width, height)
 
 
@@ -117,18 +106,14 @@ class FrameConverter:
 
     def __init__(self, source: VideoSource, first: VideoFrame) -> None:
         """Read the display geometry of all frames from the first decoded one."""
-        size, hdr = (first.width, first.height), first.color_trc in _HDR_TRANSFERS
+        size = first.width, first.height
+        hdr = first.color_trc in (16, 18)  # PQ and HLG, as numbered in H.273
         self._name = source.name
         # Two, because each caches the tables of one size.
         self._reformatter, self._sampler = VideoReformatter(), VideoReformatter()
         # PyAV holds a frame whose side data is read, so a small copy of the frame is used.
-        self.geometry = DisplayGeometry(
-            size,
-            source.pixel_aspect,
-            _read_orientation(self._sampled(first)),
-            hdr,
-            first.colorspace,
-        )
+        orientation, aspect = _read_orientation(self._sampled(first)), source.pixel_aspect
+        self.geometry = DisplayGeometry(size, aspect, orientation, hdr, first.colorspace)
 
     def to_rgb(self, frame: VideoFrame) -> Pixels:
         """Return the frame in RGB at its stored size.
@@ -144,17 +129,14 @@ class FrameConverter:
         A smaller frame gives all its points. Points are not averaged, which would lose small
         movements.
         """
-        return cv2.cvtColor(self._sampled(frame).to_ndarray(), cv2.COLOR_RGB2GRAY).astype(
-            np.uint8, copy=False
-        )
+        grey = cv2.cvtColor(self._sampled(frame).to_ndarray(), cv2.COLOR_RGB2GRAY)
+        return grey.astype(np.uint8, copy=False)
 
     def _sampled(self, frame: VideoFrame) -> VideoFrame:
-        across, down = (
-            -(-side // max(1, side // _SAMPLES)) for side in (frame.width, frame.height)
-        )
-        return self._reformat(
-            self._sampler, frame, width=across, height=down, interpolation="POINT"
-        )
+        sides = frame.width, frame.height
+        width, height = (-(-side // max(1, side // 64)) for side in sides)
+        size = {"width": width, "height": height, "interpolation": "POINT"}
+        return self._reformat(self._sampler, frame, **size)
 
     def copy(self, frame: VideoFrame) -> VideoFrame:
         """Return the same picture, in RGB if needed, without decoder buffers."""
@@ -172,15 +154,13 @@ class FrameConverter:
     ) -> VideoFrame:
         # FFmpeg 8 refuses other matrices; players show them like this.
         if frame.colorspace not in READ_MATRICES:
-            size["src_colorspace"] = (
-                Colorspace.BT2020 if frame.colorspace == _BT2020_CONSTANT else Colorspace.ITU601
-            )
+            constant = frame.colorspace == 10  # BT.2020 with constant luminance
+            size["src_colorspace"] = Colorspace.BT2020 if constant else Colorspace.ITU601
         try:
             return reformatter.reformat(frame, format="rgb24", threads=1, **size)
         except (av.FFmpegError, ValueError):
-            raise VideoError(
-                f"{self._name} stores its colours as {frame.format.name}, which cannot be converted."
-            ) from None
+            stored = f"{self._name} stores its colours as {frame.format.name}"
+            raise VideoError(f"{stored}, which cannot be converted.") from None
 
     def resize_for(self, pixels: Pixels, sizing: Sizing) -> Pixels:
         """Return the sent pixels, made from the pixels of `to_rgb`."""
@@ -196,35 +176,28 @@ class FrameConverter:
         return framed
 
     def display(self, pixels: Pixels, width: int, height: int) -> Pixels:
-        """Orient the pixels of `to_rgb` and resize them to `width` x `height`."""
-        orientation = self.geometry.orientation
-        return orientation.apply(
-            _resize(pixels, *((height, width) if orientation.transpose else (width, height)))
-        )
+        """Orient the pixels of `to_rgb` and resize them to `width` x `height`.
+
+        Shrinks by area average and enlarges by cubic interpolation, per axis.
+        """
+        orientation, interpolation = self.geometry.orientation, cv2.INTER_AREA
+        width, height = (height, width) if orientation.transpose else (width, height)
+        down, across = pixels.shape[:2]
+        # OpenCV averages 2 x 2 far faster than odd ratios. 1080p to 448 x 448 takes 1.3 ms instead
+        # of 8.6 ms if halved first and interpolated then. The result differs from the published
+        # resizing by 0.3 of 255 levels on average; plain averaging differs by 0.2.
+        while across >= 2 * width and down >= 2 * height and across % 2 == down % 2 == 0:
+            across, down = across // 2, down // 2
+            pixels = _resize(pixels, across, down, cv2.INTER_AREA)
+            # Up to this ratio, linear interpolation of a halved frame uses all its pixels.
+            linear = max(across / width, down / height) < 2.2
+            interpolation = cv2.INTER_LINEAR if linear else cv2.INTER_AREA
+        pixels = _resize(pixels, min(across, width), min(down, height), interpolation)
+        return orientation.apply(_resize(pixels, width, height, cv2.INTER_CUBIC))
 
 
-def _resize(pixels: Pixels, width: int, height: int) -> Pixels:
-    """Shrink by area average and enlarge by cubic interpolation, per axis."""
-    down, across = pixels.shape[:2]
-    interpolation = cv2.INTER_AREA
-    # OpenCV averages 2 x 2 far faster than odd ratios. 1080p to 448 x 448 takes 1.3 ms instead of
-    # 8.6 ms if halved first and interpolated then. The result differs from the published resizing
-    # by 0.3 of 255 levels on average; plain averaging differs by 0.2.
-    while across >= 2 * width and down >= 2 * height and across % 2 == down % 2 == 0:
-        across, down = across // 2, down // 2
-        pixels = _cv_resize(pixels, across, down, cv2.INTER_AREA)
-        interpolation = (
-            cv2.INTER_LINEAR
-            if max(across / width, down / height) < _MAX_LINEAR_RATIO
-            else cv2.INTER_AREA
-        )
-    pixels = _cv_resize(pixels, min(across, width), min(down, height), interpolation)
-    return _cv_resize(pixels, width, height, cv2.INTER_CUBIC)
-
-
-def _cv_resize(pixels: Pixels, width: int, height: int, interpolation: int) -> Pixels:
+def _resize(pixels: Pixels, width: int, height: int, interpolation: int) -> Pixels:
     if pixels.shape[:2] == (height, width):
         return pixels
-    return cv2.resize(pixels, (width, height), interpolation=interpolation).astype(
-        np.uint8, copy=False
-    )
+    resized = cv2.resize(pixels, (width, height), interpolation=interpolation)
+    return resized.astype(np.uint8, copy=False)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -26,22 +25,18 @@ from av.video.stream import VideoStream
 from vrthinker_core.errors import VideoError
 from vrthinker_core.video.browser_copies import check_browser_support
 from vrthinker_core.video.container import VideoSource
-from vrthinker_core.video.convert import FrameConverter, Pixels
+from vrthinker_core.video.convert import FrameConverter
 from vrthinker_core.video.decode import DecodeStats, read_all
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
 from vrthinker_core.video.timeline import FrameTimes, make_frame_times
-from vrthinker_core.video.worker_io import connect_to_parent, request_queue, respond
+from vrthinker_core.video.worker_io import connect_to_parent, respond
 
 MAX_SIDE = 1280
 """Most pixels of the longer side of a copy."""
 
 # Without B-frames, the first frame is at 0 without an edit list. Many key frames make seeking fast.
 _OPTIONS = {"preset": "veryfast", "crf": "20", "bf": "0", "g": "12", "threads": "2"}
-_BT709, _LIMITED = 1, 1
-_FALLBACK_TIME_BASE = Fraction(1, 90_000)
-# Smaller time bases do not fit into an MP4; times are rounded to the fallback instead.
-_SMALLEST_TIME_BASE = Fraction(1, 1_000_000)
 
 
 class UnusableTimestamps(Exception):
@@ -66,12 +61,10 @@ def _encode(source: VideoSource, times: FrameTimes | None) -> io.BytesIO:
 
     Each frame lasts until the next one, the last one for the median duration.
     """
-    copy = io.BytesIO()
-    time_base = (
-        source.time_base
-        if times is None and source.time_base >= _SMALLEST_TIME_BASE
-        else _FALLBACK_TIME_BASE
-    )
+    copy, time_base = io.BytesIO(), source.time_base
+    # Smaller time bases do not fit into an MP4, so their times are rounded.
+    if times is not None or time_base < Fraction(1, 1_000_000):
+        time_base = Fraction(1, 90_000)
     durations: list[int] = []
     with av.open(copy, "w", format="mp4") as output:
         packets = _encoded_packets(output, source, time_base, times)
@@ -81,9 +74,8 @@ def _encode(source: VideoSource, times: FrameTimes | None) -> io.BytesIO:
             durations.append(packet.duration)
             output.mux(packet)
             packet = following
-        packet.duration = max(
-            1, round(median(durations) if durations else 1 / source.rate / time_base)
-        )
+        typical = median(durations) if durations else 1 / source.rate / time_base
+        packet.duration = max(1, round(typical))
         output.mux(packet)
     return copy
 
@@ -93,67 +85,46 @@ def _encoded_packets(
 ) -> Iterator[Packet[VideoStream]]:
     """Yield packets with timestamps in units of `time_base`.
 
-    Raises `UnusableTimestamps`, and `VideoError` if no frame decodes.
+    All frames have one size with even sides. Raises `UnusableTimestamps`, and `VideoError` if no
+    frame decodes.
     """
-    stats = DecodeStats()
-    frames = _display_frames(source, stats)
-    first = next(frames, None)
-    if first is None:
-        raise VideoError(f"{source.name} holds no frame that can be decoded.")
-    stream = _add_stream(output, first[1], time_base, source.rate)
-    last = -1
-    for pts, pixels in itertools.chain([first], frames):
+    stats, last = DecodeStats(), -1
+    stream: VideoStream | None = None
+    for decoded in read_all(source, stats):
+        pts = decoded.frame.pts
+        if stream is None:
+            converter, first = FrameConverter(source, decoded.frame), pts
+            size = converter.geometry.displayed_size
+            width, height = (max(1, round(side * min(1.0, MAX_SIDE / max(size)))) for side in size)
+        pixels = converter.display(converter.to_rgb(decoded.frame), width, height)
+        pixels = np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+        if stream is None:
+            stream = output.add_stream("libx264", rate=source.rate, options=_OPTIONS)
+            stream.height, stream.width = pixels.shape[:2]
+            stream.pix_fmt, context = "yuv420p", stream.codec_context
+            stream.time_base = context.time_base = time_base
+            # BT.709, limited range
+            context.colorspace = context.color_primaries = context.color_trc = 1
+            context.color_range = 1
+        stamp = last
         if times is not None:
             stamp = round(times.starts[len(stats.pts) - 1] / float(time_base))
-        else:
-            stamp = (
-                last
-                if pts is None or first[0] is None
-                else round((pts - first[0]) * source.time_base / time_base)
-            )
+        elif pts is not None and first is not None:
+            stamp = round((pts - first) * source.time_base / time_base)
         if stamp <= last:
             raise UnusableTimestamps
         last = stamp
-        rgb = VideoFrame.from_ndarray(pixels, format="rgb24")
+        rgb, space = VideoFrame.from_ndarray(pixels, format="rgb24"), Colorspace.ITU709
         frame = rgb.reformat(
-            format="yuv420p", dst_colorspace=Colorspace.ITU709, dst_color_range=ColorRange.MPEG
+            format="yuv420p", dst_colorspace=space, dst_color_range=ColorRange.MPEG
         )
         frame.pts, frame.time_base = stamp, time_base
         yield from stream.encode(frame)
+    if stream is None:
+        raise VideoError(f"{source.name} holds no frame that can be decoded.")
     if times is None and make_frame_times(stats.pts, source.time_base, source.rate).estimated:
         raise UnusableTimestamps
     yield from stream.encode()
-
-
-def _add_stream(
-    output: OutputContainer, first: Pixels, time_base: Fraction, rate: Fraction
-) -> VideoStream:
-    stream = output.add_stream("libx264", rate=rate, options=_OPTIONS)
-    context = stream.codec_context
-    stream.height, stream.width = first.shape[:2]
-    stream.pix_fmt = "yuv420p"
-    stream.time_base = context.time_base = time_base
-    context.colorspace = context.color_primaries = context.color_trc = _BT709
-    context.color_range = _LIMITED
-    return stream
-
-
-def _display_frames(source: VideoSource, stats: DecodeStats) -> Iterator[tuple[int | None, Pixels]]:
-    """Yield (pts, displayed pixels) of every frame.
-
-    All frames have one size with even sides.
-    """
-    converter: FrameConverter | None = None
-    for decoded in read_all(source, stats):
-        converter = converter or FrameConverter(source, decoded.frame)
-        yield decoded.frame.pts, _displayed(converter, decoded.frame)
-
-
-def _displayed(converter: FrameConverter, frame: VideoFrame) -> Pixels:
-    size = converter.geometry.displayed_size
-    width, height = (max(1, round(side * min(1.0, MAX_SIDE / max(size)))) for side in size)
-    pixels = converter.display(converter.to_rgb(frame), width, height)
-    return np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
 
 
 def remux(source: VideoSource, times: Sequence[int]) -> io.BytesIO | None:
@@ -162,8 +133,10 @@ def remux(source: VideoSource, times: Sequence[int]) -> io.BytesIO | None:
     `times` are the packet timestamps in stored order. Returns None if the packets do not fit into
     an MP4.
     """
-    copy = io.BytesIO()
-    first, decoding = min(times), decoding_times(times)
+    copy, ascending, first = io.BytesIO(), sorted(times), min(times)
+    # Decoding timestamps ascend and are never later; some containers store none
+    delay = max(dts - pts for dts, pts in zip(ascending, times, strict=True))
+    decoding = [pts - delay for pts in ascending]
     try:
         source.reopen()
         with av.open(copy, "w", format="mp4") as output:
@@ -180,62 +153,40 @@ def remux(source: VideoSource, times: Sequence[int]) -> io.BytesIO | None:
     return copy
 
 
-def decoding_times(times: Sequence[int]) -> list[int]:
-    """Return decoding timestamps for presentation timestamps in stored order.
-
-    They ascend and are never later than the presentation timestamps. Some containers store none.
-    """
-    ascending = sorted(times)
-    delay = max(dts - pts for dts, pts in zip(ascending, times, strict=True))
-    return [pts - delay for pts in ascending]
-
-
-_CHUNK_BYTES = 1 << 20
-
-
 def main(handle: int) -> None:
     """Serve one request over the connection with the descriptor `handle`."""
     av.logging.set_level(av.logging.PANIC)
     cv2.setNumThreads(1)
-    parent = connect_to_parent(handle)
-    request = request_queue(parent).get()
+    parent, requests = connect_to_parent(handle)
+    request = requests.get()
     path, limits = Path(request["path"]), Limits(**request["limits"])
-    budget = CpuBudget(shown_name(path), limits)
+    budget = CpuBudget(name := shown_name(path), limits)
+    died = True
     try:
         copy = _make_copy(path, limits, budget)
-    except VideoError as error:
+    except VideoError as problem:
         # If the copy passed a limit, the error says nothing about the file.
-        respond(parent, {"error": str(error), "died": budget.is_spent or near_memory_limit()})
+        error, died = str(problem), budget.is_spent or near_memory_limit()
     except MemoryError:
-        respond(
-            parent,
-            {
-                "error": f"{shown_name(path)} needs more memory to copy than a video may take.",
-                "died": True,
-            },
-        )
-    except Exception as error:  # noqa: BLE001 - whatever a hostile file provokes becomes one sentence about that file
-        respond(
-            parent,
-            {
-                "error": f"No playable copy of {shown_name(path)} can be made ({type(error).__name__}).",
-                "died": True,
-            },
-        )
+        error = f"{name} needs more memory to copy than a video may take."
+    except Exception as problem:  # noqa: BLE001 - any error of a hostile file is one sentence
+        error = f"No playable copy of {name} can be made ({type(problem).__name__})."
     else:
         copy.seek(0)
-        while chunk := copy.read(_CHUNK_BYTES):
+        while chunk := copy.read(1 << 20):
             respond(parent, {"done": False}, chunk)
         respond(parent, {"done": True})
+        return
+    respond(parent, {"error": error, "died": died})
 
 
 def _make_copy(path: Path, limits: Limits, budget: CpuBudget) -> io.BytesIO:
     confine_process(limits)
     with open_local(path) as file:
         source = VideoSource(file, budget)
-        support = check_browser_support(source, path)
-        if support.playable:
+        playable, times = check_browser_support(source, path)
+        if playable:
             return io.BytesIO()
-        if support.remuxable and (copy := remux(source, support.packet_times)) is not None:
+        if times and (copy := remux(source, times)) is not None:
             return copy
         return encode(source)

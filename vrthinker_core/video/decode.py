@@ -76,9 +76,8 @@ def _decode_packets(source: VideoSource, stats: DecodeStats) -> Iterator[VideoFr
             except av.FFmpegError:
                 stats.refused += bool(packet.size)
     except MemoryError:
-        raise VideoError(
-            f"{source.name} needs more memory to decode than a video may take."
-        ) from None
+        why = "needs more memory to decode than a video may take"
+        raise VideoError(f"{source.name} {why}.") from None
     except CONTAINER_ERRORS:
         return
 
@@ -107,7 +106,21 @@ class SeekingReader:
             start = self._timeline.interval_start(target)
             if self._last is None or not start <= self._last.index <= target:
                 self._seek_to_interval(start, strict)
-            yield from self._read_to(target, strict)
+            before = self._last
+            if before is not None and before.index == target:
+                yield before
+                continue
+            while (decoded := self._next(strict)) is not None:
+                yield decoded
+                if decoded.index >= target:
+                    break
+                before = decoded
+            if decoded is None or decoded.index != target:
+                both = [each for each in (before, decoded) if each is not None]
+                if strict or not both:
+                    raise TimestampMismatch
+                near = [(abs(each.index - target), each.index, each) for each in both]
+                yield replace(min(near)[-1], requested=target)
 
     def cost(self, indices: Collection[int]) -> int:
         """Return how many frames `read` yields for `indices`."""
@@ -117,24 +130,6 @@ class SeekingReader:
             count += target - (last if start <= last <= target else start - 1)
             last = target
         return count
-
-    def _read_to(self, target: int, strict: bool) -> Iterator[DecodedFrame]:
-        before = self._last
-        if before is not None and before.index == target:
-            yield before
-            return
-        while (decoded := self._next(strict)) is not None:
-            yield decoded
-            if decoded.index >= target:
-                break
-            before = decoded
-        if decoded is None or decoded.index != target:
-            near = [neighbour for neighbour in (before, decoded) if neighbour is not None]
-            if strict or not near:
-                raise TimestampMismatch
-            yield replace(
-                min(near, key=lambda neighbour: abs(neighbour.index - target)), requested=target
-            )
 
     def _next(self, strict: bool) -> DecodedFrame | None:
         for frame in self._frames:
@@ -149,7 +144,11 @@ class SeekingReader:
 
     def _seek_to_interval(self, start: int, strict: bool) -> None:
         """Seek so that the next frame is `start`, first of its interval."""
-        offsets = self._seek_offsets(start)
+        keys, pts = self._timeline.keyframes, self._timeline.pts
+        key = int(np.searchsorted(keys, pts[start], "right")) - 1
+        # To the key frame, the previous one (if the file's index is in decoding order), the start
+        offsets = [int(keys[near]) for near in (key, key - 1) if near > 0]
+        offsets.append(int(min(keys[0], pts[0])))
         for offset in offsets:
             self._last, self._stats = None, DecodeStats()
             try:
@@ -168,15 +167,3 @@ class SeekingReader:
                 break
         if strict:
             raise TimestampMismatch
-
-    def _seek_offsets(self, start: int) -> list[int]:
-        """Return timestamps to try: the key frame, the previous one, the start.
-
-        The previous one helps if the file's index is in decoding order.
-        """
-        keys = self._timeline.keyframes
-        key = int(np.searchsorted(keys, self._timeline.pts[start], "right")) - 1
-        return [
-            *(int(keys[near]) for near in (key, key - 1) if near > 0),
-            int(min(keys[0], self._timeline.pts[0])),
-        ]

@@ -15,7 +15,6 @@ from vrthinker_core.errors import VideoError, VideoUnavailable, out_of_files
 from vrthinker_core.text import encodable
 
 HEAD_BYTES = 1 << 16
-_TEXT_BYTES = 4096
 
 _IMAGE_MAGIC = {
     "PNG": (b"\x89PNG\r\n\x1a\n",),
@@ -27,14 +26,12 @@ _IMAGE_MAGIC = {
     "JPEG XL": (b"\xff\x0a", b"\x00\x00\x00\x0cJXL \r\n\x87\n"),
     "JPEG 2000": (b"\x00\x00\x00\x0cjP  \r\n\x87\n",),
 }
-_MP3 = re.compile(rb"\xff[\xfa\xfb\xf2\xf3\xe2\xe3]")
-_AUDIO_MAGIC = (b"ID3", b"fLaC", b"#!AMR", b".snd", b"caff", b"MThd")
 _SEQUENCE_BRANDS = (b"avis", b"msf1", b"hevc", b"hevx", b"hevm", b"hevs")
 IMAGE_BRANDS = (b"avif", b"heic", b"heix", b"heim", b"heis", b"mif1", b"mif2", *_SEQUENCE_BRANDS)
 """Major brands of AVIF and HEIF files: still pictures or sequences."""
-_WEBP_ANIMATION = 2  # flag in the header of an extended WebP
 _PLAYLIST = re.compile(
-    rb"#EXT|ffconcat|v=0\s|\[playlist\]|\[reference\]|\[internetshortcut\]|RTSPtext|<\?xml|<mpd|<smil|<asx|<playlist",
+    rb"#EXT|ffconcat|v=0\s|\[playlist\]|\[reference\]|\[internetshortcut\]|RTSPtext"
+    rb"|<\?xml|<mpd|<smil|<asx|<playlist",
     re.IGNORECASE,
 )
 
@@ -42,29 +39,25 @@ _PLAYLIST = re.compile(
 def why_not_a_video(head: bytes) -> str | None:
     """Return why a file is no video, or None.
 
-    Example: "is an image (PNG), not a video".
-
-    `head` holds the first `HEAD_BYTES` bytes of the file. None means that they do not tell.
+    Example: "is an image (PNG), not a video". `head` holds the first `HEAD_BYTES` bytes of the
+    file. None means that they do not tell.
     """
     if _is_animated(head):
         return None
-    if (
-        head.startswith(b"RIFF")
-        and head[8:16] == b"WEBPVP8X"
-        and any(flags & _WEBP_ANIMATION for flags in head[20:21])
-    ):
+    if head.startswith(b"RIFF") and head[8:16] == b"WEBPVP8X" and head[20:21] and head[20] & 2:
         return "is an animated WebP, which cannot be decoded here: convert it to MP4 first"
     if image := _image_format(head):
         return f"is an image ({image}), not a video"
-    if (
-        head.startswith(_AUDIO_MAGIC)
-        or head[8:12] in (b"WAVE", b"AIFF", b"AIFC")
-        or _MP3.match(head)
-    ):
+    audio = (b"ID3", b"fLaC", b"#!AMR", b".snd", b"caff", b"MThd")
+    waves, mp3 = (b"WAVE", b"AIFF", b"AIFC"), rb"\xff[\xfa\xfb\xf2\xf3\xe2\xe3]"
+    if head.startswith(audio) or head[8:12] in waves or re.match(mp3, head):
         return "holds sound only, no video"
     if _PLAYLIST.match(head.removeprefix(b"\xef\xbb\xbf").lstrip()):
         return "is a playlist that points at other files, not a video"
-    if _is_text(head[:_TEXT_BYTES]):
+    text = head[:4096]
+    control = any(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in text)
+    ascii_like = sum(byte >= 127 for byte in text) * 4 < len(text)
+    if ascii_like and not control and not text.startswith(b"YUV4MPEG2 "):
         return "is a text file, not a video"
     return None
 
@@ -75,14 +68,10 @@ def _is_animated(head: bytes) -> bool:
         return head[16:24] == b"ftypmjp2"
     if head.startswith(_IMAGE_MAGIC["PNG"]):
         return b"acTL" in head.partition(b"IDAT")[0]
-    size, kind = int.from_bytes(head[:4], "big"), head[4:8]
-    brands = {
-        head[8:12],
-        *(head[start : start + 4] for start in range(16, min(size, len(head)), 4)),
-    }
-    return (
-        kind == b"ftyp" and head[8:12] in IMAGE_BRANDS and not brands.isdisjoint(_SEQUENCE_BRANDS)
-    )
+    major, size = head[8:12], min(int.from_bytes(head[:4], "big"), len(head))
+    brands = {major, *(head[start : start + 4] for start in range(16, size, 4))}
+    is_image = head[4:8] == b"ftyp" and major in IMAGE_BRANDS
+    return is_image and not brands.isdisjoint(_SEQUENCE_BRANDS)
 
 
 def _image_format(head: bytes) -> str | None:
@@ -96,21 +85,13 @@ def _image_format(head: bytes) -> str | None:
     return None
 
 
-def _is_text(head: bytes) -> bool:
-    if head.startswith(b"YUV4MPEG2 "):
-        return False
-    control = sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in head)
-    return control == 0 and sum(byte >= 127 for byte in head) * 4 < len(head)
-
-
 # FFmpeg and its wrappers read these prefixes as addresses. Drive letters (C:) do not match.
 _ADDRESS = re.compile(
-    r"(?:[a-z][a-z0-9+.-]+:/|(?:async|cache|concat|concatf|crypto|data|fd|file|gopher|gophers|hls|ipfs|ipns|md5|mmsh|mmst|pipe|"
+    r"(?:[a-z][a-z0-9+.-]+:/|(?:async|cache|concat|concatf|crypto|data|fd|file|gopher|"
+    r"gophers|hls|ipfs|ipns|md5|mmsh|mmst|pipe|"
     r"rtmp[a-z]*|rtp|rtsp|sftp|smb|srt|srtp|subfile|tcp|tee|tls|udp|unix):)",
     re.IGNORECASE,
 )
-_PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE))
-"""Failures of the machine, its disk or network, which say nothing about the file."""
 
 
 def shown_name(path: Path) -> str:
@@ -118,18 +99,10 @@ def shown_name(path: Path) -> str:
     return _shown(path.name)
 
 
-def _shown_place(path: Path) -> str:
-    """Return a relative path, but only the name of an absolute one.
-
-    Visitors must not see a server's folders. Only people and programs name relative paths.
-    """
-    return shown_name(path) if path.is_absolute() else _shown(str(path))
-
-
 def _shown(name: str) -> str:
+    characters = encodable(name)
     return "".join(
-        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
-        for character in encodable(name)
+        each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in characters
     )
 
 
@@ -147,22 +120,45 @@ def open_local(path: Path) -> BufferedReader:
         # `Path` has collapsed the two slashes of the address.
         address = re.sub(r"^([a-z][a-z0-9+.-]+:)/(?!/)", r"\1//", str(path), flags=re.IGNORECASE)
         raise VideoError(
-            f"{address} is an address, not a file: download the video first and give its path on this machine."
+            f"{address} is an address, not a file: download the video first and give its path on "
+            "this machine."
         )
     try:
         file = _open_regular(path.resolve(strict=True), name)
     except FileNotFoundError:
-        raise VideoError(f"{_shown_place(path)} does not exist.") from None
+        # Visitors must not see a server's folders; only people and programs name relative paths.
+        place = name if path.is_absolute() else _shown(str(path))
+        raise VideoError(f"{place} does not exist.") from None
     except PermissionError:
         raise VideoError(f"{name} cannot be read: permission denied.") from None
     except (OSError, RuntimeError, ValueError) as error:
         raise _refusal(error, f"{name} cannot be opened") from None
     try:
-        _check_content(file, name)
+        head = file.read(HEAD_BYTES)
+        if not head:
+            raise VideoError(f"{name} is empty.")
+        if reason := why_not_a_video(head):
+            raise VideoError(f"{name} {reason}.")
+    except OSError as error:
+        file.close()
+        raise _refusal(error, f"{name} cannot be read") from None
     except BaseException:
         file.close()
         raise
+    file.seek(0)
     return file
+
+
+def _open_regular(path: Path, name: str) -> BufferedReader:
+    if path.is_dir():
+        raise VideoError(f"{name} is a folder, not a video.")
+    # Non-blocking, because opening a named pipe would wait for a writer forever.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise VideoError(f"{name} is no regular file.")
+    return os.fdopen(descriptor, "rb")
 
 
 def file_digest(path: Path) -> str:
@@ -179,33 +175,9 @@ def file_digest(path: Path) -> str:
 def _refusal(error: Exception, sentence: str) -> VideoError:
     """Return the error for an unusable file; its message starts with `sentence`."""
     cause = getattr(error, "strerror", None) or "not a usable path"
-    if isinstance(error, OSError) and error.errno in _PASSING:
-        return VideoUnavailable(
-            out_of_files(error) or f"{sentence} now: {cause}. Compare again later."
-        )
+    # Failures of the machine, its disk or network, which say nothing about the file
+    passing = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE)
+    if isinstance(error, OSError) and error.errno in passing:
+        later = f"{sentence} now: {cause}. Compare again later."
+        return VideoUnavailable(out_of_files(error) or later)
     return VideoError(f"{sentence}: {cause}.")
-
-
-def _open_regular(path: Path, name: str) -> BufferedReader:
-    if path.is_dir():
-        raise VideoError(f"{name} is a folder, not a video.")
-    # Non-blocking, because opening a named pipe would wait for a writer forever.
-    descriptor = os.open(
-        path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    )
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise VideoError(f"{name} is no regular file.")
-    return os.fdopen(descriptor, "rb")
-
-
-def _check_content(file: BufferedReader, name: str) -> None:
-    try:
-        head = file.read(HEAD_BYTES)
-    except OSError as error:
-        raise _refusal(error, f"{name} cannot be read") from None
-    if not head:
-        raise VideoError(f"{name} is empty.")
-    if reason := why_not_a_video(head):
-        raise VideoError(f"{name} {reason}.")
-    file.seek(0)

@@ -42,11 +42,8 @@ class ForkServer:
         self._control = control
         self._wakeups, self._signals = socket.socketpair()
         self._running: dict[Connection, int] = {}
+        # Closing the connection reaps an ended process; until then its id stays reserved.
         self._ended: dict[Connection, int] = {}
-        """Process ids of ended workers by status connection.
-
-        Closing the connection reaps the process; until then its id stays reserved.
-        """
 
     def serve(self) -> None:
         """Serve until the owner closes its end of the socket."""
@@ -59,7 +56,12 @@ class ForkServer:
                     self._reap(ready)
                 elif ready is self._wakeups:
                     self._wakeups.recv(4096)
-                    self._report_ended()
+                    for status, pid in list(self._running.items()):
+                        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                        if ended is not None:
+                            self._ended[status] = self._running.pop(status)
+                            exited, code = ended.si_code == os.CLD_EXITED, ended.si_status
+                            _send_number(status, code if exited else -code)
                 elif not self._accept():
                     for status in [*self._running, *self._ended]:
                         self._reap(status)
@@ -72,43 +74,26 @@ class ForkServer:
             return False
         connection, status = handles[0], Connection(handles[1])
         pid = os.fork()
-        if pid == 0:
-            _run_worker(connection)
+        if pid == 0:  # The child keeps the loaded modules, but no handlers and descriptors
+            try:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                os.setsid()
+                os.dup2(connection, _CONNECTION)
+                os.closerange(_CONNECTION + 1, max(os.sysconf("SC_OPEN_MAX"), 1 << 16))
+                worker.main(_CONNECTION)
+            finally:
+                os._exit(1)
         os.close(connection)
         self._running[status] = pid
         _send_number(status, pid)
         return True
-
-    def _report_ended(self) -> None:
-        for status, pid in list(self._running.items()):
-            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            if ended is not None:
-                self._ended[status] = self._running.pop(status)
-                _send_number(
-                    status, ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-                )
 
     def _reap(self, status: Connection) -> None:
         pid = self._running.pop(status, None) or self._ended.pop(status)
         status.close()
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-
-
-def _run_worker(connection: int) -> None:
-    """Run the worker in the child; never return.
-
-    The child keeps the loaded modules and drops the fork server's handlers and descriptors.
-    """
-    try:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.setsid()
-        os.dup2(connection, _CONNECTION)
-        os.closerange(_CONNECTION + 1, max(os.sysconf("SC_OPEN_MAX"), 1 << 16))
-        worker.main(_CONNECTION)
-    finally:
-        os._exit(1)
 
 
 def _send_number(status: Connection, number: int) -> None:

@@ -17,13 +17,6 @@ from vrthinker_core.video.convert import READ_MATRICES, DisplayGeometry, GreySam
 from vrthinker_core.video.decode import DecodeStats
 from vrthinker_core.video.timeline import FrameTimes, Timeline
 
-_BLACK = 24
-_CHANGED = 12
-_LEAST_SECONDS = 0.5
-_MAX_STRETCHES = 4
-# Some frames of these codecs are only references, so fewer frames than packets are no loss.
-_HIDDEN_FRAME_CODECS = ("vp8", "vp9", "av1")
-
 
 @dataclass(frozen=True, slots=True)
 class ClipFacts:
@@ -52,69 +45,75 @@ def health_notes(facts: ClipFacts) -> tuple[str, ...]:
 
 def _decoding(facts: ClipFacts) -> Iterator[str]:
     stored, announced = facts.timeline.stored, facts.source.header_seconds
-    lost = stored - facts.frames
+    lost, header_frames = stored - facts.frames, facts.source.header_frames
     if missing := facts.timeline.missing_seconds:
-        yield f"The file ends early: {announced - missing:.2f} of {announced:.2f} seconds are there."
+        there = f"{announced - missing:.2f} of {announced:.2f} seconds"
+        yield f"The file ends early: {there} are there."
     elif facts.source.damaged:
         yield "The file ends early or is damaged: not everything in it can be read."
     if facts.source.encrypted:
         yield "The clip is encrypted: its pictures are decoded without the key."
     if facts.stats.refused and lost > 0:
         yield f"{lost} of {stored} frames cannot be decoded."
-    elif lost > 0 and facts.source.codec not in _HIDDEN_FRAME_CODECS:
+    # Some frames of these codecs are only references, so fewer frames than packets are no loss.
+    elif lost > 0 and facts.source.codec not in ("vp8", "vp9", "av1"):
         yield f"{lost} of {stored} stored frames give no picture."
     if facts.stats.corrupt:
         what = "frame is" if facts.stats.corrupt == 1 else "frames are"
         yield f"{facts.stats.corrupt} {what} damaged and shown as far as decoding goes."
-    if not missing and facts.source.header_frames not in (0, stored):
-        yield f"The header announces {facts.source.header_frames} frames, {stored} are there to be shown."
-    if facts.source.video_streams > 1:
+    if not missing and header_frames not in (0, stored):
+        yield f"The header announces {header_frames} frames, {stored} are there to be shown."
+    if (count := facts.source.video_streams) > 1:
         width, height = facts.geometry.displayed_size
-        yield f"The file holds {facts.source.video_streams} video streams; the main one ({width} x {height}) is used."
+        yield f"The file holds {count} video streams; the main one ({width} x {height}) is used."
 
 
 def _length(facts: ClipFacts) -> Iterator[str]:
     declared = float(facts.source.rate)
+    rate = f"{declared:.4g} frames per second"
     if facts.frames == 1:
         yield "The clip is a single picture: there is no motion to judge."
     elif facts.frames < 4:
         yield f"The clip has only {facts.frames} frames."
     if facts.times.from_rate:
-        yield f"The file has no usable timestamps: seconds are counted at {declared:.4g} frames per second."
+        yield f"The file has no usable timestamps: seconds are counted at {rate}."
         return
     if count := facts.times.estimated:
         what = "timestamp is" if count == 1 else "timestamps are"
-        yield f"{count} {what} missing or wrong: the time of such a frame is estimated from its neighbours."
+        guess = "the time of such a frame is estimated from its neighbours"
+        yield f"{count} {what} missing or wrong: {guess}."
     if facts.times.variable:
-        lengths = facts.times.durations
-        yield f"Variable frame rate: a frame stays from {lengths.min():.3f} s to {lengths.max():.3f} s."
+        shortest, longest = facts.times.durations.min(), facts.times.durations.max()
+        yield f"Variable frame rate: a frame stays from {shortest:.3f} s to {longest:.3f} s."
     elif facts.frames > 3 and abs(declared * facts.times.typical_duration - 1) > 0.1:
         real = 1 / facts.times.typical_duration
-        yield f"The header says {declared:.4g} frames per second, the timestamps say {real:.4g}."
+        yield f"The header says {rate}, the timestamps say {real:.4g}."
 
 
 def _picture(facts: ClipFacts) -> Iterator[str]:
     geometry, (width, height) = facts.geometry, facts.geometry.displayed_size
     if geometry.orientation.skewed:
-        yield "The file asks to be turned by an angle that is no quarter turn; it is shown unturned."
+        turn = "turned by an angle that is no quarter turn"
+        yield f"The file asks to be {turn}; it is shown unturned."
     if geometry.orientation.clockwise:
         yield f"Turned by {geometry.orientation.clockwise}° clockwise, as the file asks."
     if geometry.orientation.reflected:
         yield "Mirrored, as the file asks."
     if geometry.pixel_aspect != 1:
-        aspect = geometry.pixel_aspect
-        yield f"Pixels are not square ({aspect.numerator}:{aspect.denominator}): shown as {width} x {height}."
-    if facts.stats.resized_at is not None:
-        yield f"The picture size changes at frame {facts.stats.resized_at}; every frame is brought to the size of the first."
-    if (
-        "square" in (facts.plan.opening.mode, facts.plan.later.mode)
-        and abs(width / height - 1) > 0.02
-    ):
-        yield f"The picture is {_ratio(width, height)} ({width} x {height}) and is squashed into a square for the judge."
+        aspect = f"{geometry.pixel_aspect.numerator}:{geometry.pixel_aspect.denominator}"
+        yield f"Pixels are not square ({aspect}): shown as {width} x {height}."
+    if (at := facts.stats.resized_at) is not None:
+        change = f"The picture size changes at frame {at}"
+        yield f"{change}; every frame is brought to the size of the first."
+    squashed = "square" in (facts.plan.opening.mode, facts.plan.later.mode)
+    if squashed and abs(width / height - 1) > 0.02:
+        shape = f"{_ratio(width, height)} ({width} x {height})"
+        yield f"The picture is {shape} and is squashed into a square for the judge."
     if facts.stats.interlaced:
         yield "The clip is interlaced: moving edges may look like combs."
     if geometry.matrix not in READ_MATRICES:
-        yield f"The file names colour matrix {geometry.matrix} of H.273, which is not read: colours may look wrong."
+        named = f"The file names colour matrix {geometry.matrix} of H.273"
+        yield f"{named}, which is not read: colours may look wrong."
     if geometry.hdr:
         yield "The clip is HDR and is shown without tone mapping: colours may look pale."
 
@@ -129,15 +128,17 @@ def _ratio(width: int, height: int) -> str:
 def _slots(facts: ClipFacts) -> Iterator[str]:
     slots, frames = facts.plan.grid.slots, facts.frames
     uses = Counter(facts.plan.grid.index(slot, frames) for slot in range(slots))
+    shared = f"{frames} {'frame' if frames == 1 else 'frames'} for {slots} slots"
     if (most := max(uses.values())) > 1:
-        yield f"{frames} {'frame' if frames == 1 else 'frames'} for {slots} slots: up to {most} slots show the same frame."
-    if len(uses) < frames:
-        yield f"{frames} frames for {slots} slots: {frames - len(uses)} frames lie between the slots and can never be asked for."
+        yield f"{shared}: up to {most} slots show the same frame."
+    if (lost := frames - len(uses)) > 0:
+        yield f"{shared}: {lost} frames lie between the slots and can never be asked for."
 
 
 def _stretches(facts: ClipFacts) -> Iterator[str]:
     if facts.samples is None:
-        yield "The clip is long and is read piece by piece: black or still stretches were not looked for."
+        stretches = "black or still stretches were not looked for"
+        yield f"The clip is long and is read piece by piece: {stretches}."
         return
     seen = sorted(facts.samples.keys() & facts.plan.frame_indices(facts.frames))
     samples = [facts.samples[index] for index in seen]
@@ -147,33 +148,16 @@ def _stretches(facts: ClipFacts) -> Iterator[str]:
         for start, end in _equal_runs(samples, _is_same)
         if start < end and not any(first <= start and end <= last for first, last in black)
     ]
-    yield from _describe_stretches(facts, "The picture is black", black, seen)
-    yield from _describe_stretches(facts, "The picture stands still", still, seen)
-
-
-def _describe_stretches(
-    facts: ClipFacts, what: str, runs: list[tuple[int, int]], seen: list[int]
-) -> Iterator[str]:
-    """Describe `runs`, which are positions in `seen`, the sampled frame indices.
-
-    A stretch ends when the next sampled frame begins.
-    """
+    # A stretch ends when the next sampled frame begins.
     edges = [*(float(facts.times.starts[index]) for index in seen), facts.times.seconds]
-    if (0, len(seen) - 1) in runs and len(seen) > 1:
-        yield f"{what} throughout."
-        return
-    intervals = [
-        f"from {edges[a]:.2f} s to {edges[b + 1]:.2f} s"
-        for a, b in runs
-        if edges[b + 1] - edges[a] >= _LEAST_SECONDS
-    ]
-    if intervals:
-        more = (
-            f" and in {len(intervals) - _MAX_STRETCHES} more stretches"
-            if len(intervals) > _MAX_STRETCHES
-            else ""
-        )
-        yield f"{what} {', '.join(intervals[:_MAX_STRETCHES])}{more}."
+    for what, runs in (("is black", black), ("stands still", still)):
+        times = [(edges[start], edges[end + 1]) for start, end in runs]
+        long = [f"from {a:.2f} s to {b:.2f} s" for a, b in times if b - a >= 0.5]
+        if (0, len(seen) - 1) in runs and len(seen) > 1:
+            yield f"The picture {what} throughout."
+        elif long:
+            more = f" and in {len(long) - 4} more stretches" if len(long) > 4 else ""
+            yield f"The picture {what} {', '.join(long[:4])}{more}."
 
 
 def _equal_runs(
@@ -193,12 +177,11 @@ def _equal_runs(
 
 def _is_black(sample: GreySample) -> bool:
     """Allow two light points per thousand: noise passes, a dot does not."""
-    return int(np.count_nonzero(sample >= _BLACK)) * 500 <= sample.size
+    return int(np.count_nonzero(sample >= 24)) * 500 <= sample.size
 
 
 def _is_same(one: GreySample, other: GreySample) -> bool:
     """Allow two changed points per thousand, as encoding a still changes them."""
-    return (
-        one.shape == other.shape
-        and int(np.count_nonzero(cv2.absdiff(one, other) > _CHANGED)) * 500 <= one.size
-    )
+    if one.shape != other.shape:
+        return False
+    return int(np.count_nonzero(cv2.absdiff(one, other) > 12)) * 500 <= one.size

@@ -1,7 +1,7 @@
 """Limits of one clip.
 
-The parent enforces wall time. The worker limits its own memory and processor time before it opens a
-file.
+The parent enforces wall time. The worker limits its own memory and processor time before it opens
+a file.
 """
 
 import contextlib
@@ -39,7 +39,6 @@ class Limits:
 
 
 DEFAULT = Limits()
-_MEMORY_MARGIN_BYTES = 64 << 20
 
 
 class CpuBudget:
@@ -68,8 +67,8 @@ class CpuBudget:
         """Raise `VideoError` if the time is used up."""
         if self.is_spent:
             raise VideoError(
-                f"{self.name} needs more than {self.limits.cpu_seconds:g} s of processor time to decode: "
-                "cut it shorter, make it smaller, or store it as MP4 with more key frames."
+                f"{self.name} needs more than {self.limits.cpu_seconds:g} s of processor time to "
+                "decode: cut it shorter, make it smaller, or store it as MP4 with more key frames."
             )
 
 
@@ -80,7 +79,11 @@ def confine_process(limits: Limits) -> None:
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, 0)
     # Loaded libraries reserve address space that they never use, so it is added to the limit.
-    _limit(resource.RLIMIT_AS, limits.memory_bytes + _mapped_not_resident())
+    reserved = 1 << 32
+    with contextlib.suppress(OSError, ValueError):
+        size, resident = map(int, Path("/proc/self/statm").read_text().split()[:2])
+        reserved = (size - resident) * resource.getpagesize()
+    _limit(resource.RLIMIT_AS, limits.memory_bytes + reserved)
 
 
 def near_memory_limit() -> bool:
@@ -91,27 +94,14 @@ def near_memory_limit() -> bool:
     if sys.platform == "win32":
         return False
     with contextlib.suppress(OSError, StopIteration):
-        peak = next(
-            line
-            for line in Path("/proc/self/status").read_text().splitlines()
-            if line.startswith("VmPeak")
-        )
+        lines = Path("/proc/self/status").read_text().splitlines()
+        peak = next(line for line in lines if line.startswith("VmPeak"))
         limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        return (
-            limit != resource.RLIM_INFINITY
-            and int(peak.split()[1]) * 1024 + _MEMORY_MARGIN_BYTES > limit
-        )
+        close = int(peak.split()[1]) * 1024 + (64 << 20) > limit
+        return limit != resource.RLIM_INFINITY and close
     return False
 
 
 def _limit(kind: int, value: int) -> None:
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(kind, (value, resource.getrlimit(kind)[1]))
-
-
-def _mapped_not_resident() -> int:
-    try:
-        size, resident = (int(field) for field in Path("/proc/self/statm").read_text().split()[:2])
-    except (OSError, ValueError):
-        return 1 << 32
-    return (size - resident) * resource.getpagesize()

@@ -27,11 +27,6 @@ from vrthinker_core.video.process import (
     start_worker,
 )
 
-_FORK_SERVER = "vrthinker_core.video.fork_server"
-_READY_SECONDS = 30.0  # for the fork server to answer; later, a fresh process is started instead
-_POLL_SECONDS = 0.1  # between two checks whether a clip is still wanted
-_STOP_SECONDS = 2.0  # for the fork server to end its workers and itself
-
 
 class DecoderPool(AbstractContextManager["DecoderPool"]):
     """Starter of worker processes for any number of clips.
@@ -70,7 +65,7 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
         if os.getpid() != self._owner:
             yield
             return
-        while not self._opening_slots.acquire(timeout=_POLL_SECONDS):
+        while not self._opening_slots.acquire(timeout=0.1):
             if given_up():
                 raise VideoError("The video was closed before there was room to open it.")
         try:
@@ -80,7 +75,16 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
 
     def start_worker(self) -> Worker:
         """Start a process that serves one clip."""
-        return (self._fork() if self._can_fork else None) or start_worker(CLIP_WORKER)
+        if self._can_fork:
+            ours, theirs = Pipe()
+            status, reports = Pipe()
+            with contextlib.suppress(OSError, EOFError):
+                with theirs, reports, self._lock:
+                    ends = [theirs.fileno(), reports.fileno()]
+                    socket.send_fds(self._running_server().control, [b"f"], ends)
+                if status.poll(30.0):  # Else a fresh process is started
+                    return Worker(ForkedProcess(receive_number(status), status), ours)
+        return start_worker(CLIP_WORKER)
 
     def close(self) -> None:
         """End the fork server and every worker that it has forked."""
@@ -97,26 +101,10 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
         return sys.platform == "linux" and os.getpid() == self._owner and not self._closed
 
     def _running_server(self) -> _ForkServer:
-        if (
-            self._server is None
-            or not self._server.stop.alive
-            or self._server.process.poll() is not None
-        ):
-            self._server = _ForkServer()
-        return self._server
-
-    def _fork(self) -> Worker | None:
-        """Fork a worker; return None if the fork server does not answer."""
-        ours, theirs = Pipe()
-        status, reports = Pipe()
-        with contextlib.suppress(OSError, EOFError):
-            with theirs, reports, self._lock:
-                socket.send_fds(
-                    self._running_server().control, [b"f"], [theirs.fileno(), reports.fileno()]
-                )
-            if status.poll(_READY_SECONDS):
-                return Worker(ForkedProcess(receive_number(status), status), ours)
-        return None
+        server = self._server
+        if server is None or not server.stop.alive or server.process.poll() is not None:
+            server = self._server = _ForkServer()
+        return server
 
 
 class _ForkServer:
@@ -126,7 +114,7 @@ class _ForkServer:
         self.control, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as on_error:
             on_error.enter_context(self.control)
-            self.process = start_module(_FORK_SERVER, theirs.fileno())
+            self.process = start_module("vrthinker_core.video.fork_server", theirs.fileno())
             on_error.pop_all()
         self.stop = weakref.finalize(self, _stop_server, self.process, self.control, os.getpid())
 
@@ -137,6 +125,6 @@ def _stop_server(process: subprocess.Popen[bytes], control: socket.socket, owner
     if os.getpid() != owner:
         return
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(_STOP_SECONDS)
+        process.wait(2.0)  # Until it has ended its workers and itself
     process.kill()
     process.wait()

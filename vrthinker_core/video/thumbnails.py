@@ -1,7 +1,4 @@
-"""Thumbnails: the frames that a trace keeps.
-
-Each is small enough to be accepted from a stranger's trace.
-"""
+"""Thumbnails: the frames that a trace keeps, small enough for a stranger's trace."""
 
 import io
 
@@ -10,8 +7,6 @@ from vrthinker_core.types import Frame, Thumbnail
 THUMBNAIL_HEIGHT = 224
 MAX_SIDE = 8 * THUMBNAIL_HEIGHT  # in pixels
 MAX_JPEG_BYTES = 256 * 2**10
-# Grey noise at the largest size takes 305 KiB at the first quality, 172 KiB at the last.
-QUALITIES = (82, 60, 30)
 
 
 def make_thumbnail(frame: Frame, number: str) -> Thumbnail:
@@ -27,14 +22,14 @@ def make_thumbnail(frame: Frame, number: str) -> Thumbnail:
         size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
         # `reducing_gap` averages whole pixels first: a tenth of the time, enough for 448 x 448.
         picture = picture.resize(size, Image.Resampling.BICUBIC, reducing_gap=1.0)
-    for quality in QUALITIES:
+    # Grey noise at the largest size takes 305 KiB at the first quality, 172 KiB at the last.
+    for quality in (82, 60, 30):
         buffer = io.BytesIO()
         picture.save(buffer, "JPEG", quality=quality)
         if buffer.tell() <= MAX_JPEG_BYTES:
             break
-    return Thumbnail(
-        frame.ref, number, frame.index, frame.seconds, frame.until, buffer.getvalue(), frame.note
-    )
+    times, jpeg = (frame.seconds, frame.until), buffer.getvalue()
+    return Thumbnail(frame.ref, number, frame.index, *times, jpeg, frame.note)
 
 
 def is_thumbnail(frame: Thumbnail) -> bool:

@@ -20,8 +20,8 @@ from vrthinker_core.video.container import CONTAINER_ERRORS, VideoSource
 
 _MARK: Final = "drawn by VR-Thinker, packets sha256 "
 _MARKED: Final = re.compile(rf"(?:(.*); )?{_MARK}([0-9a-f]{{64}})", re.DOTALL)
+# As long as the final mark, which replaces it in the written file
 UNSEALED: Final = f"{_MARK}{'0' * 64}"
-"""Placeholder as long as the final mark, which replaces it in the written file."""
 
 
 def sealed(digest: str) -> str:
@@ -57,16 +57,6 @@ class PacketDigest:
     def drawn(self) -> bool:
         """Whether the mark exists and matches the added packets."""
         return self._claimed == self.hexdigest
-
-
-# Here packets have the timestamps of their frames, and decoding can start at a key frame. MPEG-TS,
-# AVI, raw streams and the like number frames only while decoding. VP8 stores frames that are never
-# shown.
-_RELIABLE_FORMATS = ("mov", "matroska")
-_RELIABLE_CODECS = ("h264", "hevc", "vp9", "av1")
-_ROUNDED_SECONDS = 0.1  # that rounding may add to the length in a header
-# A few frames this many clip lengths away from all others have wrong timestamps.
-_WILD = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,33 +117,20 @@ def read_timeline(source: VideoSource, reached: Callable[[int], None] = lambda _
                 pts.append(packet.pts)
     except CONTAINER_ERRORS:
         complete = False
-    shown = _ascending(pts)
-    reliable = source.format.split(",")[0] in _RELIABLE_FORMATS and source.codec in _RELIABLE_CODECS
-    seekable = (
-        complete
-        and reliable
-        and not source.encrypted
-        and len(keys) > 0
-        and len(shown) == stored > 0
-    )
-    missing = _missing_seconds(source, shown, stored)
-    return Timeline(shown, _ascending(keys), stored, digest.drawn, seekable, missing)
-
-
-def _missing_seconds(source: VideoSource, shown: NDArray[np.int64], stored: int) -> float:
-    missing = source.header_seconds - (source.read_seconds or stored / float(source.rate))
-    longest = (
-        float(np.diff(shown).max() * source.time_base) if len(shown) > 1 else 1 / float(source.rate)
-    )
-    return missing if missing > longest + _ROUNDED_SECONDS else 0.0
-
-
-def _ascending(times: array[int]) -> NDArray[np.int64]:
-    """Return each value once, ascending.
-
-    `np.unique` and `np.median` load masked arrays, which takes longer than decoding a short clip.
-    """
-    return np.array(sorted(set(times)), dtype=np.int64)
+    # `np.unique` and `np.median` load masked arrays: longer than decoding a short clip takes.
+    shown, keyframes = (np.array(sorted(set(times)), dtype=np.int64) for times in (pts, keys))
+    # Here packets have the timestamps of their frames, and decoding can start at a key frame.
+    # MPEG-TS, AVI, raw streams and the like number frames only while decoding. VP8 stores frames
+    # that are never shown.
+    reliable = source.format.split(",")[0] in ("mov", "matroska")
+    reliable = reliable and source.codec in ("h264", "hevc", "vp9", "av1") and not source.encrypted
+    seekable = complete and reliable and len(keys) > 0 and len(shown) == stored > 0
+    rate, missing = float(source.rate), source.header_seconds
+    missing -= source.read_seconds or stored / rate
+    longest = float(np.diff(shown).max() * source.time_base) if len(shown) > 1 else 1 / rate
+    if missing <= longest + 0.1:  # That rounding may add to the length in a header
+        missing = 0.0
+    return Timeline(shown, keyframes, stored, digest.drawn, seekable, missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +145,9 @@ class FrameTimes:
 
     def end_of(self, index: int) -> float:
         """Return when frame `index` ends, in seconds."""
-        last = len(self.starts) - 1
-        return (
-            float(self.starts[index + 1])
-            if index < last
-            else float(self.starts[last]) + self.typical_duration
-        )
+        if index < len(self.starts) - 1:
+            return float(self.starts[index + 1])
+        return float(self.starts[-1]) + self.typical_duration
 
     @property
     def seconds(self) -> float:
@@ -191,14 +165,9 @@ class FrameTimes:
 
         Differences from rounding to ticks do not count.
         """
-        if len(self.starts) < 3:
-            return False
-        return bool(
-            np.any(
-                np.abs(self.durations - self.typical_duration)
-                > max(0.05 * self.typical_duration, 1.5 * self.tick)
-            )
-        )
+        off = np.abs(self.durations - self.typical_duration)
+        slack = max(0.05 * self.typical_duration, 1.5 * self.tick)
+        return len(self.starts) > 2 and bool(np.any(off > slack))
 
 
 def make_frame_times(
@@ -214,39 +183,32 @@ def make_frame_times(
     ticks = np.array(pts, np.float64)  # NaN for None
     known = np.flatnonzero(~np.isnan(ticks))
     ticks = ticks[known]
-    usable = _usable(known, ticks)
+    # Most ascending times, without a few frames far away from all others, which are wrong
+    descends = bool(np.any(np.diff(ticks) <= 0))
+    usable = _most_ascending(known, ticks) if descends else np.arange(len(ticks))
+    gaps = np.diff(ticks[usable])
+    limit = 20 * len(usable) * statistics.median(gaps.tolist()) if len(gaps) else math.inf
+    near = max(np.split(usable, np.flatnonzero(gaps > limit) + 1), key=len)
+    usable = near if 10 * len(near) >= 9 * len(usable) else usable
     if tick <= 0 or 2 * len(usable) <= len(pts):
         return FrameTimes(frames / float(rate), 1 / float(rate), 0.0, from_rate=True)
-    kept, first, last = known[usable], known[usable[0]], known[usable[-1]]
-    typical = (
-        statistics.median(np.diff(ticks[usable]).tolist())
-        if len(kept) > 1
-        else 1 / float(rate) / tick
-    )
-    starts = np.interp(frames, kept, ticks[usable])
-    starts[:first] += typical * (frames[:first] - first)
-    starts[last:] += typical * (frames[last:] - last)
+    kept, times = known[usable], ticks[usable]
+    steps = np.diff(times).tolist()
+    typical = statistics.median(steps) if steps else 1 / float(rate) / tick
+    starts = np.interp(frames, kept, times)
+    starts[: kept[0]] += typical * (frames[: kept[0]] - kept[0])
+    starts[kept[-1] :] += typical * (frames[kept[-1] :] - kept[-1])
     ordered = np.sort(ticks)
-    if len(kept) < len(ordered) == len(pts) and _unevenness(frames, ordered, typical) < _unevenness(
-        frames, starts, typical
-    ):
-        starts = ordered  # some files store the right timestamps in another order
-    return FrameTimes(
-        (starts - starts[0]) * tick, typical * tick, tick, estimated=len(pts) - len(kept)
-    )
+    if len(kept) < len(ordered) == len(pts):
+        # Some files store the right timestamps in another order
+        uneven, other = (_unevenness(frames, each, typical) for each in (starts, ordered))
+        starts = ordered if other < uneven else starts
+    starts = (starts - starts[0]) * tick
+    return FrameTimes(starts, typical * tick, tick, estimated=len(pts) - len(kept))
 
 
 def _unevenness(frames: NDArray[np.int64], times: NDArray[np.float64], typical: float) -> float:
     return float(np.abs(np.diff(times) - typical * np.diff(frames)).sum())
-
-
-def _usable(frames: NDArray[np.int64], times: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return positions of most ascending times, without a few far outliers."""
-    kept = _most_ascending(frames, times) if np.any(np.diff(times) <= 0) else np.arange(len(times))
-    gaps = np.diff(times[kept])
-    limit = _WILD * len(kept) * statistics.median(gaps.tolist()) if len(gaps) else math.inf
-    near = max(np.split(kept, np.flatnonzero(gaps > limit) + 1), key=len)
-    return near if 10 * len(near) >= 9 * len(kept) else kept
 
 
 def _most_ascending(frames: NDArray[np.int64], times: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -258,13 +220,11 @@ def _most_ascending(frames: NDArray[np.int64], times: NDArray[np.float64]) -> ND
     high = len(times) - 1 - np.array(_ascending_run((-times[::-1]).tolist()))[::-1]
     typical = statistics.median(np.diff(times[low]).tolist()) if len(low) > 1 else 0.0
     different = np.flatnonzero(low != high)
-    for stretch in (
-        np.split(different, np.flatnonzero(np.diff(different) > 1) + 1) if len(different) else ()
-    ):
+    stretches = np.split(different, np.flatnonzero(np.diff(different) > 1) + 1)
+    for stretch in stretches if len(different) else ():
         around = slice(max(0, stretch[0] - 1), stretch[-1] + 2)
-        of_low, of_high = (
-            _unevenness(frames[run], times[run], typical) for run in (low[around], high[around])
-        )
+        runs = (low[around], high[around])
+        of_low, of_high = (_unevenness(frames[run], times[run], typical) for run in runs)
         if of_high < of_low:
             low[stretch] = high[stretch]
     return low

@@ -13,9 +13,6 @@ from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any
 
-_MAX_HEADER_BYTES = 1 << 22
-_MAX_PAYLOAD_BYTES = 1 << 29
-
 Header = dict[str, Any]
 
 
@@ -31,8 +28,8 @@ def receive_message(sender: Connection) -> tuple[Header, bytes]:
     Raises `EOFError` if the other end is closed or sends anything but a message.
     """
     try:
-        header = json.loads(sender.recv_bytes(_MAX_HEADER_BYTES))
-        payload = sender.recv_bytes(_MAX_PAYLOAD_BYTES)
+        header = json.loads(sender.recv_bytes(1 << 22))
+        payload = sender.recv_bytes(1 << 29)
     except (OSError, ValueError, RecursionError) as error:
         raise EOFError from error
     if not isinstance(header, dict):
@@ -40,11 +37,26 @@ def receive_message(sender: Connection) -> tuple[Header, bytes]:
     return header, payload
 
 
-def connect_to_parent(handle: int) -> Connection:
-    """Return the inherited connection with the descriptor `handle`."""
+def connect_to_parent(handle: int) -> tuple[Connection, queue.SimpleQueue[Header]]:
+    """Return the inherited connection with the descriptor `handle`, and the parent's requests.
+
+    If the parent dies or closes the connection, this process ends, even while it decodes.
+    """
     if sys.platform == "win32":
-        return connection.PipeConnection(handle)
-    return Connection(handle)
+        parent = connection.PipeConnection(handle)
+    else:
+        parent = Connection(handle)
+    requests: queue.SimpleQueue[Header] = queue.SimpleQueue()
+
+    def listen() -> None:
+        while True:
+            try:
+                requests.put(receive_message(parent)[0])
+            except EOFError:
+                os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    return parent, requests
 
 
 def respond(parent: Connection, header: Header, payload: bytes | memoryview = b"") -> None:
@@ -53,21 +65,3 @@ def respond(parent: Connection, header: Header, payload: bytes | memoryview = b"
         send_message(parent, header, payload)
     except OSError:
         os._exit(0)
-
-
-def request_queue(parent: Connection) -> queue.SimpleQueue[Header]:
-    """Return the queue of the parent's requests.
-
-    If the parent dies or closes the connection, this process ends, even while it decodes.
-    """
-    requests: queue.SimpleQueue[Header] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(parent, requests), daemon=True).start()
-    return requests
-
-
-def _listen(parent: Connection, requests: queue.SimpleQueue[Header]) -> None:
-    while True:
-        try:
-            requests.put(receive_message(parent)[0])
-        except EOFError:
-            os._exit(0)
