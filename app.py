@@ -106,9 +106,7 @@ def add_keeping(parser: argparse.ArgumentParser) -> None:
     """Add the options for keeping visitors' runs."""
     usual = Keeping()
     parser.add_argument(
-        "--runs-folder",
-        type=Path,
-        help="folder for visitors' runs (default: in your cache folder)",
+        "--runs-folder", type=Path, help="folder for visitors' runs (default: in your cache folder)"
     )
     parser.add_argument(
         "--keep-hours",

@@ -34,7 +34,6 @@ OPEN_AHEAD = 4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-StreamBatch = Callable[[Sequence[GenerationRequest]], Iterator[tuple[int, StreamItem]]]
 
 
 def judge_many(
@@ -59,16 +58,40 @@ def judge_many(
     check_opened(backend)
     check_pairs_in_hand("live", live)
     stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else stream_one_by_one
-    with DecoderPool() as decoder_pool:
-        rows = (
+    rows: list[_Row] = []
+    with (
+        DecoderPool() as pool,
+        ThreadPoolExecutor(OPEN_AHEAD, "opening") as opening,
+        ThreadPoolExecutor(cpu_count(), "stepping") as stepping,
+    ):
+        waiting = (
             _Row(
                 position,
-                Comparison(pair, backend, settings, cancelled, decoder_pool),
+                Comparison(pair, backend, settings, cancelled, pool),
                 TraceWriter(trace_of(position)),
             )
             for position, pair in enumerate(pairs)
         )
-        yield from _run_rows(rows, stream_batch, live)
+        try:
+            while True:
+                for row in islice(waiting, live + OPEN_AHEAD - len(rows)):
+                    rows.append(row)
+                    row.comparison.open_ahead(opening)
+                running = rows[:live]
+                if not running:
+                    return
+                for row in running:
+                    row.start(stepping)
+                for row in running:
+                    yield from row.events()
+                # Fill the places of finished rows before the next batch
+                if not any(row.over for row in running):
+                    stream = stream_batch([row.request for row in running])
+                    yield from _run_turn(running, stream, stepping)
+                rows = [row for row in rows if not row.over]
+        finally:
+            for row in rows:
+                row.close()
 
 
 def check_pairs_in_hand(name: str, many: object) -> None:
@@ -115,49 +138,16 @@ def stream_one_by_one(requests: Sequence[GenerationRequest]) -> Iterator[tuple[i
             yield position, item
 
 
-def _run_rows(
-    waiting: Iterator[_Row], stream_batch: StreamBatch, live: int
-) -> Iterator[tuple[int, JudgeEvent]]:
-    """Run all rows, one turn of `live` rows at a time.
-
-    Meanwhile the videos of the next rows are opened, and a row whose reply has ended fetches its
-    next frames.
-    """
-    rows: list[_Row] = []
-    with (
-        ThreadPoolExecutor(OPEN_AHEAD, "opening") as opening,
-        ThreadPoolExecutor(cpu_count(), "stepping") as stepping,
-    ):
-        try:
-            while True:
-                for row in islice(waiting, live + OPEN_AHEAD - len(rows)):
-                    rows.append(row)
-                    row.comparison.open_ahead(opening)
-                running = rows[:live]
-                if not running:
-                    return
-                for row in running:
-                    row.start(stepping)
-                for row in running:
-                    yield from row.events()
-                # Fill the places of finished rows before the next batch
-                if not any(row.over for row in running):
-                    yield from _run_turn(running, stream_batch, stepping)
-                rows = [row for row in rows if not row.over]
-        finally:
-            for row in rows:
-                row.close()
-
-
 def _run_turn(
-    rows: Sequence[_Row], stream_batch: StreamBatch, executor: Executor
+    rows: Sequence[_Row], stream: Iterator[tuple[int, StreamItem]], executor: Executor
 ) -> Iterator[tuple[int, JudgeEvent]]:
-    """Generate one reply for every row.
+    """Take one reply for every row from the stream.
 
-    A row whose reply has no end when the stream stops goes on, too: its reply counts as failed.
+    Meanwhile a row whose reply has ended fetches its next frames. A row whose reply has no end when
+    the stream stops goes on, too: its reply counts as failed.
     """
     left = dict(enumerate(rows))
-    for position, item in _items(stream_batch([row.request for row in rows]), left):
+    for position, item in _items(stream, left):
         yield from left[position].add(item)
         if left[position].reply.ended:
             left.pop(position).step(executor)
@@ -245,22 +235,21 @@ class _Row:
             self._writer.close()
 
     def _go_on(self, step: Callable[[], RunEvent | None]) -> list[JudgeEvent]:
-        """Take a step and fetch the next request; return both events."""
+        """Take a step and fetch the next request; return both events.
+
+        At the end of the first run, begin the second one if the settings ask for it.
+        """
         event = step()
         done = [] if event is None else [self._record(event)]
         self._pending = self.comparison.next_request()
-        if self._pending is None:
-            return [*done, self._record(self.comparison.finish()), *self._go_on_swapped()]
-        self.reply = ReplyCollector(self._pending.shown.turn, self.reply.room)
-        return [*done, self._record(self._pending.shown)]
-
-    def _go_on_swapped(self) -> list[JudgeEvent]:
-        """Begin the second run, if the settings ask for one."""
-        swapped = self.comparison.swapped()
-        if swapped is None:
-            return []
+        if self._pending is not None:
+            self.reply = ReplyCollector(self._pending.shown.turn, self.reply.room)
+            return [*done, self._record(self._pending.shown)]
+        done.append(self._record(self.comparison.finish()))
+        if (swapped := self.comparison.swapped()) is None:
+            return done
         self.comparison, self._second, self.reply = swapped, True, ReplyCollector(0)
-        return self._go_on(swapped.start)
+        return [*done, *self._go_on(swapped.start)]
 
     def _marked(self, event: RunEvent) -> JudgeEvent:
         return Swapped(event) if self._second else event

@@ -1,9 +1,10 @@
 """The judge loop: one comparison as a generator of events."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vrthinker_core.backends.base import Backend, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.branch_plan import BranchPlan
@@ -20,11 +21,6 @@ from vrthinker_core.video import DecoderPool
 MAX_WRITTEN = 3 * 2**19
 """Maximum characters that a judge may write in one run, reasoning included. A trace holds two runs,
 and each text up to three times: as written, as counted, and as the reasoning in it."""
-
-_TOO_MUCH = (
-    f"The judge wrote more than {MAX_WRITTEN:,} characters in this run and was stopped. Choose "
-    "another judge, or fewer tokens."
-)
 
 
 def judge(
@@ -156,7 +152,10 @@ class ReplyCollector:
             return
         size = len(item) if isinstance(item, str) else _written(item) - sum(map(len, self._pieces))
         if size > self.room:
-            self._error = BackendRefused(_TOO_MUCH)
+            self._error = BackendRefused(
+                f"The judge wrote more than {MAX_WRITTEN:,} characters in this run and was "
+                "stopped. Choose another judge, or fewer tokens."
+            )
             return
         self.room -= size
         if isinstance(item, Completion):
@@ -178,18 +177,17 @@ class ReplyCollector:
     @property
     def completion(self) -> Completion:
         """The whole reply, or the part that arrived before an error."""
+        pieces = tuple(map(len, self._pieces))
         return self._completion or _keepable(
-            Completion("".join(self._pieces), "failed", pieces=tuple(map(len, self._pieces)))
+            Completion("".join(self._pieces), "failed", pieces=pieces)
         )
 
     @property
     def error(self) -> Exception | None:
         """The error that cut the reply short; `BackendFailed` if no completion came."""
-        return (
-            None
-            if self._completion
-            else self._error or BackendFailed("The judge stopped before it had answered.")
-        )
+        if self._completion:
+            return None
+        return self._error or BackendFailed("The judge stopped before it had answered.")
 
 
 def _written(completion: Completion) -> int:
@@ -199,24 +197,16 @@ def _written(completion: Completion) -> int:
 def _keepable(completion: Completion) -> Completion:
     """Return the completion as a trace can hold it, from any backend."""
     text = encodable(completion.text)
-    whole = sum(completion.pieces) == len(text)
+    pieces = completion.pieces if sum(completion.pieces) == len(text) else (len(text),)
+    many = max(1, -(-len(pieces) // MAX_PIECES))  # Neighbouring pieces that are merged
+    counts = ("prompt_tokens", "reused_tokens", "new_tokens")
+    unknown: dict[str, Any] = dict.fromkeys(
+        name for name in counts if not 0 <= (getattr(completion, name) or 0) <= MAX_NUMBER
+    )
     return replace(
         completion,
         text=text,
         reasoning=encodable(completion.reasoning),
-        pieces=_joined(completion.pieces if whole else (len(text),)),
-        prompt_tokens=_possible_count(completion.prompt_tokens),
-        reused_tokens=_possible_count(completion.reused_tokens),
-        new_tokens=_possible_count(completion.new_tokens),
+        pieces=tuple(sum(pieces[start : start + many]) for start in range(0, len(pieces), many)),
+        **unknown,
     )
-
-
-def _joined(pieces: Sequence[int]) -> tuple[int, ...]:
-    """Merge neighbouring pieces until at most `MAX_PIECES` lengths remain."""
-    many = max(1, -(-len(pieces) // MAX_PIECES))
-    return tuple(sum(pieces[start : start + many]) for start in range(0, len(pieces), many))
-
-
-def _possible_count(count: int | None) -> int | None:
-    """Return a server's count, or None if a trace cannot hold it."""
-    return count if count is not None and 0 <= count <= MAX_NUMBER else None

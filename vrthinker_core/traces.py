@@ -93,37 +93,30 @@ def _check(trace: Trace) -> None:
         )
     for run in runs:
         _check_run(run)
-    if trace.swapped is not None and not _is_second_run(trace, trace.swapped):
-        raise TraceError(
-            "This trace is damaged: its second run did not compare the same pair with the sides "
-            "swapped."
-        )
+    if trace.swapped is not None:
+        first, second = trace.started, trace.swapped.started
+        digests = [[clip and clip.digest for clip in each.clips] for each in (first, second)]
+        same = [(each.prompt, each.judge, each.dialect) for each in (first, second)]
+        judged = trace.finished is not None and trace.finished.verdict is not None
+        if not judged or digests[0] != digests[1][::-1] or same[0] != same[1]:
+            raise TraceError(
+                "This trace is damaged: its second run did not compare the same pair with the "
+                "sides swapped."
+            )
     if trace.vote is not None and not shown_slots(runs).issuperset(trace.vote.slots):
         raise TraceError("This trace is damaged: its vote names frames that were never shown.")
-
-
-def _is_second_run(first: Run, second: Run) -> bool:
-    """Return whether `second` judged the pair of `first` with its sides swapped.
-
-    Prompt, judge and protocol must be equal, and `first` must have a verdict.
-    """
-    digests = [[clip and clip.digest for clip in run.started.clips] for run in (first, second)]
-    same = [(run.started.prompt, run.started.judge, run.started.dialect) for run in (first, second)]
-    judged = first.finished is not None and first.finished.verdict is not None
-    return judged and digests[0] == digests[1][::-1] and same[0] == same[1]
 
 
 def _check_run(run: Run) -> None:
     for expected, turn in enumerate(run.turns, start=1):
         if turn.number != expected:
             raise TraceError(f"This trace is incomplete: turn {expected} is missing.")
-        if sum(turn.completion.pieces) != len(turn.completion.text):
+        length = len(turn.completion.text)
+        if sum(turn.completion.pieces) != length:
             raise TraceError(
                 f"This trace is damaged: the pieces of turn {expected} do not make up its text."
             )
-        if max((token.offset for token in turn.completion.label_tokens), default=-1) >= len(
-            turn.completion.text
-        ):
+        if any(token.offset >= length for token in turn.completion.label_tokens):
             raise TraceError(
                 f"This trace is damaged: turn {expected} has a label probability behind the end "
                 "of its text."
@@ -234,18 +227,13 @@ class TraceWriter:
         self._started_at = time.perf_counter()
 
     def close(self) -> None:
-        """Record a run without an end as cancelled.
-
-        If the second run has begun, this is done to the second run.
-        """
+        """Record the last run as cancelled if it has no end."""
         end = Finished(StopReason.CANCELLED, seconds=time.perf_counter() - self._started_at)
-        if self._trace is not None and self._trace.finished is None:
+        if (trace := self._trace) is None:
+            return
+        if trace.finished is None:
             self.record(end)
-        elif (
-            self._trace is not None
-            and self._trace.swapped is not None
-            and self._trace.swapped.finished is None
-        ):
+        elif trace.swapped is not None and trace.swapped.finished is None:
             self.record(Swapped(end))
 
     def record(self, event: JudgeEvent) -> JudgeEvent:
@@ -275,11 +263,10 @@ class TraceWriter:
         wanted = encodable(str(self._path))  # The warnings below are stored in the trace
         self._keeps_earlier = self._keeps_earlier and not _has_own_text(trace)
         if self._keeps_earlier:
-            self._warning = (
-                f"{wanted} still holds the earlier run: in this one the judge wrote nothing."
-                if trace.finished
-                else ""
-            )
+            if trace.finished:
+                self._warning = (
+                    f"{wanted} still holds the earlier run: in this one the judge wrote nothing."
+                )
             return
         try:
             data = to_json(trace)
@@ -296,8 +283,7 @@ class TraceWriter:
         folder: Path | None = None
         try:
             folder = Path(tempfile.mkdtemp(prefix="vr-thinker-"))
-            spare = folder / "trace.json"
-            write_atomically(spare, data)
+            write_atomically(folder / "trace.json", data)
         except OSError as second:
             self._path = None
             if folder is not None:
@@ -307,7 +293,5 @@ class TraceWriter:
                 "only shown."
             )
             return
-        self._path = spare
-        self._warning = (
-            f"{NOT_SAVED} as {wanted} ({reason}); it was saved as {encodable(str(spare))} instead."
-        )
+        self._path = folder / "trace.json"
+        self._warning = f"{NOT_SAVED} as {wanted} ({reason}); it was saved as {encodable(str(self._path))} instead."

@@ -30,8 +30,7 @@ CONCURRENCY = 8  # default number of pairs judged at the same time
 LINE_SECONDS = 5.0  # between two lines of progress
 
 JudgeOption = Annotated[
-    str | None,
-    typer.Option(help=f"{JUDGE_FORMS}. (default: the best one here, see `judges`)"),
+    str | None, typer.Option(help=f"{JUDGE_FORMS}. (default: the best one here, see `judges`)")
 ]
 
 

@@ -57,8 +57,7 @@ def evaluate(
     estimate: Annotated[
         bool,
         typer.Option(
-            "--estimate",
-            help="Judge and keep a random sample, and estimate the whole data set.",
+            "--estimate", help="Judge and keep a random sample, and estimate the whole data set."
         ),
     ] = False,
     sample: Annotated[

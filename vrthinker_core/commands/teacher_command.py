@@ -34,8 +34,7 @@ def teacher(
     out: Annotated[Path, typer.Option(help="Folder for the runs: a new one, or one to continue.")],
     judge: JudgeOption = None,
     pairs: Annotated[
-        int | None,
-        typer.Option(help="Number of pairs, from the first on. (default: all)"),
+        int | None, typer.Option(help="Number of pairs, from the first on. (default: all)")
     ] = None,
     samples: Annotated[int, typer.Option(help="Runs per pair.")] = 1,
     settings: Settings,

@@ -284,8 +284,7 @@ def train(
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the run: new, or of the run to --resume."),
+        Path | None, typer.Option(help="Folder for the run: new, or of the run to --resume.")
     ] = None,
     teacher: Annotated[
         str | None,

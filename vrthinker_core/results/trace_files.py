@@ -65,10 +65,7 @@ def json_files(place: Path) -> Iterator[tuple[Path, bool]]:
     """
     for folder, subfolders, names in os.walk(place):
         # A ranking has the files of an evaluation, too.
-        evaluation, training = (
-            {RUN, RESULTS} <= set(names),
-            {STATE, CONFIG} <= set(names),
-        )
+        evaluation, training = ({RUN, RESULTS} <= set(names), {STATE, CONFIG} <= set(names))
         if training:
             subfolders[:] = [name for name in subfolders if name not in (RESULT, MADE, CHECKPOINTS)]
         paths = map(Path(folder).joinpath, names)

@@ -12,10 +12,7 @@ from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.replies import Reply
 
 # A tie and None stay
-_OTHER_LABEL = {
-    Preference.FIRST: Preference.SECOND,
-    Preference.SECOND: Preference.FIRST,
-}
+_OTHER_LABEL = {Preference.FIRST: Preference.SECOND, Preference.SECOND: Preference.FIRST}
 
 
 class OrderEffect(StrEnum):
