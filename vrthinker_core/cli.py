@@ -4,18 +4,20 @@ Exit status: 0 with a verdict (or after finished work), 3 without a verdict (or 
 write), 2 for bad input with one line on standard error, 130 after Ctrl+C or SIGTERM.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from vrthinker_core.__about__ import asset
+from vrthinker_core.backends import open_backend
 from vrthinker_core.commands.arguments import (
     INTERRUPTED,
     LINE_SECONDS,
@@ -28,6 +30,8 @@ from vrthinker_core.commands.arguments import (
     stop_on_signal,
     with_setting_options,
 )
+from vrthinker_core.commands.branch_run import read_changes, read_plan
+from vrthinker_core.commands.console import ConsoleRenderer, telling_openings
 from vrthinker_core.commands.evaluation_commands import evaluate, report
 from vrthinker_core.commands.rank_command import rank
 from vrthinker_core.commands.teacher_command import teacher
@@ -40,12 +44,17 @@ from vrthinker_core.errors import (
     VrThinkerError,
     out_of_files,
 )
+from vrthinker_core.judge import judge as run_judge
+from vrthinker_core.judge import judge_branch
+from vrthinker_core.protocols import make_protocol
+from vrthinker_core.protocols.parser import to_expected
+from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.training.teaching import RowFilter, RowKind
-from vrthinker_core.types import ProtocolName, Settings
-
-if TYPE_CHECKING:
-    from vrthinker_core.types.events import Event, Finished
-    from vrthinker_core.types.messages import Cancelled
+from vrthinker_core.types import ProtocolName, Settings, Verdict, VideoPair
+from vrthinker_core.types.events import Event, Finished, Started, Swapped, Voted
+from vrthinker_core.types.messages import Cancelled
+from vrthinker_core.types.order import check_order
+from vrthinker_core.types.wording import OUTSIDE_ADVICE, OUTSIDE_SCOPE, order_unchecked
 
 app = typer.Typer(
     name="python -m vrthinker_core",
@@ -55,12 +64,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-NO_VERDICT = 3
-BAD_INPUT = 2
-INPUT_FAULTS = frozenset(
-    error.__name__ for error in (BadInput, VideoError, DecoderDied, VideoUnavailable)
-)
-
+NO_VERDICT, BAD_INPUT = 3, 2  # Exit status
+INPUT_FAULTS = [error.__name__ for error in (BadInput, VideoError, DecoderDied, VideoUnavailable)]
 
 TraceOption = Annotated[
     Path | None,
@@ -116,11 +121,6 @@ def compare(
     settings: Settings,
 ) -> None:
     """Compare two videos, turn by turn."""
-    from vrthinker_core.backends import open_backend
-    from vrthinker_core.judge import judge as run_judge
-    from vrthinker_core.traces import check_trace_option
-    from vrthinker_core.types import VideoPair
-
     if trace is not None:
         check_trace_option(trace)
     pair, backend = VideoPair(prompt, video1, video2), open_backend(judge)
@@ -154,15 +154,8 @@ def branch(
     json_only: JsonOption = False,
 ) -> None:
     """Repeat a stored run from one turn on, with a change."""
-    from vrthinker_core.backends import open_backend
-    from vrthinker_core.commands.branch_run import read_changes, read_plan
-    from vrthinker_core.judge import judge_branch
-    from vrthinker_core.types import VideoPair
-
-    changes = read_changes(
-        read_numbers("--frames", frames) if frames else (), no_tool, window, prompt
-    )
-    plan = read_plan(origin, turn, changes, trace)
+    numbers = read_numbers("--frames", frames) if frames else ()
+    plan = read_plan(origin, turn, read_changes(numbers, no_tool, window, prompt), trace)
     pair, backend = VideoPair(plan.prompt, video1, video2), open_backend(judge)
     with stop_on_signal() as stopped:
         events = judge_branch(plan, pair, backend, cancelled=stopped, trace=trace)
@@ -182,30 +175,18 @@ def replay(
     json_only: Annotated[bool, typer.Option("--json", help="Print only the labels.")] = False,
 ) -> None:
     """Show a stored trace like a live run."""
-    from vrthinker_core.traces import load
-
     raise typer.Exit(_print_run(load(file).events(), json_only))
 
 
 def _print_live(events: Iterable[Event], json_only: bool, stopped: Cancelled) -> int:
     """Print a run live, until it is `stopped`; return the exit status."""
-    from rich.console import Console
-
-    from vrthinker_core.commands.console import telling_openings
-
     code = _print_run(telling_openings(events, Console(stderr=True), LINE_SECONDS), json_only)
     return INTERRUPTED if stopped() else code
 
 
 def _print_run(events: Iterable[Event], json_only: bool) -> int:
-    if json_only:
-        end = _print_labels(events)
-    else:
-        from rich.console import Console
-
-        from vrthinker_core.commands.console import ConsoleRenderer
-
-        end = ConsoleRenderer(Console(highlight=False)).render(events)
+    renderer = ConsoleRenderer(Console(highlight=False))
+    end = _print_labels(events) if json_only else renderer.render(events)
     if end is None:
         return NO_VERDICT
     if end.fault in INPUT_FAULTS:
@@ -215,17 +196,10 @@ def _print_run(events: Iterable[Event], json_only: bool) -> int:
 
 
 def _print_labels(events: Iterable[Event]) -> Finished | None:
-    """Print the labels as JSON; return the end of the run.
-
-    Labels that were not given are null.
+    """Print the labels as JSON, missing ones as null; return the end of the run.
 
     Prints none unless both videos were opened. With both orders, prints the second run's, too.
     """
-    from vrthinker_core.types import Verdict
-    from vrthinker_core.types.events import Finished, Started, Swapped, Voted
-    from vrthinker_core.types.order import check_order
-    from vrthinker_core.types.wording import OUTSIDE_ADVICE, OUTSIDE_SCOPE, order_unchecked
-
     end: Finished | None = None
     last: Event | None = None
     opened = False
@@ -236,20 +210,21 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
     if end is None:
         print_error("This run did not end: there is no verdict.")
         return None
-    lines = [*end.notes, *([end.error] if end.fault not in INPUT_FAULTS else [])]
+    faulty = end.fault in INPUT_FAULTS
+    lines = [*end.notes, "" if faulty else end.error]
     if end.outside_scope:
         lines += [OUTSIDE_SCOPE, OUTSIDE_ADVICE]
     elif not end.error and not (end.verdict and end.verdict.whole):
         lines.append(f"There is no {'whole ' if end.verdict else ''}verdict: {end.stop.value}.")
-    more: dict[str, object] = {}
+    labels: dict[str, object] = {**dict(end.verdict or Verdict())}
     if isinstance(last, Swapped):
         second = last.event if isinstance(last.event, Finished) else None
         check = check_order(end, second)
-        more = {"swapped": check and check.second.labels, "order": check and check.effects}
-        lines += [order_unchecked(second)] if check is None else []
-    if opened and end.fault not in INPUT_FAULTS:
-        print(json.dumps({**dict(end.verdict or Verdict()), **more}))
-    for line in filter(None, lines):
+        labels |= {"swapped": check and check.second.labels, "order": check and check.effects}
+        lines.append("" if check else order_unchecked(second))
+    if opened and not faulty:
+        print(json.dumps(labels))
+    for line in lines:
         print_error(line)
     return end
 
@@ -280,9 +255,6 @@ def parse(
     protocol: Annotated[ProtocolName, typer.Option(help="Protocol of the replies.")],
 ) -> None:
     """Parse judges' replies, and print one JSON line for each."""
-    from vrthinker_core.protocols import make_protocol
-    from vrthinker_core.protocols.parser import to_expected
-
     prompts = make_protocol(Settings(), protocol)
     for number, line in read_lines(file).items():
         reply, cut = read_reply(line, number)
@@ -305,8 +277,6 @@ def scenes(
     ] = None,
 ) -> None:
     """Write drawn pairs as video files, with their true labels."""
-    from dataclasses import replace
-
     from vrthinker_core.drawn.video_files import write_pairs
     from vrthinker_core.drawn.world import FULL, SIMPLE
 
@@ -340,8 +310,6 @@ def examples(
     ] = None,
 ) -> None:
     """Record all examples of the page with a judge."""
-    from vrthinker_core.__about__ import asset
-    from vrthinker_core.backends import open_backend
     from vrthinker_core.commands.record_examples import record_examples
 
     with progress("examples") as advance:
