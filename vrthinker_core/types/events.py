@@ -65,11 +65,8 @@ class Turn:
 
         A cancelled or failed reply is not blamed for being incomplete.
         """
-        return tuple(
-            problem
-            for problem in self.reply.problems
-            if not (self._was_cut and problem.kind in CUT_PROBLEMS)
-        )
+        excused = CUT_PROBLEMS if self._was_cut else ()
+        return tuple(problem for problem in self.reply.problems if problem.kind not in excused)
 
     @property
     def _was_cut(self) -> bool:
@@ -239,11 +236,8 @@ class Run:
     def whole_answer(self) -> Verdict | None:
         """The verdict of a complete final answer that ended the run."""
         answered = self.finished is not None and self.finished.stop is StopReason.ANSWERED
-        return (
-            self.final_verdict
-            if answered and self.final_verdict and self.final_verdict.whole
-            else None
-        )
+        verdict = self.final_verdict
+        return verdict if answered and verdict and verdict.whole else None
 
     def with_event(self, event: RunEvent) -> Self:
         """Return the run with one more event; itself if nothing is stored."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeGuard, TypeVar
 
@@ -105,16 +106,9 @@ class Setting:
         words = ", ".join(self.words)
         if self.number is None:
             return f"one of {words}"
-        kind = (
-            "an even number"
-            if self.even
-            else "a whole number"
-            if self.number is int
-            else "a number"
-        )
-        numbers = (
-            f"{kind} from {self.minimum} {'up' if self.maximum is None else f'to {self.maximum}'}"
-        )
+        kind = "a whole number" if self.number is int else "a number"
+        most = "up" if self.maximum is None else f"to {self.maximum}"
+        numbers = f"{'an even number' if self.even else kind} from {self.minimum} {most}"
         return f"{words}, or {numbers}" if words else numbers
 
     def parse(self, value: object) -> SettingValue:
@@ -126,11 +120,10 @@ class Setting:
             return self.default
         if isinstance(value, bool) and self.is_switch:
             return "on" if value else "off"
-        found = (
-            _as_number(value, self.number)
-            if isinstance(value, str) and value not in self.words
-            else value
-        )
+        found = value
+        if isinstance(value, str) and value not in self.words and self.number is not None:
+            with suppress(ValueError):
+                found = self.number(value) if len(value) <= 100 and value.isascii() else value
         if self.number is int and isinstance(found, float) and found.is_integer():
             found = int(found)  # JSON has one kind of number, and some programs write 3 as 3.0
         self.check(found)
@@ -138,9 +131,9 @@ class Setting:
 
     def check(self, value: object, maximum: int | None = None) -> None:
         """Raise `BadInput` outside the range, or above a protocol's smaller `maximum`."""
-        if (value is None and self.default is None) or (
-            isinstance(value, str) and value in self.words
-        ):
+        if value is None and self.default is None:
+            return
+        if isinstance(value, str) and value in self.words:
             return
         most, wanted = self.maximum if maximum is None else maximum, f"be {self.range}"
         if _is_number(value, self.number):
@@ -150,7 +143,11 @@ class Setting:
                 wanted = f"lie between {self.minimum} and {most}"
             elif value >= self.minimum and not (self.even and value % 2):
                 return
-        raise BadInput(f'The setting "{self.label}" must {wanted}; it is {_quoted(value)}.')
+        try:
+            given = " ".join(str(value)[:40].split()) or "blank"
+        except ValueError:  # Python prints no longer number
+            given = "a number of more than 4,300 digits"
+        raise BadInput(f'The setting "{self.label}" must {wanted}; it is {given}.')
 
 
 def _is_number(value: object, kind: type[int] | type[float] | None) -> TypeGuard[int | float]:
@@ -159,24 +156,6 @@ def _is_number(value: object, kind: type[int] | type[float] | None) -> TypeGuard
     if isinstance(value, int):
         return kind is not None
     return kind is float and math.isfinite(value)
-
-
-def _quoted(value: object) -> str:
-    """Return a person's value as an error message shows it."""
-    try:
-        return " ".join(str(value)[:40].split()) or "blank"
-    except ValueError:  # Python prints no longer number
-        return "a number of more than 4,300 digits"
-
-
-def _as_number(text: str, kind: type[int] | type[float] | None) -> object:
-    """Return the number that the text is, else the text itself."""
-    if kind is None or len(text) > 100 or not text.isascii():
-        return text
-    try:
-        return kind(text)
-    except ValueError:
-        return text
 
 
 SETTINGS = (
@@ -298,11 +277,10 @@ def parse_settings(chosen: Mapping[str, object]) -> Settings:
 
     A missing name gets the default. Raises `BadInput` for an unknown name or a value out of range.
     """
-    unknown = chosen.keys() - {row.name for row in SETTINGS}
-    if unknown:
+    names = [row.name for row in SETTINGS]
+    if unknown := chosen.keys() - set(names):
         raise BadInput(
-            f"There is no setting {min(map(str, unknown))[:40]!r}. There are "
-            f"{', '.join(row.name for row in SETTINGS)}."
+            f"There is no setting {min(map(str, unknown))[:40]!r}. There are {', '.join(names)}."
         )
     values: dict[str, Any] = {row.name: row.parse(chosen.get(row.name)) for row in SETTINGS}
     return Settings(**values)

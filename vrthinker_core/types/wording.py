@@ -87,18 +87,16 @@ def branch_name(started: Started) -> str:
     branch = started.branch
     if branch is None:
         return ""
+    origin, parts = branch.origin, []
     if branch.no_tool and not branch.frames:
-        parts = [f"without the tool from turn {branch.turn}"]
-    else:
-        frames = f"with frames {', '.join(map(str, branch.frames))}" if branch.frames else ""
-        parts = [
-            f"from turn {branch.turn}" if branch.turn > 1 else "",
-            frames,
-            "without the tool" if branch.no_tool else "",
-        ]
-    origin = branch.origin
+        parts.append(f"without the tool from turn {branch.turn}")
+    elif branch.turn > 1:
+        parts.append(f"from turn {branch.turn}")
+    if branch.frames:
+        parts.append(f"with frames {', '.join(map(str, branch.frames))}")
+        parts += ["without the tool"] if branch.no_tool else []
     if started.settings.window != origin.settings.window:
         parts.append(f"{setting('window').label.lower()} {started.settings.window}")
     parts += [f"judge {started.judge}"] if started.judge != origin.judge else []
     parts += ["another prompt"] if started.prompt != origin.prompt else []
-    return ", ".join(filter(None, parts)) or "the same again"
+    return ", ".join(parts) or "the same again"
