@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,16 +38,11 @@ def read_labels(folder: Path) -> dict[str, Verdict]:
     from pydantic import ValidationError
 
     found: dict[str, Verdict] = {}
-    try:
-        lines = whole_lines(folder / LABELS)
-    except OSError:
-        return {}
-    for line in lines:
-        try:
-            known = type_adapter(KnownLabels).validate_json(line)
-        except ValidationError:
-            continue
-        found[known.trace] = known.labels
+    with suppress(OSError):
+        for line in whole_lines(folder / LABELS):
+            with suppress(ValidationError):
+                known = type_adapter(KnownLabels).validate_json(line)
+                found[known.trace] = known.labels
     return found
 
 
@@ -64,13 +60,10 @@ def json_files(place: Path) -> Iterator[tuple[Path, bool]]:
     have saved a trace under any name.
     """
     for folder, subfolders, names in os.walk(place):
-        # A ranking has the files of an evaluation, too.
-        evaluation, training = ({RUN, RESULTS} <= set(names), {STATE, CONFIG} <= set(names))
+        evaluation = {RUN, RESULTS} <= set(names)  # A ranking has these files, too
+        training = {STATE, CONFIG} <= set(names)
         if training:
             subfolders[:] = [name for name in subfolders if name not in (RESULT, MADE, CHECKPOINTS)]
-        paths = map(Path(folder).joinpath, names)
-        yield from (
-            (path, not (evaluation or training))
-            for path in paths
-            if path.suffix == ".json" and path.is_file()
-        )
+        for path in map(Path(folder).joinpath, names):
+            if path.suffix == ".json" and path.is_file():
+                yield path, not (evaluation or training)
