@@ -61,71 +61,66 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="VR-Thinker: which of two videos follows the prompt better, and why."
     )
-    parser.add_argument(
+    add, usual = parser.add_argument, Keeping()
+    add(
         "--judge",
         action="append",
         help=f"{JUDGE_FORMS}; repeat to offer several, the default first",
     )
-    parser.add_argument("--host", help="address to listen on (default: this machine only)")
-    parser.add_argument(
+    add("--host", help="address to listen on (default: this machine only)")
+    add(
         "--port",
         type=whole(1, 65535),
         help="port to listen on (default: the first free one from 7860)",
     )
-    parser.add_argument(
+    add(
         "--name",
         action="append",
         default=[],
         help="another host name of this server besides localhost; may be repeated",
     )
-    parser.add_argument("--at-once", type=whole(1, 1000), default=1, help="runs at the same time")
-    parser.add_argument(
+    add("--at-once", type=whole(1, 1000), default=1, help="runs at the same time")
+    add(
         "--waiting",
         type=whole(0, 100_000),
         default=MAX_WAITING,
         help="visitors who may wait for the judge; further ones are refused",
     )
-    parser.add_argument(
+    add(
         "--local-addresses",
         action="store_true",
         help="allow video addresses in your own network (never on a public server)",
     )
-    add_keeping(parser)
-    parser.add_argument(
-        "--runs",
-        type=Path,
-        help="folder of an evaluation or of traces that every visitor may browse",
-    )
-    parser.add_argument("--examples", type=Path, default=EXAMPLES, help="folder of example runs")
-    chosen = parser.parse_args()
-    chosen.judge = chosen.judge or re.findall(r"[^\s,]+", os.environ.get("VRTHINKER_JUDGE", ""))
-    return chosen
-
-
-def add_keeping(parser: argparse.ArgumentParser) -> None:
-    """Add the options for keeping visitors' runs."""
-    usual = Keeping()
-    parser.add_argument(
+    add(
         "--runs-folder", type=Path, help="folder for visitors' runs (default: in your cache folder)"
     )
-    parser.add_argument(
+    add(
         "--keep-hours",
         type=amount,
         default=usual.seconds / 3600,
         help="hours to keep a run; 0 keeps none",
     )
-    parser.add_argument(
+    add(
         "--keep-gb",
         type=amount,
         default=usual.max_bytes / 1e9,
         help="GB for runs and their videos; the oldest are deleted first",
     )
-    parser.add_argument(
+    add(
         "--after-leaving",
         type=amount,
         default=usual.after_leaving,
         help="seconds that a run continues after its page is closed",
     )
+    add(
+        "--runs",
+        type=Path,
+        help="folder of an evaluation or of traces that every visitor may browse",
+    )
+    add("--examples", type=Path, default=EXAMPLES, help="folder of example runs")
+    chosen = parser.parse_args()
+    chosen.judge = chosen.judge or re.findall(r"[^\s,]+", os.environ.get("VRTHINKER_JUDGE", ""))
+    return chosen
 
 
 def find_address(host: str, port: int) -> None:
@@ -153,34 +148,11 @@ def check_address(host: str | None, port: int | None) -> None:
         # Gradio looks for a free port here, whatever the host.
         find_address("127.0.0.1", port or 0)
     except (OSError, UnicodeError) as error:
-        place = " ".join(
-            f"--{name} {value}" for name, value in (("host", host), ("port", port)) if value
-        )
+        given = {"--host": host, "--port": port}
+        place = " ".join(f"{name} {value}" for name, value in given.items() if value)
         sys.exit(
             f"The page cannot be served at {place}: {getattr(error, 'strerror', error)}. Choose another one."
         )
-
-
-def store_folder(chosen: argparse.Namespace) -> Path | None:
-    """Return the folder for visitors' runs, or None.
-
-    If no folder can be written, prints that runs end with the server.
-    """
-    folder = usable_folder(chosen.runs_folder) if chosen.keep_hours else None
-    if folder is None and chosen.keep_hours:
-        print(
-            "No folder for runs can be written, so runs are lost when this server ends. Name one with --runs-folder."
-        )
-    return folder
-
-
-def listed_runs(folder: Path) -> ListedRuns:
-    """Return the runs of a folder for the page; print any problem."""
-    runs = ListedRuns(folder.absolute())
-    runs.refresh()
-    if runs.said:
-        print(runs.said)
-    return runs
 
 
 def serve(chosen: argparse.Namespace, folder: Path) -> None:
@@ -189,29 +161,33 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
     # With a custom domain, `SPACE_HOST` holds both names, separated by a comma.
     names = [*chosen.name, *re.findall(r"[^\s,]+", os.environ.get("SPACE_HOST", ""))]
+    on_space = bool(os.environ.get("SPACE_ID"))
     judges = JudgeLoader(judge_openers(chosen.judge), in_thread=not borrows_gpu())
     run_job = naming_gpu_errors(spaces.GPU(duration=gpu_seconds)(judges.run_job), judges.get)
     policy = ANY_ADDRESS if chosen.local_addresses else PUBLIC_ONLY
-    keeping = Keeping(
-        store_folder(chosen),
-        3600 * chosen.keep_hours,
-        round(1e9 * chosen.keep_gb),
-        chosen.after_leaving,
-    )
-    runs = listed_runs(chosen.runs) if chosen.runs else None
+    store = usable_folder(chosen.runs_folder) if chosen.keep_hours else None
+    if store is None and chosen.keep_hours:
+        print(
+            "No folder for runs can be written, so runs are lost when this server ends. Name one with --runs-folder."
+        )
+    max_bytes = round(1e9 * chosen.keep_gb)
+    keeping = Keeping(store, 3600 * chosen.keep_hours, max_bytes, chosen.after_leaving)
+    runs = ListedRuns(chosen.runs.absolute()) if chosen.runs else None
+    if runs is not None:
+        runs.refresh()
+        if runs.said:
+            print(runs.said)
     page = Page(
         judges,
         run_job,
         folder,
         PageOptions(chosen.at_once, chosen.waiting, chosen.examples, policy, keeping, runs),
     )
-    if os.environ.get("SPACE_ID"):
+    if on_space:
         judges.wait_all()  # the process with the GPU is forked and has only weights loaded before
     try:
         page.blocks().launch(
-            server_name=chosen.host,
-            server_port=chosen.port,
-            **page.launch_options(names, bool(os.environ.get("SPACE_ID"))),
+            server_name=chosen.host, server_port=chosen.port, **page.launch_options(names, on_space)
         )
     finally:
         page.close()

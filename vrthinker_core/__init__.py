@@ -112,17 +112,15 @@ __all__ = [
 ]
 
 _MODULES = (
-    *(
-        "errors",
-        "types",
-        "types.events",
-        "types.order",
-        "backends",
-        "branch_plan",
-        "traces",
-        "judge",
-        "batch",
-    ),
+    "errors",
+    "types",
+    "types.events",
+    "types.order",
+    "backends",
+    "branch_plan",
+    "traces",
+    "judge",
+    "batch",
     "evaluation.reward",
 )
 """The modules of the public names. Each module imports those before it anyway, so a search in this
