@@ -139,10 +139,7 @@ def find_address(host: str, port: int) -> None:
 
 
 def check_address(host: str | None, port: int | None) -> None:
-    """Raise `SystemExit` with one sentence if the page cannot be served there.
-
-    Gradio would retry for minutes.
-    """
+    """Raise `SystemExit` if the page cannot be served there. Gradio would retry for minutes."""
     try:
         find_address((host or "127.0.0.1").strip("[]"), port or 0)
         # Gradio looks for a free port here, whatever the host.
@@ -194,10 +191,7 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
 
 
 def main() -> None:
-    """Serve from a temporary folder.
-
-    The folder is removed at the end, also after SIGTERM. After SIGKILL, the next start removes it.
-    """
+    """Serve from a temporary folder. It is removed at the end, also after SIGTERM."""
     signal.signal(signal.SIGTERM, _exit)
     with owned_folder("vr-thinker-page-") as folder:
         chosen = options()

@@ -130,10 +130,7 @@ _OWN_NAMES = {"load_trace": "load"}  # Public name: name in its module
 
 
 class _Package(ModuleType):
-    """A module class that keeps `judge` bound to the function.
-
-    The import system would rebind the name when the module `judge` is loaded.
-    """
+    """A module whose `judge` stays the function when that module loads."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name == "judge" and isinstance(value, ModuleType)):

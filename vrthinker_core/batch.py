@@ -173,10 +173,7 @@ def _items(
 
 
 class _Row:
-    """One pair of the batch.
-
-    Between two replies the row takes a step in a thread, which fetches the next frames.
-    """
+    """One pair of the batch. Between two replies a thread fetches its next frames."""
 
     def __init__(self, position: int, comparison: Comparison, writer: TraceWriter) -> None:
         self._position = position
@@ -218,10 +215,7 @@ class _Row:
             yield self._position, self._marked(event)
 
     def events(self, *, wait: bool = True) -> Iterator[tuple[int, JudgeEvent]]:
-        """Yield the events of the last step, once.
-
-        Waits for the step to end. With `wait=False`, yields nothing while the step runs.
-        """
+        """Yield the events of the last step, once. With `wait=False`, only if it has ended."""
         if self._events is not None and (wait or self._events.done()):
             events, self._events = self._events.result(), None
             for event in events:
@@ -235,10 +229,7 @@ class _Row:
             self._writer.close()
 
     def _go_on(self, step: Callable[[], RunEvent | None]) -> list[JudgeEvent]:
-        """Take a step and fetch the next request; return both events.
-
-        At the end of the first run, begin the second one if the settings ask for it.
-        """
+        """Take a step and fetch the next request; return both events."""
         event = step()
         done = [] if event is None else [self._record(event)]
         self._pending = self.comparison.next_request()

@@ -141,10 +141,7 @@ def _check_frames(frames: tuple[int, ...], protocol: PromptProtocol) -> None:
 
 
 def _in_view(taken: Sequence[Turn], settings: Settings) -> set[FrameRef]:
-    """Return the frames that the judge sees after these turns.
-
-    Frames that had left stay away, and more may leave under the new settings.
-    """
+    """Return the frames that the judge sees after these turns."""
     kept = [turn.frames for turn in taken[1:] if turn.frames]
     if isinstance(settings.window, int):
         kept = kept[max(0, len(kept) - settings.window) :]

@@ -157,10 +157,7 @@ class Comparison:
         return shares and Opening(shares)
 
     def start(self, refused: BadInput | None = None) -> Started:
-        """Open both videos and return the `Started` event.
-
-        `refused` ends the run with this error, whatever the videos are.
-        """
+        """Open both videos and return `Started`. `refused` ends the run with this error."""
         while self.next_opening() is not None:
             pass
         first: Clip | None = None

@@ -117,10 +117,7 @@ def _run_events(run: Comparison, refused: BadInput | None = None) -> Iterator[Ru
 
 
 def stream_items(request: GenerationRequest) -> Generator[StreamItem, None, None]:
-    """Stream one reply; yield an exception as the last item.
-
-    Closing this generator closes the stream.
-    """
+    """Stream one reply; yield an exception as the last item. Closing closes the stream."""
     with ExitStack() as resources:
         try:
             stream = request.conversation.stream(
@@ -133,10 +130,7 @@ def stream_items(request: GenerationRequest) -> Generator[StreamItem, None, None
 
 
 class ReplyCollector:
-    """The stream of one reply, collected.
-
-    `completion` exists however the stream ends. `error` is set if the reply was cut short.
-    """
+    """The collected stream of one reply; `completion` exists however the stream ends."""
 
     def __init__(self, turn: int, room: int = MAX_WRITTEN) -> None:
         self._turn = turn

@@ -25,10 +25,7 @@ T = TypeVar("T")
 
 
 def type_adapter(kind: type[T]) -> TypeAdapter[T]:
-    """Return pydantic's adapter of a type.
-
-    Pydantic is imported on the first call: the import is slow, and many commands need no adapter.
-    """
+    """Return pydantic's adapter of a type. The first call does the slow import."""
     return _adapter(cast(Hashable, kind))  # mypy checks the hash of an instance, not of the type
 
 
@@ -69,10 +66,7 @@ class LineFile(AbstractContextManager["LineFile"]):
         return self._file.seek(0, os.SEEK_END) == 0
 
     def append(self, line: bytes, *, sync: bool = False) -> None:
-        """Write a line and its line feed; with `sync`, flush all lines.
-
-        Raises `OSError`, and then leaves nothing of the line.
-        """
+        """Write a line whole, or raise `OSError` and write none. `sync` flushes all lines."""
         end, rest = self._file.seek(0, os.SEEK_END), line + b"\n"
         try:
             while rest:
@@ -101,10 +95,7 @@ class LineFile(AbstractContextManager["LineFile"]):
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """Return the lines of a file, without line feeds.
-
-    A partial last line is left out. Raises `OSError`.
-    """
+    """Return the whole lines of a file, without line feeds. Raises `OSError`."""
     return path.read_bytes().split(b"\n")[:-1]
 
 
@@ -125,10 +116,7 @@ def allow_open_files() -> int:
 
 
 def allow_pairs(concurrency: int) -> None:
-    """Raise the limit so that `concurrency` pairs can be judged at once.
-
-    Raises `BadInput` if the process may not have so many files open.
-    """
+    """Raise the limit for `concurrency` pairs at once. Raises `BadInput` if that fails."""
     limit = allow_open_files()
     # The process itself has 50 files; a pair has two decoding processes and a server connection
     most = max(1, (limit - 50) // 10)
@@ -171,10 +159,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all.
-
-    Raises `OSError`, and leaves no half-written file.
-    """
+    """Write a file whole or not at all; raises `OSError`."""
     with atomic_path(path) as part:
         part.write_bytes(data)
 
@@ -224,10 +209,7 @@ def remove_parts(folder: Path) -> None:
 
 
 def remove_abandoned(folder: Path, pattern: str) -> None:
-    """Remove our own files and folders that no living process owns.
-
-    `pattern` is a glob. A folder that cannot be listed is skipped.
-    """
+    """Remove our files and folders of a glob without a living owner."""
     found: list[Path] = []
     with suppress(OSError):
         found = list(folder.glob(pattern)) if sys.platform != "win32" else []

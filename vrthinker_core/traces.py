@@ -1,9 +1,4 @@
-"""The stored record of a run: a JSON file, written each turn.
-
-The thumbnails are inside the file. Each turn the whole file is written to a temporary file beside
-it, flushed to disk and renamed. A killed process leaves the complete turns, never half a file. A
-trace is validated when it is read back.
-"""
+"""The stored record of a run: a JSON file. Each turn replaces it whole."""
 
 from __future__ import annotations
 
@@ -50,10 +45,7 @@ def to_json(trace: Trace) -> bytes:
 
 
 def from_json(data: bytes) -> Trace:
-    """Read a trace that may come from a stranger.
-
-    Raises `TraceError` with one sentence. Nothing is run or opened.
-    """
+    """Read a trace that may come from a stranger. Raises `TraceError` with one sentence."""
     from pydantic import ValidationError
 
     if len(data) > MAX_BYTES:
@@ -79,10 +71,7 @@ def _has_many_items(data: bytes) -> bool:
 
 
 def _check(trace: Trace) -> None:
-    """Check what the types and bounds of single fields cannot.
-
-    The limits on frames and characters are for both runs together.
-    """
+    """Check what single fields cannot; the limits are for both runs together."""
     runs = trace.runs
     if (frames := sum(len(turn.frames) for run in runs for turn in run.turns)) > MAX_FRAMES:
         raise TraceError(f"This trace shows {frames} frames; at most {MAX_FRAMES} are read.")
@@ -143,10 +132,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def load(file: Path | str) -> Trace:
-    """Read a trace file.
-
-    Raises `TraceError` if the file cannot be read or is no valid trace.
-    """
+    """Read a trace file. Raises `TraceError` if it cannot be read or is no valid trace."""
     path = Path(file)
     try:
         size = path.stat().st_size
@@ -164,10 +150,7 @@ def load(file: Path | str) -> Trace:
 
 
 def check_replaceable(path: Path) -> Trace | None:
-    """Return the trace at `path`; None if nothing is there.
-
-    Raises `BadInput` for anything else, so no other file is ever lost. Links are not followed.
-    """
+    """Return the trace at `path`, or None. Raises `BadInput` for any other file or link."""
     try:
         is_file = stat.S_ISREG(path.lstat().st_mode)
     except OSError:  # Nothing is there, or writing will fail and say why

@@ -58,10 +58,7 @@ def read_numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def read_lines(file: str) -> dict[int, str]:
-    """Return the nonempty lines of a file, by line number.
-
-    "-" reads standard input. Raises `BadInput`.
-    """
+    """Return the nonempty lines by number. "-" is standard input. Raises `BadInput`."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -91,10 +88,7 @@ def read_reply(line: str, number: int) -> tuple[str, bool]:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on standard error; yield its function of (done, total).
-
-    Without a terminal, prints a line now and then instead.
-    """
+    """Show progress on standard error; yield its function of (done, total)."""
     columns = what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with progress_line(what, *columns) as update:
         yield lambda done, total: update(done, total, f"{what}: {done} of {total}", done == total)

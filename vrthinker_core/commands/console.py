@@ -111,10 +111,7 @@ def pair_progress(counts: ProgressCounts) -> Iterator[Callable[[PairResult], Non
 
 
 class ConsoleRenderer:
-    """Printer of events.
-
-    Texts of judges and people are printed as plain text, never as markup.
-    """
+    """Printer of events; texts are printed as plain text, never as markup."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -125,10 +122,7 @@ class ConsoleRenderer:
         self._probabilities: list[dict[Dimension, str]] = []
 
     def render(self, events: Iterable[Event]) -> Finished | None:
-        """Print all events and return the end of the run.
-
-        If the pair is judged in both orders, returns the end of the first run.
-        """
+        """Print all events; return the end of the (first) run."""
         last: Finished | None = None
         in_swapped, second, vote = False, None, None
         for event in events:
@@ -167,10 +161,7 @@ class ConsoleRenderer:
         return None
 
     def _order(self, first: Finished | None, second: Finished | None) -> None:
-        """Print both verdicts side by side and the effect of the swap.
-
-        Labels of both verdicts follow the sides of the first run.
-        """
+        """Print both verdicts, in the first run's sides, and the swap's effect."""
         self._line("")
         check = check_order(first, second)
         if check is None:

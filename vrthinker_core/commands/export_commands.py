@@ -136,10 +136,7 @@ def export_rows(
 
 
 def check_export_path(path: Path) -> None:
-    """Raise `BadInput` unless the path is free or an earlier export.
-
-    No other file is ever lost. No link is followed.
-    """
+    """Raise `BadInput` unless the path is free or an earlier export. No link is followed."""
     try:
         if not path.is_symlink() and not path.exists():
             return

@@ -1,7 +1,4 @@
-"""The command `rank`: a ranking of generators by comparing their videos.
-
-It prints a table, and writes JSON and HTML into a folder.
-"""
+"""The command `rank`: a ranking as a table, JSON and HTML."""
 
 from collections.abc import Callable
 from dataclasses import replace

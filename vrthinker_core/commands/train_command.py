@@ -1,7 +1,4 @@
-"""The command `train`: one or all stages of the paper's training.
-
-A run lives in a folder and can continue after a stop.
-"""
+"""The command `train`: one or all stages. A stopped run can continue in its folder."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -55,10 +52,7 @@ SCRIPTED = "scripted"  # the teacher that knows the labels of drawn pairs
 
 
 def resolved_model(model: str) -> str:
-    """Return a folder or hub id; `nano` becomes its folder.
-
-    Raises `BadInput` if that folder is missing.
-    """
+    """Return a folder or hub id; `nano` becomes its folder. Raises `BadInput` without it."""
     return str(asset("nano")) if model == "nano" else model
 
 
@@ -88,10 +82,7 @@ def _is_drawn(data: str) -> bool:
 
 
 def open_training_data(run: TrainingRun, config: TrainConfig) -> "TrainingData":
-    """Open the pairs, and the cold start's teacher or runs.
-
-    Raises `BadInput` and `CheckpointError` before any weight is read.
-    """
+    """Open pairs and teacher or runs; raises `BadInput` and `CheckpointError`."""
     from vrthinker_core.training.data import find_data, open_pairs
     from vrthinker_core.training.pipeline import TrainingData
     from vrthinker_core.training.sft_data import open_ready_runs, taught_pairs
@@ -297,17 +288,6 @@ def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gp
         if stage in (name, "all"):
             for line in estimate(shape, config_plan(name, config, gpus)).lines():
                 print(line)
-
-
-def _config(
-    out: Path | None, preset: PresetName | None, seed: int | None, changes: list[str], resume: bool
-) -> TrainConfig:
-    """Return the preset, or a resumed run's config, with the changes."""
-    if resume and out is not None and preset is None and (out / CONFIG).is_file():
-        config = read_config(out)
-    else:
-        config = preset_config(preset or "nano")
-    return changed_config(config, [*changes, *([] if seed is None else [f"seed={seed}"])])
 
 
 def _train(

@@ -1,7 +1,4 @@
-"""Pairs from the rows of a published table.
-
-A `PairLayout` names the columns of a data set. This module decides which rows can be judged.
-"""
+"""Pairs from the rows of a published table. Decides which rows can be judged."""
 
 import hashlib
 import os
@@ -18,10 +15,7 @@ from vrthinker_core.types import Dimension, Preference, Verdict, VideoPair
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPair:
-    """A pair to judge, in any published layout.
-
-    A pair with a `fault` is a broken row. A pair with `fault` or `left_out` is never judged.
-    """
+    """A pair in any published layout. With `fault` or `left_out` it is never judged."""
 
     id: str  # unique in its data set and independent of the row: see `pair_id`
     row: int  # data row in the file, 1-based
@@ -61,10 +55,7 @@ Raises `BadInput` with the sentence that says why the row cannot be judged.
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row of a data set as text by column.
-
-    A row with a `fault` could not be read.
-    """
+    """One row of a data set as text by column. With a `fault` it could not be read."""
 
     number: int  # 1-based
     values: Mapping[str, str]
@@ -107,10 +98,7 @@ def make_pairs(
 
 
 def find_below(folder: Path, name: str, *, absolute: bool = False) -> Path:
-    """Return the file `name` below `folder`.
-
-    `absolute` allows full paths to any place. Raises `BadInput` with one sentence.
-    """
+    """Return a file below `folder`, or with `absolute` anywhere. Raises `BadInput`."""
     if not name:
         raise BadInput("A video is not named.")
     if "://" in name:
@@ -222,10 +210,7 @@ def _labels(row: TableRow, layout: PairLayout) -> tuple[Verdict, str]:
 
 
 def _name_group(pairs: list[EvaluationPair], positions: list[int]) -> None:
-    """Rename the rows of one pair, independent of row order.
-
-    Rows that can be judged come first.
-    """
+    """Rename the rows of one pair. Rows that can be judged come first."""
     told = {pairs[position].labels for position in positions}
     seen: dict[str, int] = {}  # first row of each name
     repeats = 0

@@ -28,10 +28,7 @@ MissingRule = Literal["loses", "leave-out"]
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """One line of `results.jsonl`.
-
-    Sides follow the data set: 1 is the pair's first video, in the swapped order, too.
-    """
+    """One line of `results.jsonl`. 1 is the data set's first video, in both orders."""
 
     pair: EvaluationPair
     judge: str
@@ -85,10 +82,7 @@ class PairResult:
 
     @property
     def is_transient(self) -> bool:
-        """Whether the failure may be transient; the pair is then judged again.
-
-        For example, the judge or its server stopped, or a process died.
-        """
+        """Whether the failure may be transient: a server stopped, a process died."""
         lasting = ("", ROW_FAULT, LEFT_OUT, OUTSIDE_FAULT, *LASTING_FAULTS)
         return self.stop is StopReason.CANCELLED or self.fault not in lasting
 

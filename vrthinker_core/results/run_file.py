@@ -1,7 +1,4 @@
-"""`run.json`: the identity of an evaluation.
-
-It keeps results of different evaluations from mixing in one folder.
-"""
+"""`run.json`: the identity of an evaluation. Results of two never mix in one folder."""
 
 import hashlib
 from collections.abc import Iterable
@@ -33,10 +30,7 @@ class RunStart:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """Data set, judge and settings of an evaluation.
-
-    Two runs are the same if these agree; only the starts may differ.
-    """
+    """Data set, judge and settings of an evaluation. Only the starts of a run may differ."""
 
     dataset: str  # layout of the data set
     path: str  # its place at the start
@@ -66,10 +60,7 @@ class EvaluationRun:
 
 
 def resolved_judge(choice: str) -> str:
-    """Return the judge's name with absolute paths, to compare names.
-
-    Leaves an unreadable name as it is.
-    """
+    """Return the judge's name with absolute paths. An unreadable name stays as it is."""
     try:
         return str(parse_judge(choice).absolute())
     except BadInput:

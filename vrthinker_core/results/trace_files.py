@@ -23,10 +23,7 @@ class KnownLabels:
 
 
 def add_labels(folder: Path, labels: Mapping[str, Verdict]) -> None:
-    """Add a line for each trace, keyed by file name.
-
-    Skips traces without a known label. Raises `OSError`.
-    """
+    """Add a line for each trace (file name) with a known label. Raises `OSError`."""
     with LineFile(folder / LABELS) as file:
         for trace, known in labels.items():
             if known.labels:

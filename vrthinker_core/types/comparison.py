@@ -60,10 +60,7 @@ class VideoPair:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One label per dimension.
-
-    None means that the judge gave no label: a missing label is not a tie.
-    """
+    """One label per dimension. None means that the judge gave none: that is not a tie."""
 
     TA: Preference | None = None
     MQ: Preference | None = None
@@ -86,10 +83,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """A person's labels for a pair, and opinion of the judge's verdict.
-
-    Raises `ValueError` if the time, the slots or the note cannot belong to a vote.
-    """
+    """A person's labels and opinion. Raises `ValueError` if they cannot belong to a vote."""
 
     at: datetime  # When the person voted, with time zone
     labels: Verdict = Verdict()

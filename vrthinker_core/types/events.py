@@ -61,10 +61,7 @@ class Turn:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems of the reply.
-
-        A cancelled or failed reply is not blamed for being incomplete.
-        """
+        """The problems of the reply. A cut reply is not blamed for being incomplete."""
         excused = CUT_PROBLEMS if self._was_cut else ()
         return tuple(problem for problem in self.reply.problems if problem.kind not in excused)
 
@@ -75,10 +72,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The progress while the videos are being opened.
-
-    Comes now and then before `Started` if opening takes long. No trace keeps the event.
-    """
+    """The progress of a slow opening, now and then before `Started`. No trace keeps it."""
 
     shares: tuple[float, float]  # Share of each video that has been read, 0 to 1
 
@@ -95,10 +89,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The turn and the changes with which a run leaves its origin.
-
-    The branch's prompt, judge and settings are in its `Started`.
-    """
+    """The turn and the changes with which a run leaves its origin."""
 
     origin: Origin
     turn: Annotated[int, Interval(ge=1, le=MAX_TURNS + 1)]
@@ -298,10 +289,7 @@ class _ShownRun(Protocol):
 
 
 def shown_slots(runs: Iterable[_ShownRun]) -> set[int]:
-    """Return the slots of all frames shown in these runs.
-
-    A vote on the runs may mark these slots. A run need not have ended.
-    """
+    """Return the slots of all frames shown in these runs. A vote may mark them."""
     return {frame.ref.slot for run in runs for turn in run.turns for frame in turn.frames}
 
 

@@ -107,10 +107,7 @@ class Sizing:
     area: int = 0
 
     def size(self, width: int, height: int) -> tuple[int, int]:
-        """Return (width, height) in pixels of the picture that is sent.
-
-        `width` and `height` are the displayed size in pixels.
-        """
+        """Return (width, height) of the sent picture from the displayed size. In pixels."""
         if self.mode == "native":
             return width, height
         if self.mode in ("square", "letterbox"):
@@ -156,10 +153,7 @@ class FramePlan:
     first: frozenset[int]  # Slots that are sent before the judge's first turn
 
     def by_request(self, slots: Iterable[int], total: int) -> dict[FrameRequest, list[int]]:
-        """Return each request of `slots` once, with the slots that share it.
-
-        `total` is the number of frames in the clip.
-        """
+        """Return each request once, with its slots. `total` is the number of frames in the clip."""
         slots_of: dict[FrameRequest, list[int]] = {}
         for slot in slots:
             sizing = self.opening if slot in self.first else self.later

@@ -56,10 +56,7 @@ class OrderCheck:
 
 
 def check_order(first: Finished | None, second: Finished | None) -> OrderCheck | None:
-    """Compare the ends of two runs; the second has its sides swapped.
-
-    Returns None unless both have a verdict.
-    """
+    """Compare the ends of two runs, the second swapped. None without two verdicts."""
     if first is None or second is None or first.verdict is None or second.verdict is None:
         return None
     return OrderCheck(first.verdict, swap_verdict(second.verdict))

@@ -21,10 +21,7 @@ Amount = Annotated[float, Interval(ge=0, le=MAX_NUMBER)]  # Neither NaN nor infi
 
 @dataclass(frozen=True)
 class AtMost:
-    """A limit on the length of a list.
-
-    Validation stops at the first wrong item: a sentence about each item costs a kilobyte.
-    """
+    """A limit on a list's length. Validation stops at the first wrong item."""
 
     items: int
 
@@ -47,10 +44,7 @@ OWN = "own"  # A form's word for None: the protocol's own value
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings that a person chose for a run.
-
-    None means the protocol's own default. `SETTINGS` has label, help and range of each field.
-    """
+    """The settings that a person chose; None means the protocol's own default."""
 
     protocol: Literal["auto", "concat", "paired"] = "auto"
     window: int | Literal["all"] | None = None
@@ -94,10 +88,7 @@ class Setting:
 
     @property
     def is_switch(self) -> bool:
-        """Whether the setting is off or on.
-
-        On the command line it is an option without a value; in a call it is true or false.
-        """
+        """Whether the setting is off or on. On the command line it has no value."""
         return tuple(self.words) == ("off", "on")
 
     @property

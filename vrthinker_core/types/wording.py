@@ -61,29 +61,19 @@ that no judge has earned."""
 
 
 def percent(share: float) -> str:
-    """Format a probability as `93 %`.
-
-    `<1 %` and `>99 %` avoid rounding to never or always: no probability is 0 or 1.
-    """
+    """Format a probability as `93 %`. None is 0 or 1, so `<1 %` and `>99 %` end the scale."""
     if share < 0.005:
         return "<1 %"
     return ">99 %" if share >= 0.995 else f"{100 * share:.0f} %"
 
 
 def frame_time(seconds: float) -> str:
-    """Format the timestamp of a frame as `0.13 s`.
-
-    Exactly half a hundredth is rounded up, as in the page's scripts. Example: 3 / 24 s.
-    """
+    """Format a timestamp as `0.13 s`. Half a hundredth is rounded up, as in the scripts."""
     return f"{Decimal(seconds).quantize(Decimal('0.01'), ROUND_HALF_UP)} s"
 
 
 def branch_name(started: Started) -> str:
-    """Return the name of a branch; "" for any other run.
-
-    The name says at which turn the branch leaves its origin, and the differences, as in "from turn
-    2, with frames 4, 9".
-    """
+    """Return the name of a branch, or "". Example: "from turn 2, with frames 4, 9"."""
     branch = started.branch
     if branch is None:
         return ""
