@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
+from typer import Argument, Exit, Option, Typer
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends import open_backend
@@ -56,7 +56,7 @@ from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import check_order
 from vrthinker_core.types.wording import OUTSIDE_ADVICE, OUTSIDE_SCOPE, order_unchecked
 
-app = typer.Typer(
+app = Typer(
     name="python -m vrthinker_core",
     help="Compare two videos made from one prompt, and see why.",
     no_args_is_help=True,
@@ -68,11 +68,10 @@ NO_VERDICT, BAD_INPUT = 3, 2  # Exit status
 INPUT_FAULTS = [error.__name__ for error in (BadInput, VideoError, DecoderDied, VideoUnavailable)]
 
 TraceOption = Annotated[
-    Path | None,
-    typer.Option(help="File for the trace of the run: new, or an earlier trace to replace."),
+    Path | None, Option(help="File for the trace of the run: new, or an earlier trace to replace.")
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help='Print only {"TA": …, "MQ": …, "VQ": …, "OA": …}.')
+    bool, Option("--json", help='Print only {"TA": …, "MQ": …, "VQ": …, "OA": …}.')
 ]
 
 
@@ -111,10 +110,10 @@ def main() -> None:
 @app.command()
 @with_setting_options
 def compare(
-    video1: Annotated[Path, typer.Argument(help="First video.")],
-    video2: Annotated[Path, typer.Argument(help="Second video.")],
+    video1: Annotated[Path, Argument(help="First video.")],
+    video2: Annotated[Path, Argument(help="Second video.")],
     *,
-    prompt: Annotated[str, typer.Option(help="Prompt of both videos.")],
+    prompt: Annotated[str, Option(help="Prompt of both videos.")],
     judge: JudgeOption = None,
     trace: TraceOption = None,
     json_only: JsonOption = False,
@@ -126,28 +125,25 @@ def compare(
     pair, backend = VideoPair(prompt, video1, video2), open_backend(judge)
     with stop_on_signal() as stopped:
         events = run_judge(pair, backend, settings, cancelled=stopped, trace=trace)
-        raise typer.Exit(_print_live(events, json_only, stopped))
+        raise Exit(_print_live(events, json_only, stopped))
 
 
 @app.command()
 def branch(
-    origin: Annotated[Path, typer.Argument(help="Stored trace of the run to branch from.")],
-    video1: Annotated[Path, typer.Argument(help="First video of that run.")],
-    video2: Annotated[Path, typer.Argument(help="Second video of that run.")],
+    origin: Annotated[Path, Argument(help="Stored trace of the run to branch from.")],
+    video1: Annotated[Path, Argument(help="First video of that run.")],
+    video2: Annotated[Path, Argument(help="Second video of that run.")],
     *,
-    turn: Annotated[int, typer.Option(help="First turn to generate anew; earlier turns are kept.")],
+    turn: Annotated[int, Option(help="First turn to generate anew; earlier turns are kept.")],
     frames: Annotated[
-        str,
-        typer.Option(help="Frames to show in that turn: the judge's numbers, separated by commas."),
+        str, Option(help="Frames to show in that turn: the judge's numbers, separated by commas.")
     ] = "",
-    no_tool: Annotated[
-        bool, typer.Option("--no-tool", help="Ask for the answer in that turn.")
-    ] = False,
+    no_tool: Annotated[bool, Option("--no-tool", help="Ask for the answer in that turn.")] = False,
     window: Annotated[
-        str | None, typer.Option(help="Memory window from that turn on. (default: the run's)")
+        str | None, Option(help="Memory window from that turn on. (default: the run's)")
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option(help="Another prompt, only with --turn 1. (default: the run's)")
+        str | None, Option(help="Another prompt, only with --turn 1. (default: the run's)")
     ] = None,
     judge: JudgeOption = None,
     trace: TraceOption = None,
@@ -159,7 +155,7 @@ def branch(
     pair, backend = VideoPair(plan.prompt, video1, video2), open_backend(judge)
     with stop_on_signal() as stopped:
         events = judge_branch(plan, pair, backend, cancelled=stopped, trace=trace)
-        raise typer.Exit(_print_live(events, json_only, stopped))
+        raise Exit(_print_live(events, json_only, stopped))
 
 
 app.command()(evaluate)
@@ -171,11 +167,11 @@ app.command()(train)
 
 @app.command()
 def replay(
-    file: Annotated[Path, typer.Argument(help="Stored trace.")],
-    json_only: Annotated[bool, typer.Option("--json", help="Print only the labels.")] = False,
+    file: Annotated[Path, Argument(help="Stored trace.")],
+    json_only: Annotated[bool, Option("--json", help="Print only the labels.")] = False,
 ) -> None:
     """Show a stored trace like a live run."""
-    raise typer.Exit(_print_run(load(file).events(), json_only))
+    raise Exit(_print_run(load(file).events(), json_only))
 
 
 def _print_live(events: Iterable[Event], json_only: bool, stopped: Cancelled) -> int:
@@ -231,12 +227,10 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
 
 @app.command()
 def frames(
-    video: Annotated[Path, typer.Argument(help="Video.")],
-    out: Annotated[Path, typer.Option(help="Folder for the PNG files.")],
-    protocol: Annotated[ProtocolName, typer.Option(help="Protocol of the slots.")] = "paired",
-    slots: Annotated[
-        str, typer.Option(help="Slots of the video, 0-based, separated by commas.")
-    ] = "0",
+    video: Annotated[Path, Argument(help="Video.")],
+    out: Annotated[Path, Option(help="Folder for the PNG files.")],
+    protocol: Annotated[ProtocolName, Option(help="Protocol of the slots.")] = "paired",
+    slots: Annotated[str, Option(help="Slots of the video, 0-based, separated by commas.")] = "0",
 ) -> None:
     """Write a judge's frames of these slots, before resizing, and list them."""
     from vrthinker_core.commands.export_commands import export_frames
@@ -249,10 +243,9 @@ def frames(
 @app.command()
 def parse(
     file: Annotated[
-        str,
-        typer.Argument(help="JSON lines with `reply` and `finish_reason`; - for standard input."),
+        str, Argument(help="JSON lines with `reply` and `finish_reason`; - for standard input.")
     ],
-    protocol: Annotated[ProtocolName, typer.Option(help="Protocol of the replies.")],
+    protocol: Annotated[ProtocolName, Option(help="Protocol of the replies.")],
 ) -> None:
     """Parse judges' replies, and print one JSON line for each."""
     prompts = make_protocol(Settings(), protocol)
@@ -263,17 +256,15 @@ def parse(
 
 @app.command()
 def scenes(
-    pairs: Annotated[int, typer.Option(help="Number of pairs.")],
-    out: Annotated[Path, typer.Option(help="Folder for the videos and pairs.csv.")],
-    seed: Annotated[int, typer.Option(help="Equal seeds give equal pairs.")] = 0,
-    size: Annotated[int, typer.Option(help="Pixels per side.")] = 448,
+    pairs: Annotated[int, Option(help="Number of pairs.")],
+    out: Annotated[Path, Option(help="Folder for the videos and pairs.csv.")],
+    seed: Annotated[int, Option(help="Equal seeds give equal pairs.")] = 0,
+    size: Annotated[int, Option(help="Pixels per side.")] = 448,
     second: Annotated[
-        bool,
-        typer.Option("--second", help="The full world: two things, counts, places, more faults."),
+        bool, Option("--second", help="The full world: two things, counts, places, more faults.")
     ] = False,
     photos: Annotated[
-        Path | None,
-        typer.Option(help="Folder of photographs for the full world. (default: clouds)"),
+        Path | None, Option(help="Folder of photographs for the full world. (default: clouds)")
     ] = None,
 ) -> None:
     """Write drawn pairs as video files, with their true labels."""
@@ -306,7 +297,7 @@ def judges() -> None:
 def examples(
     judge: JudgeOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the examples. (default: assets/examples)")
+        Path | None, Option(help="Folder of the examples. (default: assets/examples)")
     ] = None,
 ) -> None:
     """Record all examples of the page with a judge."""
@@ -319,15 +310,15 @@ def examples(
 
 @app.command()
 def export(
-    traces: Annotated[list[Path], typer.Argument(help="Stored traces, or folders of traces.")],
-    to: Annotated[RowKind, typer.Option(help="Kind of training rows.")],
-    out: Annotated[Path, typer.Option(help="New file, or an earlier export to replace.")],
+    traces: Annotated[list[Path], Argument(help="Stored traces, or folders of traces.")],
+    to: Annotated[RowKind, Option(help="Kind of training rows.")],
+    out: Annotated[Path, Option(help="New file, or an earlier export to replace.")],
     *,
     voted_only: Annotated[
-        bool, typer.Option("--voted-only", help="Only runs with a person's vote or labels.")
+        bool, Option("--voted-only", help="Only runs with a person's vote or labels.")
     ] = False,
     agreed_only: Annotated[
-        bool, typer.Option("--agreed-only", help="Only runs whose verdict a person agrees with.")
+        bool, Option("--agreed-only", help="Only runs whose verdict a person agrees with.")
     ] = False,
 ) -> None:
     """Write training rows from traces; name skipped traces and the reasons."""
@@ -337,4 +328,4 @@ def export(
     for line in report.skipped:
         print_error(line)
     print(report.line)
-    raise typer.Exit(0 if report.rows else NO_VERDICT)
+    raise Exit(0 if report.rows else NO_VERDICT)

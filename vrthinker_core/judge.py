@@ -108,7 +108,7 @@ def _run_events(run: Comparison, refused: BadInput | None = None) -> Iterator[Ru
         with closing(stream_items(pending.request)) as items:
             for item in items:
                 yield from reply.add(item)
-                if reply.failed:
+                if reply.failure:
                     break
         room = reply.room
         if (ended := run.finish_turn(reply.completion, reply.error)) is not None:
@@ -135,18 +135,18 @@ class ReplyCollector:
     def __init__(self, turn: int, room: int = MAX_WRITTEN) -> None:
         self._turn = turn
         self.room = room  # Characters that the run may still write
+        self.failure: Exception | None = None  # Cut the reply short: no further item is taken
         self._pieces: list[str] = []
         self._completion: Completion | None = None
-        self._error: Exception | None = None
 
     def add(self, item: StreamItem) -> Iterator[TextArrived]:
         """Take the next stream item; yield an event if it is text."""
         if isinstance(item, Exception):
-            self._error = item
+            self.failure = item
             return
         size = len(item) if isinstance(item, str) else _written(item) - sum(map(len, self._pieces))
         if size > self.room:
-            self._error = BackendRefused(
+            self.failure = BackendRefused(
                 f"The judge wrote more than {MAX_WRITTEN:,} characters in this run and was "
                 "stopped. Choose another judge, or fewer tokens."
             )
@@ -159,29 +159,22 @@ class ReplyCollector:
             yield TextArrived(self._turn, self._pieces[-1])
 
     @property
-    def failed(self) -> bool:
-        """Whether an error cut the reply short; no further item is taken."""
-        return self._error is not None
-
-    @property
     def ended(self) -> bool:
         """Whether the stream has ended, with a completion or an error."""
-        return self._completion is not None or self._error is not None
+        return self._completion is not None or self.failure is not None
 
     @property
     def completion(self) -> Completion:
         """The whole reply, or the part that arrived before an error."""
-        pieces = tuple(map(len, self._pieces))
-        return self._completion or _keepable(
-            Completion("".join(self._pieces), "failed", pieces=pieces)
-        )
+        text, pieces = "".join(self._pieces), tuple(map(len, self._pieces))
+        return self._completion or _keepable(Completion(text, "failed", pieces=pieces))
 
     @property
     def error(self) -> Exception | None:
         """The error that cut the reply short; `BackendFailed` if no completion came."""
         if self._completion:
             return None
-        return self._error or BackendFailed("The judge stopped before it had answered.")
+        return self.failure or BackendFailed("The judge stopped before it had answered.")
 
 
 def _written(completion: Completion) -> int:

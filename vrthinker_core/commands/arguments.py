@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -21,6 +20,7 @@ from rich.progress import (
     ProgressColumn,
     TimeRemainingColumn,
 )
+from typer import Option
 
 from vrthinker_core.backends.judge_name import JUDGE_FORMS
 from vrthinker_core.errors import BadInput
@@ -32,13 +32,13 @@ CONCURRENCY = 8  # default number of pairs judged at the same time
 LINE_SECONDS = 5.0  # between two lines of progress
 
 JudgeOption = Annotated[
-    str | None, typer.Option(help=f"{JUDGE_FORMS}. (default: the best one here, see `judges`)")
+    str | None, Option(help=f"{JUDGE_FORMS}. (default: the best one here, see `judges`)")
 ]
 ResultsOption = Annotated[
-    Path, typer.Option(help="Folder for the results: new, or of the run to --resume.")
+    Path, Option(help="Folder for the results: new, or of the run to --resume.")
 ]
-ConcurrencyOption = Annotated[int, typer.Option(help="Pairs judged at the same time.")]
-EngineOption = Annotated[str, typer.Option(help="local, or ray[:ADDRESS] for a cluster.")]
+ConcurrencyOption = Annotated[int, Option(help="Pairs judged at the same time.")]
+EngineOption = Annotated[str, Option(help="local, or ray[:ADDRESS] for a cluster.")]
 
 
 def print_error(line: str) -> None:
@@ -172,7 +172,7 @@ def _option(row: Setting) -> inspect.Parameter:
     default = "the protocol's own" if row.default is None else row.default
     only = f" Only in {row.protocol}." if row.protocol else ""
     text = row.help if row.is_switch else f"{row.help}{only} ({row.range}; default: {default})"
-    option = typer.Option(_flag(row), help=text, show_default=False)
+    option = Option(_flag(row), help=text, show_default=False)
     return inspect.Parameter(
         row.name,
         inspect.Parameter.KEYWORD_ONLY,

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
+from typer import Argument, Exit, Option
 
 from vrthinker_core.backends.factory import default_choice
 from vrthinker_core.commands.arguments import (
@@ -41,29 +41,28 @@ SAMPLE = 24  # default number of pairs in an estimate
 @with_setting_options
 def evaluate(
     dataset: Annotated[
-        str, typer.Argument(help="Layout: videogen-reward, genai-bench, mj-bench-video or csv.")
+        str, Argument(help="Layout: videogen-reward, genai-bench, mj-bench-video or csv.")
     ],
-    path: Annotated[Path, typer.Argument(help="Folder of the data set, or its table.")],
+    path: Annotated[Path, Argument(help="Folder of the data set, or its table.")],
     *,
     judge: JudgeOption = None,
     out: ResultsOption = Path("evaluation"),
     limit: Annotated[
-        int | None,
-        typer.Option(help="Judge only this many pairs, the same for any order of the rows."),
+        int | None, Option(help="Judge only this many pairs, the same for any order of the rows.")
     ] = None,
     concurrency: ConcurrencyOption = CONCURRENCY,
     engine: EngineOption = "local",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --out; retry transient failures.")
+        bool, Option("--resume", help="Continue the run in --out; retry transient failures.")
     ] = False,
     estimate: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--estimate", help="Judge and keep a random sample, and estimate the whole data set."
         ),
     ] = False,
     sample: Annotated[
-        int | None, typer.Option(help=f"Pairs in the sample of --estimate. (default: {SAMPLE})")
+        int | None, Option(help=f"Pairs in the sample of --estimate. (default: {SAMPLE})")
     ] = None,
     settings: Settings,
 ) -> None:
@@ -90,7 +89,7 @@ def evaluate(
         print_error(
             f"Stopped; {len(results):,} of {count(len(pairs), 'pair')} have a result. Go on with --resume."
         )
-        raise typer.Exit(INTERRUPTED)
+        raise Exit(INTERRUPTED)
     if estimate:
         ids = {pair.id for pair in chosen}
         _print_estimate(
@@ -107,7 +106,7 @@ def evaluate(
         print(f"{count(told, 'pair')} with a verdict, {others}. Results: {encodable(str(out))}")
         if judged:
             _report(results, out, run.dataset)
-    raise typer.Exit(0 if any(result.has_verdict for result in results) else NOTHING_JUDGED)
+    raise Exit(0 if any(result.has_verdict for result in results) else NOTHING_JUDGED)
 
 
 def _judge(
@@ -145,10 +144,9 @@ def _print_estimate(
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="Folder of an evaluation.")],
+    folder: Annotated[Path, Argument(help="Folder of an evaluation.")],
     other: Annotated[
-        Path | None,
-        typer.Argument(help="Folder of another judge's evaluation of the same data set."),
+        Path | None, Argument(help="Folder of another judge's evaluation of the same data set.")
     ] = None,
 ) -> None:
     """Sum up an evaluation, or compare two judges on the same pairs.

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Exit, Option
 
 from vrthinker_core.backends.factory import default_choice
 from vrthinker_core.commands.arguments import (
@@ -39,23 +39,20 @@ if TYPE_CHECKING:
 def rank(
     videos: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             help="Folder of generators with prompts.csv, or a CSV with generator, prompt, video."
         ),
     ],
     *,
     judge: JudgeOption = None,
     budget: Annotated[
-        int | None,
-        typer.Option(help="Judge at most this many pairs, the most telling. (default: all)"),
+        int | None, Option(help="Judge at most this many pairs, the most telling. (default: all)")
     ] = None,
     missing: Annotated[
-        MissingRule, typer.Option(help="How a missing or undecodable video counts.")
+        MissingRule, Option(help="How a missing or undecodable video counts.")
     ] = "loses",
     out: ResultsOption = Path("ranking"),
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue with the results in --out.")
-    ] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue with the results in --out.")] = False,
     concurrency: ConcurrencyOption = CONCURRENCY,
     engine: EngineOption = "local",
     settings: Settings,
@@ -74,7 +71,7 @@ def rank(
     whole = all_pairs(replace(table, missing={}))
     with open_out(out, run, resume=resume, pairs=whole), stop_on_signal() as stopped:
         name = _judge(job, table, budget, stopped)
-        raise typer.Exit(INTERRUPTED if stopped() else _report(table, out, name))
+        raise Exit(INTERRUPTED if stopped() else _report(table, out, name))
 
 
 def _judge(

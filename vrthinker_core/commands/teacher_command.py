@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Exit, Option
 
 from vrthinker_core.backends.factory import default_choice, open_backend
 from vrthinker_core.commands.arguments import (
@@ -25,15 +25,14 @@ from vrthinker_core.types import Settings
 def teacher(
     *,
     data: Annotated[
-        str,
-        typer.Option(help="Pairs: drawn:SEED, a data set, a table, rows, or a folder of traces."),
+        str, Option(help="Pairs: drawn:SEED, a data set, a table, rows, or a folder of traces.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the runs: a new one, or one to continue.")],
+    out: Annotated[Path, Option(help="Folder for the runs: a new one, or one to continue.")],
     judge: JudgeOption = None,
     pairs: Annotated[
-        int | None, typer.Option(help="Number of pairs, from the first on. (default: all)")
+        int | None, Option(help="Number of pairs, from the first on. (default: all)")
     ] = None,
-    samples: Annotated[int, typer.Option(help="Runs per pair.")] = 1,
+    samples: Annotated[int, Option(help="Runs per pair.")] = 1,
     settings: Settings,
 ) -> None:
     """Run a judge over labelled pairs; report runs fit for training.
@@ -72,5 +71,5 @@ def teacher(
         print(line)
     if stopped():
         print_error("Stopped; call the command again to go on.")
-        raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(0 if report.kept else NOTHING_JUDGED)
+        raise Exit(INTERRUPTED)
+    raise Exit(0 if report.kept else NOTHING_JUDGED)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.progress import BarColumn
+from typer import Argument, Exit, Option
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends import open_backend
@@ -198,49 +198,44 @@ def step_progress(pace: StepPace) -> Iterator[Callable[[StepMetrics, int], None]
 
 
 def train(
-    stage: Annotated[StageName, typer.Argument(help="Stage to train, or all in turn.")],
+    stage: Annotated[StageName, Argument(help="Stage to train, or all in turn.")],
     *,
     model: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Checkpoint to start from: a folder, a hub id, or nano. (default for all: nano)"
         ),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="drawn:SEED, a data set, a table, rows, or a folder of traces or of a teacher."
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the run: new, or of the run to --resume.")
+        Path | None, Option(help="Folder for the run: new, or of the run to --resume.")
     ] = None,
     teacher: Annotated[
         str | None,
-        typer.Option(
-            help="Judge that the cold start learns from. (default for drawn pairs: scripted)"
-        ),
+        Option(help="Judge that the cold start learns from. (default for drawn pairs: scripted)"),
     ] = None,
     preset: Annotated[
-        PresetName | None, typer.Option(help="Settings for a size of model. (default: nano)")
+        PresetName | None, Option(help="Settings for a size of model. (default: nano)")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the stopped or killed run in --out.")
+        bool, Option("--resume", help="Continue the stopped or killed run in --out.")
     ] = False,
     minutes: Annotated[
-        float | None, typer.Option(help="End after this many minutes and keep the result.")
+        float | None, Option(help="End after this many minutes and keep the result.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Equal seeds train equal judges. (default: 0)")
-    ] = None,
+    seed: Annotated[int | None, Option(help="Equal seeds train equal judges. (default: 0)")] = None,
     changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change a setting, as in grpo.steps=30. Repeatable."),
+        list[str] | None, Option("--set", help="Change a setting, as in grpo.steps=30. Repeatable.")
     ] = None,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="Only print the GPU memory and hours needed.")
+        bool, Option("--estimate", help="Only print the GPU memory and hours needed.")
     ] = False,
-    gpus: Annotated[int, typer.Option(help="Number of 80-GiB GPUs for --estimate.")] = 8,
+    gpus: Annotated[int, Option(help="Number of 80-GiB GPUs for --estimate.")] = 8,
 ) -> None:
     """Train a judge: cold start, rejection sampling, GRPO, or all in turn.
 
@@ -259,7 +254,7 @@ def train(
     config = changed_config(config, [*(changes or []), *([] if seed is None else [f"seed={seed}"])])
     if estimate:
         _print_estimate(stage, model, config, gpus)
-        raise typer.Exit(0)
+        raise Exit(0)
     if out is None:
         raise BadInput("--out is missing: name the folder of the run.")
     model = model or ("nano" if stage == "all" else None)
@@ -269,7 +264,7 @@ def train(
         raise BadInput("--data is missing: name the pairs to train with, as drawn:1 or a data set.")
     places = named_places(model, data, out)
     run = TrainingRun(stage, *places, chosen_teacher(stage, data, teacher) or "")
-    raise typer.Exit(_train(run, config, out, minutes, resume))
+    raise Exit(_train(run, config, out, minutes, resume))
 
 
 def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gpus: int) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from unicodedata import normalize
 
@@ -46,11 +46,8 @@ def pair_id(prompt: str, first: str, second: str) -> str:
 # Spellings of a missing label in tables, in lower case.
 MISSING = frozenset(("", "nan", "none", "null", "n/a", "<na>"))
 
+# Returns the file of a row's video, or raises `BadInput` with the reason not to judge the row.
 FindVideo = Callable[[str], Path]
-"""Finder of the file for a row's video.
-
-Raises `BadInput` with the sentence that says why the row cannot be judged.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +67,9 @@ class PairLayout:
     prompt: str
     labels: Mapping[Dimension, str]
     generators: tuple[str, str]
-    words: Mapping[str, Preference]
-    """Values of the label columns, in lower case."""
-    undecided: frozenset[str] = field(default_factory=frozenset)
-    """Values, in lower case, for people who could not decide.
-
-    In the overall label such a value leaves the row out; elsewhere it is no label.
-    """
+    words: Mapping[str, Preference]  # values of the label columns, in lower case
+    # Values for people who could not decide: overall they leave the row out, else are no label
+    undecided: frozenset[str] = frozenset()
 
 
 def make_pairs(

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from vrthinker_core.errors import LASTING_FAULTS, BadInput, describe
 from vrthinker_core.protocols.label_probabilities import verdict_probabilities
@@ -38,13 +39,9 @@ class PairResult:
     forced: bool = False
     outside_scope: bool = False  # the judge cannot judge such videos; the pair counts as failed
     confidence: int | None = None  # CF of the reply with the verdict, 1 to 5; None if not given
+    # Of tie, 1 and 2 for each label of the verdict, if the judge tells them; their sum is at most 1
     probabilities: dict[Dimension, LabelProbabilities] | None = None
-    """Probabilities of tie, 1 and 2 for each label of the verdict, if the judge tells them.
-
-    They add up to at most 1.
-    """
-    swapped: Verdict | None = None
-    """Verdict of the swapped order, mapped back; None if not judged or without labels."""
+    swapped: Verdict | None = None  # of the swapped order, mapped back; None without labels
     turns: int = 0
     frames: int = 0  # shown to the judge, from both videos, in all turns
     prompt_tokens: int = 0  # of all turns, each as sent
@@ -185,7 +182,7 @@ def read_line(line: bytes, where: str) -> PairResult:
         raise BadInput(f"{where} is no result of an evaluation: {first['msg']}.") from None
 
 
-class ResultFile:
+class ResultFile(AbstractContextManager["ResultFile"]):
     """Appender of results, which first cuts off an incomplete last line.
 
     Each line goes to the operating system at once, so it survives a kill of this process. Twice a
@@ -203,9 +200,6 @@ class ResultFile:
         self._lines.append(to_line(result).removesuffix(b"\n"), sync=due)
         if due:
             self._synced_at = time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
