@@ -30,7 +30,7 @@ from vrthinker_core.commands.arguments import (
     stop_on_signal,
     with_setting_options,
 )
-from vrthinker_core.commands.branch_run import read_changes, read_plan
+from vrthinker_core.commands.branch_run import read_plan
 from vrthinker_core.commands.console import ConsoleRenderer, telling_openings
 from vrthinker_core.commands.evaluation_commands import evaluate, report
 from vrthinker_core.commands.rank_command import rank
@@ -151,7 +151,7 @@ def branch(
 ) -> None:
     """Repeat a stored run from one turn on, with a change."""
     numbers = read_numbers("--frames", frames) if frames else ()
-    plan = read_plan(origin, turn, read_changes(numbers, no_tool, window, prompt), trace)
+    plan = read_plan(origin, turn, numbers, no_tool, window, prompt, trace)
     pair, backend = VideoPair(plan.prompt, video1, video2), open_backend(judge)
     with stop_on_signal() as stopped:
         events = judge_branch(plan, pair, backend, cancelled=stopped, trace=trace)

@@ -63,18 +63,20 @@ class TraceError(VrThinkerError):
     """A trace that cannot be read back or written."""
 
 
-_LASTING = (
-    VrThinkerError,
-    BadInput,
-    VideoError,
-    CheckpointError,
-    ContextFull,
-    BackendRefused,
-    TooManyPictures,
-    TraceError,
-    MemoryError,
+LASTING_FAULTS = frozenset(
+    error.__name__
+    for error in (
+        VrThinkerError,
+        BadInput,
+        VideoError,
+        CheckpointError,
+        ContextFull,
+        BackendRefused,
+        TooManyPictures,
+        TraceError,
+        MemoryError,
+    )
 )
-LASTING_FAULTS = frozenset(error.__name__ for error in _LASTING)
 """Names of the errors after which the same pair would fail again, at any later time."""
 
 

@@ -128,6 +128,15 @@ def allow_pairs(concurrency: int) -> None:
         )
 
 
+@contextmanager
+def os_errors(failed: str) -> Iterator[None]:
+    """Turn an `OSError` of the block into `BadInput`, which begins with `failed`."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"{failed}: {error.strerror or error}.") from None
+
+
 PREFIX, SUFFIX = ".vr-thinker.", ".part"  # Around names of unfinished files
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.protocols import make_protocol
-from vrthinker_core.storage import atomic_path
+from vrthinker_core.storage import atomic_path, os_errors
 from vrthinker_core.text import encodable
 from vrthinker_core.training.export import CSV_COLUMNS, FORMAT, ROWS, Row
 from vrthinker_core.training.teaching import NotForTraining, RowFilter, RowKind, TraceFile
@@ -67,12 +67,10 @@ def _write_frame(frame: Frame, out: Path) -> dict[str, object]:
     from PIL import Image
 
     path = out / f"slot_{frame.ref.slot:03d}.png"
-    try:
+    with os_errors(f"Cannot write {path.name} into {out}"):
         out.mkdir(parents=True, exist_ok=True)
         with atomic_path(path) as part:
             Image.frombytes("RGB", (frame.width, frame.height), frame.rgb).save(part, "PNG")
-    except OSError as error:
-        raise BadInput(f"Cannot write {path.name} into {out}: {error.strerror or error}.") from None
     return {
         "slot": frame.ref.slot,
         "index": frame.index,
@@ -121,17 +119,18 @@ def export_rows(
     first = next(rows, None)
     if first is None:
         return report
-    try:
-        with atomic_path(out) as part, part.open("w", encoding="utf-8", newline="") as file:
-            if kind == "videogen-reward":  # the only CSV format; all others are JSON lines
-                table = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
-                table.writeheader()
-                table.writerows(chain([first], rows))
-            else:
-                for row in chain([first], rows):
-                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise BadInput(f"Cannot write {encodable(str(out))}: {error.strerror or error}.") from None
+    with (
+        os_errors(f"Cannot write {encodable(str(out))}"),
+        atomic_path(out) as part,
+        part.open("w", encoding="utf-8", newline="") as file,
+    ):
+        if kind == "videogen-reward":  # the only CSV format; all others are JSON lines
+            table = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
+            table.writeheader()
+            table.writerows(chain([first], rows))
+        else:
+            for row in chain([first], rows):
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
     return report
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from vrthinker_core.backends import Backend, ScriptedBackend
 from vrthinker_core.drawn.video_files import write_video
 from vrthinker_core.drawn.world import draw_pair
-from vrthinker_core.errors import BadInput
 from vrthinker_core.judge import judge
+from vrthinker_core.storage import os_errors
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Finished
 
@@ -143,14 +143,10 @@ def record_examples(
         progress(done, len(EXAMPLES))
         drawn, folder = draw_pair(example.seed), out / example.name
         pair = VideoPair(drawn.prompt, folder / "first.mp4", folder / "second.mp4")
-        try:
+        with os_errors(f"Cannot write the examples into {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
             for clip, path in ((drawn.first, pair.first), (drawn.second, pair.second)):
                 write_video(clip, Path(path), SIZE)
-        except OSError as error:
-            raise BadInput(
-                f"Cannot write the examples into {folder}: {error.strerror or error}."
-            ) from None
         note = "A script replies here, not a model: it shows what the protocol allows."
         scripted = ScriptedBackend(example.script, notes=(note,)) if example.script else None
         backend = scripted or judge_backend

@@ -19,6 +19,7 @@ from vrthinker_core.results.layout import (
     make_pairs,
 )
 from vrthinker_core.results.table_file import read_table
+from vrthinker_core.storage import os_errors
 from vrthinker_core.types import Dimension, Preference
 
 WORDS = {
@@ -105,9 +106,8 @@ def read_mj_bench_video(path: Path) -> list[EvaluationPair]:
     """Return the pairs of a folder or file; raises `BadInput`."""
     file = path / MJ_FILE if path.is_dir() else path
     try:
-        items = json.loads(file.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise BadInput(f"Cannot read {file}: {error.strerror or error}.") from None
+        with os_errors(f"Cannot read {file}"):
+            items = json.loads(file.read_bytes().decode("utf-8-sig"))
     except (ValueError, RecursionError):
         raise BadInput(f"{file.name} is no JSON in UTF-8.") from None
     if not isinstance(items, list) or not items:
@@ -220,13 +220,11 @@ def read_dataset(kind: str, path: Path) -> list[EvaluationPair]:
     """Return the pairs and broken rows in row order; raises `BadInput`."""
     if kind not in DATASETS:
         raise BadInput(f"There is no data set {kind!r}. Choose one of {', '.join(DATASETS)}.")
-    try:
+    with os_errors(f"Cannot read {path}"):
         if not path.exists():
             raise BadInput(f"There is no file or folder {path}.")
         # Absolute, because results name their videos and may be read from any folder.
         pairs = DATASETS[kind](path.absolute())
-    except OSError as error:
-        raise BadInput(f"Cannot read {path}: {error.strerror or error}.") from None
     if not pairs:
         raise BadInput(f"{path} holds no pair.")
     return pairs

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from vrthinker_core.errors import LASTING_FAULTS, BadInput, describe
 from vrthinker_core.protocols.label_probabilities import verdict_probabilities
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.storage import LineFile, atomic_path, type_adapter
+from vrthinker_core.storage import LineFile, atomic_path, os_errors, type_adapter
 from vrthinker_core.types import Dimension, Side, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.messages import LabelProbabilities
@@ -156,13 +156,10 @@ def read_results(path: Path) -> Iterator[PairResult]:
     Skips an incomplete last line. Raises `BadInput` if the file cannot be read, or if a line is no
     result.
     """
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.endswith(b"\n"):
-                    yield read_line(line, f"Line {number} of {path.name}")
-    except OSError as error:
-        raise BadInput(f"Cannot read {path}: {error.strerror or error}.") from None
+    with os_errors(f"Cannot read {path}"), path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.endswith(b"\n"):
+                yield read_line(line, f"Line {number} of {path.name}")
 
 
 def final_results(path: Path) -> list[PairResult]:

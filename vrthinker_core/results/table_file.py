@@ -6,6 +6,7 @@ from pathlib import Path
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import TableRow, check_columns
+from vrthinker_core.storage import os_errors
 
 SEPARATOR_LINE = re.compile(r'\s*"?sep=(\\t|[^\w"\r\n])[^\w\r\n]*(?:\r\n?|\n|\Z)', re.IGNORECASE)
 """Excel's own first line `sep=;`, maybe quoted or with empty fields from another program."""
@@ -21,10 +22,8 @@ def read_table(
 
     Raises `BadInput` if the file cannot be read, or if a needed column is missing.
     """
-    try:
+    with os_errors(f"Cannot read {path}"):
         data = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"Cannot read {path}: {error.strerror or error}.") from None
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         text = data.decode("utf-16", "replace")
     else:  # Bytes that are not UTF-8 become surrogates, found later per row
