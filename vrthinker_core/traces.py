@@ -1,7 +1,5 @@
 """The stored record of a run: a JSON file. Each turn replaces it whole."""
 
-from __future__ import annotations
-
 import re
 import stat
 import tempfile
