@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import SupportsIndex, TypeVar
@@ -200,14 +199,13 @@ class _Row:
         """Begin the first step, unless it has begun before."""
         if not self._started:
             self._started = True
-            self._events = executor.submit(
-                self._go_on, partial(self.comparison.start, self._writer.refused)
-            )
+            step, refused = self.comparison.start, self._writer.refused
+            self._events = executor.submit(self._go_on, step, refused)
 
     def step(self, executor: Executor) -> None:
         """Begin the next step: read the reply and fetch the next request."""
-        ended = partial(self.comparison.finish_turn, self.reply.completion, self.reply.error)
-        self._events = executor.submit(self._go_on, ended)
+        reply, step = self.reply, self.comparison.finish_turn
+        self._events = executor.submit(self._go_on, step, reply.completion, reply.error)
 
     def add(self, item: StreamItem) -> Iterator[tuple[int, JudgeEvent]]:
         """Take a stream item of the reply; yield its events."""
@@ -228,9 +226,9 @@ class _Row:
         with closing(self.comparison):
             self._writer.close()
 
-    def _go_on(self, step: Callable[[], RunEvent | None]) -> list[JudgeEvent]:
+    def _go_on(self, step: Callable[..., RunEvent | None], *given: object) -> list[JudgeEvent]:
         """Take a step and fetch the next request; return both events."""
-        event = step()
+        event = step(*given)
         done = [] if event is None else [self._record(event)]
         self._pending = self.comparison.next_request()
         if self._pending is not None:

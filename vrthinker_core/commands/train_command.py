@@ -1,8 +1,7 @@
 """The command `train`: one or all stages. A stopped run can continue in its folder."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -184,19 +183,6 @@ class StepPace:
         return ", ".join(parts)
 
 
-@contextmanager
-def step_progress(pace: StepPace) -> Iterator[Callable[[StepMetrics, int], None]]:
-    """Show the pace on standard error; yield the function for each step."""
-    with progress_line("steps", BarColumn(), "{task.description}") as update:
-
-        def tell(step: StepMetrics, total: int) -> None:
-            first = not pace.starts
-            pace.add(step, total)
-            update(step.step, total, pace.line, first)
-
-        yield tell
-
-
 def train(
     stage: Annotated[StageName, Argument(help="Stage to train, or all in turn.")],
     *,
@@ -302,7 +288,14 @@ def _train(
             say(printable(f"This run is done: {folder.result}"))
             return 0
         stage, source = folder.state.stage, resolved_model(folder.state.model)
-        with step_progress(StepPace(minutes)) as tell:
+        pace = StepPace(minutes)
+        with progress_line("steps", BarColumn(), "{task.description}") as update:
+
+            def tell(step: StepMetrics, total: int) -> None:
+                first = not pace.starts
+                pace.add(step, total)
+                update(step.step, total, pace.line, first)
+
             sitting = (
                 begin_sitting(stopped, minutes, tell, print_error)
                 if processes.main

@@ -182,29 +182,26 @@ def read_genai_bench(path: Path) -> list[EvaluationPair]:
 
 
 def _genai_rows(files: list[Path]) -> Iterator[TableRow]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise BadInput("Reading Parquet takes pyarrow: run pip install -e '.[evaluate]'.") from None
     columns = [
         *GENAI_LAYOUT.videos,
         GENAI_LAYOUT.prompt,
         *GENAI_LAYOUT.generators,
         *GENAI_LAYOUT.labels.values(),
     ]
-    rows = (row for file in files for row in _read_parquet(file, columns))
-    for number, values in enumerate(rows, start=1):
-        yield TableRow(number, {name: as_text(value) for name, value in values.items()})
-
-
-def _read_parquet(file: Path, columns: list[str]) -> list[dict[str, Any]]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise BadInput("Reading Parquet takes pyarrow: run pip install -e '.[evaluate]'.") from None
-    try:
-        check_columns(parquet.read_schema(file).names, columns, file.name)
-        rows: list[dict[str, Any]] = parquet.read_table(file, columns=columns).to_pylist()
-    except (OSError, ArrowException) as error:
-        reason = getattr(error, "strerror", None) or "it is no Parquet file, or a damaged one"
-        raise BadInput(f"Cannot read {file}: {reason}.") from None
-    return rows
+    numbers = count(1)
+    for file in files:
+        try:
+            check_columns(parquet.read_schema(file).names, columns, file.name)
+            rows: list[dict[str, Any]] = parquet.read_table(file, columns=columns).to_pylist()
+        except (OSError, ArrowException) as error:
+            reason = getattr(error, "strerror", None) or "it is no Parquet file, or a damaged one"
+            raise BadInput(f"Cannot read {file}: {reason}.") from None
+        for row in rows:
+            yield TableRow(next(numbers), {name: as_text(value) for name, value in row.items()})
 
 
 DATASETS: dict[str, Callable[[Path], list[EvaluationPair]]] = {
