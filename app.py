@@ -36,22 +36,15 @@ from vrthinker_core.ui.visitor_history import Keeping
 from vrthinker_core.ui.zero_gpu import gpu_seconds, naming_gpu_errors
 
 
-def amount(text: str) -> float:
-    """Parse a number from 0 to a million; raises `argparse.ArgumentTypeError`."""
-    with suppress(ValueError):
-        if 0 <= (number := float(text)) <= 1e6:
-            return number
-    raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 1000000")
+def number(kind: type[int] | type[float], least: int, most: int) -> Callable[[str], float]:
+    """Return a parser of numbers in a range; raises `argparse.ArgumentTypeError`."""
 
-
-def whole(least: int, most: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers; raises `argparse.ArgumentTypeError`."""
-
-    def parse(text: str) -> int:
+    def parse(text: str) -> float:
         with suppress(ValueError):
-            if least <= (number := int(text)) <= most:
-                return number
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
+            if least <= (found := kind(text)) <= most:
+                return found
+        whole = "whole " if kind is int else ""
+        raise argparse.ArgumentTypeError(f"{text!r} is no {whole}number from {least} to {most}")
 
     return parse
 
@@ -61,7 +54,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="VR-Thinker: which of two videos follows the prompt better, and why."
     )
-    add, usual = parser.add_argument, Keeping()
+    add, amount, usual = parser.add_argument, number(float, 0, 1_000_000), Keeping()
     add(
         "--judge",
         action="append",
@@ -70,7 +63,7 @@ def options() -> argparse.Namespace:
     add("--host", help="address to listen on (default: this machine only)")
     add(
         "--port",
-        type=whole(1, 65535),
+        type=number(int, 1, 65535),
         help="port to listen on (default: the first free one from 7860)",
     )
     add(
@@ -79,10 +72,10 @@ def options() -> argparse.Namespace:
         default=[],
         help="another host name of this server besides localhost; may be repeated",
     )
-    add("--at-once", type=whole(1, 1000), default=1, help="runs at the same time")
+    add("--at-once", type=number(int, 1, 1000), default=1, help="runs at the same time")
     add(
         "--waiting",
-        type=whole(0, 100_000),
+        type=number(int, 0, 100_000),
         default=MAX_WAITING,
         help="visitors who may wait for the judge; further ones are refused",
     )
