@@ -92,9 +92,7 @@ class Branch:
     """The turn and the changes with which a run leaves its origin."""
 
     origin: Origin
-    turn: Annotated[int, Interval(ge=1, le=MAX_TURNS + 1)]
-    """The first turn that was generated anew, 1-based. The turns before are the origin's,
-    unchanged."""
+    turn: Annotated[int, Interval(ge=1, le=MAX_TURNS + 1)]  # First own turn, 1-based
     frames: PerFrame[Natural] = ()  # Shown in that turn instead of the requested frames
     no_tool: bool = False  # The answer is asked for in that turn
 

@@ -76,8 +76,7 @@ class Setting:
     even: bool = False
     # Numbers that a form offers; others in the range may be typed
     offered: tuple[int | float, ...] = ()
-    names: Mapping[float, str] = field(default_factory=dict)
-    """Labels of offered numbers, if the number alone says too little."""
+    names: Mapping[float, str] = field(default_factory=dict)  # Labels of offered numbers
     protocol: ProtocolName | None = None  # The only protocol that uses the setting
 
     @property
@@ -153,10 +152,8 @@ SETTINGS = (
     Setting(
         "protocol",
         "Protocol",
-        (
-            "The prompt protocol that the judge was trained for. Automatic is right if the "
-            "checkpoint names its protocol."
-        ),
+        "The prompt protocol that the judge was trained for. Automatic is right if the "
+        "checkpoint names its protocol.",
         {"auto": "Automatic", "paired": "paired", "concat": "concat"},
     ),
     Setting(
@@ -248,10 +245,8 @@ SETTINGS = (
     Setting(
         "swap",
         "Both orders",
-        (
-            "After its verdict the judge compares the pair again with the sides swapped, to see "
-            "whether it says the same."
-        ),
+        "After its verdict the judge compares the pair again with the sides swapped, to see "
+        "whether it says the same.",
         {"off": "One order", "on": "Both orders"},
     ),
 )

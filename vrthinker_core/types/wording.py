@@ -31,8 +31,7 @@ OUTSIDE_ADVICE = (
     "Its words show how the loop works and are no opinion on these videos. Choose another judge: "
     "hf:qunwang13/vrthinker on a GPU, or server:URL#MODEL."
 )
-DEMO_RUN = "Demo run, no verdict"
-"""The short form of `OUTSIDE_SCOPE`, for a list."""
+DEMO_RUN = "Demo run, no verdict"  # The short form of `OUTSIDE_SCOPE`, for a list
 NO_RELIABLE_WINNER = "No reliable winner: swapping the sides changed it."
 NOT_SWAP_TESTED = "not swap-tested"
 
@@ -55,9 +54,8 @@ def order_unchecked(second: Finished | None) -> str:
     return f"Order not checked: {reason.rstrip('.')}."
 
 
+# A label's probability is shown only below this value: a higher one looks like a certainty
 TELLING = 0.9
-"""A label's probability is shown only below this value. A higher probability looks like a certainty
-that no judge has earned."""
 
 
 def percent(share: float) -> str:
