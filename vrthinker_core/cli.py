@@ -20,7 +20,6 @@ from vrthinker_core.__about__ import asset
 from vrthinker_core.backends import open_backend
 from vrthinker_core.commands.arguments import (
     INTERRUPTED,
-    LINE_SECONDS,
     JudgeOption,
     print_error,
     progress,
@@ -176,7 +175,7 @@ def replay(
 
 def _print_live(events: Iterable[Event], json_only: bool, stopped: Cancelled) -> int:
     """Print a run live, until it is `stopped`; return the exit status."""
-    code = _print_run(telling_openings(events, Console(stderr=True), LINE_SECONDS), json_only)
+    code = _print_run(telling_openings(events), json_only)
     return INTERRUPTED if stopped() else code
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn
 from rich.text import Text
 
-from vrthinker_core.commands.arguments import print_error, progress_line
+from vrthinker_core.commands.arguments import LINE_SECONDS, print_error, progress_line
 from vrthinker_core.protocols.label_probabilities import verdict_probabilities
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.text import printable
@@ -284,14 +284,13 @@ class ConsoleRenderer:
             self._open_line = False
 
 
-def telling_openings(
-    events: Iterable[Event], console: Console, line_seconds: float
-) -> Iterator[Event]:
+def telling_openings(events: Iterable[Event]) -> Iterator[Event]:
     """Yield all events but `Opening`, which are printed as progress.
 
-    A terminal shows them as one status line; elsewhere a line comes every `line_seconds`.
+    A terminal shows them as one status line; elsewhere a line comes now and then.
     """
-    status, next_line = console.status(""), -math.inf
+    console, next_line = Console(stderr=True), -math.inf
+    status = console.status("")
     try:
         for event in events:
             if not isinstance(event, Opening):
@@ -301,7 +300,7 @@ def telling_openings(
                 status.update(reading(event.shares))
                 status.start()
             elif time.monotonic() >= next_line:
-                next_line = time.monotonic() + line_seconds
+                next_line = time.monotonic() + LINE_SECONDS
                 console.print(reading(event.shares), markup=False, highlight=False, soft_wrap=True)
     finally:
         status.stop()
