@@ -10,6 +10,8 @@ from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Run, Settings
 from vrthinker_core.types.events import Branch, Origin, Started
 from vrthinker_core.types.wording import branch_name
 
+MAX_FRAMES = 64  # Frame numbers that are checked; no protocol takes more in one call
+
 PROMPT_FROM_1 = "Another prompt can only begin at turn 1: the turns before were about the old one."
 JUDGE_FROM_1 = (
     "A judge of another protocol can only begin at turn 1: it cannot read the turns before."
@@ -129,8 +131,7 @@ def _check_turn(origin: Run, turn: int, changes: Changes) -> None:
 
 def _check_frames(frames: tuple[int, ...], protocol: PromptProtocol) -> None:
     """Raise `BadInput` unless the protocol reads a call for these frames unchanged."""
-    # No protocol takes more than 64 frames in one call
-    wanted = protocol.parse(protocol.call(frames)).wants if len(frames) <= 64 else None
+    wanted = protocol.parse(protocol.call(frames)).wants if len(frames) <= MAX_FRAMES else None
     if wanted is None or wanted.truncated or wanted.dropped or wanted.indices != frames:
         first = protocol.frame_number(FrameRef(0, Side.FIRST))
         last = protocol.frame_number(FrameRef(protocol.grid.slots - 1, Side.SECOND))
