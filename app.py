@@ -36,22 +36,15 @@ from vrthinker_core.ui.visitor_history import Keeping
 from vrthinker_core.ui.zero_gpu import gpu_seconds, naming_gpu_errors
 
 
-def amount(text: str) -> float:
-    """Parse a number from 0 to a million; raises `argparse.ArgumentTypeError`."""
-    with suppress(ValueError):
-        if 0 <= (number := float(text)) <= 1e6:
-            return number
-    raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 1000000")
+def number(kind: type[int] | type[float], least: int, most: int) -> Callable[[str], float]:
+    """Return a parser of numbers in a range; raises `argparse.ArgumentTypeError`."""
 
-
-def whole(least: int, most: int) -> Callable[[str], int]:
-    """Return a parser of whole numbers; raises `argparse.ArgumentTypeError`."""
-
-    def parse(text: str) -> int:
+    def parse(text: str) -> float:
         with suppress(ValueError):
-            if least <= (number := int(text)) <= most:
-                return number
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
+            if least <= (found := kind(text)) <= most:
+                return found
+        whole = "whole " if kind is int else ""
+        raise argparse.ArgumentTypeError(f"{text!r} is no {whole}number from {least} to {most}")
 
     return parse
 
@@ -61,73 +54,66 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="VR-Thinker: which of two videos follows the prompt better, and why."
     )
-    parser.add_argument(
+    add, amount, usual = parser.add_argument, number(float, 0, 1_000_000), Keeping()
+    add(
         "--judge",
         action="append",
         help=f"{JUDGE_FORMS}; repeat to offer several, the default first",
     )
-    parser.add_argument("--host", help="address to listen on (default: this machine only)")
-    parser.add_argument(
+    add("--host", help="address to listen on (default: this machine only)")
+    add(
         "--port",
-        type=whole(1, 65535),
+        type=number(int, 1, 65535),
         help="port to listen on (default: the first free one from 7860)",
     )
-    parser.add_argument(
+    add(
         "--name",
         action="append",
         default=[],
         help="another host name of this server besides localhost; may be repeated",
     )
-    parser.add_argument("--at-once", type=whole(1, 1000), default=1, help="runs at the same time")
-    parser.add_argument(
+    add("--at-once", type=number(int, 1, 1000), default=1, help="runs at the same time")
+    add(
         "--waiting",
-        type=whole(0, 100_000),
+        type=number(int, 0, 100_000),
         default=MAX_WAITING,
         help="visitors who may wait for the judge; further ones are refused",
     )
-    parser.add_argument(
+    add(
         "--local-addresses",
         action="store_true",
         help="allow video addresses in your own network (never on a public server)",
     )
-    add_keeping(parser)
-    parser.add_argument(
-        "--runs",
-        type=Path,
-        help="folder of an evaluation or of traces that every visitor may browse",
+    add(
+        "--runs-folder", type=Path, help="folder for visitors' runs (default: in your cache folder)"
     )
-    parser.add_argument("--examples", type=Path, default=EXAMPLES, help="folder of example runs")
-    chosen = parser.parse_args()
-    chosen.judge = chosen.judge or re.findall(r"[^\s,]+", os.environ.get("VRTHINKER_JUDGE", ""))
-    return chosen
-
-
-def add_keeping(parser: argparse.ArgumentParser) -> None:
-    """Add the options for keeping visitors' runs."""
-    usual = Keeping()
-    parser.add_argument(
-        "--runs-folder",
-        type=Path,
-        help="folder for visitors' runs (default: in your cache folder)",
-    )
-    parser.add_argument(
+    add(
         "--keep-hours",
         type=amount,
         default=usual.seconds / 3600,
         help="hours to keep a run; 0 keeps none",
     )
-    parser.add_argument(
+    add(
         "--keep-gb",
         type=amount,
         default=usual.max_bytes / 1e9,
         help="GB for runs and their videos; the oldest are deleted first",
     )
-    parser.add_argument(
+    add(
         "--after-leaving",
         type=amount,
         default=usual.after_leaving,
         help="seconds that a run continues after its page is closed",
     )
+    add(
+        "--runs",
+        type=Path,
+        help="folder of an evaluation or of traces that every visitor may browse",
+    )
+    add("--examples", type=Path, default=EXAMPLES, help="folder of example runs")
+    chosen = parser.parse_args()
+    chosen.judge = chosen.judge or re.findall(r"[^\s,]+", os.environ.get("VRTHINKER_JUDGE", ""))
+    return chosen
 
 
 def find_address(host: str, port: int) -> None:
@@ -146,43 +132,17 @@ def find_address(host: str, port: int) -> None:
 
 
 def check_address(host: str | None, port: int | None) -> None:
-    """Raise `SystemExit` with one sentence if the page cannot be served there.
-
-    Gradio would retry for minutes.
-    """
+    """Raise `SystemExit` if the page cannot be served there. Gradio would retry for minutes."""
     try:
         find_address((host or "127.0.0.1").strip("[]"), port or 0)
         # Gradio looks for a free port here, whatever the host.
         find_address("127.0.0.1", port or 0)
     except (OSError, UnicodeError) as error:
-        place = " ".join(
-            f"--{name} {value}" for name, value in (("host", host), ("port", port)) if value
-        )
+        given = {"--host": host, "--port": port}
+        place = " ".join(f"{name} {value}" for name, value in given.items() if value)
         sys.exit(
             f"The page cannot be served at {place}: {getattr(error, 'strerror', error)}. Choose another one."
         )
-
-
-def store_folder(chosen: argparse.Namespace) -> Path | None:
-    """Return the folder for visitors' runs, or None.
-
-    If no folder can be written, prints that runs end with the server.
-    """
-    folder = usable_folder(chosen.runs_folder) if chosen.keep_hours else None
-    if folder is None and chosen.keep_hours:
-        print(
-            "No folder for runs can be written, so runs are lost when this server ends. Name one with --runs-folder."
-        )
-    return folder
-
-
-def listed_runs(folder: Path) -> ListedRuns:
-    """Return the runs of a folder for the page; print any problem."""
-    runs = ListedRuns(folder.absolute())
-    runs.refresh()
-    if runs.said:
-        print(runs.said)
-    return runs
 
 
 def serve(chosen: argparse.Namespace, folder: Path) -> None:
@@ -191,39 +151,40 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
     # With a custom domain, `SPACE_HOST` holds both names, separated by a comma.
     names = [*chosen.name, *re.findall(r"[^\s,]+", os.environ.get("SPACE_HOST", ""))]
+    on_space = bool(os.environ.get("SPACE_ID"))
     judges = JudgeLoader(judge_openers(chosen.judge), in_thread=not borrows_gpu())
     run_job = naming_gpu_errors(spaces.GPU(duration=gpu_seconds)(judges.run_job), judges.get)
     policy = ANY_ADDRESS if chosen.local_addresses else PUBLIC_ONLY
-    keeping = Keeping(
-        store_folder(chosen),
-        3600 * chosen.keep_hours,
-        round(1e9 * chosen.keep_gb),
-        chosen.after_leaving,
-    )
-    runs = listed_runs(chosen.runs) if chosen.runs else None
+    store = usable_folder(chosen.runs_folder) if chosen.keep_hours else None
+    if store is None and chosen.keep_hours:
+        print(
+            "No folder for runs can be written, so runs are lost when this server ends. Name one with --runs-folder."
+        )
+    max_bytes = round(1e9 * chosen.keep_gb)
+    keeping = Keeping(store, 3600 * chosen.keep_hours, max_bytes, chosen.after_leaving)
+    runs = ListedRuns(chosen.runs.absolute()) if chosen.runs else None
+    if runs is not None:
+        runs.refresh()
+        if runs.said:
+            print(runs.said)
     page = Page(
         judges,
         run_job,
         folder,
         PageOptions(chosen.at_once, chosen.waiting, chosen.examples, policy, keeping, runs),
     )
-    if os.environ.get("SPACE_ID"):
+    if on_space:
         judges.wait_all()  # the process with the GPU is forked and has only weights loaded before
     try:
         page.blocks().launch(
-            server_name=chosen.host,
-            server_port=chosen.port,
-            **page.launch_options(names, bool(os.environ.get("SPACE_ID"))),
+            server_name=chosen.host, server_port=chosen.port, **page.launch_options(names, on_space)
         )
     finally:
         page.close()
 
 
 def main() -> None:
-    """Serve from a temporary folder.
-
-    The folder is removed at the end, also after SIGTERM. After SIGKILL, the next start removes it.
-    """
+    """Serve from a temporary folder. It is removed at the end, also after SIGTERM."""
     signal.signal(signal.SIGTERM, _exit)
     with owned_folder("vr-thinker-page-") as folder:
         chosen = options()

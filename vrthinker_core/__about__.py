@@ -10,10 +10,7 @@ ASSETS = Path(__file__).resolve().parents[1] / "assets"
 
 
 def asset(name: str) -> Path:
-    """Return the path of a file or folder in `assets/`.
-
-    Raises `BadInput` if `assets/` is missing, as after an installation from a wheel.
-    """
+    """Return a path in `assets/`. Raises `BadInput` if `assets/` is missing, as in a wheel."""
     if not ASSETS.is_dir():
         raise BadInput(
             f"{ASSETS} is missing, and with it {name}: use a checkout of the project, or install "

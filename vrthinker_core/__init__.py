@@ -112,17 +112,15 @@ __all__ = [
 ]
 
 _MODULES = (
-    *(
-        "errors",
-        "types",
-        "types.events",
-        "types.order",
-        "backends",
-        "branch_plan",
-        "traces",
-        "judge",
-        "batch",
-    ),
+    "errors",
+    "types",
+    "types.events",
+    "types.order",
+    "backends",
+    "branch_plan",
+    "traces",
+    "judge",
+    "batch",
     "evaluation.reward",
 )
 """The modules of the public names. Each module imports those before it anyway, so a search in this
@@ -132,10 +130,7 @@ _OWN_NAMES = {"load_trace": "load"}  # Public name: name in its module
 
 
 class _Package(ModuleType):
-    """A module class that keeps `judge` bound to the function.
-
-    The import system would rebind the name when the module `judge` is loaded.
-    """
+    """A module whose `judge` stays the function when that module loads."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name == "judge" and isinstance(value, ModuleType)):

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import SupportsIndex, TypeVar
@@ -34,7 +33,6 @@ OPEN_AHEAD = 4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-StreamBatch = Callable[[Sequence[GenerationRequest]], Iterator[tuple[int, StreamItem]]]
 
 
 def judge_many(
@@ -59,16 +57,40 @@ def judge_many(
     check_opened(backend)
     check_pairs_in_hand("live", live)
     stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else stream_one_by_one
-    with DecoderPool() as decoder_pool:
-        rows = (
+    rows: list[_Row] = []
+    with (
+        DecoderPool() as pool,
+        ThreadPoolExecutor(OPEN_AHEAD, "opening") as opening,
+        ThreadPoolExecutor(cpu_count(), "stepping") as stepping,
+    ):
+        waiting = (
             _Row(
                 position,
-                Comparison(pair, backend, settings, cancelled, decoder_pool),
+                Comparison(pair, backend, settings, cancelled, pool),
                 TraceWriter(trace_of(position)),
             )
             for position, pair in enumerate(pairs)
         )
-        yield from _run_rows(rows, stream_batch, live)
+        try:
+            while True:
+                for row in islice(waiting, live + OPEN_AHEAD - len(rows)):
+                    rows.append(row)
+                    row.comparison.open_ahead(opening)
+                running = rows[:live]
+                if not running:
+                    return
+                for row in running:
+                    row.start(stepping)
+                for row in running:
+                    yield from row.events()
+                # Fill the places of finished rows before the next batch
+                if not any(row.over for row in running):
+                    stream = stream_batch([row.request for row in running])
+                    yield from _run_turn(running, stream, stepping)
+                rows = [row for row in rows if not row.over]
+        finally:
+            for row in rows:
+                row.close()
 
 
 def check_pairs_in_hand(name: str, many: object) -> None:
@@ -115,49 +137,16 @@ def stream_one_by_one(requests: Sequence[GenerationRequest]) -> Iterator[tuple[i
             yield position, item
 
 
-def _run_rows(
-    waiting: Iterator[_Row], stream_batch: StreamBatch, live: int
-) -> Iterator[tuple[int, JudgeEvent]]:
-    """Run all rows, one turn of `live` rows at a time.
-
-    Meanwhile the videos of the next rows are opened, and a row whose reply has ended fetches its
-    next frames.
-    """
-    rows: list[_Row] = []
-    with (
-        ThreadPoolExecutor(OPEN_AHEAD, "opening") as opening,
-        ThreadPoolExecutor(cpu_count(), "stepping") as stepping,
-    ):
-        try:
-            while True:
-                for row in islice(waiting, live + OPEN_AHEAD - len(rows)):
-                    rows.append(row)
-                    row.comparison.open_ahead(opening)
-                running = rows[:live]
-                if not running:
-                    return
-                for row in running:
-                    row.start(stepping)
-                for row in running:
-                    yield from row.events()
-                # Fill the places of finished rows before the next batch
-                if not any(row.over for row in running):
-                    yield from _run_turn(running, stream_batch, stepping)
-                rows = [row for row in rows if not row.over]
-        finally:
-            for row in rows:
-                row.close()
-
-
 def _run_turn(
-    rows: Sequence[_Row], stream_batch: StreamBatch, executor: Executor
+    rows: Sequence[_Row], stream: Iterator[tuple[int, StreamItem]], executor: Executor
 ) -> Iterator[tuple[int, JudgeEvent]]:
-    """Generate one reply for every row.
+    """Take one reply for every row from the stream.
 
-    A row whose reply has no end when the stream stops goes on, too: its reply counts as failed.
+    Meanwhile a row whose reply has ended fetches its next frames. A row whose reply has no end when
+    the stream stops goes on, too: its reply counts as failed.
     """
     left = dict(enumerate(rows))
-    for position, item in _items(stream_batch([row.request for row in rows]), left):
+    for position, item in _items(stream, left):
         yield from left[position].add(item)
         if left[position].reply.ended:
             left.pop(position).step(executor)
@@ -183,10 +172,7 @@ def _items(
 
 
 class _Row:
-    """One pair of the batch.
-
-    Between two replies the row takes a step in a thread, which fetches the next frames.
-    """
+    """One pair of the batch. Between two replies a thread fetches its next frames."""
 
     def __init__(self, position: int, comparison: Comparison, writer: TraceWriter) -> None:
         self._position = position
@@ -213,14 +199,13 @@ class _Row:
         """Begin the first step, unless it has begun before."""
         if not self._started:
             self._started = True
-            self._events = executor.submit(
-                self._go_on, partial(self.comparison.start, self._writer.refused)
-            )
+            step, refused = self.comparison.start, self._writer.refused
+            self._events = executor.submit(self._go_on, step, refused)
 
     def step(self, executor: Executor) -> None:
         """Begin the next step: read the reply and fetch the next request."""
-        ended = partial(self.comparison.finish_turn, self.reply.completion, self.reply.error)
-        self._events = executor.submit(self._go_on, ended)
+        reply, step = self.reply, self.comparison.finish_turn
+        self._events = executor.submit(self._go_on, step, reply.completion, reply.error)
 
     def add(self, item: StreamItem) -> Iterator[tuple[int, JudgeEvent]]:
         """Take a stream item of the reply; yield its events."""
@@ -228,10 +213,7 @@ class _Row:
             yield self._position, self._marked(event)
 
     def events(self, *, wait: bool = True) -> Iterator[tuple[int, JudgeEvent]]:
-        """Yield the events of the last step, once.
-
-        Waits for the step to end. With `wait=False`, yields nothing while the step runs.
-        """
+        """Yield the events of the last step, once. With `wait=False`, only if it has ended."""
         if self._events is not None and (wait or self._events.done()):
             events, self._events = self._events.result(), None
             for event in events:
@@ -244,23 +226,19 @@ class _Row:
         with closing(self.comparison):
             self._writer.close()
 
-    def _go_on(self, step: Callable[[], RunEvent | None]) -> list[JudgeEvent]:
+    def _go_on(self, step: Callable[..., RunEvent | None], *given: object) -> list[JudgeEvent]:
         """Take a step and fetch the next request; return both events."""
-        event = step()
+        event = step(*given)
         done = [] if event is None else [self._record(event)]
         self._pending = self.comparison.next_request()
-        if self._pending is None:
-            return [*done, self._record(self.comparison.finish()), *self._go_on_swapped()]
-        self.reply = ReplyCollector(self._pending.shown.turn, self.reply.room)
-        return [*done, self._record(self._pending.shown)]
-
-    def _go_on_swapped(self) -> list[JudgeEvent]:
-        """Begin the second run, if the settings ask for one."""
-        swapped = self.comparison.swapped()
-        if swapped is None:
-            return []
+        if self._pending is not None:
+            self.reply = ReplyCollector(self._pending.shown.turn, self.reply.room)
+            return [*done, self._record(self._pending.shown)]
+        done.append(self._record(self.comparison.finish()))
+        if (swapped := self.comparison.swapped()) is None:
+            return done
         self.comparison, self._second, self.reply = swapped, True, ReplyCollector(0)
-        return self._go_on(swapped.start)
+        return [*done, *self._go_on(swapped.start)]
 
     def _marked(self, event: RunEvent) -> JudgeEvent:
         return Swapped(event) if self._second else event

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import PromptProtocol, make_protocol, with_defaults
@@ -44,19 +44,19 @@ class BranchPlan:
 
     def settings_for(self, protocols: Sequence[ProtocolName]) -> Settings:
         """Return the settings for a judge, with its protocol's own values."""
-        if not protocols or self.started.dialect in protocols:
-            return self.settings
-        old = dict.fromkeys(("window", "max_turns", "frames_per_call"))
-        own = with_defaults(
-            Settings(), make_protocol(Settings(), cast(ProtocolName, self.started.dialect))
-        )
-        chosen = {
-            name: getattr(self.settings, name)
-            for name in old
-            if getattr(self.settings, name) != getattr(own, name)
+        old, started = self.settings, self.started
+        if not protocols or started.dialect in protocols:
+            return old
+        usual = make_protocol(Settings(), cast(ProtocolName, started.dialect))
+        own = with_defaults(Settings(), usual)
+        names = ("window", "max_turns", "frames_per_call")
+        kept: dict[str, Any] = {
+            name: None if getattr(old, name) == getattr(own, name) else getattr(old, name)
+            for name in names
         }
-        most = {"max_turns": self.settings.max_turns} if self.branch.no_tool else {}
-        return replace(self.settings, **{**old, **chosen, **most, "protocol": "auto"})
+        if self.branch.no_tool:
+            kept["max_turns"] = old.max_turns
+        return replace(old, **kept, protocol="auto")
 
     def refusal(
         self, prompt: str, protocol: str, clips: tuple[ClipInfo | None, ClipInfo | None]
@@ -66,9 +66,10 @@ class BranchPlan:
             return BadInput(PROMPT_FROM_1)
         if self.branch.turn > 1 and protocol != self.started.dialect:
             return BadInput(JUDGE_FROM_1)
-        if None not in clips and _digests(clips) != _digests(self.started.clips):
-            return BadInput(OTHER_VIDEOS)
-        return None
+        given, origin = (
+            [clip and clip.digest for clip in pair] for pair in (clips, self.started.clips)
+        )
+        return BadInput(OTHER_VIDEOS) if None not in clips and given != origin else None
 
 
 def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchPlan:
@@ -84,30 +85,24 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
         )
     protocol = make_protocol(started.settings, cast(ProtocolName, started.dialect))
     _check_turn(origin, turn, changes)
-    if frames := tuple(changes.frames):
-        _check_frames(frames, protocol)
+    taken, frames = origin.turns[: turn - 1], tuple(changes.frames)
     settings = replace(started.settings, swap="off")
     if changes.window is not None:
         settings = replace(settings, window=changes.window)
-    if frames and _in_view(origin.turns[: turn - 1], settings).issuperset(
-        protocol.frame_refs(frames)
-    ):
-        raise BadInput(
-            f"In turn {turn} the judge sees {_listed(frames)} already: choose at least one other "
-            "frame."
-        )
+    if frames:
+        _check_frames(frames, protocol)
+        if _in_view(taken, settings).issuperset(protocol.frame_refs(frames)):
+            raise BadInput(
+                f"In turn {turn} the judge sees {'frame' if len(frames) == 1 else 'frames'} "
+                f"{', '.join(map(str, frames))} already: choose at least one other frame."
+            )
     if changes.no_tool:
         settings = replace(settings, max_turns=turn)
     make_protocol(settings, protocol.name)  # Checks the range of every setting
     facts = Origin(started.prompt, started.judge, started.settings, branch_name(started))
+    branch = Branch(facts, turn, frames, changes.no_tool)
     prompt = started.prompt if changes.prompt is None else changes.prompt
-    plan = BranchPlan(
-        Branch(facts, turn, frames, changes.no_tool),
-        started,
-        origin.turns[: turn - 1],
-        settings,
-        prompt,
-    )
+    plan = BranchPlan(branch, started, taken, settings, prompt)
     if refusal := plan.refusal(prompt, started.dialect, started.clips):
         raise refusal
     return plan
@@ -138,10 +133,8 @@ def _check_frames(frames: tuple[int, ...], protocol: PromptProtocol) -> None:
     """Raise `BadInput` unless the protocol reads a call for these frames unchanged."""
     wanted = protocol.parse(protocol.call(frames)).wants if len(frames) <= MAX_FRAMES else None
     if wanted is None or wanted.truncated or wanted.dropped or wanted.indices != frames:
-        first, last = (
-            protocol.frame_number(FrameRef(0, Side.FIRST)),
-            protocol.frame_number(FrameRef(protocol.grid.slots - 1, Side.SECOND)),
-        )
+        first = protocol.frame_number(FrameRef(0, Side.FIRST))
+        last = protocol.frame_number(FrameRef(protocol.grid.slots - 1, Side.SECOND))
         raise BadInput(
             f"Choose 1 to {protocol.frames_per_call} frames, each once, of the numbers {first} to "
             f"{last}."
@@ -149,23 +142,9 @@ def _check_frames(frames: tuple[int, ...], protocol: PromptProtocol) -> None:
 
 
 def _in_view(taken: Sequence[Turn], settings: Settings) -> set[FrameRef]:
-    """Return the frames that the judge sees after these turns.
-
-    Frames that had left stay away, and more may leave under the new settings.
-    """
-    rounds = [turn.frames for turn in taken[1:] if turn.frames]
-    kept = (
-        rounds[max(0, len(rounds) - settings.window) :]
-        if isinstance(settings.window, int)
-        else rounds
-    )
+    """Return the frames that the judge sees after these turns."""
+    kept = [turn.frames for turn in taken[1:] if turn.frames]
+    if isinstance(settings.window, int):
+        kept = kept[max(0, len(kept) - settings.window) :]
     shown = {frame.ref for frames in (taken[0].frames, *kept) for frame in frames}
     return shown.intersection(taken[-1].in_view)
-
-
-def _listed(frames: tuple[int, ...]) -> str:
-    return f"{'frame' if len(frames) == 1 else 'frames'} {', '.join(map(str, frames))}"
-
-
-def _digests(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:
-    return [clip.digest if clip else "" for clip in clips]

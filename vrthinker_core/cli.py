@@ -4,21 +4,22 @@ Exit status: 0 with a verdict (or after finished work), 3 without a verdict (or 
 write), 2 for bad input with one line on standard error, 130 after Ctrl+C or SIGTERM.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from rich.console import Console
+from typer import Argument, Exit, Option, Typer
 
+from vrthinker_core.__about__ import asset
+from vrthinker_core.backends import open_backend
 from vrthinker_core.commands.arguments import (
     INTERRUPTED,
-    LINE_SECONDS,
     JudgeOption,
     print_error,
     progress,
@@ -28,6 +29,8 @@ from vrthinker_core.commands.arguments import (
     stop_on_signal,
     with_setting_options,
 )
+from vrthinker_core.commands.branch_run import read_plan
+from vrthinker_core.commands.console import ConsoleRenderer, telling_openings
 from vrthinker_core.commands.evaluation_commands import evaluate, report
 from vrthinker_core.commands.rank_command import rank
 from vrthinker_core.commands.teacher_command import teacher
@@ -40,14 +43,19 @@ from vrthinker_core.errors import (
     VrThinkerError,
     out_of_files,
 )
+from vrthinker_core.judge import judge as run_judge
+from vrthinker_core.judge import judge_branch
+from vrthinker_core.protocols import make_protocol
+from vrthinker_core.protocols.parser import to_expected
+from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.training.teaching import RowFilter, RowKind
-from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.types import ProtocolName, Settings, Verdict, VideoPair
+from vrthinker_core.types.events import Event, Finished, Started, Swapped, Voted
+from vrthinker_core.types.messages import Cancelled
+from vrthinker_core.types.order import check_order
+from vrthinker_core.types.wording import OUTSIDE_ADVICE, OUTSIDE_SCOPE, order_unchecked
 
-if TYPE_CHECKING:
-    from vrthinker_core.types.events import Event, Finished
-    from vrthinker_core.types.messages import Cancelled
-
-app = typer.Typer(
+app = Typer(
     name="python -m vrthinker_core",
     help="Compare two videos made from one prompt, and see why.",
     no_args_is_help=True,
@@ -55,19 +63,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-NO_VERDICT = 3
-BAD_INPUT = 2
-INPUT_FAULTS = frozenset(
-    error.__name__ for error in (BadInput, VideoError, DecoderDied, VideoUnavailable)
-)
-
+NO_VERDICT, BAD_INPUT = 3, 2  # Exit status
+INPUT_FAULTS = [error.__name__ for error in (BadInput, VideoError, DecoderDied, VideoUnavailable)]
 
 TraceOption = Annotated[
-    Path | None,
-    typer.Option(help="File for the trace of the run: new, or an earlier trace to replace."),
+    Path | None, Option(help="File for the trace of the run: new, or an earlier trace to replace.")
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help='Print only {"TA": …, "MQ": …, "VQ": …, "OA": …}.')
+    bool, Option("--json", help='Print only {"TA": …, "MQ": …, "VQ": …, "OA": …}.')
 ]
 
 
@@ -106,67 +109,52 @@ def main() -> None:
 @app.command()
 @with_setting_options
 def compare(
-    video1: Annotated[Path, typer.Argument(help="First video.")],
-    video2: Annotated[Path, typer.Argument(help="Second video.")],
+    video1: Annotated[Path, Argument(help="First video.")],
+    video2: Annotated[Path, Argument(help="Second video.")],
     *,
-    prompt: Annotated[str, typer.Option(help="Prompt of both videos.")],
+    prompt: Annotated[str, Option(help="Prompt of both videos.")],
     judge: JudgeOption = None,
     trace: TraceOption = None,
     json_only: JsonOption = False,
     settings: Settings,
 ) -> None:
     """Compare two videos, turn by turn."""
-    from vrthinker_core.backends import open_backend
-    from vrthinker_core.judge import judge as run_judge
-    from vrthinker_core.traces import check_trace_option
-    from vrthinker_core.types import VideoPair
-
     if trace is not None:
         check_trace_option(trace)
     pair, backend = VideoPair(prompt, video1, video2), open_backend(judge)
     with stop_on_signal() as stopped:
         events = run_judge(pair, backend, settings, cancelled=stopped, trace=trace)
-        raise typer.Exit(_print_live(events, json_only, stopped))
+        raise Exit(_print_live(events, json_only, stopped))
 
 
 @app.command()
 def branch(
-    origin: Annotated[Path, typer.Argument(help="Stored trace of the run to branch from.")],
-    video1: Annotated[Path, typer.Argument(help="First video of that run.")],
-    video2: Annotated[Path, typer.Argument(help="Second video of that run.")],
+    origin: Annotated[Path, Argument(help="Stored trace of the run to branch from.")],
+    video1: Annotated[Path, Argument(help="First video of that run.")],
+    video2: Annotated[Path, Argument(help="Second video of that run.")],
     *,
-    turn: Annotated[int, typer.Option(help="First turn to generate anew; earlier turns are kept.")],
+    turn: Annotated[int, Option(help="First turn to generate anew; earlier turns are kept.")],
     frames: Annotated[
-        str,
-        typer.Option(help="Frames to show in that turn: the judge's numbers, separated by commas."),
+        str, Option(help="Frames to show in that turn: the judge's numbers, separated by commas.")
     ] = "",
-    no_tool: Annotated[
-        bool, typer.Option("--no-tool", help="Ask for the answer in that turn.")
-    ] = False,
+    no_tool: Annotated[bool, Option("--no-tool", help="Ask for the answer in that turn.")] = False,
     window: Annotated[
-        str | None, typer.Option(help="Memory window from that turn on. (default: the run's)")
+        str | None, Option(help="Memory window from that turn on. (default: the run's)")
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option(help="Another prompt, only with --turn 1. (default: the run's)")
+        str | None, Option(help="Another prompt, only with --turn 1. (default: the run's)")
     ] = None,
     judge: JudgeOption = None,
     trace: TraceOption = None,
     json_only: JsonOption = False,
 ) -> None:
     """Repeat a stored run from one turn on, with a change."""
-    from vrthinker_core.backends import open_backend
-    from vrthinker_core.commands.branch_run import read_changes, read_plan
-    from vrthinker_core.judge import judge_branch
-    from vrthinker_core.types import VideoPair
-
-    changes = read_changes(
-        read_numbers("--frames", frames) if frames else (), no_tool, window, prompt
-    )
-    plan = read_plan(origin, turn, changes, trace)
+    numbers = read_numbers("--frames", frames) if frames else ()
+    plan = read_plan(origin, turn, numbers, no_tool, window, prompt, trace)
     pair, backend = VideoPair(plan.prompt, video1, video2), open_backend(judge)
     with stop_on_signal() as stopped:
         events = judge_branch(plan, pair, backend, cancelled=stopped, trace=trace)
-        raise typer.Exit(_print_live(events, json_only, stopped))
+        raise Exit(_print_live(events, json_only, stopped))
 
 
 app.command()(evaluate)
@@ -178,34 +166,22 @@ app.command()(train)
 
 @app.command()
 def replay(
-    file: Annotated[Path, typer.Argument(help="Stored trace.")],
-    json_only: Annotated[bool, typer.Option("--json", help="Print only the labels.")] = False,
+    file: Annotated[Path, Argument(help="Stored trace.")],
+    json_only: Annotated[bool, Option("--json", help="Print only the labels.")] = False,
 ) -> None:
     """Show a stored trace like a live run."""
-    from vrthinker_core.traces import load
-
-    raise typer.Exit(_print_run(load(file).events(), json_only))
+    raise Exit(_print_run(load(file).events(), json_only))
 
 
 def _print_live(events: Iterable[Event], json_only: bool, stopped: Cancelled) -> int:
     """Print a run live, until it is `stopped`; return the exit status."""
-    from rich.console import Console
-
-    from vrthinker_core.commands.console import telling_openings
-
-    code = _print_run(telling_openings(events, Console(stderr=True), LINE_SECONDS), json_only)
+    code = _print_run(telling_openings(events), json_only)
     return INTERRUPTED if stopped() else code
 
 
 def _print_run(events: Iterable[Event], json_only: bool) -> int:
-    if json_only:
-        end = _print_labels(events)
-    else:
-        from rich.console import Console
-
-        from vrthinker_core.commands.console import ConsoleRenderer
-
-        end = ConsoleRenderer(Console(highlight=False)).render(events)
+    renderer = ConsoleRenderer(Console(highlight=False))
+    end = _print_labels(events) if json_only else renderer.render(events)
     if end is None:
         return NO_VERDICT
     if end.fault in INPUT_FAULTS:
@@ -215,17 +191,10 @@ def _print_run(events: Iterable[Event], json_only: bool) -> int:
 
 
 def _print_labels(events: Iterable[Event]) -> Finished | None:
-    """Print the labels as JSON; return the end of the run.
-
-    Labels that were not given are null.
+    """Print the labels as JSON, missing ones as null; return the end of the run.
 
     Prints none unless both videos were opened. With both orders, prints the second run's, too.
     """
-    from vrthinker_core.types import Verdict
-    from vrthinker_core.types.events import Finished, Started, Swapped, Voted
-    from vrthinker_core.types.order import check_order
-    from vrthinker_core.types.wording import OUTSIDE_ADVICE, OUTSIDE_SCOPE, order_unchecked
-
     end: Finished | None = None
     last: Event | None = None
     opened = False
@@ -236,32 +205,31 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
     if end is None:
         print_error("This run did not end: there is no verdict.")
         return None
-    lines = [*end.notes, *([end.error] if end.fault not in INPUT_FAULTS else [])]
+    faulty = end.fault in INPUT_FAULTS
+    lines = [*end.notes, "" if faulty else end.error]
     if end.outside_scope:
         lines += [OUTSIDE_SCOPE, OUTSIDE_ADVICE]
     elif not end.error and not (end.verdict and end.verdict.whole):
         lines.append(f"There is no {'whole ' if end.verdict else ''}verdict: {end.stop.value}.")
-    more: dict[str, object] = {}
+    labels: dict[str, object] = {**dict(end.verdict or Verdict())}
     if isinstance(last, Swapped):
         second = last.event if isinstance(last.event, Finished) else None
         check = check_order(end, second)
-        more = {"swapped": check and check.second.labels, "order": check and check.effects}
-        lines += [order_unchecked(second)] if check is None else []
-    if opened and end.fault not in INPUT_FAULTS:
-        print(json.dumps({**dict(end.verdict or Verdict()), **more}))
-    for line in filter(None, lines):
+        labels |= {"swapped": check and check.second.labels, "order": check and check.effects}
+        lines.append("" if check else order_unchecked(second))
+    if opened and not faulty:
+        print(json.dumps(labels))
+    for line in lines:
         print_error(line)
     return end
 
 
 @app.command()
 def frames(
-    video: Annotated[Path, typer.Argument(help="Video.")],
-    out: Annotated[Path, typer.Option(help="Folder for the PNG files.")],
-    protocol: Annotated[ProtocolName, typer.Option(help="Protocol of the slots.")] = "paired",
-    slots: Annotated[
-        str, typer.Option(help="Slots of the video, 0-based, separated by commas.")
-    ] = "0",
+    video: Annotated[Path, Argument(help="Video.")],
+    out: Annotated[Path, Option(help="Folder for the PNG files.")],
+    protocol: Annotated[ProtocolName, Option(help="Protocol of the slots.")] = "paired",
+    slots: Annotated[str, Option(help="Slots of the video, 0-based, separated by commas.")] = "0",
 ) -> None:
     """Write a judge's frames of these slots, before resizing, and list them."""
     from vrthinker_core.commands.export_commands import export_frames
@@ -274,15 +242,11 @@ def frames(
 @app.command()
 def parse(
     file: Annotated[
-        str,
-        typer.Argument(help="JSON lines with `reply` and `finish_reason`; - for standard input."),
+        str, Argument(help="JSON lines with `reply` and `finish_reason`; - for standard input.")
     ],
-    protocol: Annotated[ProtocolName, typer.Option(help="Protocol of the replies.")],
+    protocol: Annotated[ProtocolName, Option(help="Protocol of the replies.")],
 ) -> None:
     """Parse judges' replies, and print one JSON line for each."""
-    from vrthinker_core.protocols import make_protocol
-    from vrthinker_core.protocols.parser import to_expected
-
     prompts = make_protocol(Settings(), protocol)
     for number, line in read_lines(file).items():
         reply, cut = read_reply(line, number)
@@ -291,22 +255,18 @@ def parse(
 
 @app.command()
 def scenes(
-    pairs: Annotated[int, typer.Option(help="Number of pairs.")],
-    out: Annotated[Path, typer.Option(help="Folder for the videos and pairs.csv.")],
-    seed: Annotated[int, typer.Option(help="Equal seeds give equal pairs.")] = 0,
-    size: Annotated[int, typer.Option(help="Pixels per side.")] = 448,
+    pairs: Annotated[int, Option(help="Number of pairs.")],
+    out: Annotated[Path, Option(help="Folder for the videos and pairs.csv.")],
+    seed: Annotated[int, Option(help="Equal seeds give equal pairs.")] = 0,
+    size: Annotated[int, Option(help="Pixels per side.")] = 448,
     second: Annotated[
-        bool,
-        typer.Option("--second", help="The full world: two things, counts, places, more faults."),
+        bool, Option("--second", help="The full world: two things, counts, places, more faults.")
     ] = False,
     photos: Annotated[
-        Path | None,
-        typer.Option(help="Folder of photographs for the full world. (default: clouds)"),
+        Path | None, Option(help="Folder of photographs for the full world. (default: clouds)")
     ] = None,
 ) -> None:
     """Write drawn pairs as video files, with their true labels."""
-    from dataclasses import replace
-
     from vrthinker_core.drawn.video_files import write_pairs
     from vrthinker_core.drawn.world import FULL, SIMPLE
 
@@ -336,12 +296,10 @@ def judges() -> None:
 def examples(
     judge: JudgeOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the examples. (default: assets/examples)")
+        Path | None, Option(help="Folder of the examples. (default: assets/examples)")
     ] = None,
 ) -> None:
     """Record all examples of the page with a judge."""
-    from vrthinker_core.__about__ import asset
-    from vrthinker_core.backends import open_backend
     from vrthinker_core.commands.record_examples import record_examples
 
     with progress("examples") as advance:
@@ -351,15 +309,15 @@ def examples(
 
 @app.command()
 def export(
-    traces: Annotated[list[Path], typer.Argument(help="Stored traces, or folders of traces.")],
-    to: Annotated[RowKind, typer.Option(help="Kind of training rows.")],
-    out: Annotated[Path, typer.Option(help="New file, or an earlier export to replace.")],
+    traces: Annotated[list[Path], Argument(help="Stored traces, or folders of traces.")],
+    to: Annotated[RowKind, Option(help="Kind of training rows.")],
+    out: Annotated[Path, Option(help="New file, or an earlier export to replace.")],
     *,
     voted_only: Annotated[
-        bool, typer.Option("--voted-only", help="Only runs with a person's vote or labels.")
+        bool, Option("--voted-only", help="Only runs with a person's vote or labels.")
     ] = False,
     agreed_only: Annotated[
-        bool, typer.Option("--agreed-only", help="Only runs whose verdict a person agrees with.")
+        bool, Option("--agreed-only", help="Only runs whose verdict a person agrees with.")
     ] = False,
 ) -> None:
     """Write training rows from traces; name skipped traces and the reasons."""
@@ -369,4 +327,4 @@ def export(
     for line in report.skipped:
         print_error(line)
     print(report.line)
-    raise typer.Exit(0 if report.rows else NO_VERDICT)
+    raise Exit(0 if report.rows else NO_VERDICT)

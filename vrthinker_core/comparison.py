@@ -36,11 +36,11 @@ from vrthinker_core.text import encodable
 from vrthinker_core.types import (
     ClipInfo,
     FrameRef,
-    ProtocolName,
     Settings,
     Side,
     StopReason,
     Turn,
+    Verdict,
     VideoPair,
 )
 from vrthinker_core.types.events import (
@@ -88,6 +88,7 @@ class Comparison:
         )
         self._backend = backend
         self._settings = settings if plan is None else plan.settings_for(backend.protocols)
+        self._protocol_name = chosen_protocol(self._settings, backend.protocols)
         self._plan = plan
         self._cancelled = cancelled
         self._decoder_pool = decoder_pool
@@ -103,7 +104,7 @@ class Comparison:
         self._deliberation: Deliberation | None = None
         self._last: PendingTurn | None = None
         self._again: tuple[str, ...] = ()  # Why the last turn is asked again
-        self._too_much = False  # Context overflow: drop the oldest frames first
+        self._context_overflow = False  # Drop the oldest frames before the next request
         self._failed_once = False  # Whether the judge failed in this turn
         self._abandoned: tuple[str, ...] = ()  # Its text before that failure
         self._notes: tuple[str, ...] = ()  # The judge's notes at the start
@@ -123,16 +124,10 @@ class Comparison:
         """
         if not self._swaps:
             return None
-        other = Comparison(
-            self._pair.swapped(),
-            self._backend,
-            replace(self._settings, swap="off"),
-            self._cancelled,
-        )
-        other._opening, other._resources = (
-            self._opening and self._opening.swapped(),
-            self._resources.pop_all(),
-        )
+        settings = replace(self._settings, swap="off")
+        other = Comparison(self._pair.swapped(), self._backend, settings, self._cancelled)
+        other._opening = self._opening and self._opening.swapped()
+        other._resources = self._resources.pop_all()
         return other
 
     def open_ahead(self, executor: Executor) -> None:
@@ -144,7 +139,11 @@ class Comparison:
             self._protocol = make_protocol(self._settings, self._protocol_name)
             self._settings = with_defaults(self._settings, self._protocol)
             check_prompt(self._pair.prompt)
-            self._opening = self._opening or self._submit_opening(self._protocol, executor)
+            if self._opening is None:
+                pool = self._decoder_pool or self._resources.enter_context(DecoderPool())
+                layout = frame_layout(self._protocol)
+                self._opening = PairOpening(self._pair, layout, pool, executor)
+                self._resources.callback(self._opening.close)
         except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
             self._error = error
 
@@ -158,29 +157,42 @@ class Comparison:
         return shares and Opening(shares)
 
     def start(self, refused: BadInput | None = None) -> Started:
-        """Open both videos and return the `Started` event.
-
-        `refused` ends the run with this error, whatever the videos are.
-        """
+        """Open both videos and return `Started`. `refused` ends the run with this error."""
         while self.next_opening() is not None:
             pass
-        protocol, infos = self._open()
-        unfit = self._plan and self._plan.refusal(self._pair.prompt, protocol.name, infos)
+        first: Clip | None = None
+        second: Clip | None = None
+        try:
+            if self._opening is not None:
+                first, second, self._error = self._opening.clips()
+        except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
+            self._error = error
+        name, trained = self._protocol_name, self._backend.protocols
+        if trained and name not in trained:
+            self._error = BadInput(
+                f"{self._backend.name} was trained for the protocol {' and '.join(trained)}, not for "
+                f"{name}. Choose auto."
+            )
+        protocol = self._protocol or make_protocol(Settings(), name)
+        prompt, notes = self._pair.prompt, sanitize_prompt(self._pair.prompt).notes
+        if first is not None and second is not None:
+            self._clips = first, second
+            if first.info.digest == second.info.digest:
+                notes = ("Both videos are the same file.", *notes)
+        infos = first.info if first else None, second.info if second else None
+        unfit = self._plan and self._plan.refusal(prompt, protocol.name, infos)
         self._error = refused or unfit or self._error
-        prompt = self._pair.prompt[:MAX_PROMPT]
         self._notes = self._backend.notes
-        notes = (*self._notes, *_pair_notes(self._pair, infos))
-        branch = self._plan.branch if self._plan else None
         return Started(
-            prompt,
+            prompt[:MAX_PROMPT],
             self._backend.name,
             protocol.name,
             self._settings,
             infos,
             protocol.system,
             protocol.rules,
-            notes,
-            branch,
+            (*self._notes, *notes),
+            self._plan.branch if self._plan else None,
         )
 
     def take_over(self) -> Iterator[Turn]:
@@ -208,15 +220,33 @@ class Comparison:
 
     def next_request(self) -> PendingTurn | None:
         """Fetch the next turn's frames; return its request, None at the end."""
-        if self._error is not None:
+        if self._error is not None or self._clips is None:  # None: cancelled while opening
             return None
         try:
-            pending = self._ask()
+            deliberation, conversation = self._begin(self._clips)
+            # A turn asked again keeps its earlier text
+            if deliberation.stop_reason is None and not self._again and self._cancelled():
+                deliberation.stop_reason = StopReason.CANCELLED
+            if deliberation.stop_reason is not None:
+                return None
+            if self._context_overflow:
+                self._context_overflow = False
+                deliberation.forget_oldest()
+            deliberation.fit(conversation.count_tokens, conversation.context_length)
+            messages = deliberation.ask()
+            new, turn, forced = messages[-1], deliberation.turn, deliberation.last_turn
+            numbers = [deliberation.protocol.frame_number(frame.ref) for frame in new.frames]
+            with ThreadPoolExecutor(2) as executor:
+                thumbnails = tuple(executor.map(make_thumbnail, new.frames, numbers))
+            self._last = PendingTurn(
+                FramesShown(turn, new.text, thumbnails, forced, " ".join(self._again)),
+                GenerationRequest(conversation, messages, deliberation.sampling(), self._cancelled),
+                deliberation.in_view,
+            )
         except Exception as error:  # noqa: BLE001 - the border: whatever happens, the trace so far is kept and says so
             self._fail(error)
             return None
-        self._last = pending or self._last
-        return pending
+        return self._last
 
     def finish_turn(
         self, completion: Completion, error: Exception | None = None
@@ -254,12 +284,9 @@ class Comparison:
         """Return why the turn is asked again after this error, or ""."""
         if self._cancelled():
             return ""
-        if (
-            isinstance(error, ContextFull | TooManyPictures)
-            and not completion.text
-            and deliberation.can_forget
-        ):
-            self._too_much = True
+        overflow = isinstance(error, ContextFull | TooManyPictures) and not completion.text
+        if overflow and deliberation.can_forget:
+            self._context_overflow = True
             return (
                 f"Turn {deliberation.turn} had too much in view and was asked again without the "
                 "oldest frames."
@@ -284,118 +311,37 @@ class Comparison:
 
         The clips are closed, too, unless `swapped` will take them over.
         """
-        finished = self._finished()
+        error, deliberation = self._error, self._deliberation
+        reason = StopReason.CONTEXT_FULL if isinstance(error, ContextFull) else StopReason.FAILED
+        if error is None:
+            reason = (deliberation and deliberation.stop_reason) or StopReason.CANCELLED
+        verdict: Verdict | None = None
+        provisional = outside = False
+        if deliberation is not None:
+            deliberation.stop_reason = reason
+            infos = [clip.info for clip in self._clips or ()]
+            outside = outside_scope(self._backend, deliberation, infos)
+            if not outside:
+                verdict, provisional = deliberation.verdict
+        asked = self._last is not None and self._last.shown.forced
+        finished = Finished(
+            reason,
+            verdict,
+            provisional,
+            asked and reason is StopReason.ANSWERED,
+            outside,
+            describe(error),
+            "" if error is None else type(error).__name__,
+            # Notes that came up during the run
+            tuple(note for note in self._backend.notes if note not in self._notes),
+            time.perf_counter() - self._started_at,
+            tuple(map(Side, error.sides)) if isinstance(error, VideoError) else (),
+        )
         self._swaps = second_run_follows(self._settings, finished)
         self._conversation_end.close()
         if not self._swaps:
             self.close()
         return finished
-
-    def _finished(self) -> Finished:
-        error, deliberation = self._error, self._deliberation
-        reason = StopReason.CONTEXT_FULL if isinstance(error, ContextFull) else StopReason.FAILED
-        if error is None:
-            reason = (deliberation and deliberation.stop_reason) or StopReason.CANCELLED
-        fault, seconds = (
-            "" if error is None else type(error).__name__,
-            time.perf_counter() - self._started_at,
-        )
-        # Notes that came up during the run
-        notes = tuple(note for note in self._backend.notes if note not in self._notes)
-        unreadable = tuple(map(Side, error.sides)) if isinstance(error, VideoError) else ()
-        if deliberation is None:
-            return Finished(
-                reason,
-                error=describe(error),
-                fault=fault,
-                notes=notes,
-                seconds=seconds,
-                unreadable=unreadable,
-            )
-        deliberation.stop_reason = reason
-        verdict, provisional = deliberation.verdict
-        outside = outside_scope(
-            self._backend, deliberation, [clip.info for clip in self._clips or ()]
-        )
-        if outside:
-            verdict, provisional = None, False
-        forced = (
-            reason is StopReason.ANSWERED and self._last is not None and self._last.shown.forced
-        )
-        return Finished(
-            reason,
-            verdict,
-            provisional,
-            forced,
-            outside,
-            describe(error),
-            fault,
-            notes,
-            seconds,
-            unreadable,
-        )
-
-    @property
-    def _protocol_name(self) -> ProtocolName:
-        return chosen_protocol(self._settings, self._backend.protocols)
-
-    def _open(self) -> tuple[PromptProtocol, tuple[ClipInfo | None, ClipInfo | None]]:
-        """Return the protocol and the known clips; keep errors for `finish`."""
-        name = self._protocol_name
-        first: Clip | None = None
-        second: Clip | None = None
-        try:
-            if self._opening is not None:
-                first, second, self._error = self._opening.clips()
-        except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
-            self._error = error
-        if self._backend.protocols and name not in self._backend.protocols:
-            trained = (
-                f"{self._backend.name} was trained for the protocol "
-                f"{' and '.join(self._backend.protocols)}"
-            )
-            self._error = BadInput(f"{trained}, not for {name}. Choose auto.")
-        if first is not None and second is not None:
-            self._clips = first, second
-        infos = first.info if first else None, second.info if second else None
-        return self._protocol or make_protocol(Settings(), name), infos
-
-    def _submit_opening(self, protocol: PromptProtocol, executor: Executor) -> PairOpening:
-        pool = self._decoder_pool or self._resources.enter_context(DecoderPool())
-        opening = PairOpening(self._pair, frame_layout(protocol), pool, executor)
-        self._resources.callback(opening.close)
-        return opening
-
-    def _ask(self) -> PendingTurn | None:
-        if self._clips is None:  # Cancelled while the clips were being opened
-            return None
-        deliberation, conversation = self._begin(self._clips)
-        if (
-            deliberation.stop_reason is None and not self._again and self._cancelled()
-        ):  # A turn asked again keeps its earlier text
-            deliberation.stop_reason = StopReason.CANCELLED
-        if deliberation.stop_reason is not None:
-            return None
-        if self._too_much:
-            self._too_much = False
-            deliberation.forget_oldest()
-        deliberation.fit(conversation.count_tokens, conversation.context_length)
-        messages = deliberation.ask()
-        new = messages[-1]
-        numbers = [deliberation.protocol.frame_number(frame.ref) for frame in new.frames]
-        with ThreadPoolExecutor(2) as executor:
-            thumbnails = tuple(executor.map(make_thumbnail, new.frames, numbers))
-        return PendingTurn(
-            FramesShown(
-                deliberation.turn,
-                new.text,
-                thumbnails,
-                deliberation.last_turn,
-                " ".join(self._again),
-            ),
-            GenerationRequest(conversation, messages, deliberation.sampling(), self._cancelled),
-            deliberation.in_view,
-        )
 
     def _begin(self, clips: tuple[Clip, Clip]) -> tuple[Deliberation, Conversation]:
         """Return the deliberation and the conversation, made at the first turn."""
@@ -403,16 +349,12 @@ class Comparison:
             assert self._protocol is not None
             self._conversation = self._backend.open_conversation()
             self._conversation_end.callback(self._conversation.close)
-            source, follows = (
-                frame_source(clips, self._cancelled),
-                self._backend.follows_instructions,
-            )
             self._deliberation = Deliberation(
                 self._pair.prompt,
                 self._protocol,
                 self._settings,
-                source,
-                follows_instructions=follows,
+                frame_source(clips, self._cancelled),
+                follows_instructions=self._backend.follows_instructions,
             )
         return self._deliberation, self._conversation
 
@@ -425,18 +367,8 @@ def outside_scope(
     A judge for drawn scenes must be shown clips that this project drew, and must have read them as
     drawn scenes.
     """
-    if judge.scope == "any" or deliberation.stop_reason in (
-        None,
-        StopReason.CANCELLED,
-        StopReason.FAILED,
-    ):
+    unended = (None, StopReason.CANCELLED, StopReason.FAILED)
+    if judge.scope == "any" or deliberation.stop_reason in unended:
         return False
     drawn = all(clip is not None and clip.drawn for clip in clips)
     return not (drawn and deliberation.read_as_drawn)
-
-
-def _pair_notes(pair: VideoPair, infos: tuple[ClipInfo | None, ClipInfo | None]) -> tuple[str, ...]:
-    notes, (first, second) = [], infos
-    if first is not None and second is not None and first.digest == second.digest:
-        notes.append("Both videos are the same file.")
-    return (*notes, *sanitize_prompt(pair.prompt).notes)

@@ -74,16 +74,13 @@ class Deliberation:
         gone = self._out_of_view()
         messages = list(self._opening)
         for k, (reply, response) in enumerate(self._exchanges):
-            parts = (
-                part
-                for part in response.parts
-                if k not in gone or isinstance(part, Text | GeneratedText)
-            )
-            messages += [reply, replace(response, parts=tuple(parts))]
+            if k in gone:
+                texts = (part for part in response.parts if isinstance(part, Text | GeneratedText))
+                response = replace(response, parts=tuple(texts))
+            messages += [reply, response]
         if self.stop_reason is None and self.last_turn and self._follows_instructions:
-            messages[-1] = replace(
-                messages[-1], parts=(*messages[-1].parts, Text(self.protocol.force_answer()))
-            )
+            parts = (*messages[-1].parts, Text(self.protocol.force_answer()))
+            messages[-1] = replace(messages[-1], parts=parts)
         return tuple(messages)
 
     def sampling(self) -> Sampling:
@@ -120,9 +117,8 @@ class Deliberation:
     @property
     def can_forget(self) -> bool:
         """Whether tool frames besides the newest ones are in view."""
-        return len(self._out_of_view()) < len(
-            [k for k in self._rounds if not self._has_just_come(k)]
-        )
+        newest = len(self._exchanges) - 1
+        return len(self._out_of_view()) < len([k for k in self._rounds if k != newest])
 
     def forget_oldest(self) -> bool:
         """Drop the oldest tool frames in view; their text stays.
@@ -149,14 +145,8 @@ class Deliberation:
         """
         rounds, window = self._rounds, self.settings.window
         outside = len(rounds) + arriving - window if isinstance(window, int) else 0
-        return [
-            k
-            for k in rounds[: max(0, outside, self._rounds_forgotten)]
-            if not self._has_just_come(k)
-        ]
-
-    def _has_just_come(self, k: int) -> bool:
-        return k == len(self._exchanges) - 1
+        gone = rounds[: max(0, outside, self._rounds_forgotten)]
+        return [k for k in gone if k != len(self._exchanges) - 1]
 
     def _view(self, arriving: int = 0) -> tuple[FrameRef, ...]:
         """Return the old frames in view after `arriving` more rounds."""
@@ -173,8 +163,16 @@ class Deliberation:
         last = self.last_turn
         reply = self.protocol.parse(completion.text, cut=completion.stop != "end")
         self.replies.append(reply)
-        self.stop_reason = self._stop_reason_after(reply, completion, last=last)
-        if self.stop_reason is None:
+        if completion.stop in ("cancelled", "failed"):
+            self.stop_reason = StopReason(completion.stop)
+        elif reply.kind == "answer":
+            self.stop_reason = StopReason.ANSWERED
+        elif is_unusable(reply) and (last or self._last_was_unusable):
+            cut = completion.stop == "length"
+            self.stop_reason = StopReason.TOKEN_LIMIT if cut else StopReason.NO_ANSWER
+        elif last:
+            self.stop_reason = StopReason.TURN_LIMIT
+        else:
             self._add_exchange(reply, completion)
         return reply
 
@@ -197,62 +195,42 @@ class Deliberation:
     ) -> None:
         """Add a reply and its response; `indices` replace the called frames."""
         self._last_was_unusable = is_unusable(reply)
-        self._called = indices or (
-            reply.wants.indices if reply.kind == "tool" and reply.wants is not None else ()
-        )
-        self._brought = ()
+        called = reply.wants.indices if reply.kind == "tool" and reply.wants is not None else ()
+        self._called, self._brought = indices or called, ()
         tokens = completion.tokens if reply.text == completion.text else ()
         message = Message("assistant", (GeneratedText(reply.text, tokens),))
         try:
-            self._exchanges.append((message, NO_RESPONSE if self._called else self._refusal(reply)))
             if self._called:
+                self._exchanges.append((message, NO_RESPONSE))
                 self._answer_call()
+            elif _is_refused(reply):
+                response = self.protocol.tool_error(reply.wants, reply.problems)
+                self._exchanges.append((message, response))
+            else:
+                self._exchanges.append((message, self.protocol.retry_message(reply.problems)))
             while len(self.in_view) > MAX_IMAGES and self.forget_oldest():
                 pass
         except BaseException:
             self.stop_reason = StopReason.FAILED
             raise
 
-    def _stop_reason_after(
-        self, reply: Reply, completion: Completion, *, last: bool
-    ) -> StopReason | None:
-        if completion.stop in ("cancelled", "failed"):
-            return StopReason(completion.stop)
-        if reply.kind == "answer":
-            return StopReason.ANSWERED
-        if is_unusable(reply) and (last or self._last_was_unusable):
-            return StopReason.TOKEN_LIMIT if completion.stop == "length" else StopReason.NO_ANSWER
-        return StopReason.TURN_LIMIT if last else None
-
-    def _refusal(self, reply: Reply) -> Message:
-        """Return the message after a reply that neither answers nor calls frames."""
-        if _is_refused(reply):
-            return self.protocol.tool_error(reply.wants, reply.problems)
-        return self.protocol.retry_message(reply.problems)
-
     def _answer_call(self) -> None:
         """Respond to the last call with all frames out of view."""
         reply, response = self._exchanges[-1]
-        # Frames of the old response do not count as in view
-        self._exchanges[-1] = (
-            reply,
-            NO_RESPONSE,
-        )
+        self._exchanges[-1] = reply, NO_RESPONSE  # Frames of the old response are not in view
         missing = self._missing(self._called) and self._missing(self._called, arriving=1)
         if response is NO_RESPONSE or missing != self._brought:
-            self._brought, response = missing, self._tool_message(missing)
+            if missing:
+                frames = self._source(self.protocol.frame_refs(missing))
+                response = self.protocol.tool_result(missing, frames)
+            else:
+                response = self.protocol.already_shown(self._called)
+            self._brought = missing
         self._exchanges[-1] = reply, response
 
-    def _tool_message(self, missing: tuple[int, ...]) -> Message:
-        if not missing:
-            return self.protocol.already_shown(self._called)
-        return self.protocol.tool_result(missing, self._source(self.protocol.frame_refs(missing)))
-
     def _missing(self, indices: tuple[int, ...], arriving: int = 0) -> tuple[int, ...]:
-        seen = set(self._view(arriving))
-        return tuple(
-            index for index in indices if not seen.issuperset(self.protocol.frame_refs((index,)))
-        )
+        seen, refs = set(self._view(arriving)), self.protocol.frame_refs
+        return tuple(index for index in indices if not seen.issuperset(refs((index,))))
 
     @property
     def verdict(self) -> tuple[Verdict | None, bool]:
@@ -264,41 +242,30 @@ class Deliberation:
         """
         if self.stop_reason in (None, StopReason.CANCELLED, StopReason.FAILED):
             return None, False
-        last = self.replies[-1] if self.replies else None
-        if last is not None and last.kind == "answer":
-            return last.verdict, False
+        if self.replies and self.replies[-1].kind == "answer":
+            return self.replies[-1].verdict, False
         given = [
-            (r.verdict, not r.final)
-            for r in reversed(self.replies)
-            if r.verdict is not None and r.verdict.labels
+            (reply.verdict, not reply.final)
+            for reply in reversed(self.replies)
+            if reply.verdict is not None and reply.verdict.labels
         ]
-        whole = (
-            (verdict, provisional)
-            for verdict, provisional in given
-            if provisional and verdict.whole
-        )
+        whole = (each for each in given if each[1] and each[0].whole)
         return next(whole, None) or min(given, key=itemgetter(1), default=(None, False))
 
     @property
     def read_as_drawn(self) -> bool:
         """Whether the first notes describe all first frames as a drawn scene."""
         notes = next((reply.snapshot for reply in self.replies if reply.snapshot), "")
-        refs = self.protocol.opening_refs
-        return reads_as_drawn(
-            notes,
-            {
-                side: [self.protocol.frame_number(ref) for ref in refs if ref.side is side]
-                for side in Side
-            },
-        )
+        numbers: dict[Side, list[str]] = {side: [] for side in Side}
+        for ref in self.protocol.opening_refs:
+            numbers[ref.side].append(self.protocol.frame_number(ref))
+        return reads_as_drawn(notes, numbers)
 
 
 def _is_refused(reply: Reply) -> bool:
     """Return whether a readable call names no valid frame or another tool."""
-    return any(
-        problem.kind in (ProblemKind.NO_VALID_FRAMES, ProblemKind.UNKNOWN_TOOL)
-        for problem in reply.problems
-    )
+    refusals = (ProblemKind.NO_VALID_FRAMES, ProblemKind.UNKNOWN_TOOL)
+    return any(problem.kind in refusals for problem in reply.problems)
 
 
 def is_unusable(reply: Reply) -> bool:

@@ -1,8 +1,4 @@
-"""The error classes of this package, named by the part that failed.
-
-Each message is one sentence of cause and, if possible, one of what to do. It never holds a
-traceback.
-"""
+"""The error classes. Each message is one sentence of cause and one of advice."""
 
 import errno
 
@@ -10,17 +6,11 @@ from vrthinker_core.text import encodable
 
 
 class VrThinkerError(Exception):
-    """The base of every error this package raises on purpose.
-
-    `str(error)` can be shown to a person.
-    """
+    """The base of every error raised on purpose. `str(error)` can be shown to a person."""
 
 
 class BadInput(VrThinkerError):
-    """A prompt, path, number or setting that cannot be used.
-
-    The message says what is wrong and why.
-    """
+    """A prompt, path, number or setting that cannot be used, and why."""
 
 
 class VideoError(BadInput):
@@ -34,10 +24,7 @@ class DecoderDied(VideoError):
 
 
 class VideoUnavailable(VideoError):
-    """A file that cannot be read now, but perhaps later.
-
-    The machine or its disk is short of something, or fails.
-    """
+    """A file that cannot be read now, but perhaps later. The machine fails or lacks something."""
 
 
 class NoCopy(BadInput):
@@ -49,10 +36,7 @@ class JudgeError(VrThinkerError):
 
 
 class CheckpointError(JudgeError):
-    """A checkpoint that cannot be loaded, and is never used.
-
-    The checkpoint is missing, damaged, cannot be opened, or does not fit into memory.
-    """
+    """A checkpoint that is missing, damaged, unreadable or too large for memory."""
 
 
 class ContextFull(JudgeError):
@@ -79,18 +63,20 @@ class TraceError(VrThinkerError):
     """A trace that cannot be read back or written."""
 
 
-_LASTING = (
-    VrThinkerError,
-    BadInput,
-    VideoError,
-    CheckpointError,
-    ContextFull,
-    BackendRefused,
-    TooManyPictures,
-    TraceError,
-    MemoryError,
+LASTING_FAULTS = frozenset(
+    error.__name__
+    for error in (
+        VrThinkerError,
+        BadInput,
+        VideoError,
+        CheckpointError,
+        ContextFull,
+        BackendRefused,
+        TooManyPictures,
+        TraceError,
+        MemoryError,
+    )
 )
-LASTING_FAULTS = frozenset(error.__name__ for error in _LASTING)
 """Names of the errors after which the same pair would fail again, at any later time."""
 
 

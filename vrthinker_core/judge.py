@@ -1,9 +1,10 @@
 """The judge loop: one comparison as a generator of events."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from vrthinker_core.backends.base import Backend, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.branch_plan import BranchPlan
@@ -20,11 +21,6 @@ from vrthinker_core.video import DecoderPool
 MAX_WRITTEN = 3 * 2**19
 """Maximum characters that a judge may write in one run, reasoning included. A trace holds two runs,
 and each text up to three times: as written, as counted, and as the reasoning in it."""
-
-_TOO_MUCH = (
-    f"The judge wrote more than {MAX_WRITTEN:,} characters in this run and was stopped. Choose "
-    "another judge, or fewer tokens."
-)
 
 
 def judge(
@@ -112,7 +108,7 @@ def _run_events(run: Comparison, refused: BadInput | None = None) -> Iterator[Ru
         with closing(stream_items(pending.request)) as items:
             for item in items:
                 yield from reply.add(item)
-                if reply.failed:
+                if reply.failure:
                     break
         room = reply.room
         if (ended := run.finish_turn(reply.completion, reply.error)) is not None:
@@ -121,10 +117,7 @@ def _run_events(run: Comparison, refused: BadInput | None = None) -> Iterator[Ru
 
 
 def stream_items(request: GenerationRequest) -> Generator[StreamItem, None, None]:
-    """Stream one reply; yield an exception as the last item.
-
-    Closing this generator closes the stream.
-    """
+    """Stream one reply; yield an exception as the last item. Closing closes the stream."""
     with ExitStack() as resources:
         try:
             stream = request.conversation.stream(
@@ -137,26 +130,26 @@ def stream_items(request: GenerationRequest) -> Generator[StreamItem, None, None
 
 
 class ReplyCollector:
-    """The stream of one reply, collected.
-
-    `completion` exists however the stream ends. `error` is set if the reply was cut short.
-    """
+    """The collected stream of one reply; `completion` exists however the stream ends."""
 
     def __init__(self, turn: int, room: int = MAX_WRITTEN) -> None:
         self._turn = turn
         self.room = room  # Characters that the run may still write
+        self.failure: Exception | None = None  # Cut the reply short: no further item is taken
         self._pieces: list[str] = []
         self._completion: Completion | None = None
-        self._error: Exception | None = None
 
     def add(self, item: StreamItem) -> Iterator[TextArrived]:
         """Take the next stream item; yield an event if it is text."""
         if isinstance(item, Exception):
-            self._error = item
+            self.failure = item
             return
         size = len(item) if isinstance(item, str) else _written(item) - sum(map(len, self._pieces))
         if size > self.room:
-            self._error = BackendRefused(_TOO_MUCH)
+            self.failure = BackendRefused(
+                f"The judge wrote more than {MAX_WRITTEN:,} characters in this run and was "
+                "stopped. Choose another judge, or fewer tokens."
+            )
             return
         self.room -= size
         if isinstance(item, Completion):
@@ -166,30 +159,22 @@ class ReplyCollector:
             yield TextArrived(self._turn, self._pieces[-1])
 
     @property
-    def failed(self) -> bool:
-        """Whether an error cut the reply short; no further item is taken."""
-        return self._error is not None
-
-    @property
     def ended(self) -> bool:
         """Whether the stream has ended, with a completion or an error."""
-        return self._completion is not None or self._error is not None
+        return self._completion is not None or self.failure is not None
 
     @property
     def completion(self) -> Completion:
         """The whole reply, or the part that arrived before an error."""
-        return self._completion or _keepable(
-            Completion("".join(self._pieces), "failed", pieces=tuple(map(len, self._pieces)))
-        )
+        text, pieces = "".join(self._pieces), tuple(map(len, self._pieces))
+        return self._completion or _keepable(Completion(text, "failed", pieces=pieces))
 
     @property
     def error(self) -> Exception | None:
         """The error that cut the reply short; `BackendFailed` if no completion came."""
-        return (
-            None
-            if self._completion
-            else self._error or BackendFailed("The judge stopped before it had answered.")
-        )
+        if self._completion:
+            return None
+        return self.failure or BackendFailed("The judge stopped before it had answered.")
 
 
 def _written(completion: Completion) -> int:
@@ -199,24 +184,16 @@ def _written(completion: Completion) -> int:
 def _keepable(completion: Completion) -> Completion:
     """Return the completion as a trace can hold it, from any backend."""
     text = encodable(completion.text)
-    whole = sum(completion.pieces) == len(text)
+    pieces = completion.pieces if sum(completion.pieces) == len(text) else (len(text),)
+    many = max(1, -(-len(pieces) // MAX_PIECES))  # Neighbouring pieces that are merged
+    counts = ("prompt_tokens", "reused_tokens", "new_tokens")
+    unknown: dict[str, Any] = dict.fromkeys(
+        name for name in counts if not 0 <= (getattr(completion, name) or 0) <= MAX_NUMBER
+    )
     return replace(
         completion,
         text=text,
         reasoning=encodable(completion.reasoning),
-        pieces=_joined(completion.pieces if whole else (len(text),)),
-        prompt_tokens=_possible_count(completion.prompt_tokens),
-        reused_tokens=_possible_count(completion.reused_tokens),
-        new_tokens=_possible_count(completion.new_tokens),
+        pieces=tuple(sum(pieces[start : start + many]) for start in range(0, len(pieces), many)),
+        **unknown,
     )
-
-
-def _joined(pieces: Sequence[int]) -> tuple[int, ...]:
-    """Merge neighbouring pieces until at most `MAX_PIECES` lengths remain."""
-    many = max(1, -(-len(pieces) // MAX_PIECES))
-    return tuple(sum(pieces[start : start + many]) for start in range(0, len(pieces), many))
-
-
-def _possible_count(count: int | None) -> int | None:
-    """Return a server's count, or None if a trace cannot hold it."""
-    return count if count is not None and 0 <= count <= MAX_NUMBER else None

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from vrthinker_core.errors import BadInput
 
+if sys.platform != "win32":
+    import fcntl
+    import resource
+
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-
 
 T = TypeVar("T")
 
 
 def type_adapter(kind: type[T]) -> TypeAdapter[T]:
-    """Return pydantic's adapter of a type.
-
-    Pydantic is imported on the first call: the import is slow, and many commands need no adapter.
-    """
+    """Return pydantic's adapter of a type. The first call does the slow import."""
     return _adapter(cast(Hashable, kind))  # mypy checks the hash of an instance, not of the type
 
 
@@ -50,7 +50,15 @@ class LineFile(AbstractContextManager["LineFile"]):
     def __init__(self, path: Path) -> None:
         """Open or create the file, or raise `OSError`."""
         self._file = path.open("ab+", buffering=0)
-        self._file.truncate(self._end_of_lines())
+        end = self._file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - BLOCK)
+            self._file.seek(start)
+            if (last := self._file.read(end - start).rfind(b"\n")) >= 0:
+                end = start + last + 1
+                break
+            end = start
+        self._file.truncate(end)
 
     @property
     def empty(self) -> bool:
@@ -58,10 +66,7 @@ class LineFile(AbstractContextManager["LineFile"]):
         return self._file.seek(0, os.SEEK_END) == 0
 
     def append(self, line: bytes, *, sync: bool = False) -> None:
-        """Write a line and its line feed; with `sync`, flush all lines.
-
-        Raises `OSError`, and then leaves nothing of the line.
-        """
+        """Write a line whole, or raise `OSError` and write none. `sync` flushes all lines."""
         end, rest = self._file.seek(0, os.SEEK_END), line + b"\n"
         try:
             while rest:
@@ -88,59 +93,33 @@ class LineFile(AbstractContextManager["LineFile"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _end_of_lines(self) -> int:
-        """Return how many bytes of the file are whole lines."""
-        end = self._file.seek(0, os.SEEK_END)
-        while end:
-            start = max(0, end - BLOCK)
-            self._file.seek(start)
-            if (last := self._file.read(end - start).rfind(b"\n")) >= 0:
-                return start + last + 1
-            end = start
-        return 0
-
 
 def whole_lines(path: Path) -> list[bytes]:
-    """Return the lines of a file, without line feeds.
-
-    A partial last line is left out. Raises `OSError`.
-    """
+    """Return the whole lines of a file, without line feeds. Raises `OSError`."""
     return path.read_bytes().split(b"\n")[:-1]
 
 
-if sys.platform != "win32":
-    import resource
-
 WANTED = 2**16  # The limit is raised to this, if the system allows it
-OF_PAIR = 10  # Most files of one pair: two decoding processes and a server connection
-OF_PROCESS = 50  # Files of the process itself
 
 
 def allow_open_files() -> int:
     """Raise the limit (often 1,024) as far as allowed; return the limit."""
     if sys.platform == "win32":
         return WANTED  # Windows has no such limit
-    limit, most = (
-        WANTED if found == resource.RLIM_INFINITY else found
-        for found in resource.getrlimit(resource.RLIMIT_NOFILE)
-    )
-    wanted = min(WANTED, most)
-    with suppress(OSError, ValueError):  # macOS allows less than it says
-        if limit < wanted:
-            resource.setrlimit(
-                resource.RLIMIT_NOFILE, (wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-            )
-            limit = wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit, most = (WANTED if found == resource.RLIM_INFINITY else found for found in (soft, hard))
+    if limit < (wanted := min(WANTED, most)):
+        with suppress(OSError, ValueError):  # macOS allows less than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
     return limit
 
 
 def allow_pairs(concurrency: int) -> None:
-    """Raise the limit so that `concurrency` pairs can be judged at once.
-
-    Raises `BadInput` if the process may not have so many files open.
-    """
+    """Raise the limit for `concurrency` pairs at once. Raises `BadInput` if that fails."""
     limit = allow_open_files()
-    most = max(1, (limit - OF_PROCESS) // OF_PAIR)
+    # The process itself has 50 files; a pair has two decoding processes and a server connection
+    most = max(1, (limit - 50) // 10)
     if concurrency > most:
         raise BadInput(
             f"A concurrency of {concurrency:,} needs more than the {limit:,} files that this "
@@ -149,8 +128,14 @@ def allow_pairs(concurrency: int) -> None:
         )
 
 
-if sys.platform != "win32":
-    import fcntl
+@contextmanager
+def os_errors(failed: str) -> Iterator[None]:
+    """Turn an `OSError` of the block into `BadInput`, which begins with `failed`."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"{failed}: {error.strerror or error}.") from None
+
 
 PREFIX, SUFFIX = ".vr-thinker.", ".part"  # Around names of unfinished files
 
@@ -162,7 +147,14 @@ def atomic_path(path: Path) -> Iterator[Path]:
     The content is flushed to disk before the rename, so `path` always holds either the old or the
     new content. Raises `OSError`, and leaves no half-written file.
     """
-    part, lock = _owned(lambda: _new_file(path))
+
+    def new_file() -> Path:  # `mkstemp` would let nobody else read the file
+        start = os.fsencode(path.name)[:60].decode(errors="ignore")  # A name has at most 255 bytes
+        part = path.parent / f"{PREFIX}{start}.{os.urandom(8).hex()}{SUFFIX}"
+        part.touch(exist_ok=False)
+        return part
+
+    part, lock = _owned(new_file)
     try:
         yield part
         with part.open("rb") as written:
@@ -176,10 +168,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all.
-
-    Raises `OSError`, and leaves no half-written file.
-    """
+    """Write a file whole or not at all; raises `OSError`."""
     with atomic_path(path) as part:
         part.write_bytes(data)
 
@@ -206,9 +195,7 @@ def hold_folder(out: Path) -> Iterator[None]:
     A file system without locks keeps nobody out. Raises `BadInput` if another process holds the
     lock.
     """
-    handle = (
-        os.open(out, os.O_RDONLY) if sys.platform != "win32" else os.open(os.devnull, os.O_RDONLY)
-    )
+    handle = os.open(out if sys.platform != "win32" else os.devnull, os.O_RDONLY)
     try:
         if sys.platform != "win32":
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -231,10 +218,7 @@ def remove_parts(folder: Path) -> None:
 
 
 def remove_abandoned(folder: Path, pattern: str) -> None:
-    """Remove our own files and folders that no living process owns.
-
-    `pattern` is a glob. A folder that cannot be listed is skipped.
-    """
+    """Remove our files and folders of a glob without a living owner."""
     found: list[Path] = []
     with suppress(OSError):
         found = list(folder.glob(pattern)) if sys.platform != "win32" else []
@@ -267,14 +251,3 @@ def _owned(make: Callable[[], Path]) -> tuple[Path, int]:
                 return path, lock
             os.close(lock)
     return make(), os.open(os.devnull, os.O_RDONLY)
-
-
-def _new_file(path: Path) -> Path:
-    """Make an empty file beside `path`, with the default permissions.
-
-    `mkstemp` would let nobody else read the file.
-    """
-    start = os.fsencode(path.name)[:60].decode(errors="ignore")  # A file name has at most 255 bytes
-    part = path.parent / f"{PREFIX}{start}.{os.urandom(8).hex()}{SUFFIX}"
-    part.touch(exist_ok=False)
-    return part

@@ -8,10 +8,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # C0, DEL and C1
 
 
 def encodable(text: str) -> str:
-    """Replace lone surrogates by question marks, so that UTF-8 encodes the text.
-
-    A stray byte on a command line leaves a lone surrogate.
-    """
+    """Replace lone surrogates, which stray bytes leave, by question marks for UTF-8."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

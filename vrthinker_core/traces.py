@@ -1,11 +1,4 @@
-"""The stored record of a run: a JSON file, written each turn.
-
-The thumbnails are inside the file. Each turn the whole file is written to a temporary file beside
-it, flushed to disk and renamed. A killed process leaves the complete turns, never half a file. A
-trace is validated when it is read back.
-"""
-
-from __future__ import annotations
+"""The stored record of a run: a JSON file. Each turn replaces it whole."""
 
 import re
 import stat
@@ -50,10 +43,7 @@ def to_json(trace: Trace) -> bytes:
 
 
 def from_json(data: bytes) -> Trace:
-    """Read a trace that may come from a stranger.
-
-    Raises `TraceError` with one sentence. Nothing is run or opened.
-    """
+    """Read a trace that may come from a stranger. Raises `TraceError` with one sentence."""
     from pydantic import ValidationError
 
     if len(data) > MAX_BYTES:
@@ -79,10 +69,7 @@ def _has_many_items(data: bytes) -> bool:
 
 
 def _check(trace: Trace) -> None:
-    """Check what the types and bounds of single fields cannot.
-
-    The limits on frames and characters are for both runs together.
-    """
+    """Check what single fields cannot; the limits are for both runs together."""
     runs = trace.runs
     if (frames := sum(len(turn.frames) for run in runs for turn in run.turns)) > MAX_FRAMES:
         raise TraceError(f"This trace shows {frames} frames; at most {MAX_FRAMES} are read.")
@@ -93,37 +80,30 @@ def _check(trace: Trace) -> None:
         )
     for run in runs:
         _check_run(run)
-    if trace.swapped is not None and not _is_second_run(trace, trace.swapped):
-        raise TraceError(
-            "This trace is damaged: its second run did not compare the same pair with the sides "
-            "swapped."
-        )
+    if trace.swapped is not None:
+        first, second = trace.started, trace.swapped.started
+        digests = [[clip and clip.digest for clip in each.clips] for each in (first, second)]
+        same = [(each.prompt, each.judge, each.dialect) for each in (first, second)]
+        judged = trace.finished is not None and trace.finished.verdict is not None
+        if not judged or digests[0] != digests[1][::-1] or same[0] != same[1]:
+            raise TraceError(
+                "This trace is damaged: its second run did not compare the same pair with the "
+                "sides swapped."
+            )
     if trace.vote is not None and not shown_slots(runs).issuperset(trace.vote.slots):
         raise TraceError("This trace is damaged: its vote names frames that were never shown.")
-
-
-def _is_second_run(first: Run, second: Run) -> bool:
-    """Return whether `second` judged the pair of `first` with its sides swapped.
-
-    Prompt, judge and protocol must be equal, and `first` must have a verdict.
-    """
-    digests = [[clip and clip.digest for clip in run.started.clips] for run in (first, second)]
-    same = [(run.started.prompt, run.started.judge, run.started.dialect) for run in (first, second)]
-    judged = first.finished is not None and first.finished.verdict is not None
-    return judged and digests[0] == digests[1][::-1] and same[0] == same[1]
 
 
 def _check_run(run: Run) -> None:
     for expected, turn in enumerate(run.turns, start=1):
         if turn.number != expected:
             raise TraceError(f"This trace is incomplete: turn {expected} is missing.")
-        if sum(turn.completion.pieces) != len(turn.completion.text):
+        length = len(turn.completion.text)
+        if sum(turn.completion.pieces) != length:
             raise TraceError(
                 f"This trace is damaged: the pieces of turn {expected} do not make up its text."
             )
-        if max((token.offset for token in turn.completion.label_tokens), default=-1) >= len(
-            turn.completion.text
-        ):
+        if any(token.offset >= length for token in turn.completion.label_tokens):
             raise TraceError(
                 f"This trace is damaged: turn {expected} has a label probability behind the end "
                 "of its text."
@@ -150,10 +130,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def load(file: Path | str) -> Trace:
-    """Read a trace file.
-
-    Raises `TraceError` if the file cannot be read or is no valid trace.
-    """
+    """Read a trace file. Raises `TraceError` if it cannot be read or is no valid trace."""
     path = Path(file)
     try:
         size = path.stat().st_size
@@ -171,10 +148,7 @@ def load(file: Path | str) -> Trace:
 
 
 def check_replaceable(path: Path) -> Trace | None:
-    """Return the trace at `path`; None if nothing is there.
-
-    Raises `BadInput` for anything else, so no other file is ever lost. Links are not followed.
-    """
+    """Return the trace at `path`, or None. Raises `BadInput` for any other file or link."""
     try:
         is_file = stat.S_ISREG(path.lstat().st_mode)
     except OSError:  # Nothing is there, or writing will fail and say why
@@ -234,18 +208,13 @@ class TraceWriter:
         self._started_at = time.perf_counter()
 
     def close(self) -> None:
-        """Record a run without an end as cancelled.
-
-        If the second run has begun, this is done to the second run.
-        """
+        """Record the last run as cancelled if it has no end."""
         end = Finished(StopReason.CANCELLED, seconds=time.perf_counter() - self._started_at)
-        if self._trace is not None and self._trace.finished is None:
+        if (trace := self._trace) is None:
+            return
+        if trace.finished is None:
             self.record(end)
-        elif (
-            self._trace is not None
-            and self._trace.swapped is not None
-            and self._trace.swapped.finished is None
-        ):
+        elif trace.swapped is not None and trace.swapped.finished is None:
             self.record(Swapped(end))
 
     def record(self, event: JudgeEvent) -> JudgeEvent:
@@ -275,11 +244,10 @@ class TraceWriter:
         wanted = encodable(str(self._path))  # The warnings below are stored in the trace
         self._keeps_earlier = self._keeps_earlier and not _has_own_text(trace)
         if self._keeps_earlier:
-            self._warning = (
-                f"{wanted} still holds the earlier run: in this one the judge wrote nothing."
-                if trace.finished
-                else ""
-            )
+            if trace.finished:
+                self._warning = (
+                    f"{wanted} still holds the earlier run: in this one the judge wrote nothing."
+                )
             return
         try:
             data = to_json(trace)
@@ -296,8 +264,7 @@ class TraceWriter:
         folder: Path | None = None
         try:
             folder = Path(tempfile.mkdtemp(prefix="vr-thinker-"))
-            spare = folder / "trace.json"
-            write_atomically(spare, data)
+            write_atomically(folder / "trace.json", data)
         except OSError as second:
             self._path = None
             if folder is not None:
@@ -307,7 +274,5 @@ class TraceWriter:
                 "only shown."
             )
             return
-        self._path = spare
-        self._warning = (
-            f"{NOT_SAVED} as {wanted} ({reason}); it was saved as {encodable(str(spare))} instead."
-        )
+        self._path = folder / "trace.json"
+        self._warning = f"{NOT_SAVED} as {wanted} ({reason}); it was saved as {encodable(str(self._path))} instead."

@@ -1,28 +1,30 @@
 """Shared parts of the commands: arguments, settings, progress, error lines."""
 
+import functools
+import inspect
 import json
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any, get_type_hints
 
-import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TimeRemainingColumn,
+)
+from typer import Option
 
 from vrthinker_core.backends.judge_name import JUDGE_FORMS
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import filled_lines, printable
-
-if TYPE_CHECKING:
-    from rich.progress import ProgressColumn
-
-import functools
-import inspect
-from typing import Any, get_type_hints
-
 from vrthinker_core.types.settings import SETTINGS, Setting, Settings
 
 NOTHING_JUDGED, INTERRUPTED = 3, 130  # Exit status: no pair has a verdict; Ctrl+C
@@ -30,9 +32,13 @@ CONCURRENCY = 8  # default number of pairs judged at the same time
 LINE_SECONDS = 5.0  # between two lines of progress
 
 JudgeOption = Annotated[
-    str | None,
-    typer.Option(help=f"{JUDGE_FORMS}. (default: the best one here, see `judges`)"),
+    str | None, Option(help=f"{JUDGE_FORMS}. (default: the best one here, see `judges`)")
 ]
+ResultsOption = Annotated[
+    Path, Option(help="Folder for the results: new, or of the run to --resume.")
+]
+ConcurrencyOption = Annotated[int, Option(help="Pairs judged at the same time.")]
+EngineOption = Annotated[str, Option(help="local, or ray[:ADDRESS] for a cluster.")]
 
 
 def print_error(line: str) -> None:
@@ -52,10 +58,7 @@ def read_numbers(option: str, text: str) -> tuple[int, ...]:
 
 
 def read_lines(file: str) -> dict[int, str]:
-    """Return the nonempty lines of a file, by line number.
-
-    "-" reads standard input. Raises `BadInput`.
-    """
+    """Return the nonempty lines by number. "-" is standard input. Raises `BadInput`."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -85,23 +88,15 @@ def read_reply(line: str, number: int) -> tuple[str, bool]:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on standard error; yield its update function.
-
-    The function takes (done, total).
-
-    Without a terminal, prints a line now and then instead.
-    """
-    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
-
-    with progress_line(
-        what, (what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    ) as update:
+    """Show progress on standard error; yield its function of (done, total)."""
+    columns = what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with progress_line(what, *columns) as update:
         yield lambda done, total: update(done, total, f"{what}: {done} of {total}", done == total)
 
 
 @contextmanager
 def progress_line(
-    first: str, columns: "Sequence[str | ProgressColumn]"
+    first: str, *columns: str | ProgressColumn
 ) -> Iterator[Callable[[int, int, str, bool], None]]:
     """Show a bar of these columns in a terminal, and lines elsewhere.
 
@@ -109,9 +104,6 @@ def progress_line(
     total, line, due). Without a terminal, prints a line every few seconds, and every line that is
     due.
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
     console = Console(stderr=True)
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
@@ -154,47 +146,38 @@ def with_setting_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def with_options(**values: Any) -> None:
-        chosen = {row.name: values.pop(row.name) for row in SETTINGS}
-        command(settings=_parse(chosen), **values)
+        parsed: dict[str, Any] = {}
+        for row in SETTINGS:
+            try:
+                parsed[row.name] = row.parse(values.pop(row.name))
+            except BadInput as bad:
+                raise BadInput(f"{_flag(row)}: {bad}") from None
+        command(settings=Settings(**parsed), **values)
 
     hints = get_type_hints(command, include_extras=True)
     own = [
-        p.replace(annotation=hints[p.name])
-        for p in inspect.signature(command).parameters.values()
-        if p.name != "settings"
+        parameter.replace(annotation=hints[name])
+        for name, parameter in inspect.signature(command).parameters.items()
+        if name != "settings"
     ]
-    parameters = [*own, *map(_option, SETTINGS)]
-    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    signature = inspect.Signature([*own, *map(_option, SETTINGS)])
+    with_options.__signature__ = signature  # type: ignore[attr-defined]
     with_options.__annotations__ = {
-        parameter.name: parameter.annotation for parameter in parameters
+        name: parameter.annotation for name, parameter in signature.parameters.items()
     }
     return with_options
 
 
-def _parse(chosen: dict[str, str | bool | None]) -> Settings:
-    values: dict[str, Any] = {}
-    for row in SETTINGS:
-        try:
-            values[row.name] = row.parse(chosen[row.name])
-        except BadInput as bad:
-            raise BadInput(f"{_flag(row)}: {bad}") from None
-    return Settings(**values)
-
-
 def _option(row: Setting) -> inspect.Parameter:
-    if row.is_switch:
-        switch = Annotated[bool, typer.Option(_flag(row), help=row.help, show_default=False)]
-        return inspect.Parameter(
-            row.name, inspect.Parameter.KEYWORD_ONLY, default=row.default == "on", annotation=switch
-        )
     default = "the protocol's own" if row.default is None else row.default
     only = f" Only in {row.protocol}." if row.protocol else ""
-    option = typer.Option(
-        _flag(row), help=f"{row.help}{only} ({row.range}; default: {default})", show_default=False
-    )
-    kind = Annotated[str | None, option]
+    text = row.help if row.is_switch else f"{row.help}{only} ({row.range}; default: {default})"
+    option = Option(_flag(row), help=text, show_default=False)
     return inspect.Parameter(
-        row.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind
+        row.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=row.default == "on" if row.is_switch else None,
+        annotation=Annotated[bool if row.is_switch else str | None, option],
     )
 
 

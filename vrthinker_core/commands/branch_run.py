@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from vrthinker_core.branch_plan import BranchPlan, Changes, plan_branch
 from vrthinker_core.errors import BadInput
@@ -9,20 +10,21 @@ from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.types.settings import setting
 
 
-def read_changes(
-    frames: Sequence[int], no_tool: bool, window: str | None, prompt: str | None
-) -> Changes:
-    """Return the changes that the options ask for; raises `BadInput`."""
+def read_plan(
+    origin: Path,
+    turn: int,
+    frames: Sequence[int],
+    no_tool: bool,
+    window: str | None,
+    prompt: str | None,
+    trace: Path | None,
+) -> BranchPlan:
+    """Return the checked plan of a branch; raises `BadInput` and `TraceError`."""
     try:
-        chosen = setting("window").parse(window)
+        chosen: Any = setting("window").parse(window)
     except BadInput as bad:
         raise BadInput(f"--window: {bad}") from None
-    return Changes(tuple(frames), no_tool, chosen, prompt)  # type: ignore[arg-type]
-
-
-def read_plan(origin: Path, turn: int, changes: Changes, trace: Path | None) -> BranchPlan:
-    """Return the checked plan of a branch; raises `BadInput` and `TraceError`."""
-    plan = plan_branch(load(origin), turn, changes)
+    plan = plan_branch(load(origin), turn, Changes(tuple(frames), no_tool, chosen, prompt))
     if trace is not None:
         check_trace_option(trace)
         if trace.exists() and trace.samefile(origin):

@@ -1,7 +1,4 @@
-"""Events of a run as lines in a terminal.
-
-A replay looks like the live run.
-"""
+"""Events of a run as lines in a terminal, live or replayed."""
 
 import math
 import time
@@ -10,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich.console import Console
+from rich.progress import BarColumn
 from rich.text import Text
 
-from vrthinker_core.commands.arguments import print_error, progress_line
+from vrthinker_core.commands.arguments import LINE_SECONDS, print_error, progress_line
 from vrthinker_core.protocols.label_probabilities import verdict_probabilities
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.text import printable
-from vrthinker_core.types import ClipInfo, Dimension, Side, Thumbnail, Verdict, Vote
+from vrthinker_core.types import Dimension, Side, Verdict, Vote
 from vrthinker_core.types.events import (
     Event,
     Finished,
@@ -48,8 +46,6 @@ from vrthinker_core.types.wording import (
     percent,
 )
 
-NAMED = 20  # failures that are printed; the table holds all
-
 
 @dataclass(slots=True)
 class ProgressCounts:
@@ -79,58 +75,43 @@ class ProgressCounts:
         if self.judged and seconds > 0:
             rate = self.judged / seconds
             parts += rate_parts(rate, (self.total - self.done) / rate)
-        return ", ".join([*parts, *([f"{self.failed:,} failed"] if self.failed else [])])
+        if self.failed:
+            parts.append(f"{self.failed:,} failed")
+        return ", ".join(parts)
 
 
 def rate_parts(rate: float, left: float) -> list[str]:
-    """Return the rate (per second or seconds each) and time left."""
-    return [
-        f"{rate:.1f} a second" if rate >= 1 else f"{1 / rate:.1f} s each",
-        f"{time_left(left)} left",
-    ]
-
-
-def time_left(seconds: float) -> str:
-    """Return a duration as `40 s`, `12 min`, `2 h 20 min`."""
-    minutes, rest = divmod(round(seconds), 60)
+    """Return the rate (per second or seconds each) and time left (`2 h 20 min`)."""
+    minutes, seconds = divmod(round(left), 60)
     hours, minutes = divmod(minutes, 60)
+    time_left = f"{minutes} min" if minutes else f"{seconds} s"
     if hours:
-        return f"{hours:,} h {minutes} min"
-    return f"{minutes} min" if minutes else f"{rest} s"
+        time_left = f"{hours:,} h {minutes} min"
+    each = f"{rate:.1f} a second" if rate >= 1 else f"{1 / rate:.1f} s each"
+    return [each, f"{time_left} left"]
 
 
 @contextmanager
 def pair_progress(counts: ProgressCounts) -> Iterator[Callable[[PairResult], None]]:
-    """Show counts and first failures; yield the function for each result."""
-    from rich.progress import BarColumn
-
-    with progress_line("pairs", (BarColumn(), "{task.description}")) as update:
+    """Show counts and the first 20 failures; yield the function for each result."""
+    with progress_line("pairs", BarColumn(), "{task.description}") as update:
         named = 0
 
         def add(result: PairResult) -> None:
             nonlocal named
             if failure := counts.add(result):
                 named += 1
-                print_error(failure if named <= NAMED else "")
-                print_error(
-                    "Further failures are only counted; the table names each."
-                    if named == NAMED
-                    else ""
-                )
+                if named <= 20:
+                    print_error(failure)
+                if named == 20:
+                    print_error("Further failures are only counted; the table names each.")
             update(counts.done, counts.total, counts.line, False)
 
         yield add
 
 
-# Characters of a column of labels, with probabilities and without.
-LABEL_WIDTH, LABEL_WIDTH_ALONE = 18, 12
-
-
 class ConsoleRenderer:
-    """Printer of events.
-
-    Texts of judges and people are printed as plain text, never as markup.
-    """
+    """Printer of events; texts are printed as plain text, never as markup."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -141,10 +122,7 @@ class ConsoleRenderer:
         self._probabilities: list[dict[Dimension, str]] = []
 
     def render(self, events: Iterable[Event]) -> Finished | None:
-        """Print all events and return the end of the run.
-
-        If the pair is judged in both orders, returns the end of the first run.
-        """
+        """Print all events; return the end of the (first) run."""
         last: Finished | None = None
         in_swapped, second, vote = False, None, None
         for event in events:
@@ -173,7 +151,8 @@ class ConsoleRenderer:
             case FramesShown():
                 self._frames(event)
             case TextArrived():
-                self._write(event.text)
+                self._console.print(Text(printable(event.text)), end="", soft_wrap=True)
+                self._open_line = not event.text.endswith("\n")
             case TurnEnded():
                 self._turn(event.turn)
             case Finished():
@@ -182,10 +161,7 @@ class ConsoleRenderer:
         return None
 
     def _order(self, first: Finished | None, second: Finished | None) -> None:
-        """Print both verdicts side by side and the effect of the swap.
-
-        Labels of both verdicts follow the sides of the first run.
-        """
+        """Print both verdicts, in the first run's sides, and the swap's effect."""
         self._line("")
         check = check_order(first, second)
         if check is None:
@@ -193,7 +169,7 @@ class ConsoleRenderer:
             return
         if check.overall is OrderEffect.FLIPS:
             self._line(NO_RELIABLE_WINNER, "bold yellow")
-        width = LABEL_WIDTH if any(self._probabilities) else LABEL_WIDTH_ALONE
+        width = 18 if any(self._probabilities) else 12  # Of a column, with probabilities or not
         self._line(f"{'Both orders':<18}{'as given':<{width}}{'swapped':<{width}}", "bold green")
         swapped = dict(check.second)
         for dimension, label in check.first:
@@ -206,17 +182,14 @@ class ConsoleRenderer:
 
     def _vote(self, vote: Vote, verdict: Verdict | None) -> None:
         """Print a person's vote, and whether it agrees with the judge's labels."""
+        blind = ", before they saw the verdict" if vote.blind else ""
         self._line("")
-        self._line(
-            f"Vote of a person{', before they saw the verdict' if vote.blind else ''}", "bold green"
-        )
-        agrees = {
-            dimension: "agrees" if same else "differs"
-            for dimension, same in vote.compare(verdict).items()
-        }
+        self._line(f"Vote of a person{blind}", "bold green")
+        same = vote.compare(verdict)
         for dimension, label in vote.labels:
+            agrees = {True: "agrees", False: "differs", None: ""}[same.get(dimension)]
             self._line(
-                f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]:<12}{agrees.get(dimension, '')}".rstrip()
+                f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]:<12}{agrees}".rstrip()
             )
         if vote.agrees is not None:
             self._line(f"  {'Verdict':<16}{'agrees' if vote.agrees else 'disagrees'}")
@@ -231,17 +204,13 @@ class ConsoleRenderer:
             self._line(f"Branch    {name}", "bold")
         for side, clip in zip(Side, started.clips, strict=True):
             if clip is not None:
-                self._clip(side, clip)
+                rate = f"{clip.fps:.4g} fps{' (variable)' if clip.variable_rate else ''}"
+                size = f"{clip.width} x {clip.height}, {clip.codec}"
+                self._line(f"Video {side:d}   {clip.name}: {clip.frames} frames, {rate}, {size}")
+                for note in clip.notes:
+                    self._line(f"          {note}", "yellow")
         for note in started.notes:
             self._line(f"Note      {note}", "yellow")
-
-    def _clip(self, side: Side, clip: ClipInfo) -> None:
-        rate = f"{clip.fps:.4g} fps{' (variable)' if clip.variable_rate else ''}"
-        self._line(
-            f"Video {side:d}   {clip.name}: {clip.frames} frames, {rate}, {clip.width} x {clip.height}, {clip.codec}"
-        )
-        for note in clip.notes:
-            self._line(f"          {note}", "yellow")
 
     def _frames(self, shown: FramesShown) -> None:
         self._line("")
@@ -249,14 +218,15 @@ class ConsoleRenderer:
             self._line(f"Note      {shown.note}", "yellow")
             return
         of = f" of {self._max_turns}" if self._max_turns else ""
-        self._line(
-            f"Turn {shown.turn}{of}{' (asked for the answer now)' if shown.forced else ''}",
-            "bold cyan",
-        )
-        if shown.frames:
-            self._line(f"frames    {_frame_list(shown.frames)}", "cyan")
-        else:
-            self._line(f"told      {shown.told.strip()}", "cyan")
+        forced = " (asked for the answer now)" if shown.forced else ""
+        self._line(f"Turn {shown.turn}{of}{forced}", "bold cyan")
+        lists = []
+        for side in Side:
+            frames = [frame for frame in shown.frames if frame.ref.side is side]
+            numbers = ", ".join(f"{frame.number} ({frame_time(frame.seconds)})" for frame in frames)
+            lists += [f"video {side:d}: {numbers}"] if frames else []
+        told = f"frames    {'; '.join(lists)}" if lists else f"told      {shown.told.strip()}"
+        self._line(told, "cyan")
 
     def _turn(self, turn: Turn) -> None:
         self._end_line()
@@ -278,51 +248,35 @@ class ConsoleRenderer:
                 if end.provisional
                 else "Verdict"
             )
-            self._line(
-                kind if end.verdict.whole else "Incomplete verdict",
-                "bold green" if end.verdict.whole else "bold yellow",
-            )
-            known = self._keep_probabilities(end.verdict)
+            if end.verdict.whole:
+                self._line(kind, "bold green")
+            else:
+                self._line("Incomplete verdict", "bold yellow")
+            shares = verdict_probabilities(self._turns, end.verdict)
+            known: dict[Dimension, str] = {}
             for dimension, label in end.verdict:
+                share = shares[dimension][label or 0] if dimension in shares else 1.0
+                if share < TELLING:
+                    known[dimension] = percent(share)
                 self._line(
                     f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]:<10}{known.get(dimension, '')}".rstrip()
                 )
+            self._probabilities.append(known)
         if end.outside_scope:
             self._line(OUTSIDE_SCOPE, "bold yellow")
             self._line(OUTSIDE_ADVICE)
-        reason = (
-            "answered when asked for the answer"
-            if end.forced and end.stop is StopReason.ANSWERED
-            else end.stop.value
-        )
-        took = " · ".join(
-            filter(None, [ended_after(len(self._turns), end.seconds), totals(self._turns)])
-        )
-        self._line(f"Ended     {reason}, {took}", "bold" if end.verdict else "bold red")
+        forced = end.forced and end.stop is StopReason.ANSWERED
+        reason = "answered when asked for the answer" if forced else end.stop.value
+        took = filter(None, [ended_after(len(self._turns), end.seconds), totals(self._turns)])
+        self._line(f"Ended     {reason}, {' · '.join(took)}", "bold" if end.verdict else "bold red")
         if end.error:
             self._line(f"          {end.error}", "red")
         for note in end.notes:
             self._line(f"Note      {note}", "yellow")
 
-    def _keep_probabilities(self, verdict: Verdict) -> dict[Dimension, str]:
-        """Keep and return the probabilities of labels that the judge doubted."""
-        labels = dict(verdict)
-        told = {
-            each: shares[labels[each] or 0]
-            for each, shares in verdict_probabilities(self._turns, verdict).items()
-        }
-        self._probabilities.append(
-            {each: percent(share) for each, share in told.items() if share < TELLING}
-        )
-        return self._probabilities[-1]
-
     def _line(self, text: str, style: str = "") -> None:
         self._end_line()
         self._console.print(Text(printable(text), style=style), soft_wrap=True)
-
-    def _write(self, text: str) -> None:
-        self._console.print(Text(printable(text)), end="", soft_wrap=True)
-        self._open_line = not text.endswith("\n")
 
     def _end_line(self) -> None:
         if self._open_line:
@@ -330,26 +284,13 @@ class ConsoleRenderer:
             self._open_line = False
 
 
-def _frame_list(frames: tuple[Thumbnail, ...]) -> str:
-    sides = {
-        side: [
-            f"{frame.number} ({frame_time(frame.seconds)})"
-            for frame in frames
-            if frame.ref.side is side
-        ]
-        for side in Side
-    }
-    return "; ".join(f"video {side:d}: {', '.join(mine)}" for side, mine in sides.items() if mine)
-
-
-def telling_openings(
-    events: Iterable[Event], console: Console, line_seconds: float
-) -> Iterator[Event]:
+def telling_openings(events: Iterable[Event]) -> Iterator[Event]:
     """Yield all events but `Opening`, which are printed as progress.
 
-    A terminal shows them as one status line; elsewhere a line comes every `line_seconds`.
+    A terminal shows them as one status line; elsewhere a line comes now and then.
     """
-    status, next_line = console.status(""), -math.inf
+    console, next_line = Console(stderr=True), -math.inf
+    status = console.status("")
     try:
         for event in events:
             if not isinstance(event, Opening):
@@ -359,7 +300,7 @@ def telling_openings(
                 status.update(reading(event.shares))
                 status.start()
             elif time.monotonic() >= next_line:
-                next_line = time.monotonic() + line_seconds
+                next_line = time.monotonic() + LINE_SECONDS
                 console.print(reading(event.shares), markup=False, highlight=False, soft_wrap=True)
     finally:
         status.stop()

@@ -1,35 +1,39 @@
-"""The arguments of the commands `evaluate` and `report`.
-
-The work of the commands is in `evaluation`.
-"""
+"""The commands `evaluate` and `report`."""
 
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from rich.console import Console
+from typer import Argument, Exit, Option
 
+from vrthinker_core.backends.factory import default_choice
 from vrthinker_core.commands.arguments import (
     CONCURRENCY,
     INTERRUPTED,
     NOTHING_JUDGED,
+    ConcurrencyOption,
+    EngineOption,
     JudgeOption,
+    ResultsOption,
     print_error,
     stop_on_signal,
     with_setting_options,
 )
 from vrthinker_core.commands.console import ProgressCounts, pair_progress
 from vrthinker_core.errors import BadInput
+from vrthinker_core.evaluation.job import EvaluationJob, take_sample
+from vrthinker_core.evaluation.job import estimate as estimate_whole
+from vrthinker_core.evaluation.out_folder import open_out
+from vrthinker_core.evaluation.run import evaluate as run_evaluation
+from vrthinker_core.evaluation.run import results_so_far, write_final_table
+from vrthinker_core.results.layout import EvaluationPair
+from vrthinker_core.results.open_dataset import read_dataset, take_some
+from vrthinker_core.results.result import PairResult
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Settings
 from vrthinker_core.types.progress import count
-
-if TYPE_CHECKING:
-    from vrthinker_core.evaluation.job import EvaluationJob
-    from vrthinker_core.results.layout import EvaluationPair
-    from vrthinker_core.results.result import PairResult
-    from vrthinker_core.results.run_file import EvaluationRun
 
 SAMPLE = 24  # default number of pairs in an estimate
 
@@ -37,32 +41,28 @@ SAMPLE = 24  # default number of pairs in an estimate
 @with_setting_options
 def evaluate(
     dataset: Annotated[
-        str, typer.Argument(help="Layout: videogen-reward, genai-bench, mj-bench-video or csv.")
+        str, Argument(help="Layout: videogen-reward, genai-bench, mj-bench-video or csv.")
     ],
-    path: Annotated[Path, typer.Argument(help="Folder of the data set, or its table.")],
+    path: Annotated[Path, Argument(help="Folder of the data set, or its table.")],
     *,
     judge: JudgeOption = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder for the results: new, or of the run to --resume.")
-    ] = Path("evaluation"),
+    out: ResultsOption = Path("evaluation"),
     limit: Annotated[
-        int | None,
-        typer.Option(help="Judge only this many pairs, the same for any order of the rows."),
+        int | None, Option(help="Judge only this many pairs, the same for any order of the rows.")
     ] = None,
-    concurrency: Annotated[int, typer.Option(help="Pairs judged at the same time.")] = CONCURRENCY,
-    engine: Annotated[str, typer.Option(help="local, or ray[:ADDRESS] for a cluster.")] = "local",
+    concurrency: ConcurrencyOption = CONCURRENCY,
+    engine: EngineOption = "local",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in --out; retry transient failures.")
+        bool, Option("--resume", help="Continue the run in --out; retry transient failures.")
     ] = False,
     estimate: Annotated[
         bool,
-        typer.Option(
-            "--estimate",
-            help="Judge and keep a random sample, and estimate the whole data set.",
+        Option(
+            "--estimate", help="Judge and keep a random sample, and estimate the whole data set."
         ),
     ] = False,
     sample: Annotated[
-        int | None, typer.Option(help=f"Pairs in the sample of --estimate. (default: {SAMPLE})")
+        int | None, Option(help=f"Pairs in the sample of --estimate. (default: {SAMPLE})")
     ] = None,
     settings: Settings,
 ) -> None:
@@ -70,10 +70,6 @@ def evaluate(
 
     Every result is saved at once. --resume continues a stopped or killed run.
     """
-    from vrthinker_core.backends.factory import default_choice
-    from vrthinker_core.evaluation.job import EvaluationJob
-    from vrthinker_core.results.open_dataset import read_dataset, take_some
-
     if sample is not None and not estimate:
         raise BadInput(
             f"--sample {sample} needs --estimate: add --estimate, or judge fewer pairs with --limit."
@@ -82,61 +78,47 @@ def evaluate(
     if size < 1:
         raise BadInput(f"--sample {size} judges nothing: give a number from 1 up.")
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
-    pairs = read_dataset(dataset, path)
-    run = job.describe(dataset, path, pairs, limit)
-    raise typer.Exit(
-        _evaluate(job, run, pairs, take_some(pairs, limit), resume, size if estimate else None)
-    )
-
-
-def _evaluate(
-    job: "EvaluationJob",
-    run: "EvaluationRun",
-    whole: "Sequence[EvaluationPair]",
-    pairs: "Sequence[EvaluationPair]",
-    resume: bool,
-    sample: int | None,
-) -> int:
-    from vrthinker_core.evaluation.job import take_sample
-    from vrthinker_core.evaluation.out_folder import open_out
-    from vrthinker_core.evaluation.run import write_final_table
-
-    chosen = pairs if sample is None else take_sample(pairs, sample)
-    with open_out(job.out, run, resume=resume, pairs=whole), stop_on_signal() as stopped:
+    whole = read_dataset(dataset, path)
+    run = job.describe(dataset, path, whole, limit)
+    pairs = take_some(whole, limit)
+    chosen = take_sample(pairs, size) if estimate else pairs
+    with open_out(out, run, resume=resume, pairs=whole), stop_on_signal() as stopped:
         counts = _judge(job, chosen, stopped)
-        results = write_final_table(job.out, pairs)
+        results = write_final_table(out, pairs)
     if stopped():
         print_error(
             f"Stopped; {len(results):,} of {count(len(pairs), 'pair')} have a result. Go on with --resume."
         )
-        return INTERRUPTED
-    if sample is None:
-        _print_summary(run, results, job.out)
-    else:
-        taken = {pair.id for pair in chosen}
+        raise Exit(INTERRUPTED)
+    if estimate:
+        ids = {pair.id for pair in chosen}
         _print_estimate(
-            [result for result in results if result.pair.id in taken],
-            pairs,
-            counts,
-            job.concurrency,
+            [result for result in results if result.pair.id in ids], pairs, counts, concurrency
         )
-    return 0 if any(result.has_verdict for result in results) else NOTHING_JUDGED
+    else:
+        left_out = sum(result.left_out for result in results)
+        judged = sum(result.judged for result in results)
+        told, failed = (
+            sum(result.has_verdict for result in results),
+            len(results) - judged - left_out,
+        )
+        others = f"{judged - told:,} without, {failed:,} failed, {left_out:,} left out"
+        print(f"{count(told, 'pair')} with a verdict, {others}. Results: {encodable(str(out))}")
+        if judged:
+            _report(results, out, run.dataset)
+    raise Exit(0 if any(result.has_verdict for result in results) else NOTHING_JUDGED)
 
 
 def _judge(
-    job: "EvaluationJob", pairs: "Sequence[EvaluationPair]", stopped: Callable[[], bool]
+    job: EvaluationJob, pairs: Sequence[EvaluationPair], stopped: Callable[[], bool]
 ) -> ProgressCounts:
-    from vrthinker_core.evaluation.run import evaluate as run_evaluation
-    from vrthinker_core.evaluation.run import results_so_far
-
     done = results_so_far(pairs, job.out)
     before = [done[pair.id] for pair in pairs if pair.id in done]
+    failed = sum(not (result.judged or result.left_out) for result in before)
     if len(before) == len(pairs):
         return ProgressCounts(len(pairs), len(pairs))
     name, engine = job.open_engine(stopped)
-    counts = ProgressCounts(
-        len(pairs), len(before), sum(not (result.judged or result.left_out) for result in before)
-    )
+    counts = ProgressCounts(len(pairs), len(before), failed)
     with pair_progress(counts) as add:
         for result in run_evaluation(pairs, engine, name, job.out, done, stopped):
             add(result)
@@ -145,51 +127,32 @@ def _judge(
 
 
 def _print_estimate(
-    sample: "Sequence[PairResult]",
-    pairs: "Sequence[EvaluationPair]",
+    sample: Sequence[PairResult],
+    pairs: Sequence[EvaluationPair],
     counts: ProgressCounts,
     concurrency: int,
 ) -> None:
-    from vrthinker_core.evaluation.job import estimate
-
     if not sample:
         raise BadInput("No row can be judged: there is nothing to estimate.")
-    side_by_side = min(concurrency, len(sample))
-    took = (
-        counts.seconds / counts.judged * len(sample)
-        if counts.judged
-        else sum(r.seconds for r in sample) / side_by_side
-    )
+    if counts.judged:
+        took = counts.seconds / counts.judged * len(sample)
+    else:
+        took = sum(result.seconds for result in sample) / min(concurrency, len(sample))
     whole = sum(not (pair.fault or pair.left_out) for pair in pairs)
-    print("\n".join(estimate(sample, whole, took).lines()))
+    print("\n".join(estimate_whole(sample, whole, took).lines()))
     print("These results count: go on with --resume, without --estimate.")
 
 
-def _print_summary(run: "EvaluationRun", results: "Sequence[PairResult]", out: Path) -> None:
-    left_out, judged = (
-        sum(result.left_out for result in results),
-        sum(result.judged for result in results),
-    )
-    told, failed = sum(result.has_verdict for result in results), len(results) - judged - left_out
-    others = f"{judged - told:,} without, {failed:,} failed, {left_out:,} left out"
-    print(f"{count(told, 'pair')} with a verdict, {others}. Results: {encodable(str(out))}")
-    if judged:
-        _report(results, out, run.dataset)
-
-
 def report(
-    folder: Annotated[Path, typer.Argument(help="Folder of an evaluation.")],
+    folder: Annotated[Path, Argument(help="Folder of an evaluation.")],
     other: Annotated[
-        Path | None,
-        typer.Argument(help="Folder of another judge's evaluation of the same data set."),
+        Path | None, Argument(help="Folder of another judge's evaluation of the same data set.")
     ] = None,
 ) -> None:
     """Sum up an evaluation, or compare two judges on the same pairs.
 
     The HTML page and its JSON are written into the first folder.
     """
-    from rich.console import Console
-
     from vrthinker_core.evaluation.console_summary import print_comparison
     from vrthinker_core.evaluation.write_report import read_folder, write_comparison
 
@@ -202,9 +165,7 @@ def report(
     print(f"Report: {encodable(str(page))}")
 
 
-def _report(results: "Sequence[PairResult]", folder: Path, data_set: str) -> None:
-    from rich.console import Console
-
+def _report(results: Sequence[PairResult], folder: Path, data_set: str) -> None:
     from vrthinker_core.evaluation.console_summary import print_summary
     from vrthinker_core.evaluation.summary import summarize
     from vrthinker_core.evaluation.write_report import write_report

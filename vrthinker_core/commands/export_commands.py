@@ -2,15 +2,14 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TextIO
 
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.protocols import make_protocol
-from vrthinker_core.storage import atomic_path
+from vrthinker_core.storage import atomic_path, os_errors
 from vrthinker_core.text import encodable
 from vrthinker_core.training.export import CSV_COLUMNS, FORMAT, ROWS, Row
 from vrthinker_core.training.teaching import NotForTraining, RowFilter, RowKind, TraceFile
@@ -19,13 +18,15 @@ from vrthinker_core.types import Frame, ProtocolName, Settings, Side
 from vrthinker_core.types.frames import Sizing
 from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
-from vrthinker_core.video import Clip, FramePlan, open_clip
-
-Advance = Callable[[int, int], None]
+from vrthinker_core.video import FramePlan, open_clip
 
 
 def export_frames(
-    video: Path, protocol: ProtocolName, slots: Sequence[int], out: Path, advance: Advance
+    video: Path,
+    protocol: ProtocolName,
+    slots: Sequence[int],
+    out: Path,
+    advance: Callable[[int, int], None],
 ) -> dict[str, object]:
     """Write one PNG per slot into `out`; return JSON values.
 
@@ -40,57 +41,45 @@ def export_frames(
             raise BadInput(
                 f"{protocol} has the slots 0 to {grid.slots - 1} of each video; {slot} is none of them."
             )
-    native, total = Sizing("native"), len(set(slots))
+    native, left, total = Sizing("native"), set(slots), len(set(slots))
     written: dict[int, dict[str, object]] = {}
     with open_clip(
         video, Side.FIRST, FramePlan(grid, native, native, frozenset([min(slots)]))
     ) as clip:
-        for frame in _stream(clip, set(slots)):
-            written[frame.ref.slot] = _write_frames(frame, out)
-            advance(len(written), total)
-            del frame  # frees the pixels before the next frame arrives: 100 MB in 8K
-        info, frames = clip.info, [written[slot] for slot in slots]
+        while left:
+            # A clip read by seeking gets one request per slot: a request's limits apply to each
+            asked = left if clip.read_mode == "whole" else {min(left)}
+            left = left - asked
+            for frame in clip.stream(list(asked)):
+                written[frame.ref.slot] = _write_frame(frame, out)
+                advance(len(written), total)
+                del frame  # frees the pixels before the next frame arrives: 100 MB in 8K
         return {
-            "video": info.name,
+            "video": clip.info.name,
             "protocol": protocol,
-            "total": info.frames,
-            "frames": frames,
-            "notes": info.notes,
+            "total": clip.info.frames,
+            "frames": [written[slot] for slot in slots],
+            "notes": clip.info.notes,
         }
 
 
-def _stream(clip: Clip, slots: set[int]) -> Iterator[Frame]:
-    """Yield the frames of the slots.
-
-    A clip read by seeking gets one request per slot, so that the limits of a request apply to each.
-    """
-    while slots:
-        asked = slots if clip.read_mode == "whole" else {min(slots)}
-        slots = slots - asked
-        yield from clip.stream(list(asked))
-
-
-def _write_frames(frame: Frame, out: Path) -> dict[str, object]:
+def _write_frame(frame: Frame, out: Path) -> dict[str, object]:
     from PIL import Image
 
     path = out / f"slot_{frame.ref.slot:03d}.png"
-    try:
+    with os_errors(f"Cannot write {path.name} into {out}"):
         out.mkdir(parents=True, exist_ok=True)
         with atomic_path(path) as part:
             Image.frombytes("RGB", (frame.width, frame.height), frame.rgb).save(part, "PNG")
-    except OSError as error:
-        raise BadInput(f"Cannot write {path.name} into {out}: {error.strerror or error}.") from None
-    notes = [frame.note] if frame.note else []
     return {
         "slot": frame.ref.slot,
         "index": frame.index,
         "timestamp": round(frame.seconds, 6),
-        "notes": notes,
+        "notes": [frame.note] if frame.note else [],
         "file": str(path),
     }
 
 
-TABLE = "videogen-reward"  # the only CSV format; all others are JSON lines
 # First bytes of the files that this command writes.
 BEGINNINGS = (f'{{"format": "{FORMAT} '.encode(), ",".join(CSV_COLUMNS).encode())
 
@@ -130,19 +119,23 @@ def export_rows(
     first = next(rows, None)
     if first is None:
         return report
-    try:
-        with atomic_path(out) as part, part.open("w", encoding="utf-8", newline="") as file:
-            _write(chain([first], rows), file, kind)
-    except OSError as error:
-        raise BadInput(f"Cannot write {encodable(str(out))}: {error.strerror or error}.") from None
+    with (
+        os_errors(f"Cannot write {encodable(str(out))}"),
+        atomic_path(out) as part,
+        part.open("w", encoding="utf-8", newline="") as file,
+    ):
+        if kind == "videogen-reward":  # the only CSV format; all others are JSON lines
+            table = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
+            table.writeheader()
+            table.writerows(chain([first], rows))
+        else:
+            for row in chain([first], rows):
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
     return report
 
 
 def check_export_path(path: Path) -> None:
-    """Raise `BadInput` unless the path is free or an earlier export.
-
-    No other file is ever lost. No link is followed.
-    """
+    """Raise `BadInput` unless the path is free or an earlier export. No link is followed."""
     try:
         if not path.is_symlink() and not path.exists():
             return
@@ -169,21 +162,9 @@ def _all_rows(
                 report.rows += 1
                 yield row
         except (TraceError, NotForTraining) as reason:
-            withheld = (
-                isinstance(file, TraceFile)
-                and file.trace.finished is not None
-                and file.trace.finished.outside_scope
-            )
-            told = f"{str(reason).rstrip('.')}.{f' {OUTSIDE_SCOPE}' if withheld else ''}"
+            told = f"{str(reason).rstrip('.')}."
+            end = file.trace.finished if isinstance(file, TraceFile) else None
+            if end is not None and end.outside_scope:
+                told += f" {OUTSIDE_SCOPE}"
             report.skipped.append(encodable(f"{path}: {told}"))
         report.used += report.rows > before
-
-
-def _write(rows: Iterable[Row], file: TextIO, kind: RowKind) -> None:
-    if kind == TABLE:
-        table = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
-        table.writeheader()
-        table.writerows(rows)
-        return
-    for row in rows:
-        file.write(json.dumps(row, ensure_ascii=False) + "\n")

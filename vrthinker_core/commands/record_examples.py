@@ -14,15 +14,13 @@ from pathlib import Path
 
 from vrthinker_core.backends import Backend, ScriptedBackend
 from vrthinker_core.drawn.video_files import write_video
-from vrthinker_core.drawn.world import DrawnPair, draw_pair
-from vrthinker_core.errors import BadInput
+from vrthinker_core.drawn.world import draw_pair
 from vrthinker_core.judge import judge
+from vrthinker_core.storage import os_errors
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Finished
 
 SIZE = 336  # pixels per side of a clip: crisp in the page's players, small in the repository
-
-SCRIPTED_NOTE = "A script replies here, not a model: it shows what the protocol allows."
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,38 +135,24 @@ EXAMPLES = (
 def record_examples(
     judge_backend: Backend, out: Path, progress: Callable[[int, int], None]
 ) -> Iterator[str]:
-    """Write the examples into `out`; yield a line for each.
-
-    An example is two clips and a trace.
+    """Write the examples into `out`, each two clips and a trace; yield a line for each.
 
     Raises `BadInput` if `out` cannot be written.
     """
     for done, example in enumerate(EXAMPLES):
         progress(done, len(EXAMPLES))
-        yield _record(judge_backend, out / example.name, example)
+        drawn, folder = draw_pair(example.seed), out / example.name
+        pair = VideoPair(drawn.prompt, folder / "first.mp4", folder / "second.mp4")
+        with os_errors(f"Cannot write the examples into {folder}"):
+            folder.mkdir(parents=True, exist_ok=True)
+            for clip, path in ((drawn.first, pair.first), (drawn.second, pair.second)):
+                write_video(clip, Path(path), SIZE)
+        note = "A script replies here, not a model: it shows what the protocol allows."
+        scripted = ScriptedBackend(example.script, notes=(note,)) if example.script else None
+        backend = scripted or judge_backend
+        *_, end = judge(pair, backend, example.settings, trace=folder / "trace.json")
+        assert isinstance(end, Finished)
+        labels = end.verdict.labels if end.verdict is not None else {}
+        line = f"{example.name}: {end.stop.value}, judged {labels}, true {drawn.verdict.labels}"
+        yield f"{line} {end.error}".rstrip()
     progress(len(EXAMPLES), len(EXAMPLES))
-
-
-def _record(judge_backend: Backend, folder: Path, example: ExampleRecipe) -> str:
-    drawn = draw_pair(example.seed)
-    pair = _write_videos(drawn, folder)
-    backend = (
-        ScriptedBackend(example.script, notes=(SCRIPTED_NOTE,)) if example.script else judge_backend
-    )
-    *_, end = judge(pair, backend, example.settings, trace=folder / "trace.json")
-    assert isinstance(end, Finished)
-    labels = end.verdict.labels if end.verdict is not None else {}
-    return f"{example.name}: {end.stop.value}, judged {labels}, true {drawn.verdict.labels} {end.error}".rstrip()
-
-
-def _write_videos(drawn: DrawnPair, folder: Path) -> VideoPair:
-    first, second = folder / "first.mp4", folder / "second.mp4"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_video(drawn.first, first, SIZE)
-        write_video(drawn.second, second, SIZE)
-    except OSError as error:
-        raise BadInput(
-            f"Cannot write the examples into {folder}: {error.strerror or error}."
-        ) from None
-    return VideoPair(drawn.prompt, first, second)

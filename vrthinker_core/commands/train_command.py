@@ -1,18 +1,26 @@
-"""The command `train`: one or all stages of the paper's training.
+"""The command `train`: one or all stages. A stopped run can continue in its folder."""
 
-A run lives in a folder and can continue after a stop.
-"""
-
-from collections.abc import Callable, Iterator
+import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from rich.progress import BarColumn
+from typer import Argument, Exit, Option
 
-from vrthinker_core.commands.arguments import INTERRUPTED, print_error, stop_on_signal
+from vrthinker_core.__about__ import asset
+from vrthinker_core.backends import open_backend
+from vrthinker_core.backends.judge_name import parse_judge
+from vrthinker_core.commands.arguments import (
+    INTERRUPTED,
+    print_error,
+    progress_line,
+    stop_on_signal,
+)
+from vrthinker_core.commands.console import rate_parts
 from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols.factory import chosen_protocol, frame_layouts
 from vrthinker_core.text import encodable, printable
 from vrthinker_core.training.config import (
     CONFIG,
@@ -22,52 +30,28 @@ from vrthinker_core.training.config import (
     preset_config,
     read_config,
 )
+from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.run_folder import (
     STATE,
-    RunFolder,
     StageName,
     TrainingRun,
+    begin_sitting,
+    launched_processes,
     open_run_folder,
     read_state,
 )
-
-if TYPE_CHECKING:
-    from vrthinker_core.training.pipeline import TrainingData
-    from vrthinker_core.training.run_folder import Listener, Processes, Sitting
-
-import time
-from contextlib import contextmanager
-from dataclasses import field
-from typing import TYPE_CHECKING
-
-from vrthinker_core.commands.arguments import progress_line
-from vrthinker_core.commands.console import rate_parts
-
-if TYPE_CHECKING:
-    from vrthinker_core.training.metrics import StepMetrics
-
-from typing import TYPE_CHECKING
-
-from vrthinker_core.__about__ import asset
+from vrthinker_core.types import ProtocolName
 
 if TYPE_CHECKING:
     from vrthinker_core.training.cold_start import Teacher
-    from vrthinker_core.training.config import TrainConfig
     from vrthinker_core.training.pair_set import Layouts, PairSet
     from vrthinker_core.training.pipeline import TrainingData
-    from vrthinker_core.training.run_folder import TrainingRun
-    from vrthinker_core.training.sft_data import ReadyRuns
-    from vrthinker_core.types import ProtocolName
-
 
 SCRIPTED = "scripted"  # the teacher that knows the labels of drawn pairs
 
 
 def resolved_model(model: str) -> str:
-    """Return a folder or hub id; `nano` becomes its folder.
-
-    Raises `BadInput` if that folder is missing.
-    """
+    """Return a folder or hub id; `nano` becomes its folder. Raises `BadInput` without it."""
     return str(asset("nano")) if model == "nano" else model
 
 
@@ -78,7 +62,6 @@ def named_places(model: str, data: str, out: Path) -> tuple[str, str]:
     state is damaged.
     """
     from vrthinker_core.training.data import absolute_data
-    from vrthinker_core.training.run_folder import STATE, read_state
 
     before = read_state(out) if (out / STATE).is_file() else None
     if model != "nano" and Path(model).is_dir():
@@ -89,55 +72,44 @@ def named_places(model: str, data: str, out: Path) -> tuple[str, str]:
 
 def chosen_teacher(stage: str, data: str, teacher: str | None) -> str | None:
     """Return the named teacher; `scripted` for cold starts on drawn pairs."""
-    return (
-        SCRIPTED
-        if teacher is None and _is_drawn(data) and stage in ("cold-start", "all")
-        else teacher
-    )
+    scripted = _is_drawn(data) and stage in ("cold-start", "all")
+    return SCRIPTED if teacher is None and scripted else teacher
 
 
 def _is_drawn(data: str) -> bool:
     return data.partition(":")[0] in ("drawn", "drawn2")
 
 
-def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingData":
-    """Open the pairs, and the cold start's teacher or runs.
-
-    Raises `BadInput` and `CheckpointError` before any weight is read.
-    """
-    from vrthinker_core.protocols.factory import frame_layouts
-    from vrthinker_core.training.data import open_pairs
+def open_training_data(run: TrainingRun, config: TrainConfig) -> "TrainingData":
+    """Open pairs and teacher or runs; raises `BadInput` and `CheckpointError`."""
+    from vrthinker_core.training.data import find_data, open_pairs
     from vrthinker_core.training.pipeline import TrainingData
-    from vrthinker_core.training.sft_data import taught_pairs
+    from vrthinker_core.training.sft_data import open_ready_runs, taught_pairs
 
-    ready = _ready_runs(run)
-    protocols = _protocols(run, config)
+    ready = None
+    if not run.teacher and run.stage in ("cold-start", "all"):
+        ready = open_ready_runs(run.data)
+        if ready is None:
+            if not _is_drawn(run.data):
+                find_data(run.data)
+            raise BadInput(
+                "The cold start learns from the runs of another judge: name the judge with --teacher, or give a folder of its traces with "
+                "--data."
+            )
+    protocols = _trained_protocols(resolved_model(run.model))
+    if not protocols or config.settings.protocol != "auto":
+        protocols = (chosen_protocol(config.settings, protocols),)
     if ready is not None and run.stage == "cold-start":
         return TrainingData(run.data, None, ready=ready)
     # TRL reads the replies of one protocol only.
     played = protocols[:1] if run.stage in ("grpo", "all") else protocols
     pairs = open_pairs(taught_pairs(run.data), frame_layouts(config.settings, played))
-    taught = (
-        open_teacher(run.teacher, pairs, frame_layouts(config.settings, protocols))
-        if run.teacher
-        else None
-    )
+    layouts = frame_layouts(config.settings, protocols)
+    taught = open_teacher(run.teacher, pairs, layouts) if run.teacher else None
     return TrainingData(run.data, pairs, taught, ready)
 
 
-def _protocols(run: "TrainingRun", config: "TrainConfig") -> "tuple[ProtocolName, ...]":
-    """Return the protocols to train, by default all; raises `CheckpointError`."""
-    from vrthinker_core.protocols.factory import chosen_protocol
-
-    known = _spoken(resolved_model(run.model))
-    return (
-        known
-        if known and config.settings.protocol == "auto"
-        else (chosen_protocol(config.settings, known),)
-    )
-
-
-def _spoken(model: str) -> "tuple[ProtocolName, ...]":
+def _trained_protocols(model: str) -> tuple[ProtocolName, ...]:
     """Check a checkpoint's files; return its protocols or raise `CheckpointError`."""
     from vrthinker_core.backends.checkpoint_files import check_files, locate, read_marker
 
@@ -146,37 +118,12 @@ def _spoken(model: str) -> "tuple[ProtocolName, ...]":
     return read_marker(folder, model).protocols
 
 
-def _ready_runs(run: "TrainingRun") -> "ReadyRuns | None":
-    """Return the data's runs if the stage needs them.
-
-    Returns None with a teacher, and for a stage without a cold start.
-
-    Raises `BadInput` if the data hold none.
-    """
-    from vrthinker_core.training.data import find_data
-    from vrthinker_core.training.sft_data import open_ready_runs
-
-    if run.teacher or run.stage not in ("cold-start", "all"):
-        return None
-    ready = open_ready_runs(run.data)
-    if ready is None:
-        if not _is_drawn(run.data):
-            find_data(run.data)
-        raise BadInput(
-            "The cold start learns from the runs of another judge: name the judge with --teacher, or give a folder of its traces with "
-            "--data."
-        )
-    return ready
-
-
 def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
     """Return a teacher by name; `scripted` uses all these protocols in turn.
 
     Checks only the files of a checkpoint. The process that runs the teacher reads the weights.
     Raises `BadInput` and `CheckpointError`.
     """
-    from vrthinker_core.backends import open_backend
-    from vrthinker_core.backends.judge_name import parse_judge
     from vrthinker_core.drawn.teacher import write_lesson
     from vrthinker_core.training.cold_start import Teacher
     from vrthinker_core.training.pair_set import DrawnPairSet
@@ -187,13 +134,12 @@ def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
             raise BadInput(
                 "The scripted teacher knows only drawn pairs: give --data drawn:SEED, or name another judge."
             )
-        own = replace(
-            pairs, grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items())
-        )
+        grids = tuple((protocol, layout.grid) for protocol, layout in layouts.items())
+        own = replace(pairs, grids=grids)
         return Teacher(name, lambda: scripted_teacher(own, write_lesson), own)
     judge = parse_judge(name)
     if judge.kind in ("nano", "hf"):
-        _spoken(resolved_model(judge.what or judge.kind))
+        _trained_protocols(resolved_model(judge.what or judge.kind))
         return Teacher(name, lambda: open_backend(name))
     backend = open_backend(name)
     return Teacher(name, lambda: backend)
@@ -212,107 +158,70 @@ class StepPace:
     # By stage: steps before this start, and the time of the start.
     starts: dict[str, tuple[int, float]] = field(default_factory=dict)
 
-    def add(self, step: "StepMetrics", total: int) -> None:
+    def add(self, step: StepMetrics, total: int) -> None:
         """Count a step."""
         # A step without a time does not count for the pace.
         before = step.step - 1 if step.seconds else step.step
         self.starts.setdefault(step.stage, (before, time.monotonic() - step.seconds))
-        self.stage, self.done, self.total, self.reward = (
-            step.stage,
-            step.step,
-            total,
-            step.reward_total,
-        )
+        self.stage, self.done, self.total = step.stage, step.step, total
+        self.reward = step.reward_total
 
     @property
     def line(self) -> str:
         """Progress with pace, time left and reward, in one line."""
-        first, begun = self.starts.get(self.stage, (self.done, time.monotonic()))
-        seconds, made = time.monotonic() - begun, self.done - first
+        now = time.monotonic()
+        first, begun = self.starts.get(self.stage, (self.done, now))
         parts = [f"{self.stage}: {self.done:,} of {self.total:,}"]
-        if made > 0 and seconds > 0:
-            rate = made / seconds
-            parts += rate_parts(rate, min((self.total - self.done) / rate, self._until_end()))
-        return ", ".join(
-            [*parts, *([f"reward {self.reward:.2f}"] if self.reward is not None else [])]
-        )
-
-    def _until_end(self) -> float:
-        return (
-            float("inf")
-            if self.minutes is None
-            else max(0.0, self.begun + self.minutes * 60 - time.monotonic())
-        )
-
-
-@contextmanager
-def step_progress(pace: StepPace) -> Iterator[Callable[["StepMetrics", int], None]]:
-    """Show the pace on standard error; yield the function for each step."""
-    from rich.progress import BarColumn
-
-    with progress_line("steps", (BarColumn(), "{task.description}")) as update:
-
-        def tell(step: "StepMetrics", total: int) -> None:
-            first = not pace.starts
-            pace.add(step, total)
-            update(step.step, total, pace.line, first)
-
-        yield tell
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Options of one start of a run."""
-
-    minutes: float | None
-    resume: bool
+        if self.done > first and now > begun:
+            rate = (self.done - first) / (now - begun)
+            left = (self.total - self.done) / rate
+            if self.minutes is not None:
+                left = min(left, max(0.0, self.begun + self.minutes * 60 - now))
+            parts += rate_parts(rate, left)
+        if self.reward is not None:
+            parts.append(f"reward {self.reward:.2f}")
+        return ", ".join(parts)
 
 
 def train(
-    stage: Annotated[StageName, typer.Argument(help="Stage to train, or all in turn.")],
+    stage: Annotated[StageName, Argument(help="Stage to train, or all in turn.")],
     *,
     model: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Checkpoint to start from: a folder, a hub id, or nano. (default for all: nano)"
         ),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="drawn:SEED, a data set, a table, rows, or a folder of traces or of a teacher."
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the run: new, or of the run to --resume."),
+        Path | None, Option(help="Folder for the run: new, or of the run to --resume.")
     ] = None,
     teacher: Annotated[
         str | None,
-        typer.Option(
-            help="Judge that the cold start learns from. (default for drawn pairs: scripted)"
-        ),
+        Option(help="Judge that the cold start learns from. (default for drawn pairs: scripted)"),
     ] = None,
     preset: Annotated[
-        PresetName | None, typer.Option(help="Settings for a size of model. (default: nano)")
+        PresetName | None, Option(help="Settings for a size of model. (default: nano)")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the stopped or killed run in --out.")
+        bool, Option("--resume", help="Continue the stopped or killed run in --out.")
     ] = False,
     minutes: Annotated[
-        float | None, typer.Option(help="End after this many minutes and keep the result.")
+        float | None, Option(help="End after this many minutes and keep the result.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Equal seeds train equal judges. (default: 0)")
-    ] = None,
+    seed: Annotated[int | None, Option(help="Equal seeds train equal judges. (default: 0)")] = None,
     changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change a setting, as in grpo.steps=30. Repeatable."),
+        list[str] | None, Option("--set", help="Change a setting, as in grpo.steps=30. Repeatable.")
     ] = None,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="Only print the GPU memory and hours needed.")
+        bool, Option("--estimate", help="Only print the GPU memory and hours needed.")
     ] = False,
-    gpus: Annotated[int, typer.Option(help="Number of 80-GiB GPUs for --estimate.")] = 8,
+    gpus: Annotated[int, Option(help="Number of 80-GiB GPUs for --estimate.")] = 8,
 ) -> None:
     """Train a judge: cold start, rejection sampling, GRPO, or all in turn.
 
@@ -320,12 +229,18 @@ def train(
     """
     if minutes is not None and not minutes > 0:
         raise BadInput(f"--minutes {minutes} leaves no time: give a number above 0.")
-    if resume and out is not None:
-        model, data, teacher = _as_before(out, model, data, teacher)
-    config = _config(out, preset, seed, changes or [], resume)
+    if resume and out is not None and (out / STATE).is_file():
+        before = read_state(out)
+        model, data = model or before.model or None, data or before.data or None
+        teacher = teacher or before.teacher or None
+    if resume and out is not None and preset is None and (out / CONFIG).is_file():
+        config = read_config(out)
+    else:
+        config = preset_config(preset or "nano")
+    config = changed_config(config, [*(changes or []), *([] if seed is None else [f"seed={seed}"])])
     if estimate:
         _print_estimate(stage, model, config, gpus)
-        raise typer.Exit(0)
+        raise Exit(0)
     if out is None:
         raise BadInput("--out is missing: name the folder of the run.")
     model = model or ("nano" if stage == "all" else None)
@@ -333,19 +248,9 @@ def train(
         raise BadInput(f"--model is missing: {stage} goes on from a checkpoint.")
     if data is None:
         raise BadInput("--data is missing: name the pairs to train with, as drawn:1 or a data set.")
-    run = TrainingRun(
-        stage, *named_places(model, data, out), chosen_teacher(stage, data, teacher) or ""
-    )
-    raise typer.Exit(_train(run, config, out, Start(minutes, resume)))
-
-
-def _as_before(out: Path, *given: str | None) -> Iterator[str | None]:
-    """Yield given or stored model, data and teacher; raises `BadInput`."""
-    if not (out / STATE).is_file():
-        return iter(given)
-    before = read_state(out)
-    own = (before.model, before.data, before.teacher)
-    return (new or old or None for new, old in zip(given, own, strict=True))
+    places = named_places(model, data, out)
+    run = TrainingRun(stage, *places, chosen_teacher(stage, data, teacher) or "")
+    raise Exit(_train(run, config, out, minutes, resume))
 
 
 def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gpus: int) -> None:
@@ -366,65 +271,43 @@ def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gp
                 print(line)
 
 
-def _config(
-    out: Path | None, preset: PresetName | None, seed: int | None, changes: list[str], resume: bool
-) -> TrainConfig:
-    """Return the preset, or a resumed run's config, with the changes."""
-    if resume and out is not None and preset is None and (out / CONFIG).is_file():
-        config = read_config(out)
-    else:
-        config = preset_config(preset or "nano")
-    return changed_config(config, [*changes, *([] if seed is None else [f"seed={seed}"])])
-
-
-def _train(run: TrainingRun, config: TrainConfig, out: Path, start: Start) -> int:
+def _train(
+    run: TrainingRun, config: TrainConfig, out: Path, minutes: float | None, resume: bool
+) -> int:
     from vrthinker_core.training.pair_set import VideoPairSet
-    from vrthinker_core.training.run_folder import launched_processes
+    from vrthinker_core.training.pipeline import train_all, train_stage
 
     data = open_training_data(run, config)
     run = replace(run, digest=data.pairs.digest if isinstance(data.pairs, VideoPairSet) else None)
     files = data.pairs if isinstance(data.pairs, AbstractContextManager) else nullcontext()
     processes = launched_processes()
-    opened = open_run_folder(out, run, config, resume=start.resume, processes=processes)
+    say = print if processes.main else lambda _: None
+    opened = open_run_folder(out, run, config, resume=resume, processes=processes)
     with files, opened as folder, stop_on_signal() as stopped:
         if folder.state.done:
-            _say(processes, f"This run is done: {folder.result}")
+            say(printable(f"This run is done: {folder.result}"))
             return 0
-        with step_progress(StepPace(start.minutes)) as tell:
-            made = _run_stages(data, config, folder, _sitting(stopped, start, tell, processes))
-    if made is None:
-        print_error(
-            f"Stopped; go on with --resume --out {encodable(str(out))}." if processes.main else ""
-        )
-        return INTERRUPTED
-    _say(processes, f"Trained: {made}")
-    return 0
+        stage, source = folder.state.stage, resolved_model(folder.state.model)
+        pace = StepPace(minutes)
+        with progress_line("steps", BarColumn(), "{task.description}") as update:
 
+            def tell(step: StepMetrics, total: int) -> None:
+                first = not pace.starts
+                pace.add(step, total)
+                update(step.step, total, pace.line, first)
 
-def _run_stages(
-    data: "TrainingData", config: TrainConfig, folder: RunFolder, sitting: "Sitting"
-) -> Path | None:
-    from vrthinker_core.training.pipeline import train_all, train_stage
-
-    stage, source = folder.state.stage, resolved_model(folder.state.model)
-    if stage == "all":
-        return train_all(source, data, config, folder, sitting)
-    return train_stage(stage, source, data, config, folder, sitting)
-
-
-def _sitting(
-    stopped: Callable[[], bool], start: Start, tell: "Listener", processes: "Processes"
-) -> "Sitting":
-    from vrthinker_core.training.run_folder import begin_sitting
-
-    return (
-        begin_sitting(stopped, start.minutes, tell, print_error)
-        if processes.main
-        else begin_sitting(stopped, start.minutes)
-    )
-
-
-def _say(processes: "Processes", line: str) -> None:
-    """Print a line on standard output, only in the main process."""
+            sitting = (
+                begin_sitting(stopped, minutes, tell, print_error)
+                if processes.main
+                else begin_sitting(stopped, minutes)
+            )
+            if stage == "all":
+                made = train_all(source, data, config, folder, sitting)
+            else:
+                made = train_stage(stage, source, data, config, folder, sitting)
+    if made is not None:
+        say(printable(f"Trained: {made}"))
+        return 0
     if processes.main:
-        print(printable(line))
+        print_error(f"Stopped; go on with --resume --out {encodable(str(out))}.")
+    return INTERRUPTED

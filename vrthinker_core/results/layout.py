@@ -1,13 +1,10 @@
-"""Pairs from the rows of a published table.
-
-A `PairLayout` names the columns of a data set. This module decides which rows can be judged.
-"""
+"""Pairs from the rows of a published table. Decides which rows can be judged."""
 
 import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from unicodedata import normalize
 
@@ -18,10 +15,7 @@ from vrthinker_core.types import Dimension, Preference, Verdict, VideoPair
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPair:
-    """A pair to judge, in any published layout.
-
-    A pair with a `fault` is a broken row. A pair with `fault` or `left_out` is never judged.
-    """
+    """A pair in any published layout. With `fault` or `left_out` it is never judged."""
 
     id: str  # unique in its data set and independent of the row: see `pair_id`
     row: int  # data row in the file, 1-based
@@ -45,27 +39,20 @@ def pair_id(prompt: str, first: str, second: str) -> str:
 
     Made from the prompt and the video names in the data set, not from the data set's folder.
     """
-    return hashlib.sha256(
-        "\n".join((prompt, first, second)).encode("utf-8", "replace")
-    ).hexdigest()[:16]
+    named = "\n".join((prompt, first, second)).encode("utf-8", "replace")
+    return hashlib.sha256(named).hexdigest()[:16]
 
 
 # Spellings of a missing label in tables, in lower case.
 MISSING = frozenset(("", "nan", "none", "null", "n/a", "<na>"))
 
+# Returns the file of a row's video, or raises `BadInput` with the reason not to judge the row.
 FindVideo = Callable[[str], Path]
-"""Finder of the file for a row's video.
-
-Raises `BadInput` with the sentence that says why the row cannot be judged.
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row of a data set as text by column.
-
-    A row with a `fault` could not be read.
-    """
+    """One row of a data set as text by column. With a `fault` it could not be read."""
 
     number: int  # 1-based
     values: Mapping[str, str]
@@ -80,30 +67,31 @@ class PairLayout:
     prompt: str
     labels: Mapping[Dimension, str]
     generators: tuple[str, str]
-    words: Mapping[str, Preference]
-    """Values of the label columns, in lower case."""
-    undecided: frozenset[str] = field(default_factory=frozenset)
-    """Values, in lower case, for people who could not decide.
-
-    In the overall label such a value leaves the row out; elsewhere it is no label.
-    """
+    words: Mapping[str, Preference]  # values of the label columns, in lower case
+    # Values for people who could not decide: overall they leave the row out, else are no label
+    undecided: frozenset[str] = frozenset()
 
 
 def make_pairs(
     rows: Iterable[TableRow], layout: PairLayout, find: FindVideo
 ) -> list[EvaluationPair]:
-    """Return the pairs of all rows, in row order.
+    """Return the pairs of all rows, in row order, with unique ids.
 
-    An error in a row becomes the `fault` of its pair. A repeated row has a fault, too.
+    An error in a row becomes the `fault` of its pair. A row with the labels of an earlier one is a
+    broken row; with other labels it is its own pair.
     """
-    return _name_repeated([_make_pair(row, layout, find) for row in rows])
+    pairs = [_make_pair(row, layout, find) for row in rows]
+    groups: dict[str, list[int]] = defaultdict(list)
+    for position, pair in enumerate(pairs):
+        groups[pair.id].append(position)
+    for positions in groups.values():
+        if len(positions) > 1:
+            _name_group(pairs, positions)
+    return pairs
 
 
 def find_below(folder: Path, name: str, *, absolute: bool = False) -> Path:
-    """Return the file `name` below `folder`.
-
-    `absolute` allows full paths to any place. Raises `BadInput` with one sentence.
-    """
+    """Return a file below `folder`, or with `absolute` anywhere. Raises `BadInput`."""
     if not name:
         raise BadInput("A video is not named.")
     if "://" in name:
@@ -117,9 +105,8 @@ def find_below(folder: Path, name: str, *, absolute: bool = False) -> Path:
                 f"{_short(name)} is a full path: the videos of this data set lie in its own folder."
             )
         if not full and Path(os.path.normpath(spelled)).parts[:1] == ("..",):
-            raise BadInput(
-                f"{_short(name)} leaves the folder of the data set{': give the full path' if absolute else ''}."
-            )
+            advice = ": give the full path" if absolute else ""
+            raise BadInput(f"{_short(name)} leaves the folder of the data set{advice}.")
     return existing_file(folder, name)
 
 
@@ -157,12 +144,12 @@ def _as_stored(path: Path) -> Path:
 
 def check_columns(columns: Sequence[str], needed: Sequence[str], file: str) -> None:
     """Raise `BadInput` if a needed column is missing or any is repeated."""
-    missing = [column for column in needed if column not in columns]
-    if missing:
-        raise BadInput(f"{file} has no column {missing[0]}. It needs {', '.join(needed)}.")
-    twice = [column for column in columns if column and columns.count(column) > 1]
-    if twice:
-        raise BadInput(f"{file} has the column {encodable(twice[0])} twice: rename one of them.")
+    for column in needed:
+        if column not in columns:
+            raise BadInput(f"{file} has no column {column}. It needs {', '.join(needed)}.")
+    for column in columns:
+        if column and columns.count(column) > 1:
+            raise BadInput(f"{file} has the column {encodable(column)} twice: rename one of them.")
 
 
 def as_text(value: object) -> str:
@@ -171,13 +158,13 @@ def as_text(value: object) -> str:
 
 
 def _make_pair(row: TableRow, layout: PairLayout, find: FindVideo) -> EvaluationPair:
-    named = [row.values.get(column, "").strip() for column in layout.videos]
-    prompt = encodable(row.values.get(layout.prompt, "").strip())
-    first, second = map(encodable, named)
-    generators = [encodable(row.values.get(column, "").strip()) for column in layout.generators]
-    pair = EvaluationPair(
-        pair_id(prompt, first, second), row.number, prompt, first, second, Verdict(), *generators
-    )
+    texts = [
+        row.values.get(column, "").strip()
+        for column in (layout.prompt, *layout.videos, *layout.generators)
+    ]
+    prompt, first, second, *generators = map(encodable, texts)
+    identity = pair_id(prompt, first, second)
+    pair = EvaluationPair(identity, row.number, prompt, first, second, Verdict(), *generators)
     try:
         if row.fault:
             raise BadInput(row.fault)
@@ -185,7 +172,7 @@ def _make_pair(row: TableRow, layout: PairLayout, find: FindVideo) -> Evaluation
         pair = replace(pair, labels=labels, left_out=encodable(left_out))
         if left_out:
             return pair
-        videos = [str(find(name)) for name in named]
+        videos = [str(find(name)) for name in texts[1:3]]
         if any(video != encodable(video) for video in videos):
             raise BadInput("The path of a video is not UTF-8: rename the file, or its folder.")
         pair = replace(pair, first=videos[0], second=videos[1])
@@ -202,48 +189,31 @@ def _labels(row: TableRow, layout: PairLayout) -> tuple[Verdict, str]:
     left_out = ""
     for dimension, column in layout.labels.items():
         text = row.values.get(column, "").strip()
-        if text.lower() in MISSING:
-            continue
-        if text.lower() in layout.undecided:
+        word = text.lower()
+        if word in layout.undecided:
             left_out = f'People found it "{text}".' if dimension is Dimension.OA else left_out
-            continue
-        try:
-            labels[dimension.value] = layout.words[text.lower()]
-        except KeyError:
-            known = ", ".join(layout.words)
+        elif word in layout.words:
+            labels[dimension.value] = layout.words[word]
+        elif word not in MISSING:
             raise BadInput(
-                f"{column} is {_short(text)!r}, which is no label. Labels are {known}."
-            ) from None
+                f"{column} is {_short(text)!r}, which is no label. Labels are "
+                f"{', '.join(layout.words)}."
+            )
     return Verdict(**labels), left_out
 
 
-def _name_repeated(pairs: list[EvaluationPair]) -> list[EvaluationPair]:
-    """Make ids unique.
-
-    A row with the labels of an earlier one is a broken row; with other labels it is its own pair.
-    """
-    groups: dict[str, list[int]] = defaultdict(list)
-    for position, pair in enumerate(pairs):
-        groups[pair.id].append(position)
-    for positions in groups.values():
-        if len(positions) > 1:
-            _name_group(pairs, positions)
-    return pairs
-
-
 def _name_group(pairs: list[EvaluationPair], positions: list[int]) -> None:
-    """Rename the rows of one pair, independent of row order.
-
-    Rows that can be judged come first.
-    """
+    """Rename the rows of one pair. Rows that can be judged come first."""
     told = {pairs[position].labels for position in positions}
     seen: dict[str, int] = {}  # first row of each name
     repeats = 0
-    for position in sorted(
-        positions, key=lambda position: bool(pairs[position].fault or pairs[position].left_out)
-    ):
+    positions.sort(key=lambda position: bool(pairs[position].fault or pairs[position].left_out))
+    for position in positions:
         pair = pairs[position]
-        name = pair.id if len(told) == 1 else f"{pair.id}-{_signature(pair.labels)}"
+        name = pair.id
+        if len(told) > 1:  # such as "-1x20": a character per dimension, x without a label
+            labels = ("x" if label is None else str(int(label)) for _, label in pair.labels)
+            name = f"{name}-{''.join(labels)}"
         if name in seen:
             repeats += 1
             fault = pair.fault or f"The row repeats row {seen[name]}, which counts."
@@ -251,11 +221,6 @@ def _name_group(pairs: list[EvaluationPair], positions: list[int]) -> None:
         else:
             seen[name] = pair.row
             pairs[position] = replace(pair, id=name)
-
-
-def _signature(labels: Verdict) -> str:
-    """Return `1x20`: a character per dimension, x without a label."""
-    return "".join("x" if label is None else str(int(label)) for _, label in labels)
 
 
 def _short(text: str) -> str:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from vrthinker_core.results.layout import (
     make_pairs,
 )
 from vrthinker_core.results.table_file import read_table
+from vrthinker_core.storage import os_errors
 from vrthinker_core.types import Dimension, Preference
 
 WORDS = {
@@ -80,7 +82,7 @@ def read_videogen_reward(path: Path) -> list[EvaluationPair]:
 
 
 MJ_FILE = "test.json"
-OVERALL, CATEGORIES = "overall_preference", "category_preference"
+OVERALL = "overall_preference"
 MJ_LAYOUT = PairLayout(
     ("video_0_path", "video_1_path"),
     "caption",
@@ -103,35 +105,28 @@ MJ_LAYOUT = PairLayout(
 def read_mj_bench_video(path: Path) -> list[EvaluationPair]:
     """Return the pairs of a folder or file; raises `BadInput`."""
     file = path / MJ_FILE if path.is_dir() else path
-    return make_pairs(_mj_rows(_read_list(file), file), MJ_LAYOUT, partial(find_below, file.parent))
-
-
-def _read_list(file: Path) -> list[Any]:
     try:
-        found = json.loads(file.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise BadInput(f"Cannot read {file}: {error.strerror or error}.") from None
+        with os_errors(f"Cannot read {file}"):
+            items = json.loads(file.read_bytes().decode("utf-8-sig"))
     except (ValueError, RecursionError):
         raise BadInput(f"{file.name} is no JSON in UTF-8.") from None
-    if not isinstance(found, list) or not found:
+    if not isinstance(items, list) or not items:
         raise BadInput(f"{file.name} is no JSON list of pairs.")
-    return found
-
-
-def _mj_rows(items: list[Any], file: Path) -> Iterator[TableRow]:
     needed = (*MJ_LAYOUT.videos, MJ_LAYOUT.prompt, OVERALL)
     for column in needed:
         if not any(isinstance(item, dict) and column in item for item in items):
             raise BadInput(
                 f"{file.name} has no {column}. Each of its pairs needs {', '.join(needed)}."
             )
-    for number, item in enumerate(items, start=1):
-        if not isinstance(item, dict):
-            yield TableRow(number, {}, "The row is no JSON object.")
-            continue
-        categories = item.get(CATEGORIES)
-        values = {**(categories if isinstance(categories, dict) else {}), **item}
-        yield TableRow(number, {name: as_text(value) for name, value in values.items()})
+    return make_pairs(map(_mj_row, count(1), items), MJ_LAYOUT, partial(find_below, file.parent))
+
+
+def _mj_row(number: int, item: object) -> TableRow:
+    if not isinstance(item, dict):
+        return TableRow(number, {}, "The row is no JSON object.")
+    categories = item.get("category_preference")
+    values = {**(categories if isinstance(categories, dict) else {}), **item}
+    return TableRow(number, {name: as_text(value) for name, value in values.items()})
 
 
 SUBFOLDER = "video_generation"
@@ -147,88 +142,66 @@ GENAI_LAYOUT = PairLayout(
         "bothbad_vote": Preference.TIE,
     },
 )
-VIDEO_NAME = re.compile(r"(?:^|/)([0-9a-fA-F]{32}\.mp4)$")
 
 
 def read_genai_bench(path: Path) -> list[EvaluationPair]:
-    """Return the pairs of a Parquet file, or a folder's only split.
+    """Return the pairs of a Parquet file, or a folder's only split: `test-*`, or `test_v1-*`.
 
     Raises `BadInput` if the folder has several splits or none.
     """
-    files = _files(path)
+    files = [path]
+    if path.is_dir():
+        folders = (path, path / SUBFOLDER)
+        files = [file for folder in folders for file in sorted(folder.glob("*.parquet"))]
+        if not files:
+            raise BadInput(f"{path} holds no Parquet file, nor does its folder {SUBFOLDER}.")
+        splits = sorted({file.name.partition("-")[0] for file in files})
+        if len(splits) > 1:
+            names = ", ".join(file.name for file in files)
+            raise BadInput(
+                f"{path} holds {' and '.join(splits)}, which are different sets of votes. Give the path of one: {names}."
+            )
     folder = path if path.is_dir() else path.parent
     root = folder.parent if folder.name == SUBFOLDER else folder
-    videos = _Videos(root)
-    return make_pairs(_genai_rows(files), GENAI_LAYOUT, videos.find)
+    videos = {video.name.lower(): video for video in sorted(root.rglob("*.mp4"), reverse=True)}
 
+    def find(address: str) -> Path:
+        match = re.search(r"(?:^|/)([0-9a-fA-F]{32}\.mp4)$", address)
+        if match is None:
+            raise BadInput(
+                f"{address[:120] or 'A video'} does not end in the name of a video, <md5>.mp4."
+            )
+        found = videos.get(match[1].lower())
+        if found is None or not found.is_file():
+            raise BadInput(
+                f"There is no file {match[1]} below {root}: put the videos of the data set there."
+            )
+        return found
 
-def _files(path: Path) -> list[Path]:
-    """Return the Parquet files of one split: `test-*`, or `test_v1-*`."""
-    if not path.is_dir():
-        return [path]
-    found = [
-        file for folder in (path, path / SUBFOLDER) for file in sorted(folder.glob("*.parquet"))
-    ]
-    splits = sorted({file.name.partition("-")[0] for file in found})
-    if not found:
-        raise BadInput(f"{path} holds no Parquet file, nor does its folder {SUBFOLDER}.")
-    if len(splits) > 1:
-        names = ", ".join(file.name for file in found)
-        raise BadInput(
-            f"{path} holds {' and '.join(splits)}, which are different sets of votes. Give the path of one: {names}."
-        )
-    return found
+    return make_pairs(_genai_rows(files), GENAI_LAYOUT, find)
 
 
 def _genai_rows(files: list[Path]) -> Iterator[TableRow]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise BadInput("Reading Parquet takes pyarrow: run pip install -e '.[evaluate]'.") from None
     columns = [
         *GENAI_LAYOUT.videos,
         GENAI_LAYOUT.prompt,
         *GENAI_LAYOUT.generators,
         *GENAI_LAYOUT.labels.values(),
     ]
-    number = 0
+    numbers = count(1)
     for file in files:
-        for values in _read_parquet(file, columns):
-            number += 1
-            yield TableRow(number, {name: as_text(value) for name, value in values.items()})
-
-
-def _read_parquet(file: Path, columns: list[str]) -> list[dict[str, Any]]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise BadInput("Reading Parquet takes pyarrow: run pip install -e '.[evaluate]'.") from None
-    try:
-        check_columns(parquet.read_schema(file).names, columns, file.name)
-        rows: list[dict[str, Any]] = parquet.read_table(file, columns=columns).to_pylist()
-    except (OSError, ArrowException) as error:
-        reason = getattr(error, "strerror", None) or "it is no Parquet file, or a damaged one"
-        raise BadInput(f"Cannot read {file}: {reason}.") from None
-    return rows
-
-
-class _Videos:
-    """The videos below a folder by name; the folder is read once."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._found = {
-            path.name.lower(): path for path in sorted(root.rglob("*.mp4"), reverse=True)
-        }
-
-    def find(self, address: str) -> Path:
-        match = VIDEO_NAME.search(address)
-        if match is None:
-            raise BadInput(
-                f"{address[:120] or 'A video'} does not end in the name of a video, <md5>.mp4."
-            )
-        found = self._found.get(match[1].lower())
-        if found is None or not found.is_file():
-            raise BadInput(
-                f"There is no file {match[1]} below {self._root}: put the videos of the data set there."
-            )
-        return found
+        try:
+            check_columns(parquet.read_schema(file).names, columns, file.name)
+            rows: list[dict[str, Any]] = parquet.read_table(file, columns=columns).to_pylist()
+        except (OSError, ArrowException) as error:
+            reason = getattr(error, "strerror", None) or "it is no Parquet file, or a damaged one"
+            raise BadInput(f"Cannot read {file}: {reason}.") from None
+        for row in rows:
+            yield TableRow(next(numbers), {name: as_text(value) for name, value in row.items()})
 
 
 DATASETS: dict[str, Callable[[Path], list[EvaluationPair]]] = {
@@ -244,13 +217,11 @@ def read_dataset(kind: str, path: Path) -> list[EvaluationPair]:
     """Return the pairs and broken rows in row order; raises `BadInput`."""
     if kind not in DATASETS:
         raise BadInput(f"There is no data set {kind!r}. Choose one of {', '.join(DATASETS)}.")
-    try:
+    with os_errors(f"Cannot read {path}"):
         if not path.exists():
             raise BadInput(f"There is no file or folder {path}.")
         # Absolute, because results name their videos and may be read from any folder.
         pairs = DATASETS[kind](path.absolute())
-    except OSError as error:
-        raise BadInput(f"Cannot read {path}: {error.strerror or error}.") from None
     if not pairs:
         raise BadInput(f"{path} holds no pair.")
     return pairs

@@ -2,16 +2,17 @@
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from vrthinker_core.errors import LASTING_FAULTS, BadInput, describe
 from vrthinker_core.protocols.label_probabilities import verdict_probabilities
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.storage import LineFile, atomic_path, type_adapter
-from vrthinker_core.types import Dimension, Run, Side, StopReason, Trace, Verdict
+from vrthinker_core.storage import LineFile, atomic_path, os_errors, type_adapter
+from vrthinker_core.types import Dimension, Side, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderCheck, order_of
@@ -28,10 +29,7 @@ MissingRule = Literal["loses", "leave-out"]
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """One line of `results.jsonl`.
-
-    Sides follow the data set: 1 is the pair's first video, in the swapped order, too.
-    """
+    """One line of `results.jsonl`. 1 is the data set's first video, in both orders."""
 
     pair: EvaluationPair
     judge: str
@@ -41,13 +39,9 @@ class PairResult:
     forced: bool = False
     outside_scope: bool = False  # the judge cannot judge such videos; the pair counts as failed
     confidence: int | None = None  # CF of the reply with the verdict, 1 to 5; None if not given
+    # Of tie, 1 and 2 for each label of the verdict, if the judge tells them; their sum is at most 1
     probabilities: dict[Dimension, LabelProbabilities] | None = None
-    """Probabilities of tie, 1 and 2 for each label of the verdict, if the judge tells them.
-
-    They add up to at most 1.
-    """
-    swapped: Verdict | None = None
-    """Verdict of the swapped order, mapped back; None if not judged or without labels."""
+    swapped: Verdict | None = None  # of the swapped order, mapped back; None without labels
     turns: int = 0
     frames: int = 0  # shown to the judge, from both videos, in all turns
     prompt_tokens: int = 0  # of all turns, each as sent
@@ -75,11 +69,8 @@ class PairResult:
         """Generator of the unreadable video; "" unless exactly one is unreadable."""
         if len(self.unreadable) != 1:
             return ""
-        return (
-            self.pair.first_generator
-            if self.unreadable[0] is Side.FIRST
-            else self.pair.second_generator
-        )
+        first = self.unreadable[0] is Side.FIRST
+        return self.pair.first_generator if first else self.pair.second_generator
 
     @property
     def left_out(self) -> bool:
@@ -88,26 +79,16 @@ class PairResult:
 
     @property
     def is_transient(self) -> bool:
-        """Whether the failure may be transient; the pair is then judged again.
-
-        For example, the judge or its server stopped, or a process died.
-        """
-        return self.stop is StopReason.CANCELLED or self.fault not in (
-            "",
-            ROW_FAULT,
-            LEFT_OUT,
-            OUTSIDE_FAULT,
-            *LASTING_FAULTS,
-        )
+        """Whether the failure may be transient: a server stopped, a process died."""
+        lasting = ("", ROW_FAULT, LEFT_OUT, OUTSIDE_FAULT, *LASTING_FAULTS)
+        return self.stop is StopReason.CANCELLED or self.fault not in lasting
 
     @property
     def order(self) -> OrderCheck | None:
         """Comparison of both orders; None unless both have a verdict."""
-        return (
-            None
-            if self.verdict is None or self.swapped is None
-            else OrderCheck(self.verdict, self.swapped)
-        )
+        if self.verdict is None or self.swapped is None:
+            return None
+        return OrderCheck(self.verdict, self.swapped)
 
     @property
     def flips(self) -> tuple[Dimension, ...]:
@@ -117,9 +98,8 @@ class PairResult:
 
 def broken_row(pair: EvaluationPair, judge: str) -> PairResult:
     """Return the result of a broken or left-out row."""
-    gone = tuple(
-        side for side, path in zip(Side, (pair.first, pair.second), strict=True) if not path
-    )
+    paths = zip(Side, (pair.first, pair.second), strict=True)
+    gone = tuple(side for side, path in paths if not path)
     fault = ROW_FAULT if pair.fault else LEFT_OUT
     return PairResult(pair, judge, error=pair.fault or pair.left_out, fault=fault, unreadable=gone)
 
@@ -134,6 +114,8 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
     end = trace.finished or Finished(StopReason.CANCELLED)
     check = order_of(trace.runs)
     first, second = trace.started.clips
+    replies = [turn.reply for turn in trace.turns if turn.reply.verdict == end.verdict]
+    done = [turn.completion for turn in trace.turns]
     return PairResult(
         pair,
         trace.started.judge,
@@ -142,13 +124,13 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
         end.provisional,
         end.forced,
         end.outside_scope,
-        confidence=_confidence(trace, end),
+        confidence=replies[-1].confidence if end.verdict and replies else None,
         probabilities=verdict_probabilities(trace.turns, end.verdict) or None,
         swapped=check.second if check else None,
         turns=len(trace.turns),
         frames=sum(len(turn.frames) for turn in trace.turns),
-        prompt_tokens=sum(turn.completion.prompt_tokens or 0 for turn in trace.turns),
-        new_tokens=sum(turn.completion.new_tokens or 0 for turn in trace.turns),
+        prompt_tokens=sum(each.prompt_tokens or 0 for each in done),
+        new_tokens=sum(each.new_tokens or 0 for each in done),
         seconds=end.seconds,
         clip_seconds=(first.seconds, second.seconds) if first and second else None,
         error=OUTSIDE_REASON if end.outside_scope else end.error,
@@ -156,15 +138,6 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
         trace=file,
         unreadable=end.unreadable,
     )
-
-
-def _confidence(run: Run, end: Finished) -> int | None:
-    given = [
-        turn.reply.confidence
-        for turn in run.turns
-        if end.verdict and turn.reply.verdict == end.verdict
-    ]
-    return given[-1] if given else None
 
 
 RESULTS = "results.jsonl"  # in the folder of an evaluation
@@ -183,13 +156,10 @@ def read_results(path: Path) -> Iterator[PairResult]:
     Skips an incomplete last line. Raises `BadInput` if the file cannot be read, or if a line is no
     result.
     """
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                if line.endswith(b"\n"):
-                    yield read_line(line, f"Line {number} of {path.name}")
-    except OSError as error:
-        raise BadInput(f"Cannot read {path}: {error.strerror or error}.") from None
+    with os_errors(f"Cannot read {path}"), path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.endswith(b"\n"):
+                yield read_line(line, f"Line {number} of {path.name}")
 
 
 def final_results(path: Path) -> list[PairResult]:
@@ -209,7 +179,7 @@ def read_line(line: bytes, where: str) -> PairResult:
         raise BadInput(f"{where} is no result of an evaluation: {first['msg']}.") from None
 
 
-class ResultFile:
+class ResultFile(AbstractContextManager["ResultFile"]):
     """Appender of results, which first cuts off an incomplete last line.
 
     Each line goes to the operating system at once, so it survives a kill of this process. Twice a
@@ -227,9 +197,6 @@ class ResultFile:
         self._lines.append(to_line(result).removesuffix(b"\n"), sync=due)
         if due:
             self._synced_at = time.monotonic()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -264,51 +231,43 @@ def write_table(results: Iterable[PairResult], path: Path) -> None:
     import pyarrow
     from pyarrow import parquet
 
-    columns = _columns()
+    labels = [f"{name}_{dimension.value}" for name in VERDICTS for dimension in Dimension]
+    shares = [f"p_{dimension.value}_{outcome}" for dimension in Dimension for outcome in OUTCOMES]
+    kinds = {
+        "row": pyarrow.int64(),
+        **dict.fromkeys((*PAIR_TEXTS, *TEXTS), pyarrow.string()),
+        **dict.fromkeys(FLAGS, pyarrow.bool_()),
+        **dict.fromkeys(labels, pyarrow.int8()),
+        **dict.fromkeys(shares, pyarrow.float64()),
+        **dict.fromkeys(COUNTS, pyarrow.int64()),
+        **dict.fromkeys(("seconds", "first_seconds", "second_seconds"), pyarrow.float64()),
+    }
     rows = [table_row(result) for result in results]
-    schema = pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in columns.items()])
-    arrays = {name: [row[name] for row in rows] for name in columns}
+    arrays = {name: [row[name] for row in rows] for name in kinds}
+    table = pyarrow.table(arrays, schema=pyarrow.schema(list(kinds.items())))
     # An open file, because pyarrow itself opens only UTF-8 names.
     with atomic_path(path) as part, part.open("wb") as file:
-        parquet.write_table(pyarrow.table(arrays, schema=schema), file)
+        parquet.write_table(table, file)
 
 
 def table_row(result: PairResult) -> dict[str, Any]:
     """Return a table row; labels are 1, 2, 0 (tie) or None."""
     pair, (first, second) = result.pair, result.clip_seconds or (None, None)
-    verdicts = zip(VERDICTS, (pair.labels, result.verdict, result.swapped), strict=True)
     row: dict[str, Any] = {
         "row": pair.row,
         "seconds": result.seconds,
         "first_seconds": first,
         "second_seconds": second,
+        **{name: getattr(pair, name) for name in PAIR_TEXTS},
+        **{name: str(getattr(result, name)) for name in TEXTS},
+        **{name: getattr(result, name) for name in (*FLAGS, *COUNTS)},
     }
-    row |= {name: getattr(pair, name) for name in PAIR_TEXTS}
-    row |= {name: str(getattr(result, name)) for name in TEXTS}
-    row |= {name: getattr(result, name) for name in (*FLAGS, *COUNTS)}
-    for name, verdict in verdicts:
-        row |= {
-            f"{name}_{dimension.value}": label and int(label)
-            for dimension, label in verdict or Verdict()
-        }
+    verdicts = (pair.labels, result.verdict, result.swapped)
+    for name, verdict in zip(VERDICTS, verdicts, strict=True):
+        for dimension, label in verdict or Verdict():
+            row[f"{name}_{dimension.value}"] = label and int(label)
     for dimension in Dimension:
         told = (result.probabilities or {}).get(dimension, (None, None, None))
-        row |= {
-            f"p_{dimension.value}_{outcome}": value
-            for outcome, value in zip(OUTCOMES, told, strict=True)
-        }
+        for outcome, share in zip(OUTCOMES, told, strict=True):
+            row[f"p_{dimension.value}_{outcome}"] = share
     return row
-
-
-def _columns() -> dict[str, str]:
-    labels = [f"{name}_{dimension.value}" for name in VERDICTS for dimension in Dimension]
-    shares = [f"p_{dimension.value}_{outcome}" for dimension in Dimension for outcome in OUTCOMES]
-    return {
-        "row": "int64",
-        **dict.fromkeys((*PAIR_TEXTS, *TEXTS), "string"),
-        **dict.fromkeys(FLAGS, "bool_"),
-        **dict.fromkeys(labels, "int8"),
-        **dict.fromkeys(shares, "float64"),
-        **dict.fromkeys(COUNTS, "int64"),
-        **dict.fromkeys(("seconds", "first_seconds", "second_seconds"), "float64"),
-    }

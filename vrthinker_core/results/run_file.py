@@ -1,10 +1,8 @@
-"""`run.json`: the identity of an evaluation.
-
-It keeps results of different evaluations from mixing in one folder.
-"""
+"""`run.json`: the identity of an evaluation. Results of two never mix in one folder."""
 
 import hashlib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -17,7 +15,6 @@ from vrthinker_core.storage import type_adapter, write_atomically
 from vrthinker_core.types import Settings
 
 RUN = "run.json"  # beside the results
-PACKAGES = ("torch", "transformers", "av", "openai", "ray")  # recorded versions, if installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +30,7 @@ class RunStart:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """Data set, judge and settings of an evaluation.
-
-    Two runs are the same if these agree; only the starts may differ.
-    """
+    """Data set, judge and settings of an evaluation. Only the starts of a run may differ."""
 
     dataset: str  # layout of the data set
     path: str  # its place at the start
@@ -49,26 +43,24 @@ class EvaluationRun:
 
     def difference(self, other: "EvaluationRun") -> str:
         """Return the difference from another run in words, "" if the same."""
-        if self.dataset != other.dataset or self.digest != other.digest:
-            changed = (self.dataset, self.path) == (other.dataset, other.path)
-            return f"the data set {self.path} ({self.dataset}, {self.pairs:,} rows){' as it was before its rows changed' * changed}"
+        if (self.dataset, self.digest) != (other.dataset, other.digest):
+            same = (self.dataset, self.path) == (other.dataset, other.path)
+            before = " as it was before its rows changed" if same else ""
+            return f"the data set {self.path} ({self.dataset}, {self.pairs:,} rows){before}"
         # Earlier versions stored relative paths.
         if resolved_judge(self.judge) != resolved_judge(other.judge):
             return f"the judge {self.judge}"
-        mine, its = asdict(self.settings), asdict(other.settings)
+        its = asdict(other.settings)
         others = [
             f"{name} {'left to the protocol' if value is None else value}"
-            for name, value in mine.items()
+            for name, value in asdict(self.settings).items()
             if value != its[name]
         ]
         return f"the settings {', '.join(others)}" if others else ""
 
 
 def resolved_judge(choice: str) -> str:
-    """Return the judge's name with absolute paths, to compare names.
-
-    Leaves an unreadable name as it is.
-    """
+    """Return the judge's name with absolute paths. An unreadable name stays as it is."""
     try:
         return str(parse_judge(choice).absolute())
     except BadInput:
@@ -107,9 +99,7 @@ def installed_versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     found = {"python": platform.python_version(), "vrthinker": __version__}
-    for name in PACKAGES:
-        try:
+    for name in ("torch", "transformers", "av", "openai", "ray"):
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,10 +23,7 @@ class KnownLabels:
 
 
 def add_labels(folder: Path, labels: Mapping[str, Verdict]) -> None:
-    """Add a line for each trace, keyed by file name.
-
-    Skips traces without a known label. Raises `OSError`.
-    """
+    """Add a line for each trace (file name) with a known label. Raises `OSError`."""
     with LineFile(folder / LABELS) as file:
         for trace, known in labels.items():
             if known.labels:
@@ -37,16 +35,11 @@ def read_labels(folder: Path) -> dict[str, Verdict]:
     from pydantic import ValidationError
 
     found: dict[str, Verdict] = {}
-    try:
-        lines = whole_lines(folder / LABELS)
-    except OSError:
-        return {}
-    for line in lines:
-        try:
-            known = type_adapter(KnownLabels).validate_json(line)
-        except ValidationError:
-            continue
-        found[known.trace] = known.labels
+    with suppress(OSError):
+        for line in whole_lines(folder / LABELS):
+            with suppress(ValidationError):
+                known = type_adapter(KnownLabels).validate_json(line)
+                found[known.trace] = known.labels
     return found
 
 
@@ -64,16 +57,10 @@ def json_files(place: Path) -> Iterator[tuple[Path, bool]]:
     have saved a trace under any name.
     """
     for folder, subfolders, names in os.walk(place):
-        # A ranking has the files of an evaluation, too.
-        evaluation, training = (
-            {RUN, RESULTS} <= set(names),
-            {STATE, CONFIG} <= set(names),
-        )
+        evaluation = {RUN, RESULTS} <= set(names)  # A ranking has these files, too
+        training = {STATE, CONFIG} <= set(names)
         if training:
             subfolders[:] = [name for name in subfolders if name not in (RESULT, MADE, CHECKPOINTS)]
-        paths = map(Path(folder).joinpath, names)
-        yield from (
-            (path, not (evaluation or training))
-            for path in paths
-            if path.suffix == ".json" and path.is_file()
-        )
+        for path in map(Path(folder).joinpath, names):
+            if path.suffix == ".json" and path.is_file():
+                yield path, not (evaluation or training)

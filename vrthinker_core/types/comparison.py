@@ -60,10 +60,7 @@ class VideoPair:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One label per dimension.
-
-    None means that the judge gave no label: a missing label is not a tie.
-    """
+    """One label per dimension. None means that the judge gave none: that is not a tie."""
 
     TA: Preference | None = None
     MQ: Preference | None = None
@@ -86,10 +83,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """A person's labels for a pair, and opinion of the judge's verdict.
-
-    Raises `ValueError` if the time, the slots or the note cannot belong to a vote.
-    """
+    """A person's labels and opinion. Raises `ValueError` if they cannot belong to a vote."""
 
     at: datetime  # When the person voted, with time zone
     labels: Verdict = Verdict()
@@ -101,11 +95,8 @@ class Vote:
     def __post_init__(self) -> None:
         if self.at.tzinfo is None or not 2000 <= self.at.year < 3000:
             raise ValueError("the time of a vote has a time zone and a year of this millennium")
-        if (
-            len(self.slots) > MAX_DECIDING
-            or len(set(self.slots)) < len(self.slots)
-            or min(self.slots, default=0) < 0
-        ):
+        twice = len(set(self.slots)) < len(self.slots)
+        if twice or len(self.slots) > MAX_DECIDING or min(self.slots, default=0) < 0:
             raise ValueError(f"a vote marks at most {MAX_DECIDING} pairs, each once")
         if len(self.note) > MAX_NOTE:
             raise ValueError(f"the note of a vote has at most {MAX_NOTE:,} characters")
@@ -113,28 +104,22 @@ class Vote:
     @property
     def empty(self) -> bool:
         """Whether the person has said nothing."""
-        return (
-            not self.labels.labels
-            and self.agrees is None
-            and not self.slots
-            and not self.note.strip()
-        )
+        said = self.labels.labels or self.slots or self.note.strip()
+        return not said and self.agrees is None
 
     def compare(self, verdict: Verdict | None) -> dict[Dimension, bool]:
         """Return whether person and verdict agree, by dimension that both label."""
-        others = dict(verdict or ())
-        both = [(dimension, label, others.get(dimension)) for dimension, label in self.labels]
+        both = zip(self.labels, verdict or Verdict(), strict=True)
         return {
             dimension: label is other
-            for dimension, label, other in both
+            for (dimension, label), (_, other) in both
             if label is not None and other is not None
         }
 
     def agrees_with(self, verdict: Verdict | None) -> bool | None:
         """Return whether the person agrees with the verdict.
 
-        False if the person disagrees in words or in any label. None if neither words nor labels say
-        so.
+        False if the person disagrees in words or in any label; None if neither says so.
         """
         equal = self.compare(verdict).values()
         if self.agrees is False or not all(equal):

@@ -61,15 +61,9 @@ class Turn:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """The problems of the reply.
-
-        A cancelled or failed reply is not blamed for being incomplete.
-        """
-        return tuple(
-            problem
-            for problem in self.reply.problems
-            if not (self._was_cut and problem.kind in CUT_PROBLEMS)
-        )
+        """The problems of the reply. A cut reply is not blamed for being incomplete."""
+        excused = CUT_PROBLEMS if self._was_cut else ()
+        return tuple(problem for problem in self.reply.problems if problem.kind not in excused)
 
     @property
     def _was_cut(self) -> bool:
@@ -78,10 +72,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The progress while the videos are being opened.
-
-    Comes now and then before `Started` if opening takes long. No trace keeps the event.
-    """
+    """The progress of a slow opening, now and then before `Started`. No trace keeps it."""
 
     shares: tuple[float, float]  # Share of each video that has been read, 0 to 1
 
@@ -98,15 +89,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The turn and the changes with which a run leaves its origin.
-
-    The branch's prompt, judge and settings are in its `Started`.
-    """
+    """The turn and the changes with which a run leaves its origin."""
 
     origin: Origin
-    turn: Annotated[int, Interval(ge=1, le=MAX_TURNS + 1)]
-    """The first turn that was generated anew, 1-based. The turns before are the origin's,
-    unchanged."""
+    turn: Annotated[int, Interval(ge=1, le=MAX_TURNS + 1)]  # First own turn, 1-based
     frames: PerFrame[Natural] = ()  # Shown in that turn instead of the requested frames
     no_tool: bool = False  # The answer is asked for in that turn
 
@@ -239,11 +225,8 @@ class Run:
     def whole_answer(self) -> Verdict | None:
         """The verdict of a complete final answer that ended the run."""
         answered = self.finished is not None and self.finished.stop is StopReason.ANSWERED
-        return (
-            self.final_verdict
-            if answered and self.final_verdict and self.final_verdict.whole
-            else None
-        )
+        verdict = self.final_verdict
+        return verdict if answered and verdict and verdict.whole else None
 
     def with_event(self, event: RunEvent) -> Self:
         """Return the run with one more event; itself if nothing is stored."""
@@ -304,10 +287,7 @@ class _ShownRun(Protocol):
 
 
 def shown_slots(runs: Iterable[_ShownRun]) -> set[int]:
-    """Return the slots of all frames shown in these runs.
-
-    A vote on the runs may mark these slots. A run need not have ended.
-    """
+    """Return the slots of all frames shown in these runs. A vote may mark them."""
     return {frame.ref.slot for run in runs for turn in run.turns for frame in turn.frames}
 
 

@@ -107,24 +107,17 @@ class Sizing:
     area: int = 0
 
     def size(self, width: int, height: int) -> tuple[int, int]:
-        """Return (width, height) in pixels of the picture that is sent.
-
-        `width` and `height` are the displayed size in pixels.
-        """
+        """Return (width, height) of the sent picture from the displayed size. In pixels."""
         if self.mode == "native":
             return width, height
         if self.mode in ("square", "letterbox"):
             return self.side, self.side
-        return _area(width, height, self.area)
-
-
-def _area(width: int, height: int, area: int) -> tuple[int, int]:
-    fit = min(1.0, math.sqrt(area / (width * height)))
-    w = max(IMAGE_FACTOR, round(width * fit / IMAGE_FACTOR) * IMAGE_FACTOR)
-    h = max(IMAGE_FACTOR, round(height * fit / IMAGE_FACTOR) * IMAGE_FACTOR)
-    while w * h > area and max(w, h) > IMAGE_FACTOR:
-        w, h = (w - IMAGE_FACTOR, h) if w >= h else (w, h - IMAGE_FACTOR)
-    return w, h
+        fit = min(1.0, math.sqrt(self.area / (width * height)))
+        w = max(IMAGE_FACTOR, round(width * fit / IMAGE_FACTOR) * IMAGE_FACTOR)
+        h = max(IMAGE_FACTOR, round(height * fit / IMAGE_FACTOR) * IMAGE_FACTOR)
+        while w * h > self.area and max(w, h) > IMAGE_FACTOR:
+            w, h = (w - IMAGE_FACTOR, h) if w >= h else (w, h - IMAGE_FACTOR)
+        return w, h
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +131,8 @@ class FrameLayout:
 
 
 ReadMode = Literal["auto", "whole", "seek"]
-"""Way to find frames: decode the whole clip once, or seek to the nearest key frame.
-
-"auto" chooses by the length of the clip.
-"""
+"""Way to find frames: decode the whole clip once, or seek to the nearest key frame; "auto" chooses
+by the length of the clip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,24 +148,16 @@ class FramePlan:
     """Slots of a clip, and the sizes of their sent frames."""
 
     grid: Grid
-    opening: Sizing
-    """Size for the slots in `first`."""
-    later: Sizing
-    """Size for all other slots."""
-    first: frozenset[int]
-    """Slots that are sent before the judge's first turn."""
+    opening: Sizing  # For the slots in `first`
+    later: Sizing  # For all other slots
+    first: frozenset[int]  # Slots that are sent before the judge's first turn
 
     def by_request(self, slots: Iterable[int], total: int) -> dict[FrameRequest, list[int]]:
-        """Return each request of `slots` once, with the slots that share it.
-
-        `total` is the number of frames in the clip.
-        """
+        """Return each request once, with its slots. `total` is the number of frames in the clip."""
         slots_of: dict[FrameRequest, list[int]] = {}
         for slot in slots:
-            request = FrameRequest(
-                self.grid.index(slot, total), self.opening if slot in self.first else self.later
-            )
-            slots_of.setdefault(request, []).append(slot)
+            sizing = self.opening if slot in self.first else self.later
+            slots_of.setdefault(FrameRequest(self.grid.index(slot, total), sizing), []).append(slot)
         return slots_of
 
     def frame_indices(self, total: int) -> set[int]:

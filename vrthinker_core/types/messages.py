@@ -60,11 +60,8 @@ class Message:
     def frames(self) -> tuple[Frame, ...]:
         """The frames, in sending order."""
         shown = (part for part in self.parts if isinstance(part, Image | Video))
-        return tuple(
-            chain.from_iterable(
-                (part.frame,) if isinstance(part, Image) else part.frames for part in shown
-            )
-        )
+        frames = ((part.frame,) if isinstance(part, Image) else part.frames for part in shown)
+        return tuple(chain.from_iterable(frames))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +76,6 @@ class Sampling:
     forced answer is made this way: on the last turn the opening of a call becomes the opening of an
     answer."""
 
-
-MAX_SUM = 1.001  # Maximum sum of a label's three probabilities, each rounded
 
 LabelProbabilities = tuple[float, float, float]
 """The probabilities of 0, 1 and 2 at the place of a label's digit. They are shares among all
@@ -100,11 +95,9 @@ class LabelToken:
     probabilities: LabelProbabilities
 
     def __post_init__(self) -> None:
-        if (
-            self.offset < 0
-            or not all(0 <= share <= 1 for share in self.probabilities)
-            or sum(self.probabilities) > MAX_SUM
-        ):
+        shares = self.probabilities
+        # Each of the three is rounded
+        if self.offset < 0 or not all(0 <= share <= 1 for share in shares) or sum(shares) > 1.001:
             raise ValueError("a label's probabilities are from 0 to 1 and add up to at most 1")
 
 

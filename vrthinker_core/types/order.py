@@ -8,14 +8,6 @@ from typing import Protocol
 from vrthinker_core.types.comparison import Dimension, Preference, Verdict
 from vrthinker_core.types.events import Finished, Turn
 from vrthinker_core.types.frames import FrameRef, Thumbnail
-from vrthinker_core.types.messages import Completion
-from vrthinker_core.types.replies import Reply
-
-# A tie and None stay
-_OTHER_LABEL = {
-    Preference.FIRST: Preference.SECOND,
-    Preference.SECOND: Preference.FIRST,
-}
 
 
 class OrderEffect(StrEnum):
@@ -38,7 +30,14 @@ class OrderCheck:
 
     def __getitem__(self, dimension: Dimension) -> OrderEffect:
         """Return the effect of the order on the label of a dimension."""
-        return _effect(dict(self.first)[dimension], dict(self.second)[dimension])
+        first, second = dict(self.first)[dimension], dict(self.second)[dimension]
+        if first is None or second is None:
+            return OrderEffect.NEVER_SAID if first is second else OrderEffect.SAID_ONCE
+        if first is second:
+            return OrderEffect.STABLE
+        if second is Preference.TIE:
+            return OrderEffect.BECOMES_TIE
+        return OrderEffect.FROM_TIE if first is Preference.TIE else OrderEffect.FLIPS
 
     @property
     def overall(self) -> OrderEffect:
@@ -56,21 +55,8 @@ class OrderCheck:
         return {dimension.value: self[dimension].value for dimension in Dimension}
 
 
-def _effect(first: Preference | None, second: Preference | None) -> OrderEffect:
-    if first is None or second is None:
-        return OrderEffect.NEVER_SAID if first is second else OrderEffect.SAID_ONCE
-    if first is second:
-        return OrderEffect.STABLE
-    if second is Preference.TIE:
-        return OrderEffect.BECOMES_TIE
-    return OrderEffect.FROM_TIE if first is Preference.TIE else OrderEffect.FLIPS
-
-
 def check_order(first: Finished | None, second: Finished | None) -> OrderCheck | None:
-    """Compare the ends of two runs; the second has its sides swapped.
-
-    Returns None unless both have a verdict.
-    """
+    """Compare the ends of two runs, the second swapped. None without two verdicts."""
     if first is None or second is None or first.verdict is None or second.verdict is None:
         return None
     return OrderCheck(first.verdict, swap_verdict(second.verdict))
@@ -88,20 +74,23 @@ def order_of(runs: Sequence[_Ended]) -> OrderCheck | None:
 
 def swap_verdict(verdict: Verdict) -> Verdict:
     """Return the verdict with 1 and 2 exchanged; ties and None stay."""
-    return Verdict(
-        **{
-            dimension.value: _OTHER_LABEL.get(label, label) if label else label
-            for dimension, label in verdict
-        }
-    )
+    return Verdict(*(label and Preference(3 - label) for _, label in verdict))
 
 
 def swap_turn(turn: Turn) -> Turn:
-    """Return the turn with its sides exchanged."""
-    in_view = tuple(map(_swap_ref, turn.in_view))
-    completion, reply = _swap_probabilities(turn.completion), _swap_reply(turn.reply)
+    """Return the turn with its sides exchanged; the completion's text stays as it came."""
+    reply, tokens = turn.reply, []
+    for token in turn.completion.label_tokens:
+        tie, first, second = token.probabilities
+        tokens.append(replace(token, probabilities=(tie, second, first)))
+    if reply.verdict is not None:
+        reply = replace(reply, verdict=swap_verdict(reply.verdict))
     return replace(
-        turn, frames=swap_frames(turn.frames), in_view=in_view, completion=completion, reply=reply
+        turn,
+        frames=swap_frames(turn.frames),
+        in_view=tuple(map(_swap_ref, turn.in_view)),
+        completion=replace(turn.completion, label_tokens=tuple(tokens)),
+        reply=reply,
     )
 
 
@@ -119,18 +108,3 @@ def swap_end(finished: Finished | None) -> Finished | None:
 
 def _swap_ref(ref: FrameRef) -> FrameRef:
     return FrameRef(ref.slot, ref.side.other)
-
-
-def _swap_probabilities(completion: Completion) -> Completion:
-    """Exchange the label probabilities; the completion's text stays as it came."""
-    if not completion.label_tokens:
-        return completion
-    told = [(token, token.probabilities) for token in completion.label_tokens]
-    swapped = (
-        replace(token, probabilities=(tie, second, first)) for token, (tie, first, second) in told
-    )
-    return replace(completion, label_tokens=tuple(swapped))
-
-
-def _swap_reply(reply: Reply) -> Reply:
-    return reply if reply.verdict is None else replace(reply, verdict=swap_verdict(reply.verdict))

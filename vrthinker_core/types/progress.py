@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 
 from vrthinker_core.types.events import Event, FramesShown, Started, Swapped, TextArrived, Turn
 
-LEAST_SECONDS = 1.0  # Of writing, before a speed is shown
-
 ORDINALS = (
     "first",
     "second",
@@ -63,13 +61,13 @@ class Pace:
         return self
 
     def tokens_a_second(self, seconds: float) -> float | None:
-        """Return the writing speed in this turn; None if too early.
+        """Return the writing speed in this turn; None in the first second.
 
         A piece of text counts as one token. A character that takes several tokens comes in one
         piece.
         """
         writing = seconds - self.writing_since
-        return (self.pieces - 1) / writing if writing >= LEAST_SECONDS and self.pieces > 1 else None
+        return (self.pieces - 1) / writing if writing >= 1 and self.pieces > 1 else None
 
     def seconds_left(self, seconds: float, turns: int | None) -> float | None:
         """Estimate the seconds left if the run takes all its `turns`.
@@ -105,19 +103,16 @@ def speed(tokens_a_second: float) -> str:
 
 def reading(shares: tuple[float, float]) -> str:
     """Return the progress of unfinished videos: `Reading video 1 · 43 %`."""
-    left = [
-        f"video {number} · {int(share * 100)} %"
-        for number, share in enumerate(shares, start=1)
-        if share < 1
-    ]
-    return f"Reading {', '.join(left)}" if left else "Reading the videos"
+    sides = enumerate(shares, start=1)
+    left = [f"video {side} · {int(share * 100)} %" for side, share in sides if share < 1]
+    return f"Reading {', '.join(left) or 'the videos'}"
 
 
 def ended_after(turns: int, seconds: float) -> str:
     """Return `after 3 turns in 12 s`."""
-    return (
-        f"after {count(turns, 'turn')} in {duration(seconds)}" if turns else "before the first turn"
-    )
+    if not turns:
+        return "before the first turn"
+    return f"after {count(turns, 'turn')} in {duration(seconds)}"
 
 
 def turn_figures(turn: Turn) -> str:
@@ -148,19 +143,18 @@ def totals(turns: Iterable[Turn]) -> str:
     """Return frames, tokens and dollars of all turns, as far as known."""
     turns = tuple(turns)
     done = [turn.completion for turn in turns]
+    frames = sum(len(turn.frames) for turn in turns)
     read = sum((each.prompt_tokens or 0) - (each.reused_tokens or 0) for each in done)
     written = sum(each.new_tokens or 0 for each in done)
-    tokens = [f"{count(read, 'token')} read"] if read > 0 else []
-    tokens += (
-        [f"{written:,} written" if tokens else f"{count(written, 'token')} written"]
-        if written
-        else []
-    )
-    frames = sum(len(turn.frames) for turn in turns)
     costs = [each.cost for each in done if each.cost is not None]
-    money = f"about {dollars(sum(costs))}" if costs else ""
-    shown = [count(frames, "frame") if frames else "", ", ".join(tokens), money]
-    return " · ".join(filter(None, shown))
+    shown = [count(frames, "frame")] if frames else []
+    if read > 0:
+        shown.append(f"{count(read, 'token')} read{f', {written:,} written' if written else ''}")
+    elif written:
+        shown.append(f"{count(written, 'token')} written")
+    if costs:
+        shown.append(f"about {dollars(sum(costs))}")
+    return " · ".join(shown)
 
 
 def place_in_queue(before: int) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeGuard, TypeVar
 
@@ -20,10 +21,7 @@ Amount = Annotated[float, Interval(ge=0, le=MAX_NUMBER)]  # Neither NaN nor infi
 
 @dataclass(frozen=True)
 class AtMost:
-    """A limit on the length of a list.
-
-    Validation stops at the first wrong item: a sentence about each item costs a kilobyte.
-    """
+    """A limit on a list's length. Validation stops at the first wrong item."""
 
     items: int
 
@@ -46,10 +44,7 @@ OWN = "own"  # A form's word for None: the protocol's own value
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings that a person chose for a run.
-
-    None means the protocol's own default. `SETTINGS` has label, help and range of each field.
-    """
+    """The settings that a person chose; None means the protocol's own default."""
 
     protocol: Literal["auto", "concat", "paired"] = "auto"
     window: int | Literal["all"] | None = None
@@ -81,8 +76,7 @@ class Setting:
     even: bool = False
     # Numbers that a form offers; others in the range may be typed
     offered: tuple[int | float, ...] = ()
-    names: Mapping[float, str] = field(default_factory=dict)
-    """Labels of offered numbers, if the number alone says too little."""
+    names: Mapping[float, str] = field(default_factory=dict)  # Labels of offered numbers
     protocol: ProtocolName | None = None  # The only protocol that uses the setting
 
     @property
@@ -93,10 +87,7 @@ class Setting:
 
     @property
     def is_switch(self) -> bool:
-        """Whether the setting is off or on.
-
-        On the command line it is an option without a value; in a call it is true or false.
-        """
+        """Whether the setting is off or on. On the command line it has no value."""
         return tuple(self.words) == ("off", "on")
 
     @property
@@ -105,16 +96,9 @@ class Setting:
         words = ", ".join(self.words)
         if self.number is None:
             return f"one of {words}"
-        kind = (
-            "an even number"
-            if self.even
-            else "a whole number"
-            if self.number is int
-            else "a number"
-        )
-        numbers = (
-            f"{kind} from {self.minimum} {'up' if self.maximum is None else f'to {self.maximum}'}"
-        )
+        kind = "a whole number" if self.number is int else "a number"
+        most = "up" if self.maximum is None else f"to {self.maximum}"
+        numbers = f"{'an even number' if self.even else kind} from {self.minimum} {most}"
         return f"{words}, or {numbers}" if words else numbers
 
     def parse(self, value: object) -> SettingValue:
@@ -126,11 +110,10 @@ class Setting:
             return self.default
         if isinstance(value, bool) and self.is_switch:
             return "on" if value else "off"
-        found = (
-            _as_number(value, self.number)
-            if isinstance(value, str) and value not in self.words
-            else value
-        )
+        found = value
+        if isinstance(value, str) and value not in self.words and self.number is not None:
+            with suppress(ValueError):
+                found = self.number(value) if len(value) <= 100 and value.isascii() else value
         if self.number is int and isinstance(found, float) and found.is_integer():
             found = int(found)  # JSON has one kind of number, and some programs write 3 as 3.0
         self.check(found)
@@ -138,9 +121,9 @@ class Setting:
 
     def check(self, value: object, maximum: int | None = None) -> None:
         """Raise `BadInput` outside the range, or above a protocol's smaller `maximum`."""
-        if (value is None and self.default is None) or (
-            isinstance(value, str) and value in self.words
-        ):
+        if value is None and self.default is None:
+            return
+        if isinstance(value, str) and value in self.words:
             return
         most, wanted = self.maximum if maximum is None else maximum, f"be {self.range}"
         if _is_number(value, self.number):
@@ -150,7 +133,11 @@ class Setting:
                 wanted = f"lie between {self.minimum} and {most}"
             elif value >= self.minimum and not (self.even and value % 2):
                 return
-        raise BadInput(f'The setting "{self.label}" must {wanted}; it is {_quoted(value)}.')
+        try:
+            given = " ".join(str(value)[:40].split()) or "blank"
+        except ValueError:  # Python prints no longer number
+            given = "a number of more than 4,300 digits"
+        raise BadInput(f'The setting "{self.label}" must {wanted}; it is {given}.')
 
 
 def _is_number(value: object, kind: type[int] | type[float] | None) -> TypeGuard[int | float]:
@@ -161,32 +148,12 @@ def _is_number(value: object, kind: type[int] | type[float] | None) -> TypeGuard
     return kind is float and math.isfinite(value)
 
 
-def _quoted(value: object) -> str:
-    """Return a person's value as an error message shows it."""
-    try:
-        return " ".join(str(value)[:40].split()) or "blank"
-    except ValueError:  # Python prints no longer number
-        return "a number of more than 4,300 digits"
-
-
-def _as_number(text: str, kind: type[int] | type[float] | None) -> object:
-    """Return the number that the text is, else the text itself."""
-    if kind is None or len(text) > 100 or not text.isascii():
-        return text
-    try:
-        return kind(text)
-    except ValueError:
-        return text
-
-
 SETTINGS = (
     Setting(
         "protocol",
         "Protocol",
-        (
-            "The prompt protocol that the judge was trained for. Automatic is right if the "
-            "checkpoint names its protocol."
-        ),
+        "The prompt protocol that the judge was trained for. Automatic is right if the "
+        "checkpoint names its protocol.",
         {"auto": "Automatic", "paired": "paired", "concat": "concat"},
     ),
     Setting(
@@ -278,10 +245,8 @@ SETTINGS = (
     Setting(
         "swap",
         "Both orders",
-        (
-            "After its verdict the judge compares the pair again with the sides swapped, to see "
-            "whether it says the same."
-        ),
+        "After its verdict the judge compares the pair again with the sides swapped, to see "
+        "whether it says the same.",
         {"off": "One order", "on": "Both orders"},
     ),
 )
@@ -298,11 +263,10 @@ def parse_settings(chosen: Mapping[str, object]) -> Settings:
 
     A missing name gets the default. Raises `BadInput` for an unknown name or a value out of range.
     """
-    unknown = chosen.keys() - {row.name for row in SETTINGS}
-    if unknown:
+    names = [row.name for row in SETTINGS]
+    if unknown := chosen.keys() - set(names):
         raise BadInput(
-            f"There is no setting {min(map(str, unknown))[:40]!r}. There are "
-            f"{', '.join(row.name for row in SETTINGS)}."
+            f"There is no setting {min(map(str, unknown))[:40]!r}. There are {', '.join(names)}."
         )
     values: dict[str, Any] = {row.name: row.parse(chosen.get(row.name)) for row in SETTINGS}
     return Settings(**values)

@@ -31,8 +31,7 @@ OUTSIDE_ADVICE = (
     "Its words show how the loop works and are no opinion on these videos. Choose another judge: "
     "hf:qunwang13/vrthinker on a GPU, or server:URL#MODEL."
 )
-DEMO_RUN = "Demo run, no verdict"
-"""The short form of `OUTSIDE_SCOPE`, for a list."""
+DEMO_RUN = "Demo run, no verdict"  # The short form of `OUTSIDE_SCOPE`, for a list
 NO_RELIABLE_WINNER = "No reliable winner: swapping the sides changed it."
 NOT_SWAP_TESTED = "not swap-tested"
 
@@ -55,50 +54,37 @@ def order_unchecked(second: Finished | None) -> str:
     return f"Order not checked: {reason.rstrip('.')}."
 
 
+# A label's probability is shown only below this value: a higher one looks like a certainty
 TELLING = 0.9
-"""A label's probability is shown only below this value. A higher probability looks like a certainty
-that no judge has earned."""
 
 
 def percent(share: float) -> str:
-    """Format a probability as `93 %`.
-
-    `<1 %` and `>99 %` avoid rounding to never or always: no probability is 0 or 1.
-    """
+    """Format a probability as `93 %`. None is 0 or 1, so `<1 %` and `>99 %` end the scale."""
     if share < 0.005:
         return "<1 %"
     return ">99 %" if share >= 0.995 else f"{100 * share:.0f} %"
 
 
 def frame_time(seconds: float) -> str:
-    """Format the timestamp of a frame as `0.13 s`.
-
-    Exactly half a hundredth is rounded up, as in the page's scripts. Example: 3 / 24 s.
-    """
+    """Format a timestamp as `0.13 s`. Half a hundredth is rounded up, as in the scripts."""
     return f"{Decimal(seconds).quantize(Decimal('0.01'), ROUND_HALF_UP)} s"
 
 
 def branch_name(started: Started) -> str:
-    """Return the name of a branch; "" for any other run.
-
-    The name says at which turn the branch leaves its origin, and the differences, as in "from turn
-    2, with frames 4, 9".
-    """
+    """Return the name of a branch, or "". Example: "from turn 2, with frames 4, 9"."""
     branch = started.branch
     if branch is None:
         return ""
+    origin, parts = branch.origin, []
     if branch.no_tool and not branch.frames:
-        parts = [f"without the tool from turn {branch.turn}"]
-    else:
-        frames = f"with frames {', '.join(map(str, branch.frames))}" if branch.frames else ""
-        parts = [
-            f"from turn {branch.turn}" if branch.turn > 1 else "",
-            frames,
-            "without the tool" if branch.no_tool else "",
-        ]
-    origin = branch.origin
+        parts.append(f"without the tool from turn {branch.turn}")
+    elif branch.turn > 1:
+        parts.append(f"from turn {branch.turn}")
+    if branch.frames:
+        parts.append(f"with frames {', '.join(map(str, branch.frames))}")
+        parts += ["without the tool"] if branch.no_tool else []
     if started.settings.window != origin.settings.window:
         parts.append(f"{setting('window').label.lower()} {started.settings.window}")
     parts += [f"judge {started.judge}"] if started.judge != origin.judge else []
     parts += ["another prompt"] if started.prompt != origin.prompt else []
-    return ", ".join(filter(None, parts)) or "the same again"
+    return ", ".join(parts) or "the same again"
