@@ -22,8 +22,8 @@ from vrthinker_core.evaluation.html import (
     Cell,
     Html,
     ReliabilityPoint,
+    Row,
     element,
-    figure_table,
     histogram,
     interval_bars,
     join,
@@ -34,6 +34,7 @@ from vrthinker_core.evaluation.html import (
     reliability_plot,
     remark,
     render_page,
+    sortable_table,
 )
 from vrthinker_core.evaluation.pair_tables import disagreement_section, not_judged_section
 from vrthinker_core.evaluation.summary import Summary
@@ -109,26 +110,23 @@ def _agreement(summary: Summary) -> Html:
         beside.append(interval_bars(title, [*judge, *plain]))
         each_one = ((DIMENSION_NAMES[each.dimension], getattr(each, metric)) for each in found)
         across.append(interval_bars(f"{metric} by dimension", estimate_bars(each_one)))
-    ties = ("judge's ties", "people's ties", "points over best baseline")
-    rows = (
-        (
+    names = ("dimension", "judged", "tau", "diff", "judge's ties", "people's ties")
+    rows: list[Row] = [
+        [
             DIMENSION_NAMES[each.dimension],
-            [
-                Cell(f"{each.answered:,} of {each.labelled:,}", each.answered / each.labelled),
-                *map(share_cell, (each.tau, each.diff, each.tie_rate)),
-                percent(each.people_tie_rate.value),
-                Cell(points_with_interval(each.margin), each.margin.value),
-            ],
-        )
+            Cell(f"{each.answered:,} of {each.labelled:,}", each.answered / each.labelled),
+            *map(share_cell, (each.tau, each.diff, each.tie_rate)),
+            percent(each.people_tie_rate.value),
+            Cell(points_with_interval(each.margin), each.margin.value),
+        ]
         for each in found
-    )
-    answers = [
-        ("the judge", [percent(value_of(v)) for each in found for v in (each.tau, each.diff)])
     ]
+    heads = [f"{each.dimension.value} {metric}" for each in found for metric in METRICS]
+    values = [percent(value_of(value)) for each in found for value in (each.tau, each.diff)]
+    answers: list[Row] = [["the judge", *values]]
     for same in zip(*(each.baselines for each in found), strict=True):
         values = [percent(value) for each in same for value in (each.tau, each.diff)]
-        answers.append((same[0].name, values))
-    each_metric = [f"{each.dimension.value} {metric}" for each in found for metric in METRICS]
+        answers.append([same[0].name, *values])
     return join(
         paragraph(
             "tau is the share of pairs with exactly people's label, of 1, 2 and tie; diff is the "
@@ -137,8 +135,8 @@ def _agreement(summary: Summary) -> Html:
         ),
         plots(*beside),
         plots(*across) if len(found) > 1 else "",
-        figure_table("Agreement by dimension", ("dimension", "judged", "tau", "diff", *ties), rows),
-        figure_table("The judge, and answers that need no look", ("answer", *each_metric), answers),
+        sortable_table("Agreement by dimension", (*names, "points over best baseline"), rows),
+        sortable_table("The judge, and answers that need no look", ("answer", *heads), answers),
         remark("A coin flip is what it scores on average."),
         *map(_confusion, found),
     )
@@ -149,8 +147,8 @@ def _confusion(found: DimensionAgreement) -> Html:
     title = f"{name}: people's labels against the judge's, {share(found.tau.value)} equal"
     heads = ("people said", "judge: tie", "judge: 1", "judge: 2", "no label")
     counts = zip(("tie", "1", "2"), found.confusion, strict=True)
-    rows = ((label, [number(count) for count in row]) for label, row in counts)
-    table = figure_table(f"{name}: how many pairs", heads, rows)
+    rows: list[Row] = [[label, *map(number, row)] for label, row in counts]
+    table = sortable_table(f"{name}: how many pairs", heads, rows)
     return element("details", element("summary", title), table)
 
 
@@ -167,29 +165,30 @@ def _published(summary: Summary) -> Html:
         theirs = (Bar(each.model, each.value, plain=True) for each in scores)
         mine = estimate_bars([(summary.judge, getattr(ours, metric))])
         shown.append(interval_bars(metric, [*mine, *theirs]))
-    rows = [(summary.judge, [share_cell(ours.tau), share_cell(ours.diff)])]
-    rows += [
-        (tau.model, [percent(tau.value), percent(diff.value)])
+    rows: list[Row] = [[summary.judge, share_cell(ours.tau), share_cell(ours.diff)]]
+    rows += (
+        [tau.model, percent(tau.value), percent(diff.value)]
         for tau, diff in zip(*published.values(), strict=True)
-    ]
+    )
     return join(
         paragraph(
             "Overall labels of the same data set, as the paper reports them; it gives no intervals."
         ),
         plots(*shown),
-        figure_table("This judge and published models", ("model", "tau", "diff"), rows),
+        sortable_table("This judge and published models", ("model", "tau", "diff"), rows),
         remark(summary.published_remark),
     )
 
 
 def _calibration(summary: Summary) -> Html:
-    diagrams, rows, levels = [], [], []
+    diagrams, levels = [], []
+    rows: list[Row] = []
     for each in summary.calibration:
         name = DIMENSION_NAMES[each.dimension]
         bins = [ReliabilityPoint(one.expected, one.right, one.pairs) for one in each.bins]
         diagrams.append(reliability_plot(name, bins))
         if bins:
-            rows.append((name, [number(each.pairs), percent(each.error), number(each.brier, 3)]))
+            rows.append([name, number(each.pairs), percent(each.error), number(each.brier, 3)])
         bars = estimate_bars(
             (f"CF {level.confidence}, {count(level.pairs, 'pair')}", level.right)
             for level in each.confidence
@@ -208,7 +207,7 @@ def _calibration(summary: Summary) -> Html:
     return join(
         paragraph(calibrated) if rows else "",
         plots(*diagrams),
-        figure_table("Probabilities of labels", heads, rows),
+        sortable_table("Probabilities of labels", heads, rows),
         plots(*levels),
         remark(cf) if any(levels) else "",
     )
@@ -233,32 +232,28 @@ def _order(summary: Summary) -> Html:
         "side; judging with --swap tells them apart."
     )
     heads = ("pairs", "prefers video 1", "people do", "prefers the one shown first")
-    rows = (
-        (
+    rows: list[Row] = [
+        [
             DIMENSION_NAMES[each.dimension],
-            [
-                number(each.decided),
-                share_cell(each.first),
-                percent(each.people_first),
-                share_cell(each.shown_first),
-                Cell(NONE if each.difference is None else points(each.difference), each.difference),
-            ],
-        )
+            number(each.decided),
+            share_cell(each.first),
+            percent(each.people_first),
+            share_cell(each.shown_first),
+            Cell(NONE if each.difference is None else points(each.difference), each.difference),
+        ]
         for each in summary.position
-    )
+    ]
     turns = ("same label", "turns to the other video", "turns to a tie or from one")
-    swaps = (
-        (
+    swaps: list[Row] = [
+        [
             DIMENSION_NAMES[each.dimension],
-            [
-                number(each.pairs),
-                share_cell(each.stable),
-                percent(each.flips),
-                percent(each.tie_changes),
-            ],
-        )
+            number(each.pairs),
+            share_cell(each.stable),
+            percent(each.flips),
+            percent(each.tie_changes),
+        ]
         for each in summary.swap
-    )
+    ]
     return join(
         paragraph(
             "How often the judge prefers video 1, of the pairs in which it prefers one; the line "
@@ -268,8 +263,10 @@ def _order(summary: Summary) -> Html:
             interval_bars("Prefers video 1", first, origin=0.5),
             interval_bars("Prefers what is shown first, both orders", shown_first, origin=0.5),
         ),
-        figure_table("Position bias", ("dimension", *heads, "difference, points"), rows),
-        figure_table("Both orders compared", ("dimension", "pairs in both orders", *turns), swaps),
+        sortable_table("Position bias", ("dimension", *heads, "difference, points"), rows),
+        sortable_table(
+            "Both orders compared", ("dimension", "pairs in both orders", *turns), swaps
+        ),
     )
 
 
@@ -278,21 +275,19 @@ def _overall(summary: Summary) -> Html:
     if not summary.overall:
         return Html("")
     majority = ("pairs with a majority", "OA is that", "contradictions")
-    rows = (
-        (
+    rows: list[Row] = [
+        [
             each.whose,
-            [
-                number(each.pairs),
-                percent(each.with_sum),
-                number(each.majorities),
-                percent(each.with_majority),
-                percent(each.contradictions),
-            ],
-        )
+            number(each.pairs),
+            percent(each.with_sum),
+            number(each.majorities),
+            percent(each.with_majority),
+            percent(each.contradictions),
+        ]
         for each in summary.overall
-    )
+    ]
     return join(
-        figure_table(
+        sortable_table(
             "Overall label against text alignment, visual and motion quality",
             ("labels of", "pairs", "OA is the side with more of the three", *majority),
             rows,
@@ -312,27 +307,23 @@ def _costs(summary: Summary) -> Html:
         (f"{each.low:g}+" if each.high is None else f"{each.low:g}–{each.high:g}", each.pairs)
         for each in found.second_bins
     ]
-    spreads = {
-        "frames": found.frames,
-        "turns": found.turns,
-        "prompt tokens": found.prompt_tokens,
-        "new tokens": found.new_tokens,
-        "seconds": found.seconds,
-    }
-    rows = (
-        (
-            name,
-            [*(number(value, 1) for value in (s.mean, s.median, s.p90)), number(s.total)],
+    rows: list[Row] = [
+        [name, number(s.mean, 1), number(s.median, 1), number(s.p90, 1), number(s.total)]
+        for name, s in (
+            ("frames", found.frames),
+            ("turns", found.turns),
+            ("prompt tokens", found.prompt_tokens),
+            ("new tokens", found.new_tokens),
+            ("seconds", found.seconds),
         )
-        for name, s in spreads.items()
-    )
+    ]
     heads = ("a pair", "mean", "median", "9 of 10 below", "all together")
     return join(
         plots(
             histogram("Turns a pair", [(str(turns), pairs) for turns, pairs in found.turn_counts]),
             histogram("Seconds a pair", seconds),
         ),
-        figure_table(f"Over {count(found.pairs, 'pair')}", heads, rows),
+        sortable_table(f"Over {count(found.pairs, 'pair')}", heads, rows),
         remark(
             "Of pairs whose run came to its own end, the first order alone. Prompt tokens are "
             "those of all turns, each as it was sent."
@@ -344,15 +335,16 @@ def _groups(summary: Summary) -> Html:
     """Show figures by generator, and by length of the clips."""
     name = DIMENSION_NAMES[summary.dimension]
     sides = ("pairs", "judge says", "people say")
-    scores = [
-        (each.name, [number(each.pairs), percent(each.wins), percent(each.people_wins)])
+    scores: list[Row] = [
+        [each.name, number(each.pairs), percent(each.wins), percent(each.people_wins)]
         for each in summary.generators
     ]
-    pairs = [
-        (
+    pairs: list[Row] = [
+        [
             f"{each.first} – {each.second}",
-            [number(each.pairs), *map(percent, (each.wins, each.people_wins, each.tau, each.diff))],
-        )
+            number(each.pairs),
+            *map(percent, (each.wins, each.people_wins, each.tau, each.diff)),
+        ]
         for each in summary.generator_pairs
     ]
     lengths = []
@@ -362,8 +354,8 @@ def _groups(summary: Summary) -> Html:
         lengths += estimate_bars([(label, span.tau)])
     wins = f"{name}: how often the first of two generators wins"
     return join(
-        figure_table(f"{name}: how often each generator wins", ("generator", *sides), scores),
-        figure_table(wins, ("generators", *sides, "tau", "diff"), pairs),
+        sortable_table(f"{name}: how often each generator wins", ("generator", *sides), scores),
+        sortable_table(wins, ("generators", *sides, "tau", "diff"), pairs),
         remark("A tie is half a win.") if scores or pairs else "",
         plots(interval_bars(f"tau by seconds of the longer clip, {name.lower()}", lengths)),
     )

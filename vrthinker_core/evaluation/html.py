@@ -49,36 +49,28 @@ def element(name: str, *content: str, **attributes: str | float | bool | None) -
 
 
 @dataclass(frozen=True, slots=True)
-class TableColumn:
-    """One column. Numbers stand to the right, and sort with the highest first."""
-
-    title: str
-    number: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Cell:
-    """What a cell shows, and what it sorts by; None sorts last, either way."""
+    """A number in a table as text, and the value that it sorts by; None sorts last, either way."""
 
     content: str
     value: float | None = None
 
 
+Row = Sequence[Cell | str]  # of a table; a string is text or markup
+
+
 def sortable_table(
-    caption: str,
-    columns: Sequence[TableColumn],
-    rows: Iterable[Sequence[Cell | str]],
-    *,
-    tall: bool = False,
+    caption: str, heads: Sequence[str], rows: Iterable[Row], *, tall: bool = False
 ) -> Html:
     """Render a table in the order of `rows` until a head is pressed; no rows give no table.
 
-    The first cell of a row names it. A `tall` table scrolls within the window, and its heads stay
-    in view.
+    The first cell of a row names it. Numbers stand to the right, and sort with the highest first.
+    A `tall` table scrolls within the window, and its heads stay in view.
     """
-    kinds = ["number" if column.number else None for column in columns]
-    body = []
+    body: list[Html] = []
+    kinds: list[str | None] = []
     for row in rows:
+        kinds = ["number" if isinstance(cell, Cell) else None for cell in row]
         cells = []
         for place, (kind, given) in enumerate(zip(kinds, row, strict=True)):
             cell = given if isinstance(given, Cell) else Cell(given)
@@ -89,27 +81,18 @@ def sortable_table(
         body.append(element("tr", *cells))
     if not body:
         return Html("")
-    buttons = (element("button", column.title, type="button") for column in columns)
-    heads = (
-        element("th", button, scope="col", class_=kind)
-        for button, kind in zip(buttons, kinds, strict=True)
+    buttons = (
+        element("th", element("button", head, type="button"), scope="col", class_=kind)
+        for head, kind in zip(heads, kinds, strict=True)
     )
-    head = element("thead", element("tr", *heads))
-    title = element("caption", caption)
-    table = element("table", title, head, element("tbody", *body), class_="sortable")
+    top = element("caption", caption), element("thead", element("tr", *buttons))
+    table = element("table", *top, element("tbody", *body), class_="sortable")
     return scrolling(caption, table, kind="scroll tall" if tall else "scroll")
 
 
 def scrolling(label: str, *content: str, kind: str = "scroll") -> Html:
     """Render a region that scrolls by itself if it is too wide, by keyboard, too."""
     return element("div", *content, class_=kind, tabindex="0", role="region", aria_label=label)
-
-
-def figure_table(
-    caption: str, heads: Sequence[str], rows: Iterable[tuple[str, Sequence[Cell]]]
-) -> Html:
-    """Render a table of figures: each row is a name, and a number for each other head."""
-    return sortable_table(caption, labelled(*heads), ([Cell(name), *cells] for name, cells in rows))
 
 
 def percent(value: float | None) -> Cell:
@@ -122,11 +105,6 @@ def number(value: float | None, decimals: int = 0, unit: str = "") -> Cell:
     if value is None:
         return Cell("–")
     return Cell(f"{value:z,.{decimals}f}{unit and ' ' + unit}", value)
-
-
-def labelled(*names: str) -> list[TableColumn]:
-    """Make a column of names, then columns of numbers."""
-    return [TableColumn(name, number=position > 0) for position, name in enumerate(names)]
 
 
 WIDTH = 340  # of every plot, in CSS pixels: a phone shows it unscaled
