@@ -14,10 +14,9 @@ from vrthinker_core.evaluation.agreement import (
     LabelTable,
     Ratio,
     decided,
-    diff_ratio,
     estimate_ratios,
+    metric_ratios,
     right,
-    tau_ratio,
 )
 from vrthinker_core.types import Dimension, Preference
 
@@ -289,7 +288,7 @@ def by_generators(table: LabelTable, dimension: Dimension) -> tuple[GeneratorPai
         people, judge = table.people[dimension][rows], table.judge[dimension][rows]
         turned = [table.results[row].pair.first_generator != names[0] for row in rows]
         wins, people_wins = _wins(judge, turned), _wins(people, turned)
-        tau, diff = _share(tau_ratio(people, judge)), _share(diff_ratio(people, judge))
+        tau, diff = map(_share, metric_ratios(people, right(people, judge)).values())
         found.append(GeneratorPair(*names, len(rows), wins, people_wins, tau, diff))
     return tuple(found)
 
