@@ -13,7 +13,7 @@ from vrthinker_core.backends import Backend, open_backend
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.batch import check_pairs_in_hand, judge_many
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.outcomes import labels_said, pair_score, win_rates
+from vrthinker_core.evaluation.outcomes import pair_score, win_rates
 from vrthinker_core.results.result import OUTSIDE_REASON
 from vrthinker_core.storage import allow_pairs
 from vrthinker_core.types import Dimension, Settings, StopReason, Trace, VideoPair
@@ -52,7 +52,7 @@ class ComparedVideos:
         """How the first of them did: 1, 0.5 for a tie, 0; with both orders the mean; None where nothing was said."""
         end, check = self.trace.finished, order_of(self.trace.runs)
         verdicts = end.verdict if end else None, check.second if check else None
-        return pair_score(labels_said(dimension, *verdicts))
+        return pair_score(dimension, *verdicts)
 
 
 @dataclass(frozen=True, slots=True)
