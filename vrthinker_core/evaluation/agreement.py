@@ -1,4 +1,4 @@
-"""Agreement with people: `tau` and `diff` of each dimension with intervals, beside baselines."""
+"""Agreement with people: `tau` and `diff` with intervals, beside baselines."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Numbers = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True)
 class LabelTable:
-    """The labels of people and of a judge, row by row; NOT_SAID for a label that is missing."""
+    """Labels of people and a judge by row; NOT_SAID if missing."""
 
     results: tuple[PairResult, ...]
     prompts: NDArray[np.int64]
@@ -36,13 +36,13 @@ class LabelTable:
 
     @property
     def main(self) -> Dimension:
-        """Dimension of single figures: overall, or the first labelled one if OA has no labels."""
+        """Dimension of single figures: OA, or the first labelled one without OA."""
         known = [dimension for dimension in Dimension if self.labelled(dimension).any()]
         return Dimension.OA if Dimension.OA in known or not known else known[0]
 
 
 def counts(result: PairResult) -> bool:
-    """Tell whether a result is part of the statistics: neither broken nor left out."""
+    """Tell whether a result counts: it is neither broken nor left out."""
     return result.fault not in (ROW_FAULT, LEFT_OUT)
 
 
@@ -84,7 +84,7 @@ Ratio = tuple[NDArray[Any], NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class IntervalEstimate:
-    """A figure with its 95 % interval; no ends if fewer than two prompts have a say."""
+    """A figure with its 95 % interval; no ends below two prompts."""
 
     value: float
     low: float | None = None
@@ -94,7 +94,7 @@ class IntervalEstimate:
 def estimate_ratios(
     ratios: Mapping[Key, Ratio], prompts: NDArray[np.int64], *, seed: int = 0, least: float = 0.0
 ) -> dict[Key, IntervalEstimate | None]:
-    """Estimate each ratio with its interval over the same draws; None for a denominator of 0.
+    """Estimate ratios with intervals; None for a denominator of 0.
 
     Equal seeds give equal draws. Ends are the 2.5 and 97.5 percentiles. A ratio that is the same
     in every prompt is the same in every draw: then only as many prompts as the exact binomial
@@ -129,7 +129,7 @@ def estimate_ratios(
 
 
 def _draw(prompts: int, seed: int) -> Iterator[NDArray[np.int64]]:
-    """Give how often each prompt is drawn in each of 1000 draws, some draws at a time."""
+    """Give how often prompts are drawn, some of 1000 draws at once."""
     generator = np.random.default_rng(seed)
     at_once = max(1, 2**20 // prompts)  # bounds the memory
     for start in range(0, 1000, at_once):
@@ -139,7 +139,7 @@ def _draw(prompts: int, seed: int) -> Iterator[NDArray[np.int64]]:
 
 
 def exact_end(count: int) -> float:
-    """Lower end of the exact 95 % interval of a share that is 1 in all of `count` draws."""
+    """Exact lower end of the 95 % interval of `count` of `count`."""
     return float(TAIL ** (1 / count))
 
 
@@ -161,7 +161,7 @@ COIN_OF_TWO = "coin flip, never a tie"
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What answers without a look score: a constant one exactly, a coin flip on average."""
+    """Score of answers without a look: exact if constant, else the mean."""
 
     name: str
     tau: float
@@ -235,13 +235,13 @@ def agreement(table: LabelTable) -> tuple[DimensionAgreement, ...]:
 
 
 def right(people: LabelColumn, judge: LabelColumn) -> Numbers:
-    """Give 1 if the judge gave people's label, else 0, also if a label is missing."""
+    """Give 1 if the judge gave people's label, else 0."""
     correct: Numbers = ((people == judge) & (people != NOT_SAID)).astype(np.float64)
     return correct
 
 
 def metric_ratios(people: LabelColumn, correct: Numbers) -> dict[Metric, Ratio]:
-    """Give tau and diff as numerator and denominator of each row, from how right each row is."""
+    """Give tau and diff as ratios from how right each row is."""
     preferred = decided(people)
     return {"tau": (correct, people != NOT_SAID), "diff": (correct * preferred, preferred)}
 

@@ -1,4 +1,4 @@
-"""Beside agreement: calibration, cost, position bias, and figures by generator and clip length."""
+"""Calibration, cost, position bias, and figures by generator and clip length."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -56,7 +56,7 @@ class Calibration:
 
 
 def calibration(table: LabelTable) -> tuple[Calibration, ...]:
-    """Compute every dimension in which a labelled answer has a CF or probabilities."""
+    """Compute every dimension with a CF or probabilities of labelled answers."""
     cf = np.array([result.confidence or 0 for result in table.results], dtype=np.int64)
     found = []
     for dimension in Dimension:
@@ -113,7 +113,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class SecondsBin:
-    """Pairs that took from `low` seconds to below `high`; None for the open end."""
+    """Pairs of at least `low` and below `high` seconds; None if open."""
 
     low: float
     high: float | None
@@ -135,7 +135,7 @@ class Costs:
 
 
 def costs(table: LabelTable) -> Costs | None:
-    """Compute what runs cost; None if no run came to its own end."""
+    """Compute costs; None if no run came to its own end."""
     runs = [result for result in table.results if result.judged]
     if not runs:
         return None
@@ -183,7 +183,7 @@ class PositionBias:
 
 @dataclass(frozen=True, slots=True)
 class SwapConsistency:
-    """Pairs with a label in both orders: shares by what becomes of the label."""
+    """What becomes of the label of pairs with one in both orders."""
 
     dimension: Dimension
     pairs: int
@@ -193,7 +193,7 @@ class SwapConsistency:
 
 
 def position_bias(table: LabelTable) -> tuple[PositionBias, ...]:
-    """Compute every dimension in which the judge prefers a video in any pair."""
+    """Compute every dimension in which the judge prefers any video."""
     dimensions = [dimension for dimension in Dimension if decided(table.judge[dimension]).any()]
     ratios: dict[tuple[Dimension, str], Ratio] = {}
     for dimension in dimensions:
@@ -247,7 +247,7 @@ def swap_consistency(table: LabelTable) -> tuple[SwapConsistency, ...]:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorPair:
-    """All pairs of two generators, whichever made video 1. A tie counts as half a win."""
+    """All pairs of two generators, in any order; ties are half wins."""
 
     first: str  # the two in alphabetical order
     second: str
@@ -270,7 +270,7 @@ class GeneratorScore:
 
 @dataclass(frozen=True, slots=True)
 class LengthGroup:
-    """Pairs whose longer clip lasts from `low` seconds to below `high`; None for the open end."""
+    """Pairs whose longer clip lasts `low` to `high` seconds; None: open."""
 
     low: float
     high: float | None
@@ -279,7 +279,7 @@ class LengthGroup:
 
 
 def by_generators(table: LabelTable, dimension: Dimension) -> tuple[GeneratorPair, ...]:
-    """Compute every two generators that were paired, alphabetically; () if none are known."""
+    """Compute every two paired generators, alphabetically; () if unknown."""
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, names in _generators(table):
         groups[min(names), max(names)].append(row)
@@ -318,7 +318,7 @@ def _generators(table: LabelTable) -> Iterator[tuple[int, tuple[str, str]]]:
 
 
 def _wins(labels: LabelColumn, turned: Sequence[bool]) -> float | None:
-    """Share of wins of video 1, or of video 2 if `turned`, over the pairs with a label."""
+    """Share of wins of video 1, or video 2 if `turned`."""
     won = labels == np.where(turned, int(Preference.SECOND), int(Preference.FIRST))
     return _share((won + 0.5 * (labels == Preference.TIE), labels != NOT_SAID))
 
@@ -329,7 +329,7 @@ def _share(ratio: Ratio) -> float | None:
 
 
 def by_length(table: LabelTable, dimension: Dimension) -> tuple[LengthGroup, ...]:
-    """Compute every bin with a labelled pair; a pair that could not be opened has no length."""
+    """Compute every bin with labelled pairs whose videos could be opened."""
     seconds = [max(result.clip_seconds or (np.nan,)) for result in table.results]
     lengths, labelled = np.array(seconds), table.labelled(dimension)
     correct = right(table.people[dimension], table.judge[dimension])

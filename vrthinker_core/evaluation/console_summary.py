@@ -1,4 +1,4 @@
-"""The figures that decide, in a terminal; everything else stands in the report."""
+"""The figures that decide, in a terminal; the report has the rest."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def print_summary(summary: Summary, console: "Console") -> None:
-    """Print a summary as a narrow table and sentences, whatever a data set holds as plain text."""
+    """Print a summary as plain text, narrow enough for a terminal."""
     rows = [
         [
             each.dimension.value,

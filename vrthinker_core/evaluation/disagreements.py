@@ -11,7 +11,7 @@ MAX_SHOWN = 100  # pairs in a report; all are in the results
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A pair whose label is not people's, in the dimension that a report is about."""
+    """A pair whose label in the report's dimension is not people's."""
 
     id: str
     row: int
@@ -26,9 +26,9 @@ class Disagreement:
 
 
 def disagreements(results: Iterable[PairResult], dimension: Dimension) -> list[Disagreement]:
-    """List disagreements by probability of the wrong label, then CF; the other video before a tie.
+    """List disagreements, the surest wrong label first.
 
-    Equal ones are in the order of their ids.
+    The order is by its probability, then by CF, the other video before a tie, then by id.
     """
     found = []
     for result in results:

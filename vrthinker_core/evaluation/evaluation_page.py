@@ -153,7 +153,7 @@ def _confusion(found: DimensionAgreement) -> Html:
 
 
 def _published(summary: Summary) -> Html:
-    """Show published numbers of the same set and metric beside ours, or why there are none."""
+    """Show published numbers beside ours, or why there are none."""
     ours = next((each for each in summary.agreement if each.dimension is Dimension.OA), None)
     if not ours or not (summary.published_tau or summary.published_remark):
         return Html("")

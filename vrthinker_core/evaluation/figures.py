@@ -1,4 +1,4 @@
-"""Figures as people read them, the same in page and terminal: shares, differences, intervals."""
+"""Shares, differences and intervals as text, the same in page and terminal."""
 
 from collections.abc import Iterable
 
@@ -39,12 +39,12 @@ def value_of(estimate: IntervalEstimate | None) -> float | None:
 
 
 def share_cell(estimate: IntervalEstimate | None) -> Cell:
-    """Show a share with its interval as a cell; it sorts by the share."""
+    """Show a share with its interval as a cell."""
     return Cell(share_with_interval(estimate), value_of(estimate))
 
 
 def estimate_bars(known: Iterable[tuple[str, IntervalEstimate | None]]) -> list[Bar]:
-    """Make a bar of each label and its estimate; None gives no bar."""
+    """Make a bar for each label with an estimate."""
     return [Bar(label, each.value, each.low, each.high) for label, each in known if each]
 
 
@@ -75,7 +75,7 @@ def fault_name(fault: str) -> str:
 
 
 def outcome_sentences(summary: Summary) -> list[str]:
-    """Say what became of the pairs, and what must be known of the verdicts."""
+    """Say what became of the pairs, and what verdicts lack."""
     counts = summary.counts
     faults = "; ".join(f"{fault_name(name)}: {number:,}" for name, number in counts.faults)
     outcomes = [
@@ -104,7 +104,7 @@ def outcome_sentences(summary: Summary) -> list[str]:
 
 
 def unchecked_sentence(*summaries: Summary) -> str:
-    """Say that no verdict was tested with swapped sides; "" if one was, or there is none."""
+    """Say that no verdict was tested with swapped sides; else ""."""
     if any(each.swap for each in summaries) or not any(each.counts.answered for each in summaries):
         return ""
     return (
@@ -114,7 +114,7 @@ def unchecked_sentence(*summaries: Summary) -> str:
 
 
 def agreement_sentence(found: DimensionAgreement) -> str:
-    """Tell the main figure, and whether it is clearly better or worse than a baseline."""
+    """Tell tau, and whether it differs clearly from the best baseline."""
     best, margin = best_baseline(found).name, found.margin
     told = (
         f"{DIMENSION_NAMES[found.dimension]}: the judge gives people's label in "

@@ -1,4 +1,4 @@
-"""The page around a report: one file without any request, for phones and wide screens."""
+"""Reports as one HTML file without any request: elements, tables, plots."""
 
 import html
 import re
@@ -14,7 +14,7 @@ VOID = frozenset({"br", "meta", "line", "rect", "circle", "path"})  # elements w
 
 
 class Html(str):
-    """Markup that stands in a page as it is; any other string is text."""
+    """Markup that is not escaped; any other string is text."""
 
     __slots__ = ()
 
@@ -32,10 +32,10 @@ def join(*parts: str) -> Html:
 
 
 def element(name: str, *content: str, **attributes: str | float | bool | None) -> Html:
-    """Render one element. In attribute names `_` stands for `-`; a last one is dropped (`class_`).
+    """Render one element.
 
-    An attribute that is None or False is left out, True stands without a value, and numbers have
-    at most two decimals.
+    In attribute names `_` stands for `-`; a last one is dropped (`class_`). An attribute that is
+    None or False is left out, True stands without a value, and numbers have at most two decimals.
     """
     opening = name
     for key, value in attributes.items():
@@ -50,7 +50,7 @@ def element(name: str, *content: str, **attributes: str | float | bool | None) -
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A number in a table as text, and the value that it sorts by; None sorts last, either way."""
+    """A number in a table, and what it sorts by; None sorts last."""
 
     content: str
     value: float | None = None
@@ -62,7 +62,7 @@ Row = Sequence[Cell | str]  # of a table; a string is text or markup
 def sortable_table(
     caption: str, heads: Sequence[str], rows: Iterable[Row], *, tall: bool = False
 ) -> Html:
-    """Render a table in the order of `rows` until a head is pressed; no rows give no table.
+    """Render a table that sorts by its heads; no rows give no table.
 
     The first cell of a row names it. Numbers stand to the right, and sort with the highest first.
     A `tall` table scrolls within the window, and its heads stay in view.
@@ -91,7 +91,7 @@ def sortable_table(
 
 
 def scrolling(label: str, *content: str, kind: str = "scroll") -> Html:
-    """Render a region that scrolls by itself if it is too wide, by keyboard, too."""
+    """Render a region that scrolls by itself, by keyboard, too."""
     return element("div", *content, class_=kind, tabindex="0", role="region", aria_label=label)
 
 
@@ -113,7 +113,7 @@ MAX_LABEL = 28  # characters
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar. `plain` marks what only serves for comparison, as a baseline does."""
+    """One bar; `plain` marks a comparison such as a baseline."""
 
     label: str
     value: float
@@ -124,7 +124,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityPoint:
-    """One bin of a reliability diagram: how sure the judge was, and how often it was right."""
+    """One bin: how sure the judge was, and how often right."""
 
     expected: float
     right: float
@@ -145,7 +145,7 @@ def figure(title: str, height: float, *shapes: str) -> Html:
 
 
 def svg_text(text: str, x: float, y: float, anchor: str = "start", kind: str | None = None) -> Html:
-    """Render text of a plot; a long one is cut, and whole under the pointer."""
+    """Render text of a plot; if cut, all is under the pointer."""
     short = text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 1]}…"
     whole = element("title", text) if short != text else ""
     return element("text", short, whole, x=x, y=y, text_anchor=anchor, class_=kind)
@@ -168,7 +168,7 @@ def interval_bars(
     origin: float = 0.0,
     unit: str = "%",
 ) -> Html:
-    """Plot shares as bars from `origin`, in per cent, with intervals, on an axis over `span`."""
+    """Plot shares as bars from `origin` with intervals, in per cent; `span` is the axis."""
     if not bars:
         return Html("")
 
@@ -215,7 +215,7 @@ def histogram(title: str, counts: Sequence[tuple[str, int]]) -> Html:
 
 
 def reliability_plot(title: str, points: Sequence[ReliabilityPoint]) -> Html:
-    """Plot how often the judge was right against how sure it was; a dot's area is its pairs."""
+    """Plot accuracy against probability; a dot's area is its pairs."""
     if not points:
         return Html("")
     square, left, most = 300, 40.0, max(point.count for point in points)
@@ -270,7 +270,7 @@ _FRAME = """<!doctype html>
 
 
 def render_page(title: str, lead: str, sections: Sequence[tuple[str, str]]) -> str:
-    """Render the whole file: title, `lead`, then each section that has content with its title.
+    """Render the file: title, `lead`, then each section that has content.
 
     The policy allows our script and our style by their hashes, and nothing else.
     """
@@ -300,7 +300,7 @@ def paragraph(*content: str) -> Html:
 
 
 def remark(*content: str) -> Html:
-    """Render what a reader must know about a table or a plot, small and below it."""
+    """Render a small note below a table or a plot."""
     return element("p", *content, class_="remark")
 
 

@@ -1,4 +1,4 @@
-"""An evaluation as it was asked for: its judge, where it runs, and where its results go."""
+"""An evaluation as it was asked for, and its estimate."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,7 +50,7 @@ class EvaluationJob:
     def describe(
         self, dataset: str, path: Path, pairs: Sequence[EvaluationPair], limit: int | None
     ) -> EvaluationRun:
-        """Describe the run for its folder; `pairs` are those of the whole data set."""
+        """Describe the run for its folder; `pairs` are the whole data set."""
         at = datetime.now(UTC).isoformat(timespec="seconds")
         start = RunStart(at, self.engine, self.concurrency, limit, installed_versions())
         where, judge = encodable(str(path)), resolved_judge(self.judge)
@@ -132,7 +132,7 @@ class Estimate:
 
 
 def take_sample(pairs: Sequence[EvaluationPair], size: int) -> list[EvaluationPair]:
-    """Draw that many of the pairs that can be judged, always the same."""
+    """Draw `size` of the pairs that can be judged, always the same."""
     fit = sorted(
         (pair for pair in pairs if not (pair.fault or pair.left_out)), key=lambda pair: pair.id
     )
@@ -140,7 +140,7 @@ def take_sample(pairs: Sequence[EvaluationPair], size: int) -> list[EvaluationPa
 
 
 def estimate(sample: Sequence[PairResult], pairs: int, seconds: float) -> Estimate:
-    """Estimate `pairs` pairs from the results of a sample, judged in `seconds` as all will be.
+    """Estimate `pairs` pairs from a sample that was judged in `seconds`.
 
     Intervals are those of the mean of the sample, by bootstrap: they say nothing of a machine that
     slows down.

@@ -1,4 +1,4 @@
-"""Two judges on the same pairs: scores, difference with interval, and McNemar's exact test."""
+"""Two judges on the same pairs, with intervals and McNemar's exact test."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class MetricComparison:
 
 @dataclass(frozen=True, slots=True)
 class JudgeComparison:
-    """Pairs that both judges have judged; a label that one of them left out there is wrong."""
+    """Pairs that both judges have judged; a missing label is wrong."""
 
     judges: tuple[str, str]
     shared: int
@@ -121,7 +121,7 @@ def shared_results(first: Iterable[PairResult], second: Iterable[PairResult]) ->
 
 
 def mcnemar(first_alone: int, second_alone: int) -> float:
-    """Compute the exact two-sided p of McNemar's test: a sign test with a fair coin.
+    """Compute the exact two-sided p of McNemar's test, a sign test.
 
     It is how likely counts at least as unequal are between judges that are equally good. The
     counts are pairs that only one judge has right.

@@ -1,4 +1,4 @@
-"""The engine of this process: many pairs side by side with one judge."""
+"""The engine of this process: many pairs side by side, one judge."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,11 +25,12 @@ def judge_locally(
     concurrency: int,
     cancelled: Cancelled = not_cancelled,
 ) -> Iterator[PairResult]:
-    """Judge pairs, `concurrency` at a time, with traces below `out`; gives results as they end.
+    """Judge pairs, `concurrency` at a time; gives results as they end.
 
-    A judge that generates in batches has them all in one batch, turn by turn. Any other one is
-    asked by a thread for each; so is a server, so that no pair waits for the slowest reply of all.
-    Pairs are taken as they are needed. Once `cancelled`, those in hand end as cancelled.
+    Each pair has a trace below `out`. A judge that generates in batches has them all in one batch,
+    turn by turn. Any other one is asked by a thread for each; so is a server, so that no pair waits
+    for the slowest reply of all. Pairs are taken as they are needed. Once `cancelled`, those in
+    hand end as cancelled.
     """
     if isinstance(backend, BatchBackend) and not isinstance(backend, RemoteBackend):
         yield from _judge_batch(pairs, backend, settings, out, concurrency, cancelled)
@@ -107,7 +108,7 @@ def judge_pair(
 
 
 def trace_file(pair: EvaluationPair) -> str:
-    """Name the file of a pair's trace, relative to the folder of the results."""
+    """Name the file of a pair's trace, relative to the results."""
     return f"{TRACES}/{pair.id}.json"
 
 

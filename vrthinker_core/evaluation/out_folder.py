@@ -1,4 +1,4 @@
-"""The folder of an evaluation: one run at a time writes it, and none writes into another's."""
+"""The folder of an evaluation, which one run at a time writes."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,12 +16,12 @@ from vrthinker_core.storage import hold_folder, remove_parts
 def open_out(
     out: Path, run: EvaluationRun, *, resume: bool, pairs: Iterable[EvaluationPair] = ()
 ) -> Iterator[Path]:
-    """Make the folder `out` ready, and hold it until the block ends or the process dies.
+    """Prepare the folder `out` and hold it until the block ends.
 
-    `resume` goes on with the same run, or begins it in an empty folder. A run is the same, too, if
-    rows of its data set that were broken have other labels now; `pairs` are those of the whole set.
-    Raises BadInput for a folder that another process writes, that holds anything else, or that
-    holds a run and is not to be resumed.
+    A process that dies frees it, too. `resume` goes on with the same run, or begins it in an empty
+    folder. A run is the same, too, if rows of its data set that were broken have other labels now;
+    `pairs` are those of the whole set. Raises BadInput for a folder that another process writes,
+    that holds anything else, or that holds a run and is not to be resumed.
     """
     with ExitStack() as held:
         with writing_to(out):
@@ -36,7 +36,7 @@ def open_out(
 
 @contextmanager
 def writing_to(out: Path) -> Iterator[None]:
-    """Turn an OSError of writing the folder `out` into a BadInput of one sentence."""
+    """Turn an OSError of writing the folder into a BadInput."""
     try:
         yield
     except OSError as error:
@@ -48,7 +48,7 @@ def writing_to(out: Path) -> Iterator[None]:
 def _run_there(
     out: Path, run: EvaluationRun, resume: bool, pairs: Iterable[EvaluationPair]
 ) -> EvaluationRun | None:
-    """Read the run in the folder; None if it is empty, or nothing was judged. Raises BadInput."""
+    """Read the run in the folder; None if nothing was judged. Raises BadInput."""
     if not any(out.iterdir()):
         return None
     if not (out / RUN).exists():

@@ -1,4 +1,4 @@
-"""What judged pairs say in one dimension: scores, win rates, wins and ties of generators."""
+"""Scores, win rates, wins and ties of judged pairs in one dimension."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ Counts = NDArray[np.float64]
 
 
 def as_counted(results: Iterable[PairResult], missing: MissingRule) -> Iterator[PairResult]:
-    """Give results as they count: by the rule "loses", an unreadable video has lost."""
+    """Give results as they count: by "loses", an unreadable video has lost."""
     for result in results:
         if missing == "loses" and result.unreadable_generator:
             won = Verdict(*[Preference(result.unreadable[0].other)] * len(Dimension))
@@ -28,7 +28,7 @@ def _labels(dimension: Dimension, *verdicts: Verdict | None) -> list[Preference]
 
 
 def pair_score(dimension: Dimension, *verdicts: Verdict | None) -> float | None:
-    """Score the first video: 1 for a win, 0.5 for a tie, 0; None without a label.
+    """Score the first video: 1, 0.5 (tie) or 0; None if unlabelled.
 
     With verdicts of both orders, which name the same sides, it is the mean.
     """
@@ -40,7 +40,7 @@ def pair_score(dimension: Dimension, *verdicts: Verdict | None) -> float | None:
 def win_rates(
     videos: int, scores: Mapping[tuple[int, int], float | None]
 ) -> tuple[float | None, ...]:
-    """Compute the win rate of each of `videos` videos, 0 to 1, from pair scores (first, second).
+    """Compute win rates, 0 to 1, from scores of pairs (first, second).
 
     A video's rate is the mean over its pairs with a score; None without any.
     """

@@ -1,4 +1,4 @@
-"""Tables of pairs: disagreements with people or between judges, and pairs not judged."""
+"""Tables of pairs: disagreements with people or judges, and failures."""
 
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
@@ -69,7 +69,7 @@ def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) ->
 def one_right_section(
     shared: SharedResults, judges: tuple[str, str], folders: tuple[str, str], dimension: Dimension
 ) -> Html:
-    """Show pairs on which one of two judges is right; `folders` hold the traces of each."""
+    """Show pairs with one judge right; `folders` hold the traces of each."""
     found = []
     for both in zip(shared.first, shared.second, strict=True):
         people = getattr(both[0].pair.labels, dimension.value)
@@ -106,7 +106,7 @@ def one_right_section(
 
 
 def not_judged_section(results: Iterable[PairResult]) -> Html:
-    """Show what failed, was stopped, or is a broken row, each with its sentence, by row."""
+    """Show what failed, was stopped or is broken, and why."""
     missed = [each for each in results if not each.judged]
     if not missed:
         return Html("")
@@ -140,13 +140,13 @@ def _flip_remark(some: bool) -> Html:
 
 
 def prompt_text(prompt: str) -> Html:
-    """Show a prompt as a cell: cut if it is long, isolated in its direction of writing."""
+    """Show a prompt, cut if long, with its own direction of writing."""
     short = prompt if len(prompt) <= MAX_PROMPT else f"{prompt[: MAX_PROMPT - 1]}…"
     return element("bdi", short, class_="wide", title=prompt if short != prompt else None)
 
 
 def said(labels: dict[str, int], dimension: Dimension, flips: Sequence[Dimension] = ()) -> Html:
-    """Show labels, the report's dimension in bold and first; hide those that flip."""
+    """Show labels, the report's dimension in bold; hide those that flip."""
     words = {
         name: FLIPS if name in flips else LABELS[Preference(label)]
         for name, label in labels.items()
@@ -158,6 +158,6 @@ def said(labels: dict[str, int], dimension: Dimension, flips: Sequence[Dimension
 
 
 def trace_link(trace: str, name: str = "trace") -> Html:
-    """Link to a file below the report's folder or beside it, whatever its name; a dash for none."""
+    """Link to a file beside the report, whatever its name; or dash."""
     file = trace.lstrip("/")  # Two slashes would name another machine
     return element("a", name, href=quote(file, errors="replace")) if file else Html(NONE)

@@ -1,4 +1,4 @@
-"""A ranking as one HTML file: strengths with intervals, the win matrix, cycles, best of N."""
+"""A ranking as one HTML file and as JSON."""
 
 import json
 from dataclasses import asdict
@@ -34,7 +34,7 @@ from vrthinker_core.types.wording import DIMENSION_NAMES
 
 
 def write_report(ranking: Ranking, out: Path) -> None:
-    """Write HTML and JSON into the folder, over those of an earlier ranking.
+    """Write HTML and JSON into the folder, replacing an earlier ranking's.
 
     Raises BadInput if that cannot be done.
     """
@@ -139,7 +139,7 @@ def _chance(strength: float) -> float:
 
 
 def _win_matrix(found: DimensionRanking) -> Html:
-    """Draw rows against columns in the order of strengths; a cell is filled by its win rate."""
+    """Draw rows against columns by strength, cells filled by win rates."""
     label, side = 190, 46  # width of the labels and side of a cell, in CSS pixels
     names = [row.generator for row in found.strengths]
     heads, rows, cells = [], [], []

@@ -1,4 +1,4 @@
-"""The ranking of generators: strengths with intervals, a win matrix, cycles, and best of N."""
+"""The ranking of generators: strengths, win matrix, cycles, best of N."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ class WinCell:
 
     @property
     def rate(self) -> float | None:
-        """Win rate, 0 to 1, a tie as half a win; None without a label."""
+        """Win rate, 0 to 1, ties as half wins; None if unlabelled."""
         return (self.wins + self.ties / 2) / self.pairs if self.pairs else None
 
 
@@ -62,7 +62,7 @@ class GeneratorStrength:
 
 @dataclass(frozen=True, slots=True)
 class MajorityCycle:
-    """Generators that each beat the next in most decided pairs, and the last one the first."""
+    """Generators that each beat the next, and the last the first."""
 
     generators: tuple[str, ...]
     share: float  # of the bootstrap's samples in which all of these majorities hold
@@ -107,7 +107,7 @@ class Ranking:
     best_of: tuple[BestOfPrompt, ...]
 
     def summary(self, cycles: int) -> list[str]:
-        """Say what the ranking rests on, and at most so many of its cycles."""
+        """Say what the ranking rests on, with at most `cycles` cycles."""
         overall = self.dimensions[Dimension.OA]
         judged = f"{count(self.pairs, 'pair')} of {count(self.prompts, 'prompt')}"
         lines = [f"{judged} judged by {self.judge}."]
@@ -139,7 +139,7 @@ class Ranking:
 def rank_generators(
     table: VideoTable, results: Iterable[PairResult], judge: str, samples: int = 500
 ) -> Ranking:
-    """Rank the generators of a table by what was judged of it, in whatever order.
+    """Rank the generators of a table by results in any order.
 
     `samples` are those of the bootstrap.
     """
@@ -240,7 +240,7 @@ def _cell(*counts: float) -> WinCell:
 
 
 def _majority_cycles(beats: NDArray[np.bool_]) -> list[tuple[int, ...]]:
-    """Find all cycles of three, and for each majority in none of them its shortest cycle, if any.
+    """Find all cycles of three, and shortest cycles of other majorities.
 
     `beats` [i, j] says that most decided pairs of i and j are wins of i. In a cycle each place
     beats the next one, and the last one the first; it begins with its smallest place.

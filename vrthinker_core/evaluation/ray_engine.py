@@ -1,4 +1,4 @@
-"""The engine that spreads pairs over a cluster: Ray Data with one actor a judge."""
+"""The engine for a cluster: Ray Data with one actor a judge."""
 
 import logging
 import math
@@ -60,9 +60,10 @@ def place_judges(
 
 @contextmanager
 def connected(address: str | None) -> Iterator[list[dict[str, float]]]:
-    """Start a Ray for None, or join the cluster at `address` ("auto": this machine's); gives nodes.
+    """Start a Ray or join the cluster at `address`; gives its nodes.
 
-    A Ray that was started here is stopped at the end, a cluster is only left. Raises BadInput.
+    None starts one of its own; "auto" is the cluster that this machine belongs to. A Ray that was
+    started here is stopped at the end, a cluster is only left. Raises BadInput.
     """
     # Ray's C++ part writes on the terminal whatever it takes for an error; exceptions tell enough.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -121,7 +122,7 @@ def _connect(address: str | None) -> None:
 
 @contextmanager
 def _without_stderr() -> Iterator[None]:
-    """Drop standard error: as Ray starts, its C++ part says there how its own log was set."""
+    """Drop standard error, on which Ray's C++ part writes at its start."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
@@ -147,12 +148,12 @@ def judge_on_ray(
     concurrency: int,
     address: str | None,
 ) -> Generator[PairResult, None, None]:
-    """Judge pairs on a Ray cluster, with traces below `out`; gives one result a pair as they end.
+    """Judge pairs on a Ray cluster, with traces below `out`; gives results as they end.
 
-    `address` None starts a Ray on this machine and stops it after; "auto" or HOST:PORT names a
-    cluster. A judge that dies costs what it had in hand: Ray starts it again and hands it those
-    pairs once more. A pair over which it dies again and again is a named failure. Raises BadInput
-    without Ray or a cluster, JudgeError if the judge cannot be opened.
+    Each pair has one result. `address` None starts a Ray on this machine and stops it after; "auto"
+    or HOST:PORT names a cluster. A judge that dies costs what it had in hand: Ray starts it again
+    and hands it those pairs once more. A pair over which it dies again and again is a named
+    failure. Raises BadInput without Ray or a cluster, JudgeError if the judge cannot be opened.
     """
     left = {pair.id: pair for pair in pairs}
     if not left:

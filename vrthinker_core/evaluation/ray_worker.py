@@ -1,4 +1,4 @@
-"""A judge on a node of a Ray cluster: many calls of one pair each, judged side by side."""
+"""A judge on a Ray node: many calls of one pair each."""
 
 import atexit
 import pickle
@@ -34,7 +34,7 @@ def _answer(result: PairResult | None, trace: bytes = b"", refusal: str = "") ->
 
 
 class Beginnings:
-    """Counts what began and did not end, for all judges: a killed process cannot count it."""
+    """Counts what began and did not end, as killed processes cannot."""
 
     def __init__(self) -> None:
         self._begun: Counter[str] = Counter()
@@ -57,7 +57,7 @@ def make_beginnings() -> Any:
 
 
 class ClusterJudge:
-    """One judge on a node; if it cannot be opened, it answers every pair with the cause."""
+    """One judge; if it cannot be opened, it answers with the cause."""
 
     def __init__(self, choice: str | None, settings: Settings, live: int, beginnings: Any) -> None:
         import ray
@@ -88,7 +88,7 @@ class ClusterJudge:
         return int(ray.get(self._beginnings.begin.remote(key)))
 
     def __call__(self, row: RayRow) -> RayRow:
-        """Judge the pair of a row; comes back once its run has ended."""
+        """Judge the pair of a row; returns once its run ends."""
         if self._refusal:
             return _answer(None, refusal=self._refusal)
         pair: EvaluationPair = pickle.loads(bytes(row["pair"]))  # type: ignore[arg-type] # bytes
@@ -118,7 +118,7 @@ class ClusterJudge:
                 self._judge_waiting(self._waiting.get(), folder)
 
     def _judge_waiting(self, first: EvaluationPair, folder: Path) -> None:
-        """Judge a pair and all that come meanwhile. Each of them is answered, whatever happens."""
+        """Judge a pair and all that come meanwhile; answer each, whatever happens."""
         taken: dict[str, EvaluationPair] = {}
 
         def take() -> Iterator[EvaluationPair]:

@@ -1,4 +1,4 @@
-"""The judge as a reward for generators: the pairwise win rate of each of N videos of a prompt."""
+"""Rewards for generators: win rates of N videos of a prompt."""
 
 import asyncio
 import threading
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ComparedVideos:
-    """Two videos of a group that were compared, by their places in it, and the whole run."""
+    """Two compared videos, by their places in a group, and the run."""
 
     first: int
     second: int
@@ -50,7 +50,7 @@ class ComparedVideos:
         return "The run was stopped." if stopped else "The judge gave no verdict."
 
     def score(self, dimension: Dimension) -> float | None:
-        """Score the first video: 1, 0.5 for a tie, 0; the mean over orders; None if unlabelled."""
+        """Score the first video as `pair_score` does, over both orders; None if unlabelled."""
         end, check = self.trace.finished, order_of(self.trace.runs)
         verdicts = end.verdict if end else None, check.second if check else None
         return pair_score(dimension, *verdicts)
@@ -77,7 +77,7 @@ class Reward:
 
     @property
     def best(self) -> int | None:
-        """Place of the video with the highest overall rate, the first of several; None for none."""
+        """Place of the (first) video with the highest overall rate, or None."""
         known = [place for place, rate in enumerate(self.overall) if rate is not None]
         return max(known, key=lambda place: self.overall[place] or 0.0, default=None)
 
@@ -96,7 +96,7 @@ def reward(
     traces: Path | str | None = None,
     cancelled: Cancelled = not_cancelled,
 ) -> Reward:
-    """Compare every two of these videos; gives win rates per dimension and overall.
+    """Compare every two videos; gives win rates per dimension and overall.
 
     A `judge` named by a word, as on the command line, is opened for this call: give a `Backend` to
     ask more than once. With `settings.swap` each pair is judged in both orders and both count;
@@ -117,7 +117,7 @@ def reward_many(
     concurrency: int = 8,
     cancelled: Cancelled = not_cancelled,
 ) -> list[Reward]:
-    """Compute rewards of several prompts, in order; all share batches of `concurrency` pairs.
+    """Compute rewards of several prompts, in order, `concurrency` pairs at a time.
 
     Raises as `reward` does, and BadInput for a `concurrency` that is no whole number from 1 up, or
     more than open files allow.

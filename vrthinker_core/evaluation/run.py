@@ -1,4 +1,4 @@
-"""An evaluation: judges pairs without a result, and keeps each result before the next one."""
+"""An evaluation: judges pairs without a result, and keeps each result."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
@@ -25,7 +25,7 @@ Engine = Callable[[Iterable[EvaluationPair]], Iterator[PairResult]]
 
 
 def results_so_far(pairs: Iterable[EvaluationPair], out: Path) -> dict[str, PairResult]:
-    """Read the results in the folder that count, by the ids of their pairs.
+    """Read the results that count, by the ids of their pairs.
 
     A transient failure does not count, nor does a broken row that has been mended: these are judged
     again. So is a video that cannot be read, if an earlier version kept the result and did not say
@@ -51,7 +51,7 @@ def evaluate(
     done: Mapping[str, PairResult],
     stopped: Callable[[], bool] = not_cancelled,
 ) -> Iterator[PairResult]:
-    """Judge what is not `done` in the folder `out`; gives each new result once it is kept.
+    """Judge what is not `done`; gives each result once `out` keeps it.
 
     A broken row, or one that is left out, has a result at once, in the name of `judge`. Once
     `stopped`, no pair is begun any more, and pairs in hand are kept only if they have a result.

@@ -1,4 +1,4 @@
-"""Which pairs are judged: all, or within a budget those that say most about the order.
+"""Which pairs are judged: all, or the most telling within a budget.
 
 The sides alternate from one prompt to the next, so that a judge that prefers a side favours nobody.
 Everything is a function of the videos and of the results so far: a run that goes on after a kill
@@ -26,7 +26,7 @@ Link = tuple[int, int]  # two generators by their places, the smaller one first
 
 
 def connected(generators: int, links: Iterable[Link]) -> list[int]:
-    """Number each generator: the same for two that links connect, over others, too."""
+    """Number generators: the same for two that links connect, even indirectly."""
     group = list(range(generators))
     for i, j in links:
         group = [group[i] if each == group[j] else each for each in group]
@@ -34,7 +34,7 @@ def connected(generators: int, links: Iterable[Link]) -> list[int]:
 
 
 def all_pairs(table: VideoTable) -> list[EvaluationPair]:
-    """Give each pair of generators on each prompt; a missing video is the pair's fault."""
+    """Give each pair on each prompt; a missing video is its fault."""
     return [pair for pairs in pairs_by_name(table).values() for pair in pairs]
 
 
@@ -93,7 +93,7 @@ class AdaptiveSchedule:
         self._used: Counter[str] = Counter()  # how often each prompt was asked
 
     def next_round(self, results: Mapping[str, PairResult], budget: int) -> list[EvaluationPair]:
-        """Choose at most `budget` new pairs from results of earlier rounds; none once used up."""
+        """Choose at most `budget` new pairs from results of earlier rounds."""
         n = len(self._generators)
         size = min(budget, max(8, n))  # at least 8, so that they can be judged side by side
         counts = count_wins(results.values(), self._generators, Dimension.OA)
@@ -152,9 +152,10 @@ def judge_pairs(
     budget: int | None = None,
     stopped: Callable[[], bool] = not_cancelled,
 ) -> Iterator[PairResult]:
-    """Judge all pairs, or at most `budget`, round by round; gives each result once it is kept.
+    """Judge all pairs, or at most `budget` round by round.
 
-    A pair with a missing video has its result at once, and costs nothing of the budget.
+    Gives each new result once it is kept in `out`. A pair with a missing video has its result at
+    once, and costs nothing of the budget.
     """
     pairs = all_pairs(table)
     kept = results_so_far(pairs, out)

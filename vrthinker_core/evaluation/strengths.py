@@ -1,4 +1,4 @@
-"""Strengths of generators from wins and ties: Bradley and Terry's model with Davidson's ties.
+"""Strengths of generators: Bradley and Terry's model with Davidson's ties.
 
 With the strengths s (natural logarithms), generator i beats j with a probability in proportion to
 exp(s_i), j beats i to exp(s_j), and they tie to 2 v exp((s_i + s_j) / 2); v is estimated with the
@@ -14,12 +14,12 @@ PRIOR = 0.5
 
 
 def fit_strengths(wins: Counts, ties: Counts) -> tuple[Counts, float]:
-    """Fit (strengths [n] with mean 0, v) to wins [n, n] and symmetric ties [n, n].
+    """Fit (strengths [n], v) to wins [n, n] and symmetric ties [n, n].
 
-    Counts may be fractions. Without ties v is 0. These are the most likely strengths, by Newton's
-    method, with shorter steps if a whole one leads away: the likelihood is concave in s and log 2v,
-    so it converges from anywhere. Newman's iteration (2023), made for all strengths at once, does
-    not: for a consistent judge without ties it swings between two states.
+    Strengths have mean 0, counts may be fractions. Without ties v is 0. These are the most likely
+    strengths, by Newton's method, with shorter steps if a whole one leads away: the likelihood is
+    concave in s and log 2v, so it converges from anywhere. Newman's iteration (2023), made for all
+    strengths at once, does not: for a consistent judge without ties it swings between two states.
     """
     n, tied = len(wins), bool(ties.any())
     # The last one is the opponent, whose strength stays 0.
@@ -43,7 +43,7 @@ def fit_strengths(wins: Counts, ties: Counts) -> tuple[Counts, float]:
 
 
 def outcome_variance(difference: Counts, v: float) -> Counts:
-    """Compute the variance of a pair's score (1, 0.5 or 0) from the difference of its strengths."""
+    """Variance of a pair's score (1, 0.5, 0) by difference of strengths."""
     half = np.exp(difference / 2)
     whole = half + 1 / half + 2 * v
     win, tie = half / whole, 2 * v / whole
@@ -59,7 +59,7 @@ def _loss(won: Counts, even: Counts, point: Counts) -> float:
 
 
 def _derivatives(won: Counts, even: Counts, point: Counts) -> tuple[Counts, Counts]:
-    """Gradient and Hessian of the loss: expected less counted scores and ties, and variances."""
+    """Gradient (expected less counted) and Hessian (variances) of the loss."""
     half, whole = _weights(point)
     win, tie = np.exp(half - whole), np.exp(point[-1] - whole)
     pairs, lead = won + won.T + even, (win - win.T) / 2
@@ -77,6 +77,6 @@ def _derivatives(won: Counts, even: Counts, point: Counts) -> tuple[Counts, Coun
 
 
 def _weights(point: Counts) -> tuple[Counts, Counts]:
-    """Unnormalized logarithms, [i, j] each: of a win of i over j, and of all outcomes together."""
+    """Unnormalized logarithms [i, j] of a win, and of all outcomes."""
     half = (point[:-1, None] - point[:-1]) / 2
     return half, np.logaddexp(np.logaddexp(half, -half), point[-1])

@@ -1,4 +1,4 @@
-"""All figures of one evaluation, as values that become JSON as they are."""
+"""All figures of one evaluation, ready to become JSON."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -82,7 +82,7 @@ def published(data_set: str, metric: Metric, rows: int, broken: int) -> tuple[Pu
 
 
 def published_remark(data_set: str, rows: int, broken: int) -> str:
-    """Say what must be known of published numbers, or why there are none; "" for other sets."""
+    """Say what limits published numbers, or why none; else ""."""
     if data_set not in ROWS:
         return ""
     known = {
@@ -150,7 +150,7 @@ def overall_checks(table: LabelTable) -> tuple[OverallCheck, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ResultCounts:
-    """How many pairs there are: pairs = answered + unanswered + failed + cancelled."""
+    """Counts of pairs: pairs = answered + unanswered + failed + cancelled."""
 
     rows: int  # of the data set, as far as they have a result
     broken: int  # rows that cannot be judged; they count in no figure

@@ -1,4 +1,4 @@
-"""Ties of a judge that gives scores: the largest gap of two scores that counts as equal."""
+"""Ties of a judge that gives scores."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from vrthinker_core.types import Preference
 
 @dataclass(frozen=True, slots=True)
 class TieThreshold:
-    """A gap of at most `gap` is a tie; `tau` is what that scores on the pairs it was fitted on."""
+    """Gaps up to `gap` are ties; `tau` is on the fitted pairs."""
 
     gap: float
     tau: float

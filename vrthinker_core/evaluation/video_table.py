@@ -1,4 +1,4 @@
-"""The videos of several generators for the same prompts, from a folder or from a CSV.
+"""Videos of several generators for the same prompts: a folder or CSV.
 
 A folder holds one subfolder for each generator, with videos of equal names for equal prompts, and
 `prompts.csv` with the columns `video, prompt`: the name, with or without its ending, and the prompt
@@ -39,7 +39,7 @@ class VideoTable:
 
 
 def read_videos(path: Path) -> VideoTable:
-    """Read the videos of a folder or a CSV, in any order of rows.
+    """Read the videos of a folder or a CSV in any order.
 
     Raises BadInput if there is nothing to rank.
     """

@@ -1,4 +1,4 @@
-"""Writes reports, each as HTML and JSON: of an evaluation, and of two judges."""
+"""Reports of an evaluation or of two judges, as HTML and JSON."""
 
 import json
 import os
@@ -49,7 +49,7 @@ from vrthinker_core.types.wording import DIMENSION_NAMES
 
 
 def read_folder(folder: Path) -> tuple[list[PairResult], str]:
-    """Read the results, and the data set's name on the command line; "" if unknown.
+    """Read the results and the data set's name; "" if unknown.
 
     Raises BadInput for a folder that holds no results.
     """
@@ -77,7 +77,7 @@ def write_report(out: Path, summary: Summary, results: Sequence[PairResult]) -> 
 def write_comparison(
     folders: tuple[Path, Path], first: Sequence[PairResult], second: Sequence[PairResult]
 ) -> tuple[Path, JudgeComparison]:
-    """Write the comparison of two judges into the first one's folder; gives the page, and it.
+    """Compare two judges; writes into the first one's folder, gives the page.
 
     `folders` are those of the two evaluations. Raises BadInput if they share no pair, or nothing
     can be written.
