@@ -112,12 +112,10 @@ class Ranking:
         judged = f"{count(self.pairs, 'pair')} of {count(self.prompts, 'prompt')}"
         lines = [f"{judged} judged by {self.judge}."]
         lost = {row.generator: row.without_video for row in overall.strengths if row.without_video}
-        missing = "Lost without a look, as the video is missing or cannot be decoded"
-        not_judged = {
-            missing: lost if self.missing == "loses" else {},
-            "Pairs that are left out": self.uncounted,
-        }
-        for told, counts in not_judged.items():
+        told = "Lost without a look, as the video is missing or cannot be decoded"
+        aside = {told: lost if self.missing == "loses" else {}}
+        aside["Pairs that are left out"] = self.uncounted
+        for told, counts in aside.items():
             if counts:
                 each = ", ".join(f"{number:,} ({name})" for name, number in counts.items())
                 lines.append(f"{told}: {each}.")

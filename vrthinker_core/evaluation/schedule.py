@@ -100,16 +100,17 @@ class AdaptiveSchedule:
         strengths, v = fit_strengths(counts.wins.sum(0), counts.ties.sum(0))
         differences = strengths[:, None] - strengths
         variances = outcome_variance(differences, v)
-        steps = {(i, j): np.eye(n)[i] - np.eye(n)[j] for i, j in combinations(range(n), 2)}
-        information = np.eye(n) / 2.0**2  # before any result, strengths spread by 2
-        for link, times in self._asked.items():
-            information += np.outer(steps[link], steps[link]) * float(times * variances[link])
+        unit = np.eye(n)
+        information = unit / 2.0**2  # before any result, strengths spread by 2
+        for (i, j), times in self._asked.items():
+            step = unit[i] - unit[j]
+            information += np.outer(step, step) * float(times * variances[i, j])
         covariance: np.ndarray = np.linalg.inv(information)
         chosen: list[EvaluationPair] = []
         while len(chosen) < size and self._left:
             own = covariance.diagonal()
             # Variances of the differences of two strengths; 1 for a generator and itself.
-            spreads = own[:, None] + own - 2 * covariance + np.eye(n)
+            spreads = own[:, None] + own - 2 * covariance + unit
             gains = variances * spreads * np.exp(-(differences**2) / (2 * spreads))
             group = connected(n, self._asked)
             left = sorted(self._left)
@@ -124,7 +125,7 @@ class AdaptiveSchedule:
             self._used[pair.prompt] += 1
             chosen.append(pair)
             # The covariance once this pair is judged as well (Sherman and Morrison's formula).
-            moved = covariance @ steps[link]
+            moved = covariance @ (unit[link[0]] - unit[link[1]])
             learned = np.outer(moved, moved) * variances[link]
             covariance -= learned / (1 + variances[link] * spreads[link])
         return chosen
