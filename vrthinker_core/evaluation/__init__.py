@@ -1,1 +1,1 @@
-"""From pairs to decisions: data sets, engines that judge them, scores, rankings, reports, and the judge as a reward."""
+"""From pairs to decisions: engines, scores, rankings, reports and rewards."""

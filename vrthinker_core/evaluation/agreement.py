@@ -1,6 +1,6 @@
-"""Agreement with people: `tau` and `diff` of each dimension with intervals, beside what answers without a look would score."""
+"""Agreement with people: `tau` and `diff` with intervals, beside baselines."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from vrthinker_core.results.result import LEFT_OUT, ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, Verdict
 
-NOT_SAID = -1  # In place of a label that nobody gave
+NOT_SAID = -1  # in place of a label that nobody gave
 
 LabelColumn = NDArray[np.int8]  # 0, 1, 2 or NOT_SAID
 Rows = NDArray[np.bool_]
@@ -19,7 +19,7 @@ Numbers = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True)
 class LabelTable:
-    """The labels of people and of a judge, row by row. A pair that was not judged, or whose label is missing, has NOT_SAID."""
+    """Labels of people and a judge by row; NOT_SAID if missing."""
 
     results: tuple[PairResult, ...]
     prompts: NDArray[np.int64]
@@ -27,73 +27,64 @@ class LabelTable:
     people: dict[Dimension, LabelColumn]
     judge: dict[Dimension, LabelColumn]
     swapped: dict[Dimension, LabelColumn]
-    """Of the second order, with the labels of the first."""
+    """Labels of the second order, mapped back to the first."""
 
     def labelled(self, dimension: Dimension) -> Rows:
-        """The rows in which people gave a label."""
+        """Mark the rows in which people gave a label."""
         labelled: Rows = self.people[dimension] != NOT_SAID
         return labelled
 
     @property
     def main(self) -> Dimension:
-        """What figures of one dimension are about: overall, or the first dimension with labels where people left that out."""
+        """Dimension of single figures: OA, or the first labelled one without OA."""
         known = [dimension for dimension in Dimension if self.labelled(dimension).any()]
         return Dimension.OA if Dimension.OA in known or not known else known[0]
 
 
 def counts(result: PairResult) -> bool:
-    """Whether a result stands in the statistics: all do but broken rows, and rows that were left out."""
+    """Tell whether a result counts: it is neither broken nor left out."""
     return result.fault not in (ROW_FAULT, LEFT_OUT)
 
 
 def label_table(results: Iterable[PairResult]) -> LabelTable:
-    """The table of all results that count."""
-    rows = sorted(
-        (result for result in results if counts(result)),
-        key=lambda result: (result.pair.id, result.pair.row),
-    )
-    _, prompts = np.unique(
-        np.array([result.pair.prompt for result in rows], dtype=object), return_inverse=True
-    )
+    """Make the table of all results that count."""
+    rows = sorted(filter(counts, results), key=lambda result: (result.pair.id, result.pair.row))
+    texts = np.array([result.pair.prompt for result in rows], dtype=object)
+    _, prompts = np.unique(texts, return_inverse=True)
+
+    def columns(verdicts: list[Verdict | None]) -> dict[Dimension, LabelColumn]:
+        found = {}
+        for dimension in Dimension:
+            labels = (getattr(verdict, dimension.value, None) for verdict in verdicts)
+            numbers = [NOT_SAID if label is None else int(label) for label in labels]
+            found[dimension] = np.array(numbers, dtype=np.int8)
+        return found
+
     return LabelTable(
         tuple(rows),
         prompts.astype(np.int64),
-        _columns([result.pair.labels for result in rows]),
-        _columns([result.verdict if result.judged else None for result in rows]),
-        _columns([result.swapped if result.judged else None for result in rows]),
+        columns([result.pair.labels for result in rows]),
+        columns([result.verdict if result.judged else None for result in rows]),
+        columns([result.swapped if result.judged else None for result in rows]),
     )
 
 
 def decided(labels: LabelColumn) -> Rows:
-    """The rows whose label prefers a video."""
+    """Mark the rows whose label prefers a video."""
     preferred: Rows = labels > Preference.TIE
     return preferred
 
 
-def _columns(verdicts: Sequence[Verdict | None]) -> dict[Dimension, LabelColumn]:
-    return {
-        dimension: _column([getattr(verdict, dimension.value, None) for verdict in verdicts])
-        for dimension in Dimension
-    }
-
-
-def _column(labels: Sequence[Preference | None]) -> LabelColumn:
-    return np.array([NOT_SAID if label is None else int(label) for label in labels], dtype=np.int8)
-
-
-RESAMPLES = 1000
-TAIL = 0.025  # Below and above a 95 % interval
-DRAWS = 2**20  # Prompts that are drawn at a time, which bounds the memory
+TAIL = 0.025  # below and above a 95 % interval
 
 Key = TypeVar("Key")
-Column = NDArray[Any]
-Ratio = tuple[Column, Column]
-"""Numerator and denominator of each row: the figure is the sum of the one over the sum of the other."""
+Ratio = tuple[NDArray[Any], NDArray[Any]]
+"""Numerator and denominator of each row: the figure is the ratio of their sums."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalEstimate:
-    """A figure with its 95 % interval; no ends where fewer than two prompts have a say."""
+    """A figure with its 95 % interval; no ends below two prompts."""
 
     value: float
     low: float | None = None
@@ -103,90 +94,74 @@ class IntervalEstimate:
 def estimate_ratios(
     ratios: Mapping[Key, Ratio], prompts: NDArray[np.int64], *, seed: int = 0, least: float = 0.0
 ) -> dict[Key, IntervalEstimate | None]:
-    """Every ratio with its interval, over the same draws; None where nothing stands below the line.
+    """Estimate ratios with intervals; None for a denominator of 0.
 
-    Equal seeds give equal draws. Ends are the 2.5 and 97.5 percentiles. A ratio that is the same in every prompt is the same in
-    every draw. Then as few prompts are taken to be like that as the exact binomial interval allows, and the figure to be `least`
-    or 1 in all others: 0 or 1 for a share, -1 or 1 for a difference. Towards 0 a difference is as large the other way in these, and
-    so is clear exactly where the sign test finds it so.
+    Equal seeds give equal draws. Ends are the 2.5 and 97.5 percentiles. A ratio that is the same
+    in every prompt is the same in every draw: then only as many prompts as the exact binomial
+    interval allows are taken to be like that, and the figure to be `least` or 1 in all others
+    (0 or 1 for a share, -1 or 1 for a difference). A difference is treated alike in both
+    directions, so its interval excludes 0 exactly when the sign test is significant.
     """
     if not ratios or not len(prompts):
         return dict.fromkeys(ratios)
-    above = np.column_stack([_by_prompt(ratio[0], prompts) for ratio in ratios.values()])
-    below = np.column_stack([_by_prompt(ratio[1], prompts) for ratio in ratios.values()])
-    drawn = _draw_ratios(above, below, seed)
-    return {
-        key: _estimate(above[:, at], below[:, at], drawn[:, at], least)
-        for at, key in enumerate(ratios)
-    }
-
-
-def exact_end(count: int) -> float:
-    """The lower end of the exact 95 % interval of a share that is 1 in all of `count` independent draws."""
-    return float(TAIL ** (1 / count))
-
-
-def _by_prompt(rows: Column, prompts: NDArray[np.int64]) -> Numbers:
-    return np.bincount(prompts, weights=rows.astype(np.float64)).astype(np.float64)
-
-
-def _draw_ratios(above: Numbers, below: Numbers, seed: int) -> Numbers:
-    """The ratios of each draw, a row for each."""
-    sums = np.concatenate(
-        [
-            counts.astype(np.float64) @ np.hstack((above, below))
-            for counts in _draw(len(above), seed)
-        ]
-    )
-    numerators, denominators = np.hsplit(sums, 2)
+    parts = [ratio[side].astype(np.float64) for side in (0, 1) for ratio in ratios.values()]
+    sums = np.column_stack([np.bincount(prompts, weights=part) for part in parts])
+    drawn = np.concatenate([times.astype(np.float64) @ sums for times in _draw(len(sums), seed)])
+    numerators, denominators = np.hsplit(drawn, 2)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(denominators > 0, numerators / denominators, np.nan)
+        drawn = np.where(denominators > 0, numerators / denominators, np.nan)
+    found: dict[Key, IntervalEstimate | None] = {}
+    for at, key in enumerate(ratios):
+        above, below = sums[:, at], sums[:, len(ratios) + at]
+        if below.sum() <= 0:
+            found[key] = None
+            continue
+        value, voices = float(above.sum() / below.sum()), int((below > 0).sum())
+        ends: tuple[float, ...] = ()
+        if voices >= 2 and np.allclose(above, value * below, rtol=0.0, atol=1e-9):
+            alike = exact_end(voices)
+            others = max(least, -value) if value > 0 else least, -value if value < 0 else 1.0
+            ends = tuple(alike * value + (1 - alike) * other for other in others)
+        elif voices >= 2:
+            ends = tuple(np.nanpercentile(drawn[:, at], (100 * TAIL, 100 - 100 * TAIL)).tolist())
+        found[key] = IntervalEstimate(value, *ends)
+    return found
 
 
 def _draw(prompts: int, seed: int) -> Iterator[NDArray[np.int64]]:
-    """How often each prompt is drawn in each draw, some draws at a time."""
+    """Give how often prompts are drawn, some of 1000 draws at once."""
     generator = np.random.default_rng(seed)
-    at_once = max(1, DRAWS // prompts)
-    for start in range(0, RESAMPLES, at_once):
-        size = min(at_once, RESAMPLES - start)
+    at_once = max(1, 2**20 // prompts)  # bounds the memory
+    for start in range(0, 1000, at_once):
+        size = min(at_once, 1000 - start)
         drawn = generator.integers(0, prompts, (size, prompts)) + prompts * np.arange(size)[:, None]
         yield np.bincount(drawn.ravel(), minlength=size * prompts).reshape(size, prompts)
 
 
-def _estimate(
-    above: Numbers, below: Numbers, drawn: Numbers, least: float
-) -> IntervalEstimate | None:
-    if below.sum() <= 0:
-        return None
-    value, voices = float(above.sum() / below.sum()), int((below > 0).sum())
-    if voices < 2:
-        return IntervalEstimate(value)
-    if np.allclose(above, value * below, rtol=0.0, atol=1e-9):
-        alike = exact_end(voices)
-        others = max(least, -value) if value > 0 else least, -value if value < 0 else 1.0
-        return IntervalEstimate(value, *(alike * value + (1 - alike) * other for other in others))
-    low, high = (float(end) for end in np.nanpercentile(drawn, (100 * TAIL, 100 - 100 * TAIL)))
-    return IntervalEstimate(value, low, high)
+def exact_end(count: int) -> float:
+    """Exact lower end of the 95 % interval of `count` of `count`."""
+    return float(TAIL ** (1 / count))
 
 
 Metric = Literal["tau", "diff"]
-"""tau: the share of labelled pairs with exactly people's label, of 1, 2 and tie. diff: the same share of the pairs in which people
-prefer a video; a tie is wrong there. A pair without an answer is wrong in both."""
+"""tau: the share of labelled pairs with exactly people's label, of 1, 2 and tie.
+
+diff: the same share of the pairs in which people prefer a video; a tie is wrong there. A pair
+without an answer is wrong in both.
+"""
 
 CONSTANT = {
     "always tie": Preference.TIE,
     "always 1": Preference.FIRST,
     "always 2": Preference.SECOND,
 }
-COIN, COIN_OF_TWO = (
-    "coin flip",
-    "coin flip, never a tie",
-)  # Over 1, 2 and tie, and over 1 and 2 alone
+COIN = "coin flip"  # over 1, 2 and tie
+COIN_OF_TWO = "coin flip, never a tie"
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What answers without a look score: a constant one exactly, a coin flip on average."""
+    """Score of answers without a look: exact if constant, else the mean."""
 
     name: str
     tau: float
@@ -199,114 +174,90 @@ class DimensionAgreement:
 
     dimension: Dimension
     labelled: int
-    decided: int  # People prefer a video
-    answered: int  # The judge gave a label
+    decided: int  # people prefer a video
+    answered: int  # the judge gave a label
     provisional: int  # of those, recommended only: no final answer came
     tau: IntervalEstimate
     diff: IntervalEstimate | None
-    tie_rate: IntervalEstimate | None  # Of the judge, among its answers
+    tie_rate: IntervalEstimate | None  # of the judge, among its answers
     people_tie_rate: IntervalEstimate
-    margin: IntervalEstimate  # tau above that of the best baseline
+    margin: IntervalEstimate  # tau less the best baseline's
     baselines: tuple[Baseline, ...]
     confusion: tuple[tuple[int, int, int, int], ...]
     """Rows: people said tie, 1, 2. Columns: the judge said tie, 1, 2, nothing."""
 
 
 def agreement(table: LabelTable) -> tuple[DimensionAgreement, ...]:
-    """Of every dimension that people labelled in any pair."""
+    """Compute every dimension that people labelled in any pair."""
     dimensions = [dimension for dimension in Dimension if table.labelled(dimension).any()]
-    best = {
-        dimension: max(baselines(table.people[dimension]), key=lambda each: each.tau)
-        for dimension in dimensions
-    }
+    known = {dimension: _baselines(table.people[dimension]) for dimension in dimensions}
     ratios: dict[tuple[Dimension, str], Ratio] = {}
     margins: dict[Dimension, Ratio] = {}
     for dimension in dimensions:
         people, judge = table.people[dimension], table.judge[dimension]
-        ratios[dimension, "tau"] = tau_ratio(people, judge)
-        ratios[dimension, "diff"] = diff_ratio(people, judge)
-        answered = (people != NOT_SAID) & (judge != NOT_SAID)
+        labelled, correct = table.labelled(dimension), right(people, judge)
+        answered = labelled & (judge != NOT_SAID)
+        ratios |= {(dimension, key): of for key, of in metric_ratios(people, correct).items()}
         ratios[dimension, "ties"] = (answered & (judge == Preference.TIE), answered)
-        ratios[dimension, "people's ties"] = (people == Preference.TIE, people != NOT_SAID)
-        margins[dimension] = (
-            right(people, judge) - baseline_right(people, best[dimension].name),
-            people != NOT_SAID,
-        )
-    scores = estimate_ratios(ratios, table.prompts)
+        ratios[dimension, "people's ties"] = (people == Preference.TIE, labelled)
+        best = max(known[dimension], key=lambda each: each.tau)
+        margins[dimension] = (correct - _baseline_right(people, best.name), labelled)
+    scores = {key: each for key, each in estimate_ratios(ratios, table.prompts).items() if each}
     above = estimate_ratios(margins, table.prompts, least=-1.0)
-    return tuple(_dimension(table, d, scores, above[d]) for d in dimensions)
+    provisional = np.array([result.provisional for result in table.results], dtype=bool)
+    found = []
+    for dimension, margin in above.items():
+        assert margin is not None
+        people, judge = table.people[dimension], table.judge[dimension]
+        labelled = table.labelled(dimension)
+        answered = labelled & (judge != NOT_SAID)
+        cells = [
+            [int(((people == mine) & (judge == its)).sum()) for its in (0, 1, 2, NOT_SAID)]
+            for mine in Preference
+        ]
+        found.append(
+            DimensionAgreement(
+                dimension,
+                labelled=int(labelled.sum()),
+                decided=int(decided(people).sum()),
+                answered=int(answered.sum()),
+                provisional=int((answered & provisional).sum()),
+                tau=scores[dimension, "tau"],
+                diff=scores.get((dimension, "diff")),
+                tie_rate=scores.get((dimension, "ties")),
+                people_tie_rate=scores[dimension, "people's ties"],
+                margin=margin,
+                baselines=known[dimension],
+                confusion=tuple((tie, one, two, none) for tie, one, two, none in cells),
+            )
+        )
+    return tuple(found)
 
 
 def right(people: LabelColumn, judge: LabelColumn) -> Numbers:
-    """1 where the judge gave people's label, else 0; a label that is missing on either side is not right."""
+    """Give 1 if the judge gave people's label, else 0."""
     correct: Numbers = ((people == judge) & (people != NOT_SAID)).astype(np.float64)
     return correct
 
 
-def tau_ratio(people: LabelColumn, judge: LabelColumn) -> Ratio:
-    """tau as numerator and denominator of each row."""
-    return right(people, judge), people != NOT_SAID
+def metric_ratios(people: LabelColumn, correct: Numbers) -> dict[Metric, Ratio]:
+    """Give tau and diff as ratios from how right each row is."""
+    preferred = decided(people)
+    return {"tau": (correct, people != NOT_SAID), "diff": (correct * preferred, preferred)}
 
 
-def diff_ratio(people: LabelColumn, judge: LabelColumn) -> Ratio:
-    """diff as numerator and denominator of each row."""
-    return right(people, judge) * decided(people), decided(people)
+def _baselines(people: LabelColumn) -> tuple[Baseline, ...]:
+    labelled, preferred = people != NOT_SAID, decided(people)
+    found = []
+    for name in (*CONSTANT, COIN, COIN_OF_TWO):
+        score = _baseline_right(people, name)
+        diff = float(score[preferred].mean()) if preferred.any() else None
+        found.append(Baseline(name, float(score[labelled].mean()), diff))
+    return tuple(found)
 
 
-def baselines(people: LabelColumn) -> tuple[Baseline, ...]:
-    """Answers that need no look, scored on the same labels."""
-    return tuple(_baseline(name, people) for name in (*CONSTANT, COIN, COIN_OF_TWO))
-
-
-def baseline_right(people: LabelColumn, name: str) -> Numbers:
-    """How likely the baseline is right, row by row."""
+def _baseline_right(people: LabelColumn, name: str) -> Numbers:
+    """Give how likely the baseline is right, row by row."""
     if name in CONSTANT:
         return right(people, np.full_like(people, CONSTANT[name]))
     return (people != NOT_SAID) / 3 if name == COIN else decided(people) / 2
-
-
-def _baseline(name: str, people: LabelColumn) -> Baseline:
-    score, labelled, preferred = baseline_right(people, name), people != NOT_SAID, decided(people)
-    diff = float(score[preferred].mean()) if preferred.any() else None
-    return Baseline(name, float(score[labelled].mean()), diff)
-
-
-def _dimension(
-    table: LabelTable,
-    dimension: Dimension,
-    scores: dict[tuple[Dimension, str], IntervalEstimate | None],
-    margin: IntervalEstimate | None,
-) -> DimensionAgreement:
-    people, judge, labelled = (
-        table.people[dimension],
-        table.judge[dimension],
-        table.labelled(dimension),
-    )
-    answered = labelled & (judge != NOT_SAID)
-    provisional = np.array([result.provisional for result in table.results], dtype=bool)
-    tau, people_ties = scores[dimension, "tau"], scores[dimension, "people's ties"]
-    assert tau is not None
-    assert margin is not None
-    assert people_ties is not None
-    return DimensionAgreement(
-        dimension,
-        labelled=int(labelled.sum()),
-        decided=int(decided(people).sum()),
-        answered=int(answered.sum()),
-        provisional=int((answered & provisional).sum()),
-        tau=tau,
-        diff=scores[dimension, "diff"],
-        tie_rate=scores[dimension, "ties"],
-        people_tie_rate=people_ties,
-        margin=margin,
-        baselines=baselines(people),
-        confusion=_confusion(people, judge),
-    )
-
-
-def _confusion(people: LabelColumn, judge: LabelColumn) -> tuple[tuple[int, int, int, int], ...]:
-    rows = (
-        [int(((people == mine) & (judge == its)).sum()) for its in (0, 1, 2, NOT_SAID)]
-        for mine in Preference
-    )
-    return tuple((tie, first, second, missing) for tie, first, second, missing in rows)

@@ -1,4 +1,4 @@
-"""The engine of this process: many pairs side by side with one judge."""
+"""The engine of this process: many pairs side by side, one judge."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +11,8 @@ from vrthinker_core.judge import judge
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import TRACES, PairResult, failed_result, result_of
 from vrthinker_core.traces import NOT_SAVED
-from vrthinker_core.types import Settings, StopReason, Trace
-from vrthinker_core.types.events import Finished, JudgeEvent, Swapped, add_event, second_run_follows
+from vrthinker_core.types import Settings, StopReason, Trace, VideoPair
+from vrthinker_core.types.events import Finished, Swapped, add_event, second_run_follows
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video import DecoderPool
 
@@ -25,116 +25,17 @@ def judge_locally(
     concurrency: int,
     cancelled: Cancelled = not_cancelled,
 ) -> Iterator[PairResult]:
-    """Judge pairs, `concurrency` at a time, each with a trace below `out`; results come in the order in which they end.
+    """Judge pairs, `concurrency` at a time; gives results as they end.
 
-    A judge that generates in batches has them all in one batch, turn by turn. Any other one is asked by a thread for each; so is a
-    server, where no pair has to wait for the slowest reply of all. Pairs are taken as they are needed. Once `cancelled`, those in
+    Each pair has a trace below `out`. A judge that generates in batches has them all in one batch,
+    turn by turn. Any other one is asked by a thread for each; so is a server, so that no pair waits
+    for the slowest reply of all. Pairs are taken as they are needed. Once `cancelled`, those in
     hand end as cancelled.
     """
-    in_batch = isinstance(backend, BatchBackend) and not isinstance(backend, RemoteBackend)
-    way = _judge_batch if in_batch else _judge_in_threads
-    return way(pairs, backend, settings, out, concurrency, cancelled)
-
-
-def judge_pair(
-    pair: EvaluationPair,
-    backend: Backend,
-    settings: Settings,
-    out: Path,
-    cancelled: Cancelled = not_cancelled,
-    pool: DecoderPool | None = None,
-) -> PairResult:
-    """The result of one pair, with its trace below `out`. Never raises: an error of any kind is a failed result."""
-    try:
-        trace: Trace | None = None
-        file = out / trace_file(pair)
-        for event in judge(
-            pair.videos, backend, settings, cancelled=cancelled, trace=file, decoder_pool=pool
-        ):
-            trace = add_event(trace, event)
-        return _result(pair, trace) if trace else PairResult(pair, backend.name)
-    except Exception as error:  # noqa: BLE001 - the border: one pair never ends the others
-        return failed_result(pair, backend.name, error)
-
-
-def trace_file(pair: EvaluationPair) -> str:
-    """Where the trace of a pair is kept, relative to the folder of the results."""
-    return f"{TRACES}/{pair.id}.json"
-
-
-def _is_last(event: JudgeEvent, settings: Settings) -> bool:
-    """Nothing of this pair comes after the event."""
-    if isinstance(event, Swapped):
-        return isinstance(event.event, Finished)
-    return isinstance(event, Finished) and not second_run_follows(settings, event)
-
-
-def _result(pair: EvaluationPair, trace: Trace) -> PairResult:
-    """The result of a run. One whose second order may come another time ends as that did, so that it is judged in both.
-
-    Where the record of the run had to go elsewhere, no trace is named: what stands at its place is not the whole run.
-    """
-    result, second = (
-        result_of(pair, trace, trace_file(pair)),
-        trace.swapped.finished if trace.swapped else None,
-    )
-    notes = [note for end in (trace.finished, second) if end is not None for note in end.notes]
-    if unsaved := next((note for note in notes if note.startswith(NOT_SAVED)), ""):
-        result = replace(result, trace="", error=result.error or unsaved)
-    if second is None or not (second.fault or second.stop is StopReason.CANCELLED):
-        return result
-    sides = tuple(side.other for side in second.unreadable)
-    ended = replace(
-        result,
-        stop=second.stop,
-        error=f"In the second order: {second.error}",
-        fault=second.fault,
-        unreadable=sides,
-    )
-    return ended if ended.is_transient else replace(result, error=ended.error)
-
-
-def _judge_batch(
-    pairs: Iterable[EvaluationPair],
-    backend: Backend,
-    settings: Settings,
-    out: Path,
-    concurrency: int,
-    cancelled: Cancelled,
-) -> Iterator[PairResult]:
-    taken: dict[int, EvaluationPair] = {}
-
-    def videos() -> Iterator[EvaluationPair]:
-        for position, pair in enumerate(pairs):
-            taken[position] = pair
-            yield pair
-
-    events = judge_many(
-        (pair.videos for pair in videos()),
-        backend,
-        settings,
-        live=concurrency,
-        cancelled=cancelled,
-        trace_of=lambda position: out / trace_file(taken[position]),
-    )
-    traces: dict[int, Trace | None] = {}
-    for position, event in events:
-        traces[position] = trace = add_event(traces.get(position), event)
-        if trace is not None and _is_last(event, settings):
-            pair = taken.pop(position)
-            del traces[position]
-            yield _result(pair, trace)
-
-
-def _judge_in_threads(
-    pairs: Iterable[EvaluationPair],
-    backend: Backend,
-    settings: Settings,
-    out: Path,
-    concurrency: int,
-    cancelled: Cancelled,
-) -> Iterator[PairResult]:
-    left = False  # Whoever iterates has gone: what is in hand ends as cancelled
+    if isinstance(backend, BatchBackend) and not isinstance(backend, RemoteBackend):
+        yield from _judge_batch(pairs, backend, settings, out, concurrency, cancelled)
+        return
+    left = False  # whoever iterates has gone: pairs in hand end as cancelled
 
     def over() -> bool:
         return left or cancelled()
@@ -148,3 +49,83 @@ def _judge_in_threads(
             )
         finally:
             left = True
+
+
+def _judge_batch(
+    pairs: Iterable[EvaluationPair],
+    backend: Backend,
+    settings: Settings,
+    out: Path,
+    concurrency: int,
+    cancelled: Cancelled,
+) -> Iterator[PairResult]:
+    taken: dict[int, EvaluationPair] = {}
+
+    def videos() -> Iterator[VideoPair]:
+        for position, pair in enumerate(pairs):
+            taken[position] = pair
+            yield pair.videos
+
+    events = judge_many(
+        videos(),
+        backend,
+        settings,
+        live=concurrency,
+        cancelled=cancelled,
+        trace_of=lambda position: out / trace_file(taken[position]),
+    )
+    traces: dict[int, Trace | None] = {}
+    for position, event in events:
+        traces[position] = trace = add_event(traces.get(position), event)
+        if isinstance(event, Swapped):
+            last = isinstance(event.event, Finished)
+        else:
+            last = isinstance(event, Finished) and not second_run_follows(settings, event)
+        if trace is not None and last:
+            del traces[position]
+            yield _result(taken.pop(position), trace)
+
+
+def judge_pair(
+    pair: EvaluationPair,
+    backend: Backend,
+    settings: Settings,
+    out: Path,
+    cancelled: Cancelled = not_cancelled,
+    pool: DecoderPool | None = None,
+) -> PairResult:
+    """Judge one pair, with its trace below `out`. Never raises: an error is a failed result."""
+    try:
+        trace: Trace | None = None
+        file = out / trace_file(pair)
+        for event in judge(
+            pair.videos, backend, settings, cancelled=cancelled, trace=file, decoder_pool=pool
+        ):
+            trace = add_event(trace, event)
+        return _result(pair, trace) if trace else PairResult(pair, backend.name)
+    except Exception as error:  # noqa: BLE001 - the border: one pair never ends the others
+        return failed_result(pair, backend.name, error)
+
+
+def trace_file(pair: EvaluationPair) -> str:
+    """Name the file of a pair's trace, relative to the results."""
+    return f"{TRACES}/{pair.id}.json"
+
+
+def _result(pair: EvaluationPair, trace: Trace) -> PairResult:
+    """Make the result of a run.
+
+    If its second order may succeed another time, it ends as that did, so that both are judged
+    again. If the run could not be saved in full, no trace is named.
+    """
+    result = result_of(pair, trace, trace_file(pair))
+    second = trace.swapped.finished if trace.swapped else None
+    notes = [note for end in (trace.finished, second) if end is not None for note in end.notes]
+    if unsaved := next((note for note in notes if note.startswith(NOT_SAVED)), ""):
+        result = replace(result, trace="", error=result.error or unsaved)
+    if second is None or not (second.fault or second.stop is StopReason.CANCELLED):
+        return result
+    error = f"In the second order: {second.error}"
+    sides = tuple(side.other for side in second.unreadable)
+    ended = replace(result, stop=second.stop, error=error, fault=second.fault, unreadable=sides)
+    return ended if ended.is_transient else replace(result, error=error)

@@ -1,4 +1,4 @@
-"""The folder of an evaluation: one run at a time writes it, and no run ever writes into that of another."""
+"""The folder of an evaluation, which one run at a time writes."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,11 +16,12 @@ from vrthinker_core.storage import hold_folder, remove_parts
 def open_out(
     out: Path, run: EvaluationRun, *, resume: bool, pairs: Iterable[EvaluationPair] = ()
 ) -> Iterator[Path]:
-    """The folder `out`, made ready for the run and held until the block ends, or the process dies.
+    """Prepare the folder `out` and hold it until the block ends.
 
-    `resume` goes on with the same run where it was left, and begins it where nothing is there yet. It is the same one, too, where
-    rows of its data set that were broken have other labels now; `pairs` are those of the whole set. Raises BadInput for a folder
-    that another process writes, that holds anything else, or that holds a run and is not to be resumed.
+    A process that dies frees it, too. `resume` goes on with the same run, or begins it in an empty
+    folder. A run is the same, too, if rows of its data set that were broken have other labels now;
+    `pairs` are those of the whole set. Raises BadInput for a folder that another process writes,
+    that holds anything else, or that holds a run and is not to be resumed.
     """
     with ExitStack() as held:
         with writing_to(out):
@@ -35,7 +36,7 @@ def open_out(
 
 @contextmanager
 def writing_to(out: Path) -> Iterator[None]:
-    """A block in which the folder `out` is written, and nothing else is done: an OSError of it becomes one sentence, a BadInput."""
+    """Turn an OSError of writing the folder into a BadInput."""
     try:
         yield
     except OSError as error:
@@ -47,16 +48,22 @@ def writing_to(out: Path) -> Iterator[None]:
 def _run_there(
     out: Path, run: EvaluationRun, resume: bool, pairs: Iterable[EvaluationPair]
 ) -> EvaluationRun | None:
-    """The run that is in the folder; None for an empty one, and where nothing was judged. Raises BadInput."""
+    """Read the run in the folder; None if nothing was judged. Raises BadInput."""
     if not any(out.iterdir()):
         return None
     if not (out / RUN).exists():
         raise BadInput(f"{out} holds other files and no evaluation: name a new folder with --out.")
-    before = read_run(out)
-    if before.digest != run.digest and _digest_before_mending(out, pairs) == before.digest:
-        before = replace(before, digest=run.digest)
+    before, judged = read_run(out), (out / RESULTS).exists()
+    if before.digest != run.digest:
+        # The data set with its broken rows as they were when they got their results
+        last = {
+            result.pair.id: result for result in (read_results(out / RESULTS) if judged else ())
+        }
+        broken = {name: result.pair for name, result in last.items() if result.fault == ROW_FAULT}
+        if pairs_digest(broken.get(pair.id, pair) for pair in pairs) == before.digest:
+            before = replace(before, digest=run.digest)
     difference = before.difference(run)
-    if (difference or not resume) and not (out / RESULTS).exists():
+    if (difference or not resume) and not judged:
         return None  # a start that was refused before its first pair
     if difference:
         raise BadInput(
@@ -64,14 +71,7 @@ def _run_there(
         )
     if not resume:
         raise BadInput(
-            f"{out} holds this evaluation already: go on with --resume, or name a new folder with --out."
+            f"{out} holds this evaluation already: go on with --resume, or name a new folder with "
+            "--out."
         )
     return before
-
-
-def _digest_before_mending(out: Path, pairs: Iterable[EvaluationPair]) -> str:
-    """The digest of the data set with its rows that were broken as they were when they got their results."""
-    results = read_results(out / RESULTS) if (out / RESULTS).exists() else ()
-    last = {result.pair.id: result for result in results}
-    broken = {name: result.pair for name, result in last.items() if result.fault == ROW_FAULT}
-    return pairs_digest(broken.get(pair.id, pair) for pair in pairs)

@@ -1,6 +1,6 @@
-"""What judged pairs say in one dimension: the score of a pair, win rates of a few videos, wins and ties of generators."""
+"""Scores, win rates, wins and ties of judged pairs in one dimension."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,50 +10,39 @@ from vrthinker_core.results.result import MissingRule, PairResult
 from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
 
 Counts = NDArray[np.float64]
-SCORES = {
-    Preference.FIRST: 1.0,
-    Preference.TIE: 0.5,
-    Preference.SECOND: 0.0,
-}  # Of the first video of a pair
 
 
-def as_counted(results: Iterable[PairResult], missing: MissingRule) -> list[PairResult]:
-    """The results as they count: if one video alone cannot be read and the rule is "loses", the other one has won."""
-    return [
-        _lost(result) if missing == "loses" and result.unreadable_generator else result
-        for result in results
-    ]
+def as_counted(results: Iterable[PairResult], missing: MissingRule) -> Iterator[PairResult]:
+    """Give results as they count: by "loses", an unreadable video has lost."""
+    for result in results:
+        if missing == "loses" and result.unreadable_generator:
+            won = Verdict(*[Preference(result.unreadable[0].other)] * len(Dimension))
+            yield replace(result, stop=StopReason.ANSWERED, verdict=won, swapped=None, fault="")
+        else:
+            yield result
 
 
-def _lost(result: PairResult) -> PairResult:
-    winner = Preference(result.unreadable[0].other)
-    return replace(
-        result,
-        stop=StopReason.ANSWERED,
-        verdict=Verdict(*[winner] * len(Dimension)),
-        swapped=None,
-        fault="",
-    )
-
-
-def labels_said(dimension: Dimension, *verdicts: Verdict | None) -> list[Preference]:
-    """The labels of a pair in a dimension, one for each order that said one; verdicts of both orders name the same sides."""
+def _labels(dimension: Dimension, *verdicts: Verdict | None) -> list[Preference]:
     labels = (dict(verdict)[dimension] for verdict in verdicts if verdict is not None)
     return [label for label in labels if label is not None]
 
 
-def pair_score(labels: Sequence[Preference]) -> float | None:
-    """How the first video did: 1 for a win, half for a tie, the mean over both orders; None where nothing was said."""
-    return sum(SCORES[label] for label in labels) / len(labels) if labels else None
+def pair_score(dimension: Dimension, *verdicts: Verdict | None) -> float | None:
+    """Score the first video: 1, 0.5 (tie) or 0; None if unlabelled.
+
+    With verdicts of both orders, which name the same sides, it is the mean.
+    """
+    scores = {Preference.FIRST: 1.0, Preference.TIE: 0.5, Preference.SECOND: 0.0}
+    labels = _labels(dimension, *verdicts)
+    return sum(scores[label] for label in labels) / len(labels) if labels else None
 
 
 def win_rates(
     videos: int, scores: Mapping[tuple[int, int], float | None]
 ) -> tuple[float | None, ...]:
-    """The pairwise win rate of each of `videos` videos, 0 to 1, from the score of each pair (first, second).
+    """Compute win rates, 0 to 1, from scores of pairs (first, second).
 
-    A video's rate is the mean over its pairs; a pair of which nothing was said counts for nothing, and a video without any other
-    pair has None.
+    A video's rate is the mean over its pairs with a score; None without any.
     """
     won: list[list[float]] = [[] for _ in range(videos)]
     for (first, second), score in scores.items():
@@ -65,24 +54,12 @@ def win_rates(
 
 @dataclass(frozen=True, slots=True)
 class WinCounts:
-    """Wins and ties in one dimension. A pair judged in both orders counts once: each order for half of it."""
+    """Wins and ties in one dimension. Of a pair judged in both orders, each order counts half."""
 
     generators: tuple[str, ...]
-    prompts: tuple[
-        str, ...
-    ]  # Prompts as texts: several videos of one prompt are resampled together
+    prompts: tuple[str, ...]  # as texts: several videos of one prompt are resampled together
     wins: Counts  # [prompt, i, j]: how often generator i beat j
     ties: Counts  # [prompt, i, j], the same as [prompt, j, i]
-
-    @property
-    def pairs(self) -> Counts:
-        """[prompt, i, j]: of how many pairs of i and j something was said."""
-        whole: Counts = self.wins + self.wins.transpose(0, 2, 1) + self.ties
-        return whole
-
-    def sample(self, weights: Counts) -> tuple[Counts, Counts]:
-        """Wins and ties [i, j] where each prompt counts `weights` times."""
-        return np.tensordot(weights, self.wins, 1), np.tensordot(weights, self.ties, 1)
 
 
 def count_wins(
@@ -91,9 +68,9 @@ def count_wins(
     dimension: Dimension,
     weights: Mapping[str, float] = {},
 ) -> WinCounts:
-    """Count what the results say, each with the weight of its pair's id, if it has one. Their order makes no difference."""
+    """Count wins and ties, weighted by the ids of pairs. The order of results is irrelevant."""
     said = [
-        (result.pair, labels_said(dimension, result.verdict, result.swapped))
+        (result.pair, _labels(dimension, result.verdict, result.swapped))
         for result in results
         if result.judged
     ]
@@ -104,11 +81,12 @@ def count_wins(
     for pair, labels in said:
         first, second = place[pair.first_generator], place[pair.second_generator]
         for label in labels:
-            share = weights.get(pair.id, 1.0) / len(labels)
+            share, at = weights.get(pair.id, 1.0) / len(labels), row[pair.prompt]
             if label is Preference.TIE:
-                ties[row[pair.prompt], first, second] += share
-                ties[row[pair.prompt], second, first] += share
+                ties[at, first, second] += share
+                ties[at, second, first] += share
+            elif label is Preference.FIRST:
+                wins[at, first, second] += share
             else:
-                better, other = (first, second) if label is Preference.FIRST else (second, first)
-                wins[row[pair.prompt], better, other] += share
+                wins[at, second, first] += share
     return WinCounts(tuple(generators), tuple(prompts), wins, ties)

@@ -1,4 +1,4 @@
-"""Tables with a row for each pair: disagreements with people, pairs on which two judges differ, and what could not be judged."""
+"""Tables of pairs: disagreements with people or judges, and failures."""
 
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
@@ -8,7 +8,7 @@ from vrthinker_core.evaluation.figures import FLIPS, LABELS, NONE, fault_name
 from vrthinker_core.evaluation.html import (
     Cell,
     Html,
-    TableColumn,
+    Row,
     element,
     join,
     number,
@@ -23,47 +23,41 @@ from vrthinker_core.types import Dimension, Preference, Verdict
 from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES, NO_RELIABLE_WINNER, TELLING
 
-MAX_PROMPT = 240  # Characters of a prompt that a table shows; all of it where the pointer rests
+MAX_PROMPT = 240  # characters of a prompt that a table shows; all of it under the pointer
 
 
 def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) -> Html:
-    """The worst of them, each with a link to its trace."""
+    """Show the worst disagreements, each with a link to its trace."""
     if not found:
         return Html("")
-    some = (
-        [each for each in found if each.probability is not None],
-        [each for each in found if each.confidence is not None],
-    )
-    columns = [
-        TableColumn("row", number=True),
-        TableColumn("prompt"),
-        TableColumn("people"),
-        TableColumn("judge"),
-    ]
-    columns += [TableColumn("probability", number=True)] if some[0] else []
-    columns += [TableColumn("CF, concat", number=True)] if some[1] else []
-    rows = (
-        [
-            *_common(each, dimension),
-            *_certainty(each, *map(bool, some)),
-            Cell(trace_link(each.trace)),
-        ]
-        for each in found[:MAX_SHOWN]
-    )
-    shown = (
-        count(len(found), "pair")
-        if len(found) <= MAX_SHOWN
-        else f"The first {MAX_SHOWN} of {len(found):,} pairs"
-    )
-    first = "The surest wrong label comes first. " if any(some) else ""
+    shown = found[:MAX_SHOWN]
+    probabilities = any(each.probability is not None for each in found)
+    confidence = any(each.confidence is not None for each in found)
+    sure = ["probability"] if probabilities else []
+    sure += ["CF, concat"] if confidence else []
+    rows: list[Row] = []
+    for each in shown:
+        labels = said(each.people, dimension), said(each.judge, dimension, each.flips)
+        row: list[Cell | str] = [number(each.row), prompt_text(each.prompt), *labels]
+        if probabilities:
+            high = each.probability is not None and each.probability >= TELLING
+            row.append(Cell("high", each.probability) if high else percent(each.probability))
+        if confidence:
+            row.append(number(each.confidence))
+        rows.append([*row, trace_link(each.trace)])
     return join(
         paragraph(
-            f"{shown} in which the judge's label is not people's. {first}{DIMENSION_NAMES[dimension]} stands in bold."
+            f"{_told(len(found))} in which the judge's label is not people's. "
+            f"{'The surest wrong label comes first. ' if sure else ''}"
+            f"{DIMENSION_NAMES[dimension]} stands in bold."
         ),
         sortable_table(
-            "Disagreements with people", [*columns, TableColumn("trace")], rows, tall=True
+            "Disagreements with people",
+            ("row", "prompt", "people", "judge", *sure, "trace"),
+            rows,
+            tall=True,
         ),
-        _flip_remark(any(each.flips for each in found[:MAX_SHOWN])),
+        _flip_remark(any(each.flips for each in shown)),
         remark(
             "A trace is the whole run: ",
             element("code", "python -m vrthinker_core replay FILE"),
@@ -72,109 +66,73 @@ def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) ->
     )
 
 
-def _common(each: Disagreement, dimension: Dimension) -> list[Cell]:
-    labels = said(each.people, dimension), said(each.judge, dimension, each.flips)
-    return [number(each.row), Cell(prompt_text(each.prompt)), *map(Cell, labels)]
-
-
-def _certainty(each: Disagreement, probabilities: bool, confidence: bool) -> list[Cell]:
-    sure = each.probability is not None and each.probability >= TELLING
-    cells = (
-        [Cell("high", each.probability) if sure else percent(each.probability)]
-        if probabilities
-        else []
-    )
-    return cells + ([number(each.confidence)] if confidence else [])
-
-
 def one_right_section(
     shared: SharedResults, judges: tuple[str, str], folders: tuple[str, str], dimension: Dimension
 ) -> Html:
-    """The pairs in which exactly one of two judges has people's label; `folders` say where the traces of each lie."""
-    rows = [
-        row
-        for first, second in zip(shared.first, shared.second, strict=True)
-        if (row := _one_right(first, second, dimension))
-    ]
-    if not rows:
+    """Show pairs with one judge right; `folders` hold the traces of each."""
+    found = []
+    for both in zip(shared.first, shared.second, strict=True):
+        people = getattr(both[0].pair.labels, dimension.value)
+        right = [getattr(each.verdict, dimension.value, None) is people for each in both]
+        if people is not None and right[0] != right[1]:
+            found.append((both, judges[right.index(True)]))
+    if not found:
         return Html("")
-    columns = [
-        TableColumn("row", number=True),
-        *map(TableColumn, ("prompt", "people", *judges, "right", "traces")),
-    ]
-    cells = (
-        _one_right_cells(first, second, (judges[0] if right else judges[1], *folders), dimension)
-        for first, second, right in rows[:MAX_SHOWN]
-    )
-    shown = (
-        count(len(rows), "pair")
-        if len(rows) <= MAX_SHOWN
-        else f"The first {MAX_SHOWN} of {len(rows):,} pairs"
-    )
-    text = f"{shown} in which one judge has people's label and the other has not. {DIMENSION_NAMES[dimension]} stands in bold."
-    flips = any(each.flips for first, second, _ in rows[:MAX_SHOWN] for each in (first, second))
+    shown = found[:MAX_SHOWN]
+    rows: list[Row] = []
+    for both, judge in shown:
+        pair = both[0].pair
+        answers = (said((each.verdict or Verdict()).labels, dimension, each.flips) for each in both)
+        first, second = (
+            trace_link(f"{folder}{each.trace}" if each.trace else "", name)
+            for each, folder, name in zip(both, folders, ("first", "second"), strict=True)
+        )
+        labels = said(pair.labels.labels, dimension), *answers
+        traces = join(first, " ", second)
+        rows.append([number(pair.row), prompt_text(pair.prompt), *labels, judge, traces])
     return join(
-        paragraph(text),
-        sortable_table("One judge right", columns, cells, tall=True),
-        _flip_remark(flips),
+        paragraph(
+            f"{_told(len(found))} in which one judge has people's label and the other has not. "
+            f"{DIMENSION_NAMES[dimension]} stands in bold."
+        ),
+        sortable_table(
+            "One judge right",
+            ("row", "prompt", "people", *judges, "right", "traces"),
+            rows,
+            tall=True,
+        ),
+        _flip_remark(any(each.flips for both, _ in shown for each in both)),
     )
-
-
-def _one_right(
-    first: PairResult, second: PairResult, dimension: Dimension
-) -> tuple[PairResult, PairResult, bool] | None:
-    people = getattr(first.pair.labels, dimension.value)
-    right = [getattr(result.verdict, dimension.value, None) is people for result in (first, second)]
-    return (first, second, right[0]) if people is not None and right[0] != right[1] else None
-
-
-def _one_right_cells(
-    first: PairResult, second: PairResult, told: tuple[str, str, str], dimension: Dimension
-) -> list[Cell]:
-    """`told` are the judge who is right, and where the traces of both lie."""
-    judges = [
-        said((each.verdict or Verdict()).labels, dimension, each.flips) for each in (first, second)
-    ]
-    files = [
-        f"{folder}{each.trace}" if each.trace else ""
-        for each, folder in zip((first, second), told[1:], strict=True)
-    ]
-    return [
-        number(first.pair.row),
-        Cell(prompt_text(first.pair.prompt)),
-        *map(Cell, (said(first.pair.labels.labels, dimension), *judges)),
-        Cell(told[0]),
-        Cell(join(trace_link(files[0], "first"), " ", trace_link(files[1], "second"))),
-    ]
 
 
 def not_judged_section(results: Iterable[PairResult]) -> Html:
-    """What failed, was stopped, or is a broken row, each with its sentence; in the order of the rows."""
-    missed = sorted(
-        (each for each in results if not each.judged),
-        key=lambda each: (each.pair.row, each.pair.id),
-    )
+    """Show what failed, was stopped or is broken, and why."""
+    missed = [each for each in results if not each.judged]
     if not missed:
         return Html("")
-    rows = (
+    missed.sort(key=lambda each: (each.pair.row, each.pair.id))
+    rows: list[Row] = [
         [
             number(each.pair.row),
-            Cell(fault_name(each.fault) or each.stop.value),
-            Cell(each.error or NONE),
-            Cell(prompt_text(each.pair.prompt)),
-            Cell(trace_link(each.trace)),
+            fault_name(each.fault) or each.stop.value,
+            each.error or NONE,
+            prompt_text(each.pair.prompt),
+            trace_link(each.trace),
         ]
         for each in missed[:MAX_SHOWN]
-    )
-    columns = [
-        TableColumn("row", number=True),
-        *map(TableColumn, ("what", "why", "prompt", "trace")),
     ]
-    more = (
-        f" The first {MAX_SHOWN} of {len(missed):,} are shown." if len(missed) > MAX_SHOWN else ""
+    first = f" The first {MAX_SHOWN} of {len(missed):,} are shown."
+    text = (
+        f"A pair that failed or was stopped counts as wrong above; {ROW_FAULT} and rows that were "
+        f"left out count nowhere.{first if len(missed) > MAX_SHOWN else ''}"
     )
-    text = f"A pair that failed or was stopped counts as wrong above; {ROW_FAULT} and rows that were left out count nowhere.{more}"
-    return join(paragraph(text), sortable_table("Not judged", columns, rows, tall=True))
+    heads = ("row", "what", "why", "prompt", "trace")
+    return join(paragraph(text), sortable_table("Not judged", heads, rows, tall=True))
+
+
+def _told(pairs: int) -> str:
+    first = f"The first {MAX_SHOWN} of {pairs:,} pairs"
+    return count(pairs, "pair") if pairs <= MAX_SHOWN else first
 
 
 def _flip_remark(some: bool) -> Html:
@@ -182,13 +140,13 @@ def _flip_remark(some: bool) -> Html:
 
 
 def prompt_text(prompt: str) -> Html:
-    """A prompt as a cell: cut where it is long, its own direction of writing kept to itself."""
+    """Show a prompt, cut if long, with its own direction of writing."""
     short = prompt if len(prompt) <= MAX_PROMPT else f"{prompt[: MAX_PROMPT - 1]}…"
     return element("bdi", short, class_="wide", title=prompt if short != prompt else None)
 
 
 def said(labels: dict[str, int], dimension: Dimension, flips: Sequence[Dimension] = ()) -> Html:
-    """Labels as a cell: the one the report is about in bold, the others after it. None of those that flip is shown."""
+    """Show labels, the report's dimension in bold; hide those that flip."""
     words = {
         name: FLIPS if name in flips else LABELS[Preference(label)]
         for name, label in labels.items()
@@ -200,6 +158,6 @@ def said(labels: dict[str, int], dimension: Dimension, flips: Sequence[Dimension
 
 
 def trace_link(trace: str, name: str = "trace") -> Html:
-    """A link to a file below the report's folder or beside it, whatever its name; a dash where there is none."""
+    """Link to a file beside the report, whatever its name; or dash."""
     file = trace.lstrip("/")  # Two slashes would name another machine
     return element("a", name, href=quote(file, errors="replace")) if file else Html(NONE)

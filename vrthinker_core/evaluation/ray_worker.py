@@ -1,4 +1,4 @@
-"""A judge on a node of a Ray cluster: it is handed one pair a call, many calls at a time, and judges them side by side."""
+"""A judge on a Ray node: many calls of one pair each."""
 
 import atexit
 import pickle
@@ -13,7 +13,6 @@ from threading import Thread
 from typing import Any
 
 from vrthinker_core.backends import open_backend
-from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BackendFailed, CheckpointError, VrThinkerError
 from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.results.layout import EvaluationPair
@@ -22,15 +21,12 @@ from vrthinker_core.storage import allow_open_files, owned_folder
 from vrthinker_core.types import Settings
 
 TRIES = 4  # of what the judge's process dies over, before it is given up
-GATHER_SECONDS = 0.2  # How long the pairs that are being judged wait for one more to join them
 
 RayRow = dict[str, bytes | str]
-"""A row of Ray Data. To the judge: `pair`; from it: `result`, `trace` and `refusal`. The first two are pickled, a trace is JSON."""
+"""A row of Ray Data: `pair` to the judge; `result`, `trace` and `refusal` from it.
 
-
-def pair_row(pair: EvaluationPair) -> RayRow:
-    """What a judge is sent."""
-    return {"pair": pickle.dumps(pair)}
+`pair` and `result` are pickled, a trace is JSON.
+"""
 
 
 def _answer(result: PairResult | None, trace: bytes = b"", refusal: str = "") -> RayRow:
@@ -38,7 +34,7 @@ def _answer(result: PairResult | None, trace: bytes = b"", refusal: str = "") ->
 
 
 class Beginnings:
-    """How often something was begun and did not end: what kills a process can count nothing there. One for all judges of a run."""
+    """Counts what began and did not end, as killed processes cannot."""
 
     def __init__(self) -> None:
         self._begun: Counter[str] = Counter()
@@ -49,44 +45,42 @@ class Beginnings:
         return self._begun[key]
 
     def end(self, key: str) -> None:
-        """It came to an end."""
+        """Forget what came to an end."""
         del self._begun[key]
 
 
 def make_beginnings() -> Any:
-    """The handle of a `Beginnings` that all nodes reach."""
+    """Make a `Beginnings` that all nodes reach; gives its handle."""
     import ray
 
     return ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Beginnings).remote()
 
 
 class ClusterJudge:
-    """One judge, opened where Ray put it. A judge that cannot be opened says why in answer to every pair."""
+    """One judge; if it cannot be opened, it answers with the cause."""
 
     def __init__(self, choice: str | None, settings: Settings, live: int, beginnings: Any) -> None:
+        import ray
+
         self._settings, self._live, self._beginnings = settings, live, beginnings
         self._waiting: SimpleQueue[EvaluationPair] = SimpleQueue()
         self._answers: dict[str, Future[RayRow]] = {}
         self._refusal = ""
         try:
-            self._backend = self._open(choice)
+            # The id is the same if Ray has started the judge again.
+            me = str(ray.get_runtime_context().get_actor_id())
+            if self._count(me) > TRIES:
+                raise CheckpointError(
+                    f"The judge's process died {TRIES} times while the judge was opened: it needs "
+                    "more memory."
+                )
+            allow_open_files()
+            self._backend = open_backend(choice)
+            self._beginnings.end.remote(me)
         except VrThinkerError as error:
             self._refusal = f"{error} (On the node {gethostname()}.)"
         else:
             Thread(target=self._run, name="judge", daemon=True).start()
-
-    def _open(self, choice: str | None) -> Backend:
-        import ray
-
-        me = str(ray.get_runtime_context().get_actor_id())  # The same when Ray has started it again
-        if self._count(me) > TRIES:
-            raise CheckpointError(
-                f"The judge's process died {TRIES} times while the judge was opened: it needs more memory."
-            )
-        allow_open_files()
-        backend = open_backend(choice)
-        self._beginnings.end.remote(me)
-        return backend
 
     def _count(self, key: str) -> int:
         import ray
@@ -94,20 +88,26 @@ class ClusterJudge:
         return int(ray.get(self._beginnings.begin.remote(key)))
 
     def __call__(self, row: RayRow) -> RayRow:
-        """Judge the pair of a row; comes back once its run has ended."""
+        """Judge the pair of a row; returns once its run ends."""
         if self._refusal:
             return _answer(None, refusal=self._refusal)
-        pair: EvaluationPair = pickle.loads(bytes(row["pair"]))  # type: ignore[arg-type] # `pair_row` made it
-        error = _missing(pair)
-        if error is None and self._count(pair.id) > TRIES:
-            error = BackendFailed(
-                f"The judge's process died {TRIES} times while this pair was judged: it needs more memory."
+        pair: EvaluationPair = pickle.loads(bytes(row["pair"]))  # type: ignore[arg-type] # bytes
+        absent = [name for name in (pair.first, pair.second) if not Path(name).is_file()]
+        if absent:  # the table has it: once the folder is shared, the pair can be judged
+            problem = (
+                f"The node {gethostname()} has no file {absent[0]}: share the folder of the videos "
+                "with every node, under the same path, and go on with --resume."
             )
-        if error is not None:
-            return _answer(failed_result(pair, self._backend.name, error))
-        answer = self._answers[pair.id] = Future()
-        self._waiting.put(pair)
-        return answer.result()
+        elif self._count(pair.id) > TRIES:
+            problem = (
+                f"The judge's process died {TRIES} times while this pair was judged: it needs more "
+                "memory."
+            )
+        else:
+            answer = self._answers[pair.id] = Future()
+            self._waiting.put(pair)
+            return answer.result()
+        return _answer(failed_result(pair, self._backend.name, BackendFailed(problem)))
 
     def _run(self) -> None:
         with ExitStack() as stack:
@@ -115,49 +115,32 @@ class ClusterJudge:
             folder = stack.enter_context(owned_folder("vr-thinker-ray-"))
             (folder / TRACES).mkdir()
             while True:
-                self._judge_those_that_wait(self._waiting.get(), folder)
+                self._judge_waiting(self._waiting.get(), folder)
 
-    def _judge_those_that_wait(self, first: EvaluationPair, folder: Path) -> None:
-        """Judge a pair and all that come while there is one to judge. Each of them is answered, whatever happens."""
+    def _judge_waiting(self, first: EvaluationPair, folder: Path) -> None:
+        """Judge a pair and all that come meanwhile; answer each, whatever happens."""
         taken: dict[str, EvaluationPair] = {}
+
+        def take() -> Iterator[EvaluationPair]:
+            pair = first
+            with suppress(Empty):
+                while True:
+                    taken[pair.id] = pair
+                    yield pair
+                    pair = self._waiting.get(timeout=0.2)  # for one more to join
+
         try:
-            for result in judge_locally(
-                self._take(first, taken), self._backend, self._settings, folder, self._live
-            ):
-                self._answers.pop(taken.pop(result.pair.id).id).set_result(
-                    _answer(result, _take_file(folder / result.trace))
-                )
-        except Exception as error:  # noqa: BLE001 - a judge that answers nothing would be waited for
+            for result in judge_locally(take(), self._backend, self._settings, folder, self._live):
+                answer = self._answers.pop(taken.pop(result.pair.id).id)
+                path = folder / result.trace
+                try:
+                    trace = path.read_bytes()
+                except OSError:
+                    trace = b""
+                else:
+                    path.unlink()
+                answer.set_result(_answer(result, trace))
+        except Exception as error:  # noqa: BLE001 - no answer would be waited for
             for pair in taken.values():
-                self._answers.pop(pair.id).set_result(
-                    _answer(failed_result(pair, self._backend.name, error))
-                )
-
-    def _take(
-        self, first: EvaluationPair, taken: dict[str, EvaluationPair]
-    ) -> Iterator[EvaluationPair]:
-        pair = first
-        with suppress(Empty):
-            while True:
-                taken[pair.id] = pair
-                yield pair
-                pair = self._waiting.get(timeout=GATHER_SECONDS)
-
-
-def _take_file(path: Path) -> bytes:
-    """The bytes of a trace, which is removed; none where it could not be kept."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return b""
-    path.unlink()
-    return data
-
-
-def _missing(pair: EvaluationPair) -> BackendFailed | None:
-    """A file that this node has not: the table has it, so that the pair can be judged once the folder is shared."""
-    for name in (pair.first, pair.second):
-        if not Path(name).is_file():
-            what_to_do = "share the folder of the videos with every node, under the same path, and go on with --resume"
-            return BackendFailed(f"The node {gethostname()} has no file {name}: {what_to_do}.")
-    return None
+                failure = failed_result(pair, self._backend.name, error)
+                self._answers.pop(pair.id).set_result(_answer(failure))

@@ -1,4 +1,4 @@
-"""The judge as a reward: of N videos of one prompt, the pairwise win rate of each, as rewards for training a generator."""
+"""Rewards for generators: win rates of N videos of a prompt."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from vrthinker_core.backends import Backend, open_backend
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.batch import check_pairs_in_hand, judge_many
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.outcomes import labels_said, pair_score, win_rates
+from vrthinker_core.evaluation.outcomes import pair_score, win_rates
 from vrthinker_core.results.result import OUTSIDE_REASON
 from vrthinker_core.storage import allow_pairs
 from vrthinker_core.types import Dimension, Settings, StopReason, Trace, VideoPair
@@ -22,13 +22,13 @@ from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import order_of
 
 Videos = Sequence[Path | str]
-PromptGroup = tuple[str, Videos]  # A prompt and the videos that were made from it
+PromptGroup = tuple[str, Videos]  # a prompt and the videos that were made from it
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedVideos:
-    """Two videos of a group that were compared, by their places in it, and the whole run."""
+    """Two compared videos, by their places in a group, and the run."""
 
     first: int
     second: int
@@ -38,21 +38,22 @@ class ComparedVideos:
     def error(self) -> str:
         """Why the run gave no verdict; "" for one that did."""
         end = self.trace.finished
-        if end is None or end.verdict:
-            return "" if end else "The run did not end."
+        if end is None:
+            return "The run did not end."
+        if end.verdict:
+            return ""
         if end.outside_scope:
             return OUTSIDE_REASON
-        return end.error or (
-            "The run was stopped."
-            if end.stop is StopReason.CANCELLED
-            else "The judge gave no verdict."
-        )
+        if end.error:
+            return end.error
+        stopped = end.stop is StopReason.CANCELLED
+        return "The run was stopped." if stopped else "The judge gave no verdict."
 
     def score(self, dimension: Dimension) -> float | None:
-        """How the first of them did: 1, 0.5 for a tie, 0; with both orders the mean; None where nothing was said."""
+        """Score the first video as `pair_score` does, over both orders; None if unlabelled."""
         end, check = self.trace.finished, order_of(self.trace.runs)
         verdicts = end.verdict if end else None, check.second if check else None
-        return pair_score(labels_said(dimension, *verdicts))
+        return pair_score(dimension, *verdicts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,10 @@ class Reward:
     prompt: str
     videos: tuple[str, ...]  # N paths
     rates: dict[Dimension, tuple[float | None, ...]]
-    """For each dimension N win rates, 0 to 1, in the order of `videos`: the mean over a video's pairs, a tie as half a win.
+    """For each dimension N win rates, 0 to 1, in the order of `videos`.
 
-    None for a video of which nothing was said: that is never 0.
+    A rate is the mean over a video's pairs, a tie as half a win. None, never 0, for a video without
+    a label.
     """
     pairs: tuple[ComparedVideos, ...]  # N (N - 1) / 2, with their traces
 
@@ -75,7 +77,7 @@ class Reward:
 
     @property
     def best(self) -> int | None:
-        """The place of the video with the highest overall win rate, the first of several; None where nothing was said."""
+        """Place of the (first) video with the highest overall rate, or None."""
         known = [place for place, rate in enumerate(self.overall) if rate is not None]
         return max(known, key=lambda place: self.overall[place] or 0.0, default=None)
 
@@ -94,12 +96,13 @@ def reward(
     traces: Path | str | None = None,
     cancelled: Cancelled = not_cancelled,
 ) -> Reward:
-    """Compare every two of these videos; gives the pairwise win rate of each, per dimension and overall.
+    """Compare every two videos; gives win rates per dimension and overall.
 
-    A `judge` named by a word, as on the command line, is opened for this call: give a `Backend` to ask more than once. With
-    `settings.swap` each pair is judged in both orders and both count; otherwise the sides alternate. `traces` is a folder in which
-    the runs are kept. A video that cannot be read costs its own pairs. Raises BadInput for fewer than two videos, a judge that is
-    not known and a folder that cannot be made, and JudgeError for a judge that cannot be opened.
+    A `judge` named by a word, as on the command line, is opened for this call: give a `Backend` to
+    ask more than once. With `settings.swap` each pair is judged in both orders and both count;
+    otherwise the sides alternate. `traces` is a folder in which the runs are kept. A video that
+    cannot be read costs its own pairs. Raises BadInput for fewer than two videos, an unknown judge
+    and a folder that cannot be made, and JudgeError for a judge that cannot be opened.
     """
     (only,) = reward_many([(prompt, videos)], judge, settings, traces=traces, cancelled=cancelled)
     return only
@@ -114,9 +117,10 @@ def reward_many(
     concurrency: int = 8,
     cancelled: Cancelled = not_cancelled,
 ) -> list[Reward]:
-    """The rewards of several prompts, in their order; pairs of all of them share batches, `concurrency` pairs at a time.
+    """Compute rewards of several prompts, in order, `concurrency` pairs at a time.
 
-    Raises as `reward` does, and BadInput for a `concurrency` that is no whole number from 1 up, or more than open files allow.
+    Raises as `reward` does, and BadInput for a `concurrency` that is no whole number from 1 up, or
+    more than open files allow.
     """
     groups, folder = list(groups), None if traces is None else Path(traces)
     check_pairs_in_hand("concurrency", concurrency)
@@ -126,21 +130,22 @@ def reward_many(
     if any(len(videos) < 2 for _, videos in asked):
         raise BadInput("A reward needs at least two videos of each prompt.")
     allow_pairs(concurrency)
-    ends = [
-        (group, *pair) for group, (_, videos) in enumerate(asked) for pair in _pairs(len(videos))
+    ends = [  # each video stands on either side about as often
+        (group, i, j) if (i + j) % 2 else (group, j, i)
+        for group, (_, videos) in enumerate(asked)
+        for i, j in combinations(range(len(videos)), 2)
     ]
-    pairs = [
-        VideoPair(asked[group][0], asked[group][1][first], asked[group][1][second])
-        for group, first, second in ends
-    ]
+    pairs = [VideoPair(asked[g][0], asked[g][1][i], asked[g][1][j]) for g, i, j in ends]
 
     def trace_of(position: int) -> Path | None:
-        return folder and folder / "group-{}-videos-{}-{}.json".format(
-            *(place + 1 for place in ends[position])
-        )
+        group, first, second = (place + 1 for place in ends[position])
+        return folder and folder / f"group-{group}-videos-{first}-{second}.json"
 
     if folder is not None:
-        _make_folder(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadInput(f"Cannot keep traces in {folder}: {error.strerror or error}.") from None
     backend = open_backend(judge) if judge is None or isinstance(judge, str) else judge
     found: dict[int, Trace] = {}
     for position, event in judge_many(
@@ -151,10 +156,16 @@ def reward_many(
     compared: list[list[ComparedVideos]] = [[] for _ in asked]
     for position, (group, first, second) in enumerate(ends):
         compared[group].append(ComparedVideos(first, second, found[position]))
-    return [
-        _reward(prompt, videos, tuple(own))
-        for (prompt, videos), own in zip(asked, compared, strict=True)
-    ]
+    rewards = []
+    for (prompt, videos), own in zip(asked, compared, strict=True):
+        rates = {
+            each: win_rates(
+                len(videos), {(pair.first, pair.second): pair.score(each) for pair in own}
+            )
+            for each in Dimension
+        }
+        rewards.append(Reward(prompt, videos, rates, tuple(own)))
+    return rewards
 
 
 async def areward(
@@ -165,7 +176,10 @@ async def areward(
     *,
     traces: Path | str | None = None,
 ) -> Reward:
-    """`reward` in a thread. A task that is cancelled ends its runs first, as `cancelled`, so that the judge is free."""
+    """Run `reward` in a thread.
+
+    A task that is cancelled ends its runs first, as `cancelled`, so that the judge is free.
+    """
     return await _in_thread(partial(reward, prompt, videos, judge, settings, traces=traces))
 
 
@@ -177,7 +191,7 @@ async def areward_many(
     traces: Path | str | None = None,
     concurrency: int = 8,
 ) -> list[Reward]:
-    """`reward_many` in a thread, cancelled as `areward` is."""
+    """Run `reward_many` in a thread, cancelled as `areward` is."""
     return await _in_thread(
         partial(reward_many, groups, judge, settings, traces=traces, concurrency=concurrency)
     )
@@ -192,25 +206,3 @@ async def _in_thread(call: Callable[..., T]) -> T:
         stopped.set()
         await asyncio.wait([job])
         raise
-
-
-def _pairs(videos: int) -> list[tuple[int, int]]:
-    """Every two places, in the order in which the judge is shown them: each video stands on either side about as often."""
-    return [(i, j) if (i + j) % 2 else (j, i) for i, j in combinations(range(videos), 2)]
-
-
-def _reward(prompt: str, videos: tuple[str, ...], pairs: tuple[ComparedVideos, ...]) -> Reward:
-    rates = {
-        each: win_rates(
-            len(videos), {(pair.first, pair.second): pair.score(each) for pair in pairs}
-        )
-        for each in Dimension
-    }
-    return Reward(prompt, videos, rates, pairs)
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"Cannot keep traces in {folder}: {error.strerror or error}.") from None

@@ -1,7 +1,7 @@
-"""An evaluation: pairs that have no result yet are judged, and each result is kept before the next one comes."""
+"""An evaluation: judges pairs without a result, and keeps each result."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 
 from vrthinker_core.backends.base import not_cancelled
@@ -21,14 +21,15 @@ from vrthinker_core.results.result import (
 )
 
 Engine = Callable[[Iterable[EvaluationPair]], Iterator[PairResult]]
-"""Judges pairs and gives their results as they come, in any order. No pair is given twice, and none is lost."""
+"""Judges pairs and gives results as they come, in any order; one for each pair."""
 
 
 def results_so_far(pairs: Iterable[EvaluationPair], out: Path) -> dict[str, PairResult]:
-    """The results in the folder that count, by the ids of their pairs. Raises BadInput for a file that holds anything else.
+    """Read the results that count, by the ids of their pairs.
 
-    A transient failure does not count, nor does a broken row that has been mended: these are judged again. So is a video that
-    cannot be read, if an earlier version kept the result and did not say which one it is.
+    A transient failure does not count, nor does a broken row that has been mended: these are judged
+    again. So is a video that cannot be read, if an earlier version kept the result and did not say
+    which one it is. Raises BadInput for a file that holds anything else.
     """
     if not (out / RESULTS).exists():
         return {}
@@ -50,57 +51,40 @@ def evaluate(
     done: Mapping[str, PairResult],
     stopped: Callable[[], bool] = not_cancelled,
 ) -> Iterator[PairResult]:
-    """Judge what is not `done` in the folder `out`; gives each new result once it is kept.
+    """Judge what is not `done`; gives each result once `out` keeps it.
 
-    A broken row, or one that is left out, has a result at once, in the name of `judge`. Once `stopped`, no pair is begun any more,
-    and what becomes of those in hand is kept only where it is a result.
+    A broken row, or one that is left out, has a result at once, in the name of `judge`. Once
+    `stopped`, no pair is begun any more, and pairs in hand are kept only if they have a result.
+    Raises BadInput if the folder cannot be written.
     """
     left = [pair for pair in pairs if pair.id not in done]
-    to_judge = [pair for pair in left if not (pair.fault or pair.left_out)]
-    with _result_file(out) as keep:
+
+    def results() -> Iterator[PairResult]:
         for pair in left:
             if pair.fault or pair.left_out:
-                yield keep(broken_row(pair, judge))
-        for result in engine(_until(stopped, to_judge)):
+                yield broken_row(pair, judge)
+        to_judge = [pair for pair in left if not (pair.fault or pair.left_out)]
+        for result in engine(takewhile(lambda _: not stopped(), to_judge)):
             if result.judged or not (result.is_transient and stopped()):
-                yield keep(result)
+                yield result
 
-
-@contextmanager
-def _result_file(out: Path) -> Iterator[Callable[[PairResult], PairResult]]:
-    """The file of results, open; gives the function that keeps a result and gives it back. Both raise BadInput."""
     with writing_to(out):
         file = ResultFile(out / RESULTS)
-
-    def keep(result: PairResult) -> PairResult:
-        with writing_to(out):
-            file.append(result)
-        return result
-
     try:
-        yield keep
+        for result in results():
+            with writing_to(out):
+                file.append(result)
+            yield result
     finally:
         with writing_to(out):
             file.close()
 
 
 def write_final_table(out: Path, pairs: Iterable[EvaluationPair]) -> list[PairResult]:
-    """Write the table of these pairs' results, and give them, in the order of the rows. Raises BadInput."""
+    """Write the table of these pairs' results, and give them by row. Raises BadInput."""
     chosen = {pair.id for pair in pairs}
-    results = (
-        [result for result in final_results(out / RESULTS) if result.pair.id in chosen]
-        if (out / RESULTS).exists()
-        else []
-    )
+    results = final_results(out / RESULTS) if (out / RESULTS).exists() else []
+    results = [result for result in results if result.pair.id in chosen]
     with writing_to(out):
         write_table(results, out / TABLE)
     return results
-
-
-def _until(
-    stopped: Callable[[], bool], pairs: Iterable[EvaluationPair]
-) -> Iterator[EvaluationPair]:
-    for pair in pairs:
-        if stopped():
-            return
-        yield pair

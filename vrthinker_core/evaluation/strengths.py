@@ -1,7 +1,8 @@
-"""Strengths of generators from their wins and ties: Bradley and Terry's model with ties, as Davidson has it.
+"""Strengths of generators: Bradley and Terry's model with Davidson's ties.
 
-With the strengths s (natural logarithms), generator i beats j with a probability in proportion to exp(s_i), j beats i to exp(s_j),
-and they tie to 2 v exp((s_i + s_j) / 2); v is estimated with the strengths. Davidson (1970), JASA 65.
+With the strengths s (natural logarithms), generator i beats j with a probability in proportion to
+exp(s_i), j beats i to exp(s_j), and they tie to 2 v exp((s_i + s_j) / 2); v is estimated with the
+strengths. Davidson (1970), JASA 65.
 """
 
 import numpy as np
@@ -9,35 +10,32 @@ import numpy as np
 from vrthinker_core.evaluation.outcomes import Counts
 
 PRIOR = 0.5
-"""Wins, and losses, of each generator against an opponent of average strength: a generator that always wins stays finite."""
-TOLERANCE, LIMIT = 1e-9, 1000  # Of the last step, and steps at most; some 10 are usual
-NOISE = 1e-12  # Of a loss, relative
+"""Wins and losses of each generator against an average one: one that always wins stays finite."""
 
 
 def fit_strengths(wins: Counts, ties: Counts) -> tuple[Counts, float]:
-    """(strengths [n] with mean 0, v) from wins [n, n] and ties [n, n], symmetric; counts may be fractions. Without ties v is 0.
+    """Fit (strengths [n], v) to wins [n, n] and symmetric ties [n, n].
 
-    The most likely ones, by Newton's method, with shorter steps where a whole one leads away: the likelihood is concave in s and
-    log 2v, so that arrives from anywhere. Newman's iteration (2023), made for all strengths at once, does not: where a judge is
-    consistent and gives no ties it swings between two states.
+    Strengths have mean 0, counts may be fractions. Without ties v is 0. These are the most likely
+    strengths, by Newton's method, with shorter steps if a whole one leads away: the likelihood is
+    concave in s and log 2v, so it converges from anywhere. Newman's iteration (2023), made for all
+    strengths at once, does not: for a consistent judge without ties it swings between two states.
     """
     n, tied = len(wins), bool(ties.any())
-    won, even = (
-        np.pad(wins, (0, 1)),
-        np.pad(ties, (0, 1)),
-    )  # The last one is the opponent, whose strength stays 0
+    # The last one is the opponent, whose strength stays 0.
+    won, even = np.pad(wins, (0, 1)), np.pad(ties, (0, 1))
     won[:n, n] = won[n, :n] = PRIOR
-    point = np.append(np.zeros(n + 1), 0.0 if tied else -np.inf)  # All strengths, and log 2v
+    point = np.append(np.zeros(n + 1), 0.0 if tied else -np.inf)  # all strengths, and log 2v
     free = [*range(n), n + 1][: n + tied]
-    for _ in range(LIMIT):
+    for _ in range(1000):  # some 10 steps are usual
         slopes, curvature = _derivatives(won, even, point)
         step = np.zeros(n + 2)
         step[free] = -np.linalg.solve(curvature[np.ix_(free, free)], slopes[free])
-        most = _loss(won, even, point) * (1 + NOISE)
+        most = _loss(won, even, point) * (1 + 1e-12)  # rounding is no loss
         while _loss(won, even, point + step) > most:
             step /= 2
         point += step
-        if np.abs(step).max() < TOLERANCE:
+        if np.abs(step).max() < 1e-9:
             return point[:n] - point[:n].mean(), float(np.exp(point[-1]) / 2)
     raise ArithmeticError(
         f"No strengths were found for the wins {wins.tolist()} and the ties {ties.tolist()}."
@@ -45,7 +43,7 @@ def fit_strengths(wins: Counts, ties: Counts) -> tuple[Counts, float]:
 
 
 def outcome_variance(difference: Counts, v: float) -> Counts:
-    """How uncertain the outcome of a pair is whose strengths differ by so much: the variance of its score (1, 0.5 or 0)."""
+    """Variance of a pair's score (1, 0.5, 0) by difference of strengths."""
     half = np.exp(difference / 2)
     whole = half + 1 / half + 2 * v
     win, tie = half / whole, 2 * v / whole
@@ -54,14 +52,14 @@ def outcome_variance(difference: Counts, v: float) -> Counts:
 
 
 def _loss(won: Counts, even: Counts, point: Counts) -> float:
-    """The negative logarithm of the likelihood of what was counted."""
+    """Negative logarithm of the likelihood."""
     half, whole = _weights(point)
     wins, ties = (won * (whole - half)).sum(), (even * whole).sum() / 2
     return float(wins + ties - (even.sum() / 2 * point[-1] if even.any() else 0.0))
 
 
 def _derivatives(won: Counts, even: Counts, point: Counts) -> tuple[Counts, Counts]:
-    """The first and second ones of the loss by each entry of the point: expected less counted scores and ties, and variances."""
+    """Gradient (expected less counted) and Hessian (variances) of the loss."""
     half, whole = _weights(point)
     win, tie = np.exp(half - whole), np.exp(point[-1] - whole)
     pairs, lead = won + won.T + even, (win - win.T) / 2
@@ -79,6 +77,6 @@ def _derivatives(won: Counts, even: Counts, point: Counts) -> tuple[Counts, Coun
 
 
 def _weights(point: Counts) -> tuple[Counts, Counts]:
-    """Logarithms of what a win of i over j, and all outcomes together, are in proportion to: [i, j] each."""
+    """Unnormalized logarithms [i, j] of a win, and of all outcomes."""
     half = (point[:-1, None] - point[:-1]) / 2
     return half, np.logaddexp(np.logaddexp(half, -half), point[-1])

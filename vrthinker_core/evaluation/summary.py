@@ -1,9 +1,8 @@
-"""Everything there is to say of one evaluation, as values that become JSON as they are."""
+"""All figures of one evaluation, ready to become JSON."""
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -11,11 +10,9 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.agreement import (
     NOT_SAID,
     DimensionAgreement,
-    LabelColumn,
     LabelTable,
     Metric,
     agreement,
-    counts,
     label_table,
 )
 from vrthinker_core.evaluation.behaviour import (
@@ -38,14 +35,7 @@ from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, StopReason
 from vrthinker_core.types.comparison import SUB_SCORES
 
-GENAI, VIDEOGEN, MJ = (
-    "genai-bench",
-    "videogen-reward",
-    "mj-bench-video",
-)  # As the command line calls them
-MAX_BROKEN = (
-    0.05  # Share of rows that cannot be judged, up to which a set is still the published one
-)
+GENAI, VIDEOGEN, MJ = "genai-bench", "videogen-reward", "mj-bench-video"  # on the command line
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +47,17 @@ class PublishedScore:
 
 
 def _scores(*per_cent: float) -> tuple[PublishedScore, ...]:
-    return tuple(
-        PublishedScore(model, value / 100) for model, value in zip(MODELS, per_cent, strict=True)
+    models = (
+        "VideoScore 7B",
+        "VideoReward 2B",
+        "VisionReward 13B",
+        "LiFT 13B",
+        "UnifiedReward 7B",
+        "UnifiedReward-Think 7B",
+        "VR-Thinker 7B",
     )
+    return tuple(map(PublishedScore, models, (value / 100 for value in per_cent)))
 
-
-MODELS = (
-    "VideoScore 7B", "VideoReward 2B", "VisionReward 13B", "LiFT 13B",
-    "UnifiedReward 7B", "UnifiedReward-Think 7B", "VR-Thinker 7B",
-)  # fmt: skip
 
 PUBLISHED: dict[tuple[str, Metric], tuple[PublishedScore, ...]] = {
     (GENAI, "tau"): _scores(47.5, 49.9, 52.6, 38.1, 61.2, 64.7, 68.7),
@@ -79,117 +71,111 @@ PUBLISHED: dict[tuple[str, Metric], tuple[PublishedScore, ...]] = {
 ROWS = {GENAI: ((1069, 1069), (1889, 1889)), VIDEOGEN: ((26_000, 27_000),), MJ: ((1085, 1085),)}
 """How many rows each published set has, from and to; GenAI-Bench has two files."""
 
-REMARKS = {
-    GENAI: "GenAI-Bench has two test files, and the paper does not say which one its numbers are from.",
-    MJ: (
-        "On MJ-Bench-Video an answer that is always a tie scores a tau of 89.0 % on the 1,077 rows that count (88.4 % with those "
-        "that were hard to judge counted as wrong), above every published model."
-    ),
-}
-
 
 def published(data_set: str, metric: Metric, rows: int, broken: int) -> tuple[PublishedScore, ...]:
-    """What was published for overall labels of that set; () unless the results are of all its rows, few of them broken."""
+    """Give what was published for overall labels of that set.
+
+    () unless the results are of all its rows, at most 5 % of them broken.
+    """
     whole = any(low <= rows <= high for low, high in ROWS.get(data_set, ()))
-    return PUBLISHED[data_set, metric] if whole and broken <= MAX_BROKEN * rows else ()
+    return PUBLISHED[data_set, metric] if whole and broken <= 0.05 * rows else ()
 
 
 def published_remark(data_set: str, rows: int, broken: int) -> str:
-    """What must be known beside published numbers, or why there are none; "" for a data set without any."""
+    """Say what limits published numbers, or why none; else ""."""
     if data_set not in ROWS:
         return ""
-    known = REMARKS.get(data_set, "")
+    known = {
+        GENAI: "GenAI-Bench has two test files, and the paper does not say which one its numbers "
+        "are from.",
+        MJ: "On MJ-Bench-Video an answer that is always a tie scores a tau of 89.0 % on the 1,077 "
+        "rows that count (88.4 % with those that were hard to judge counted as wrong), above every "
+        "published model.",
+    }.get(data_set, "")
     if published(data_set, "tau", rows, broken):
         return known
     sizes = " or ".join(
         f"{low:,}" if low == high else f"about {(low + high) // 2:,}"
         for low, high in ROWS[data_set]
     )
-    left_out = f"Published numbers are left out: they are of all {sizes} rows, and this is of {rows - broken:,} that can be judged."
-    return f"{left_out} {known}".strip()
+    return (
+        f"Published numbers are left out: they are of all {sizes} rows, and this is of "
+        f"{rows - broken:,} that can be judged. {known}"
+    ).strip()
 
 
 @dataclass(frozen=True, slots=True)
 class OverallCheck:
     """Of pairs with all four labels."""
 
-    whose: Literal["judge", "people"]
+    whose: str  # "judge" or "people"
     pairs: int
-    with_sum: (
-        float  # OA is the side that more of the three prefer, and a tie where as many prefer each
-    )
-    majorities: int  # Pairs in which two of the three labels are equal
+    with_sum: float
+    """OA is the side that more of the three prefer, and a tie if as many prefer each."""
+    majorities: int  # pairs in which two of the three labels are equal
     with_majority: float | None  # of those, OA is that label
-    contradictions: float  # OA prefers a video that none of the three prefers, or is a tie though all three prefer the same one
+    contradictions: float
+    """OA prefers a video that none of the three prefers, or ties though all three agree on one."""
 
 
 def overall_checks(table: LabelTable) -> tuple[OverallCheck, ...]:
-    """Of the judge, and of people where they gave all four."""
-    found = (_check("judge", table.judge), _check("people", table.people))
-    return tuple(check for check in found if check is not None)
-
-
-def _check(
-    whose: Literal["judge", "people"], labels: dict[Dimension, LabelColumn]
-) -> OverallCheck | None:
-    whole = np.all([labels[dimension] != NOT_SAID for dimension in Dimension], axis=0)
-    if not whole.any():
-        return None
-    overall = labels[Dimension.OA][whole]
-    votes = np.array(
-        [[(labels[d][whole] == label) for label in Preference] for d in SUB_SCORES]
-    ).sum(axis=0)  # label × pair
-    lead = votes[Preference.FIRST] - votes[Preference.SECOND]
-    by_sum = np.where(
-        lead > 0,
-        int(Preference.FIRST),
-        np.where(lead < 0, int(Preference.SECOND), int(Preference.TIE)),
-    )
-    clear = votes.max(axis=0) >= 2
-    by_majority = votes.argmax(axis=0)
-    alone = (overall != Preference.TIE) & (votes[overall, np.arange(len(overall))] == 0)
-    ignored = (overall == Preference.TIE) & (votes[1:].max(axis=0) == len(SUB_SCORES))
-    return OverallCheck(
-        whose,
-        pairs=len(overall),
-        with_sum=float((overall == by_sum).mean()),
-        majorities=int(clear.sum()),
-        with_majority=float((overall == by_majority)[clear].mean()) if clear.any() else None,
-        contradictions=float((alone | ignored).mean()),
-    )
+    """Check the judge, and people if they gave all four labels."""
+    found = []
+    for whose, labels in {"judge": table.judge, "people": table.people}.items():
+        whole = np.all([labels[dimension] != NOT_SAID for dimension in Dimension], axis=0)
+        if not whole.any():
+            continue
+        overall = labels[Dimension.OA][whole]
+        votes = np.array([[labels[d][whole] == label for label in Preference] for d in SUB_SCORES])
+        votes = votes.sum(axis=0)  # label × pair
+        lead = votes[Preference.FIRST] - votes[Preference.SECOND]
+        by_sum = np.select([lead > 0, lead < 0], [Preference.FIRST, Preference.SECOND])
+        clear = votes.max(axis=0) >= 2
+        by_majority = (overall == votes.argmax(axis=0))[clear]
+        tie = overall == Preference.TIE
+        alone = ~tie & (votes[overall, np.arange(len(overall))] == 0)
+        ignored = tie & (votes[1:].max(axis=0) == len(SUB_SCORES))
+        found.append(
+            OverallCheck(
+                whose,
+                pairs=len(overall),
+                with_sum=float((overall == by_sum).mean()),
+                majorities=int(clear.sum()),
+                with_majority=float(by_majority.mean()) if clear.any() else None,
+                contradictions=float((alone | ignored).mean()),
+            )
+        )
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
 class ResultCounts:
-    """How many pairs there are, and what became of them: pairs = answered + unanswered + failed + cancelled."""
+    """Counts of pairs: pairs = answered + unanswered + failed + cancelled."""
 
-    rows: int  # Of the data set, as far as they have a result
-    broken: int  # Rows that cannot be judged; they count in no figure
-    left_out: int  # Rows in which people could not say; neither do these
-    pairs: int  # All others
-    answered: int  # A verdict came
-    unanswered: int  # The run came to its own end without one
+    rows: int  # of the data set, as far as they have a result
+    broken: int  # rows that cannot be judged; they count in no figure
+    left_out: int  # rows in which people could not say; neither do these
+    pairs: int  # all others
+    answered: int  # a verdict came
+    unanswered: int  # the run came to its own end without one
     failed: int
     cancelled: int
-    partial: int  # Of the answered ones: a label is missing
-    provisional: (
-        int  # Of the answered ones: no final answer came, so the last recommended one counts
-    )
-    forced: int  # Of the answered ones: the answer was asked for on the last turn
+    partial: int  # answered, but a label is missing
+    provisional: int  # answered without a final answer: the last recommended one counts
+    forced: int  # answered only when asked for it on the last turn
     prompts: int
-    faults: tuple[
-        tuple[str, int], ...
-    ] = ()  # What failed, by the name of the error, the most frequent first
+    faults: tuple[tuple[str, int], ...] = ()
+    """What failed, by the name of the error, the most frequent first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One judge on one data set. Shares are of 1; a dimension that people labelled in no pair has no agreement."""
+    """One judge on one data set. Shares are of 1; only labelled dimensions have an agreement."""
 
     judge: str
-    data_set: str  # As the command line calls it; "" where that is not known
+    data_set: str  # as the command line calls it; "" if unknown
     counts: ResultCounts
-    dimension: Dimension  # Of what is given for one dimension only: groups
+    dimension: Dimension  # of figures for one dimension only: groups
     agreement: tuple[DimensionAgreement, ...]
     position: tuple[PositionBias, ...]
     swap: tuple[SwapConsistency, ...]
@@ -199,28 +185,45 @@ class Summary:
     generator_pairs: tuple[GeneratorPair, ...]
     generators: tuple[GeneratorScore, ...]
     lengths: tuple[LengthGroup, ...]
-    published_tau: tuple[
-        PublishedScore, ...
-    ] = ()  # For overall labels, only where this is the same set
+    published_tau: tuple[PublishedScore, ...] = ()  # for overall labels, of the same set only
     published_diff: tuple[PublishedScore, ...] = ()
     published_remark: str = ""
 
 
 def summarize(results: Iterable[PairResult], *, data_set: str = "") -> Summary:
-    """Sum up an evaluation; `data_set` names it as the command line does. Raises BadInput for no results at all.
+    """Sum up an evaluation; `data_set` names it as the command line does.
 
-    Equal results give equal figures, in whatever order they come: intervals are drawn with one seed.
+    Equal results give equal figures, in whatever order they come: intervals are drawn with one
+    seed. Raises BadInput for no results at all.
     """
     found = list(results)
     if not found:
         raise BadInput("There is no result to sum up.")
     table = label_table(found)
-    tally = _tally(found, table)
-    known = data_set, tally.rows, tally.broken
+    pairs, broken = table.results, sum(result.fault == ROW_FAULT for result in found)
+    answers = [result for result in pairs if result.has_verdict]
+    faults = Counter(result.fault or result.stop.value for result in pairs if not result.judged)
+    cancelled = faults.pop(StopReason.CANCELLED.value, 0)
+    failed = faults.total()
+    counts = ResultCounts(
+        rows=len(found),
+        broken=broken,
+        left_out=len(found) - len(pairs) - broken,
+        pairs=len(pairs),
+        answered=len(answers),
+        unanswered=len(pairs) - len(answers) - failed - cancelled,
+        failed=failed,
+        cancelled=cancelled,
+        partial=sum(not result.verdict.whole for result in answers if result.verdict),
+        provisional=sum(result.provisional for result in answers),
+        forced=sum(result.forced for result in answers),
+        prompts=len({result.pair.prompt for result in pairs}),
+        faults=tuple(sorted(faults.items(), key=lambda item: (-item[1], item[0]))),
+    )
     return Summary(
         judge=", ".join(sorted({result.judge for result in found})),
         data_set=data_set,
-        counts=tally,
+        counts=counts,
         dimension=table.main,
         agreement=agreement(table),
         position=position_bias(table),
@@ -231,35 +234,7 @@ def summarize(results: Iterable[PairResult], *, data_set: str = "") -> Summary:
         generator_pairs=by_generators(table, table.main),
         generators=generator_scores(table, table.main),
         lengths=by_length(table, table.main),
-        published_tau=published(data_set, "tau", *known[1:]),
-        published_diff=published(data_set, "diff", *known[1:]),
-        published_remark=published_remark(*known),
+        published_tau=published(data_set, "tau", len(found), broken),
+        published_diff=published(data_set, "diff", len(found), broken),
+        published_remark=published_remark(data_set, len(found), broken),
     )
-
-
-def _tally(results: list[PairResult], table: LabelTable) -> ResultCounts:
-    pairs = table.results
-    broken = sum(result.fault == ROW_FAULT for result in results)
-    answers = [result for result in pairs if result.has_verdict]
-    cancelled = [result for result in pairs if _was_cancelled(result)]
-    failed = [result for result in pairs if not result.judged and not _was_cancelled(result)]
-    faults = Counter(result.fault or result.stop.value for result in failed)
-    return ResultCounts(
-        rows=len(results),
-        broken=broken,
-        left_out=len(results) - len(pairs) - broken,
-        pairs=len(pairs),
-        answered=len(answers),
-        unanswered=len(pairs) - len(answers) - len(failed) - len(cancelled),
-        failed=len(failed),
-        cancelled=len(cancelled),
-        partial=sum(not result.verdict.whole for result in answers if result.verdict),
-        provisional=sum(result.provisional for result in answers),
-        forced=sum(result.forced for result in answers),
-        prompts=len({result.pair.prompt for result in results if counts(result)}),
-        faults=tuple(sorted(faults.items(), key=lambda item: (-item[1], item[0]))),
-    )
-
-
-def _was_cancelled(result: PairResult) -> bool:
-    return result.stop is StopReason.CANCELLED and not result.fault

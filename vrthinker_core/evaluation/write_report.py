@@ -1,17 +1,17 @@
-"""Writes reports: `report.html` and `report.json` of an evaluation, `comparison.html` and `comparison.json` of two judges."""
+"""Reports of an evaluation or of two judges, as HTML and JSON."""
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.agreement import Metric
 from vrthinker_core.evaluation.disagreements import MAX_SHOWN, disagreements
-from vrthinker_core.evaluation.evaluation_page import evaluation_page, fact
+from vrthinker_core.evaluation.evaluation_page import METRICS, evaluation_page, fact
 from vrthinker_core.evaluation.figures import (
+    estimate_bars,
     points,
     points_with_interval,
     probability,
@@ -20,11 +20,10 @@ from vrthinker_core.evaluation.figures import (
     unchecked_sentence,
 )
 from vrthinker_core.evaluation.html import (
-    Bar,
     Cell,
     Html,
+    Row,
     element,
-    figure_table,
     interval_bars,
     join,
     number,
@@ -33,11 +32,10 @@ from vrthinker_core.evaluation.html import (
     plots,
     remark,
     render_page,
+    sortable_table,
 )
 from vrthinker_core.evaluation.judge_comparison import (
     JudgeComparison,
-    MetricComparison,
-    SharedResults,
     compare_judges,
     shared_results,
 )
@@ -46,13 +44,12 @@ from vrthinker_core.evaluation.summary import Summary, summarize
 from vrthinker_core.results.result import RESULTS, PairResult, final_results
 from vrthinker_core.results.run_file import RUN, read_run
 from vrthinker_core.storage import write_atomically
-from vrthinker_core.types import Dimension
 from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES
 
 
 def read_folder(folder: Path) -> tuple[list[PairResult], str]:
-    """The results, and the data set's name on the command line, "" where nothing says which it was.
+    """Read the results and the data set's name; "" if unknown.
 
     Raises BadInput for a folder that holds no results.
     """
@@ -62,229 +59,167 @@ def read_folder(folder: Path) -> tuple[list[PairResult], str]:
     return final_results(folder / RESULTS), data_set
 
 
-SMALL = 0.05  # A p below it is called clear
-COSTS = (
-    "frames a pair, mean",
-    "turns a pair, mean",
-    "new tokens a pair, mean",
-    "seconds a pair, median",
-)
-
-
-def comparison_page(
-    compared: JudgeComparison,
-    shared: SharedResults,
-    summaries: tuple[Summary, Summary],
-    folders: tuple[str, str],
-) -> str:
-    """The whole file. `summaries` are of the shared pairs; `folders` is where each judge's traces lie, as a link says it."""
-    dimension = summaries[0].dimension
-    sections = [
-        ("Difference", _difference_section(compared)),
-        ("Side by side", _side_by_side(compared, summaries)),
-        ("One judge right", one_right_section(shared, compared.judges, folders, dimension)),
-    ]
-    return render_page(
-        f"{compared.judges[0]} and {compared.judges[1]}", _lead(compared, summaries), sections
-    )
-
-
-def difference_sentence(found: MetricComparison, judges: tuple[str, str]) -> str:
-    """Which judge is better in that figure, and whether that is clear."""
-    better = judges[0] if found.difference.value > 0 else judges[1]
-    name = f"{DIMENSION_NAMES[found.dimension]}, {found.metric}"
-    if found.difference.value == 0:
-        return f"{name}: both judges score {share(found.first)}."
-    low, high = found.difference.low, found.difference.high
-    clear = low is not None and high is not None and (low > 0 or high < 0) and found.p < SMALL
-    seen = "clearly better" if clear else "ahead, but not clearly"
-    return f"{name}: {better} is {seen}, {share(found.first)} against {share(found.second)} on {count(found.pairs, 'pair')}."
-
-
-def _lead(compared: JudgeComparison, summaries: tuple[Summary, Summary]) -> Html:
-    dimension = summaries[0].dimension
-    text = (
-        f"{compared.shared:,} pairs were judged by both, {compared.only_first:,} by the first alone and {compared.only_second:,} "
-        f"by the second alone. Everything here is about the shared pairs. {unchecked_sentence(*summaries)}"
-    )
-    main = [each for each in compared.metrics if each.dimension is dimension]
-    facts = [
-        fact(each.metric, f"{points(each.difference.value)}", f"points, p {probability(each.p)}")
-        for each in main
-    ]
-    same = dict(compared.same).get(dimension)
-    facts += (
-        [fact("same label", share(same), DIMENSION_NAMES[dimension].lower())]
-        if same is not None
-        else []
-    )
-    sentences = (paragraph(difference_sentence(each, compared.judges)) for each in main)
-    return join(paragraph(text.rstrip()), *sentences, element("dl", *facts, class_="facts"))
-
-
-def _difference_section(compared: JudgeComparison) -> Html:
-    if not compared.metrics:
-        return paragraph("People gave no labels for these pairs, so neither judge is better here.")
-    heads = (
-        "figure",
-        "pairs",
-        *compared.judges,
-        "difference, points",
-        "only first right",
-        "only second right",
-        "McNemar p",
-    )
-    rows = (
-        (f"{DIMENSION_NAMES[each.dimension]}, {each.metric}", _cells(each))
-        for each in compared.metrics
-    )
-    metrics: tuple[Metric, ...] = ("tau", "diff")
-    text = f"Difference in points, {compared.judges[0]} less {compared.judges[1]}, with its 95 % interval over prompts."
-    return join(
-        paragraph(text),
-        plots(*(_difference_plot(compared, metric) for metric in metrics)),
-        figure_table("Both judges on the same pairs", heads, rows),
-        remark(
-            "McNemar's exact test takes pairs of one prompt for independent: where prompts repeat, trust the interval."
-        ),
-    )
-
-
-def _difference_plot(compared: JudgeComparison, metric: Metric) -> Html:
-    found = [each for each in compared.metrics if each.metric == metric]
-    bars = [
-        Bar(
-            DIMENSION_NAMES[each.dimension],
-            each.difference.value,
-            each.difference.low,
-            each.difference.high,
-        )
-        for each in found
-    ]
-    ends = [abs(end) for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None]
-    most = max([0.05, *ends])
-    return interval_bars(f"{metric}, points", bars, span=(-most, most), unit="points")
-
-
-def _cells(each: MetricComparison) -> list[Cell]:
-    return [
-        number(each.pairs),
-        percent(each.first),
-        percent(each.second),
-        Cell(points_with_interval(each.difference), each.difference.value),
-        number(each.first_alone),
-        number(each.second_alone),
-        Cell(probability(each.p), each.p),
-    ]
-
-
-def _side_by_side(compared: JudgeComparison, summaries: tuple[Summary, Summary]) -> Html:
-    return figure_table(
-        "What else differs", ("on the shared pairs", *compared.judges), _figures(summaries)
-    )
-
-
-def _figures(summaries: tuple[Summary, Summary]) -> list[tuple[str, list[Cell]]]:
-    """Rows of names with a cell for each judge; those that neither has are left out."""
-    name = DIMENSION_NAMES[summaries[0].dimension].lower()
-    cells = list(
-        zip(*(_judge_cells(summary, summaries[0].dimension) for summary in summaries), strict=True)
-    )
-    heads = (
-        f"ties, {name}",
-        f"prefers video 1, {name}",
-        f"same label in both orders, {name}",
-        f"calibration error, {name}",
-        *COSTS,
-    )
-    return [
-        (head, list(row))
-        for head, row in zip(heads, cells, strict=True)
-        if any(cell.value is not None for cell in row)
-    ]
-
-
-def _judge_cells(summary: Summary, dimension: Dimension) -> list[Cell]:
-    costs = summary.costs
-    ties = (each.tie_rate for each in summary.agreement if each.dimension is dimension)
-    first = (each.first for each in summary.position if each.dimension is dimension)
-    stable = (each.stable for each in summary.swap if each.dimension is dimension)
-    errors = (each.error for each in summary.calibration if each.dimension is dimension)
-    means = (
-        [costs.frames.mean, costs.turns.mean, costs.new_tokens.mean, costs.seconds.median]
-        if costs
-        else [None] * len(COSTS)
-    )
-    shares = [
-        share_cell(next(ties, None)),
-        share_cell(next(first, None)),
-        share_cell(next(stable, None)),
-        percent(next(errors, None)),
-    ]
-    return [*shares, *(number(mean, 1) for mean in means)]
-
-
-REPORT, COMPARISON = "report", "comparison"  # Names of the files, before .html and .json
-
-
 def write_report(out: Path, summary: Summary, results: Sequence[PairResult]) -> Path:
-    """Write the report of one evaluation into its folder; gives the page. Raises BadInput where nothing can be written."""
+    """Write the report of one evaluation into its folder; gives the page.
+
+    Raises BadInput if nothing can be written.
+    """
     worst = disagreements(results, summary.dimension)
+    shown = {"pairs": len(worst), "worst": [asdict(each) for each in worst[:MAX_SHOWN]]}
     values = {
         "format": "vr-thinker-report/1",
         "summary": asdict(summary),
-        "disagreements": {
-            "pairs": len(worst),
-            "worst": [asdict(each) for each in worst[:MAX_SHOWN]],
-        },
+        "disagreements": shown,
     }
-    return _write(out / REPORT, evaluation_page(summary, results), values)
+    return _write(out / "report.html", evaluation_page(summary, results), values)
 
 
 def write_comparison(
     folders: tuple[Path, Path], first: Sequence[PairResult], second: Sequence[PairResult]
 ) -> tuple[Path, JudgeComparison]:
-    """Write the comparison of two judges into the first one's folder; gives the page, and what it says.
+    """Compare two judges; writes into the first one's folder, gives the page.
 
-    `folders` are those of the two evaluations. Raises BadInput where they share no pair, or nothing can be written.
+    `folders` are those of the two evaluations. Raises BadInput if they share no pair, or nothing
+    can be written.
     """
-    shared = shared_results(first, second)
-    compared = compare_judges(first, second)
-    if compared.judges[0] == compared.judges[1]:
-        compared = replace(compared, judges=_by_folder(compared.judges[0], folders))
+    shared, compared = shared_results(first, second), compare_judges(first, second)
+    judge, other_judge = compared.judges
+    home, other = (folder.resolve() for folder in folders)
+    if judge == other_judge:
+        names = f"{judge} in {home.name}", f"{judge} in {other.name}"
+        if names[0] == names[1]:
+            names = f"{judge}, first", f"{judge}, second"
+        compared = replace(compared, judges=names)
+    try:
+        way = Path(os.path.relpath(other, home))
+    except ValueError:  # another drive
+        way = other
     summaries = summarize(shared.first), summarize(shared.second)
-    page = comparison_page(compared, shared, summaries, ("", _way(*folders)))
+    dimension, links = summaries[0].dimension, ("", f"{way.as_posix()}/")
+    sections = [
+        ("Difference", _difference_section(compared)),
+        ("Side by side", _side_by_side(compared, summaries)),
+        ("One judge right", one_right_section(shared, compared.judges, links, dimension)),
+    ]
+    page = render_page(" and ".join(compared.judges), _lead(compared, summaries), sections)
     values = {
         "format": "vr-thinker-comparison/1",
         "comparison": asdict(compared),
         "summaries": [asdict(each) for each in summaries],
     }
-    return _write(folders[0] / COMPARISON, page, values), compared
+    return _write(folders[0] / "comparison.html", page, values), compared
 
 
-def _by_folder(judge: str, folders: tuple[Path, Path]) -> tuple[str, str]:
-    """Names for one judge in two evaluations."""
-    first, second = (f"{judge} in {folder.resolve().name}" for folder in folders)
-    return (first, second) if first != second else (f"{judge}, first", f"{judge}, second")
-
-
-def _way(start: Path, other: Path) -> str:
-    """From the one folder to the other, as a link goes; the full path where no relative one leads there."""
+def _write(page: Path, content: str, values: Mapping[str, Any]) -> Path:
+    text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     try:
-        return Path(os.path.relpath(other.resolve(), start.resolve())).as_posix() + "/"
-    except ValueError:  # another drive
-        return other.resolve().as_posix() + "/"
-
-
-def _write(path: Path, page: str, values: dict[str, Any]) -> Path:
-    """Both files beside each other; gives the page."""
-    text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False)
-    try:
-        for file, content in (
-            (path.with_suffix(".json"), text + "\n"),
-            (path.with_suffix(".html"), page),
-        ):
-            write_atomically(file, content.encode(errors="replace"))
+        write_atomically(page.with_suffix(".json"), text.encode(errors="replace"))
+        write_atomically(page, content.encode(errors="replace"))
     except OSError as error:
-        raise BadInput(f"Cannot write {path}: {error.strerror or error}.") from None
-    return path.with_suffix(".html")
+        raise BadInput(f"Cannot write {page.with_suffix('')}: {error.strerror or error}.") from None
+    return page
+
+
+def _lead(compared: JudgeComparison, summaries: tuple[Summary, Summary]) -> Html:
+    dimension = summaries[0].dimension
+    text = (
+        f"{compared.shared:,} pairs were judged by both, {compared.only_first:,} by the first "
+        f"alone and {compared.only_second:,} by the second alone. Everything here is about the "
+        f"shared pairs. {unchecked_sentence(*summaries)}"
+    )
+    sentences, facts = [paragraph(text.rstrip())], []
+    for each in compared.metrics:
+        if each.dimension is not dimension:
+            continue
+        lead, low, high = each.difference.value, each.difference.low, each.difference.high
+        first, second = share(each.first), share(each.second)
+        told = f"{DIMENSION_NAMES[dimension]}, {each.metric}:"
+        if lead == 0:
+            told += f" both judges score {first}."
+        else:
+            sure = low is not None and high is not None and (low > 0 or high < 0) and each.p < 0.05
+            told += (
+                f" {compared.judges[0 if lead > 0 else 1]} is "
+                f"{'clearly better' if sure else 'ahead, but not clearly'}, {first} against "
+                f"{second} on {count(each.pairs, 'pair')}."
+            )
+        sentences.append(paragraph(told))
+        facts.append(fact(each.metric, points(lead), f"points, p {probability(each.p)}"))
+    same = dict(compared.same).get(dimension)
+    if same is not None:
+        facts.append(fact("same label", share(same), DIMENSION_NAMES[dimension].lower()))
+    return join(*sentences, element("dl", *facts, class_="facts"))
+
+
+def _difference_section(compared: JudgeComparison) -> Html:
+    if not compared.metrics:
+        return paragraph("People gave no labels for these pairs, so neither judge is better here.")
+    rows: list[Row] = [
+        [
+            f"{DIMENSION_NAMES[each.dimension]}, {each.metric}",
+            number(each.pairs),
+            percent(each.first),
+            percent(each.second),
+            Cell(points_with_interval(each.difference), each.difference.value),
+            number(each.first_alone),
+            number(each.second_alone),
+            Cell(probability(each.p), each.p),
+        ]
+        for each in compared.metrics
+    ]
+    alone = ("only first right", "only second right", "McNemar p")
+    heads = ("figure", "pairs", *compared.judges, "difference, points", *alone)
+    differences = []
+    for metric in METRICS:
+        bars = estimate_bars(
+            (DIMENSION_NAMES[each.dimension], each.difference)
+            for each in compared.metrics
+            if each.metric == metric
+        )
+        ends = (end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None)
+        most = max([0.05, *map(abs, ends)])
+        title = f"{metric}, points"
+        differences.append(interval_bars(title, bars, span=(-most, most), unit="points"))
+    return join(
+        paragraph(
+            f"Difference in points, {' less '.join(compared.judges)}, with its 95 % interval over "
+            "prompts."
+        ),
+        plots(*differences),
+        sortable_table("Both judges on the same pairs", heads, rows),
+        remark(
+            "McNemar's exact test takes pairs of one prompt for independent: where prompts repeat, "
+            "trust the interval."
+        ),
+    )
+
+
+def _side_by_side(compared: JudgeComparison, summaries: tuple[Summary, Summary]) -> Html:
+    """Show figures of both judges; those that neither has are left out."""
+    dimension = summaries[0].dimension
+    name = DIMENSION_NAMES[dimension].lower()
+    columns = []
+    for summary in summaries:
+        ties = (each.tie_rate for each in summary.agreement if each.dimension is dimension)
+        first = (each.first for each in summary.position if each.dimension is dimension)
+        stable = (each.stable for each in summary.swap if each.dimension is dimension)
+        errors = (each.error for each in summary.calibration if each.dimension is dimension)
+        costs = summary.costs
+        columns.append(
+            {
+                f"ties, {name}": share_cell(next(ties, None)),
+                f"prefers video 1, {name}": share_cell(next(first, None)),
+                f"same label in both orders, {name}": share_cell(next(stable, None)),
+                f"calibration error, {name}": percent(next(errors, None)),
+                "frames a pair, mean": number(costs.frames.mean if costs else None, 1),
+                "turns a pair, mean": number(costs.turns.mean if costs else None, 1),
+                "new tokens a pair, mean": number(costs.new_tokens.mean if costs else None, 1),
+                "seconds a pair, median": number(costs.seconds.median if costs else None, 1),
+            }
+        )
+    rows: list[Row] = [
+        [head, *(column[head] for column in columns)]
+        for head in columns[0]
+        if any(column[head].value is not None for column in columns)
+    ]
+    return sortable_table("What else differs", ("on the shared pairs", *compared.judges), rows)

@@ -16,7 +16,6 @@ from vrthinker_core.evaluation.html import (
     element,
     histogram,
     interval_bars,
-    labelled,
     number,
     percent,
     reliability_plot,
@@ -62,14 +61,14 @@ def test_a_page_asks_for_nothing_and_allows_nothing() -> None:
 
 def test_a_table_has_buttons_and_values_to_sort_by() -> None:
     table = sortable_table(
-        "Judges", labelled("judge", "tau"), [["b", percent(2 / 3)], [HOSTILE, percent(None)]]
+        "Judges", ("judge", "tau"), [["b", percent(2 / 3)], [HOSTILE, percent(None)]]
     )
     assert texts(table).count("button") == 2
     assert f'data-value="{2 / 3!r}"' in table
     assert ">66.7 %<" in table
     assert table.count('scope="row"') == 2
     assert table.count("data-value") == 1, "what is not known has no value, and sorts last"
-    assert sortable_table("Nothing", labelled("judge"), []) == ""
+    assert sortable_table("Nothing", ("judge",), []) == ""
     assert number(1234.5, 1, "s") == Cell("1,234.5 s", 1234.5)
     assert number(-0.0012, 2) == Cell("0.00", -0.0012)
 

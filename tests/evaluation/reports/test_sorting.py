@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.evaluation.support.made_results import simulate
-from vrthinker_core.evaluation.html import labelled, number, render_page, sortable_table
+from vrthinker_core.evaluation.html import number, render_page, sortable_table
 from vrthinker_core.evaluation.summary import summarize
 from vrthinker_core.evaluation.write_report import write_report
 
@@ -40,7 +40,7 @@ def page(chromium: Browser) -> Iterator[Page]:
 def test_tables_sort_both_ways_and_say_so(page: Page, tmp_path: Path) -> None:
     rows = [["b10", number(2.0)], ["b9", number(None)], ["a", number(10.0)], ["c", number(-1.5, 1)]]
     (tmp_path / "table.html").write_text(
-        render_page("t", "", [("s", sortable_table("c", labelled("name", "value"), rows))]), "utf-8"
+        render_page("t", "", [("s", sortable_table("c", ("name", "value"), rows))]), "utf-8"
     )
     page.goto((tmp_path / "table.html").as_uri())
     names, value = page.get_by_role("button").all()
