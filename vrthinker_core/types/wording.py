@@ -36,10 +36,10 @@ NO_RELIABLE_WINNER = "No reliable winner: swapping the sides changed it."
 NOT_SWAP_TESTED = "not swap-tested"
 
 _NO_SECOND_VERDICT = {
-    StopReason.NO_ANSWER: "the judge gave no answer that could be read",
+    StopReason.NO_ANSWER: "the judge's answer could not be read",
     StopReason.TURN_LIMIT: "the judge used all its turns without an answer",
     StopReason.TOKEN_LIMIT: "the judge's reply was cut off before it answered",
-    StopReason.CONTEXT_FULL: "the conversation no longer fits what the judge can read",
+    StopReason.CONTEXT_FULL: "the conversation is longer than the judge's context",
     StopReason.CANCELLED: "the second run was stopped",
 }
 

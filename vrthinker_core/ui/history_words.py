@@ -11,11 +11,11 @@ if TYPE_CHECKING:  # `run_store` imports this module
 
 TAB = "Your runs"
 NO_SUCH_RUN = (
-    "This run is not here any more, or it is another visitor's. Compare again, or open its trace."
+    "This run is gone, or belongs to another visitor. Compare again, or open its trace."
 )
 GOES_ON = "Goes on"
 NOT_KEPT = "This server keeps no runs. Save the trace of a run that you want to keep."
-KEPT = "Only you see these runs. Each is kept for {}, with its videos as far as there is room."
+KEPT = "Only you see these runs. Each is kept for {}, its videos as long as there is room."
 LIST = {
     "none": "Your runs appear here when you compare two videos.",
     "delete": "Delete",

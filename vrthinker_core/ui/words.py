@@ -77,9 +77,9 @@ SWAPPED = "Sides swapped. Compare again for a verdict on this order."
 CHANGED = "The videos have changed. Compare again for a verdict on these."
 NO_ADDRESS = "Give the address of a video file, as in https://example.org/video.mp4."
 NO_VERDICT = "No verdict"
-NO_SUCH_LINK = "This link leads nowhere any more: its run was deleted, or is too old. Open the trace's file instead."
-NO_RUN = "This run is not here any more. Compare again."
-NO_ROOM = "The link could not be made: the server's disk is full. Download the trace instead."
+NO_SUCH_LINK = "The run behind this link was deleted, or is too old. Open its trace file instead."
+NO_RUN = "This run is gone. Compare again."
+NO_ROOM = "No link was made: the server's disk is full. Download the trace instead."
 NO_FRAMES = "The pairs of frames that the judge looks at appear here, turn by turn."
 VIDEOS_GONE = "Thumbnail: the videos are gone."
 VIDEO_GONE = "Video {} as a thumbnail: the video is gone."
@@ -92,7 +92,7 @@ NO_FILE = "That file did not arrive. Choose it again."
 
 UNOPENED_LINE = "{} cannot be opened."  # the reason is shown apart from it
 CHOOSE_IN_SETTINGS = "Choose another judge in the settings."
-JUDGE_HELP = "Who compares the videos. A change counts for the next run."
+JUDGE_HELP = "The model that compares the videos. A change counts for the next run."
 
 
 def judge_line(name: str) -> str:
@@ -117,7 +117,7 @@ def changed_videos(sides: Collection[Side], swapped: bool, names: Sequence[str])
     `names`: of the files that were judged.
     """
     if swapped:
-        return "This run judged these two videos the other way round."
+        return "This run judged these videos with the sides swapped."
     first, second = (name[:MAX_NAME] for name in names)
     if len(sides) == 2:
         return f"This run judged other videos: {first} and {second}."
@@ -186,12 +186,12 @@ CHECKING = "The judge compares the pair again with the sides swapped."
 CHECK_HELP = f"{CHECKING} A verdict worth having stays the same."
 IN_SWAPPED = "Sides swapped: {}"
 SWAPPED_NOTICE = f"{SIDES_SWAPPED} Colours and frames stand for your videos."
-NOTHING_TO_CHECK = "There is no verdict whose order could be checked. Compare two videos first."
+NOTHING_TO_CHECK = "There is no verdict to check. Compare two videos first."
 CHECK_LATER = "A run is going on. Check the order when it has ended."
-CHECK_CHANGED = "The inputs have changed since this verdict. Put back what was judged to check its order, or compare again."
+CHECK_CHANGED = "The inputs have changed since this verdict. Put them back to check its order, or compare again."
 CHECK_NO_VIDEOS = "The videos of this run are not here. Add them to check its order."
 CHECK_NO_VIDEO = "Video {} of this run is not here. Add it to check its order."
-CHECK_BRANCH = "The order of a branch cannot be checked: its first turns are another run's. Check that of its origin."
+CHECK_BRANCH = "A branch cannot be checked: its first turns belong to another run. Check its origin."
 CHECK_NO_JUDGE = "{} gave this verdict and cannot be asked here, so its order cannot be checked. Compare again with another judge."
 
 # What the order does to the overall label.
@@ -238,12 +238,12 @@ def ended_status(finished: Finished, turns: int, second: Finished | None = None)
 
 
 END_NOTICES = {
-    StopReason.NO_ANSWER: "The judge gave no answer that could be read, even when asked again. Its words stand below as they came.",
+    StopReason.NO_ANSWER: "The judge's answer could not be read, even after a second request. Its words are below.",
     StopReason.TURN_LIMIT: "The judge used all its turns without a final answer.",
     StopReason.TOKEN_LIMIT: "The judge's reply was cut off by the token limit before it answered.",
-    StopReason.CONTEXT_FULL: "The conversation no longer fits what the judge can read.",
-    StopReason.CANCELLED: "Stopped. What the judge had seen and written is kept; there is no verdict.",
-    StopReason.FAILED: "The comparison failed. What had happened before is kept.",
+    StopReason.CONTEXT_FULL: "The conversation is longer than the judge's context.",
+    StopReason.CANCELLED: "Stopped without a verdict. The turns so far are kept.",
+    StopReason.FAILED: "The comparison failed. The turns so far are kept.",
 }
 
 
@@ -254,7 +254,7 @@ def end_notice(finished: Finished) -> str:
     if finished.stop is StopReason.ANSWERED:
         return ""
     if finished.stop is StopReason.CANCELLED and finished.verdict is not None:
-        return "Stopped. What the judge had seen and written is kept."
+        return "Stopped. The turns so far are kept."
     notice = finished.error or END_NOTICES[finished.stop]
     return f"{notice} {OTHER_VIDEO}" if finished.fault == VideoError.__name__ else notice
 
@@ -262,9 +262,9 @@ def end_notice(finished: Finished) -> str:
 def verdict_caveats(finished: Finished) -> list[str]:
     """Return why a verdict is no free and complete final answer."""
     caveats = (
-        "Provisional: the judge recommended this on the way and gave no final answer.",
+        "Provisional: the judge recommended this and gave no final answer.",
         "The judge was asked for its answer on its last turn.",
-        "Incomplete: the judge did not label every dimension, and nothing was filled in.",
+        "Incomplete: the judge left dimensions without a label.",
     )
     incomplete = finished.verdict is not None and not finished.verdict.whole
     given = (finished.provisional, finished.forced, incomplete)
@@ -363,12 +363,12 @@ def sent_heading(turn: int, frames: int) -> str:
 
 HIDDEN = "Hidden until you vote"
 HIDDEN_HELP = (
-    "You see what the judge was shown. Its words and its verdict come when you have voted."
+    "You see the frames that the judge saw. Its words and its verdict appear after your vote."
 )
 BAD_VOTE = "This vote could not be read. Reload the page and vote again."
 EMPTY_VOTE = "Choose a label, mark a pair or write a note before you save."
 TOO_EARLY = "The run has not begun. Vote when the first frames are here."
-OTHER_PAIRS = "A pair that was marked is not among those of this run. Mark it again."
+OTHER_PAIRS = "A marked pair is not in this run. Mark it again."
 BLIND = "given before the verdict was seen"
 AGREES = "agree"
 DIFFERS = "differ"
@@ -407,11 +407,11 @@ NO_RESULTS = (
 LABELS_HIDDEN = "“Vote first” is on, so labels are hidden here."
 RUN_HIDDEN = "“Vote first” is on, so labels and the judge's words are hidden here."
 BROKEN_LINES = "{} of {} cannot be read: each stands as a row with its reason."
-NO_SUCH_ROW = "This row is not in the list any more. Choose another one."
+NO_SUCH_ROW = "This row is gone. Choose another one."
 NO_TRACE = "This pair has no trace: it was never judged."
-TRACE_GONE = "The trace of this row is not in the folder any more."
+TRACE_GONE = "The trace of this row is gone."
 LEFT_FOLDER = (
-    "The trace of this row lies outside the folder of the evaluation, so it is not opened."
+    "The trace of this row is outside the evaluation's folder, so it stays closed."
 )
 UNKNOWN_FILTER = "There is no filter {}. There are: {}."
 UNKNOWN_SORT = "There is no sorting {}. There are: {}."
@@ -484,10 +484,10 @@ RUNS_LIST = {
 }
 
 LATER = "A run is going on. Begin a branch when it has ended, or stop it."
-BRANCH_NO_RUN = "There is no run to go on from. Compare two videos first."
+BRANCH_NO_RUN = "There is no run to branch from. Compare two videos first."
 NO_VIDEOS = "The videos of this run are not here. Add them to go on from it."
 BRANCH_CHANGED = (
-    "The players hold other videos than this run compared. Put those back to go on from it."
+    "The players hold other videos than this run. Put its videos back to branch from it."
 )
 NO_JUDGE = "{} judged this run and cannot be asked here. Choose another judge, and turn 1."
 BAD_TURN = "The turn must be a whole number."
@@ -502,9 +502,9 @@ BRANCH_NO_VERDICT = "no verdict"
 FORM = {
     "open": "What if…",
     "turn": "From turn",
-    "turnHelp": "The turns before it are taken over as they were.",
+    "turnHelp": "Earlier turns are copied.",
     "frames": "Frames to show in it",
-    "framesHelp": "By the judge's numbers, as in 4, 9. Empty: those that were asked for.",
+    "framesHelp": "The judge's numbers, as in 4, 9. Empty: the frames it asked for.",
     "framesFirst": "Turn 1 shows the protocol's first frames.",
     "take": "Take from the rail",
     "taking": "Click moments on the rail, or press Enter on it: each is added.",

@@ -110,7 +110,7 @@ def test_a_tile_of_the_second_run_stands_on_the_persons_sides() -> None:
         (
             StopReason.NO_ANSWER,
             "",
-            "Order not checked: the judge gave no answer that could be read.",
+            "Order not checked: the judge's answer could not be read.",
         ),
     ],
 )
