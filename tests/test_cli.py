@@ -11,9 +11,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+import typer
 from PIL import Image
+from typer.testing import CliRunner
 
 from tests.ui.support import handmade_runs
+from vrthinker_core import cpus
+from vrthinker_core.cli import app
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types.settings import SETTINGS, Settings, setting
 
@@ -243,10 +247,7 @@ def test_json_without_a_verdict_says_why_on_standard_error(
 @pytest.mark.parametrize("arguments", ["--help", "parse - --protocol paired"])
 @pytest.mark.parametrize(
     ("to", "status", "said"),
-    [
-        (">/dev/full", 2, "The output cannot be written: No space left on device.\n"),
-        (">&-", 0, ""),
-    ],
+    [(">/dev/full", 2, "The output cannot be written: No space left on device.\n"), (">&-", 0, "")],
     ids=["full", "closed"],
 )
 def test_an_output_that_is_full_is_one_sentence_and_a_closed_one_no_error(
@@ -315,3 +316,55 @@ def test_every_setting_is_an_option_and_reaches_the_run(
     options = [text for name, value in chosen.items() for text in option(name, value)]
     compare(clips, script, "--trace", tmp_path / "run.json", *options)
     assert json.loads((tmp_path / "run.json").read_text("utf-8"))["started"]["settings"] == chosen
+
+
+def shown_help(command: str) -> str:
+    """The help of a command, as one line without borders."""
+    done = CliRunner().invoke(
+        app, [command, "--help"], env={"COLUMNS": "400", "TERMINAL_WIDTH": "400"}, color=False
+    )
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.replace("│", " ").split())
+
+
+def test_the_help_of_every_option_is_shown_word_for_word() -> None:
+    """Square brackets would be taken for markup, and their text left out."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert {"compare", "evaluate", "rank", "teacher", "train"} <= set(commands)
+    missing = [
+        (name, parameter.name, parameter.help)
+        for name, command in commands.items()
+        for shown in [shown_help(name)]
+        for parameter in command.params
+        if (text := getattr(parameter, "help", None)) and " ".join(text.split()) not in shown
+    ]
+    assert missing == []
+
+
+LIMITS: dict[str, tuple[dict[str, str], int]] = {
+    "none": ({}, 8),
+    "version 2": ({"cpu.max": "200000 100000\n"}, 2),
+    "version 2, no limit": ({"cpu.max": "max 100000\n"}, 8),
+    "version 2, more than there are": ({"cpu.max": "1600000 100000\n"}, 8),
+    "version 1": ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+    "version 1, no limit": (
+        {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
+        8,
+    ),
+    "a half": ({"cpu.max": "50000 100000\n"}, 1),
+    "one and a half": ({"cpu.max": "150000 100000\n"}, 2),
+    "not readable": ({"cpu.max": "much\n"}, 8),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
+@pytest.mark.parametrize(("files", "count"), LIMITS.values(), ids=LIMITS.keys())
+def test_a_container_may_use_the_processors_it_is_given_time_for(
+    files: dict[str, str], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(cpus, "CGROUP", tmp_path)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert cpus.cpu_count() == count

@@ -17,14 +17,7 @@ from vrthinker_core.backends.kv_cache import PrefixCache
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.types import Frame
-from vrthinker_core.types.messages import (
-    Completion,
-    GeneratedText,
-    Image,
-    Message,
-    Text,
-    Video,
-)
+from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Text, Video
 
 OPENING = Message(
     "user", (*(Image(noise_frame(n)) for n in range(3)), Text("Compare the two videos."))

@@ -69,10 +69,7 @@ def test_a_whole_comparison_runs_through_a_model_of_another_family(
 
 @pytest.mark.parametrize("turns", [None, 1], ids=["free", "a forced answer"])
 def test_the_built_in_judge_says_the_same_in_either_engine(
-    turns: int | None,
-    pairs: list[VideoPair],
-    nano: TransformersBackend,
-    plain_nano: PlainBackend,
+    turns: int | None, pairs: list[VideoPair], nano: TransformersBackend, plain_nano: PlainBackend
 ) -> None:
     settings = Settings(max_turns=turns, max_new_tokens=400)
     for pair in pairs:

@@ -23,13 +23,7 @@ from tests.benchmarks.tools.options import benchmark_parser
 from vrthinker_core.backends import Backend
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.drawn.world import (
-    FULL,
-    TRAINING_SEEDS,
-    DrawnPair,
-    World,
-    draw_pair,
-)
+from vrthinker_core.drawn.world import FULL, TRAINING_SEEDS, DrawnPair, World, draw_pair
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import Dimension
 

@@ -14,11 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.evaluation.support.scripted_runs import (
-    answer,
-    scripted_judge,
-    write_table,
-)
+from tests.evaluation.support.scripted_runs import answer, scripted_judge, write_table
 from tests.support.drawn_pairs import drawn_pairs
 from tests.support.engines import BatchScript
 from vrthinker_core.backends import ScriptedBackend

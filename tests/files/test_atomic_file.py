@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -11,10 +13,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.file_limit import file_limit, open_file_limit
+from vrthinker_core.errors import BadInput, describe
 from vrthinker_core.storage import (
+    BLOCK,
+    WANTED,
+    LineFile,
+    allow_open_files,
+    allow_pairs,
     atomic_path,
     owned_folder,
     remove_parts,
+    whole_lines,
     write_atomically,
 )
 
@@ -125,3 +135,97 @@ def test_the_next_start_removes_the_folder_of_a_server_that_was_killed(
             }
             assert (alive / "video.mp4").read_text() == "a visitor's"
     assert [path.name for path in tmp_path.iterdir()] == ["ours-link"]
+
+
+def test_the_limit_is_raised_as_far_as_this_process_may() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    most = WANTED if hard == resource.RLIM_INFINITY else min(hard, WANTED)
+    with open_file_limit(256):
+        assert allow_open_files() == most
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (most, hard)
+        assert allow_open_files() == most
+
+
+def test_more_pairs_than_there_may_be_files_for_are_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 256))
+    allow_pairs(20)
+    with pytest.raises(BadInput) as refused:
+        allow_pairs(64)
+    assert str(refused.value) == (
+        "A concurrency of 64 needs more than the 256 files that this process may have open: "
+        "give a number up to 20, or raise the limit with `ulimit -n`."
+    )
+
+
+def test_one_pair_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (32, 32))
+    allow_pairs(1)
+
+
+def test_a_limit_that_cannot_be_raised_is_the_one_that_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    assert allow_open_files() == 256
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE])
+def test_too_many_open_files_are_named_with_what_to_do(code: int) -> None:
+    assert describe(OSError(code, "Too many open files")) == (
+        "Too many files are open: judge fewer pairs at a time (--concurrency), or raise the limit with `ulimit -n`."
+    )
+
+
+@pytest.mark.parametrize("rest", [b"", b"{", b"x" * (2 * BLOCK), b"x" * BLOCK])
+def test_what_a_killed_process_left_of_a_line_is_no_line_and_is_cut_off(
+    tmp_path: Path, rest: bytes
+) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\n\ntwo\n" + rest)
+    assert whole_lines(path) == [b"one", b"", b"two"]
+    with LineFile(path) as lines:
+        assert not lines.empty
+        lines.append(b"three")
+    assert path.read_bytes() == b"one\n\ntwo\nthree\n"
+
+
+def test_a_file_of_half_a_line_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"hal")
+    with LineFile(path) as lines:
+        assert lines.empty
+    assert path.read_bytes() == b""
+
+
+def test_of_a_line_that_a_full_disk_refuses_nothing_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    with LineFile(path) as lines:
+        lines.append(b"one")
+        with file_limit(100), pytest.raises(OSError, match="large"):
+            lines.append(b"x" * 200)  # The first hundred bytes find room
+        assert path.read_bytes() == b"one\n"
+        lines.append(b"two")
+    assert whole_lines(path) == [b"one", b"two"]
+
+
+def test_of_a_line_that_does_not_reach_the_disk_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lines"
+
+    def refused(_: int) -> None:
+        raise OSError("No space left on device")
+
+    with LineFile(path) as lines:
+        lines.append(b"one", sync=True)
+        monkeypatch.setattr("os.fsync", refused)
+        lines.append(b"two")
+        with pytest.raises(OSError, match="No space"):
+            lines.append(b"three", sync=True)
+    assert whole_lines(path) == [b"one", b"two"]

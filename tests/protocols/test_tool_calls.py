@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vrthinker_core.protocols import Concat, Paired
+from vrthinker_core.protocols.lenient_json import parse_repaired, parse_strict
 from vrthinker_core.types import FrameSelection, ProblemKind, Reply
 
 
@@ -335,3 +336,21 @@ def test_tag_names_are_read_in_any_notation(tag: str) -> None:
     ):
         reply = Paired().parse(text)
         assert (reply.kind, reply.problems) == ("tool", ())
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+)
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=4) | st.lists(JSON, max_size=4))
+def test_repair_leaves_strict_json_as_it_is(value: object) -> None:
+    text = json.dumps(value)
+    assert parse_strict(text) == [value]
+    assert parse_repaired(text) == [value]
+    assert parse_repaired(f"so: {text} ") == [value] or text.startswith("[")

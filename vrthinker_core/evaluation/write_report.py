@@ -66,11 +66,7 @@ def write_report(out: Path, summary: Summary, results: Sequence[PairResult]) -> 
     """
     worst = disagreements(results, summary.dimension)
     shown = {"pairs": len(worst), "worst": [asdict(each) for each in worst[:MAX_SHOWN]]}
-    values = {
-        "format": "vr-thinker-report/1",
-        "summary": asdict(summary),
-        "disagreements": shown,
-    }
+    values = {"format": "vr-thinker-report/1", "summary": asdict(summary), "disagreements": shown}
     return _write(out / "report.html", evaluation_page(summary, results), values)
 
 

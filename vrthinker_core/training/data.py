@@ -25,11 +25,7 @@ from vrthinker_core.results.result import RESULTS
 from vrthinker_core.results.run_file import RUN
 from vrthinker_core.training.export import trace_videos
 from vrthinker_core.training.pair_set import DrawnPairSet, Layouts, PairSet, VideoPairSet
-from vrthinker_core.training.teaching import (
-    KnownLabel,
-    NotForTraining,
-    known_labels,
-)
+from vrthinker_core.training.teaching import KnownLabel, NotForTraining, known_labels
 from vrthinker_core.training.trace_folder import read_traces
 from vrthinker_core.types import Dimension
 

@@ -37,11 +37,7 @@ from vrthinker_core.training.sharding import (
     open_whole,
 )
 from vrthinker_core.training.token_rows import PIXELS, TokenRow, collate, pictures
-from vrthinker_core.training.trainer_checkpoints import (
-    TrainerPace,
-    quiet_libraries,
-    train_and_save,
-)
+from vrthinker_core.training.trainer_checkpoints import TrainerPace, quiet_libraries, train_and_save
 from vrthinker_core.training.trl_template import tokenizer_of
 from vrthinker_core.types import ProtocolName
 

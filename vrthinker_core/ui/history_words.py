@@ -10,9 +10,7 @@ if TYPE_CHECKING:  # `run_store` imports this module
     from vrthinker_core.ui.run_store import RunRecord
 
 TAB = "Your runs"
-NO_SUCH_RUN = (
-    "This run is gone, or belongs to another visitor. Compare again, or open its trace."
-)
+NO_SUCH_RUN = "This run is gone, or belongs to another visitor. Compare again, or open its trace."
 GOES_ON = "Goes on"
 NOT_KEPT = "This server keeps no runs. Save the trace of a run that you want to keep."
 KEPT = "Only you see these runs. Each is kept for {}, its videos as long as there is room."

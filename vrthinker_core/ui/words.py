@@ -191,7 +191,9 @@ CHECK_LATER = "A run is going on. Check the order when it has ended."
 CHECK_CHANGED = "The inputs have changed since this verdict. Put them back to check its order, or compare again."
 CHECK_NO_VIDEOS = "The videos of this run are not here. Add them to check its order."
 CHECK_NO_VIDEO = "Video {} of this run is not here. Add it to check its order."
-CHECK_BRANCH = "A branch cannot be checked: its first turns belong to another run. Check its origin."
+CHECK_BRANCH = (
+    "A branch cannot be checked: its first turns belong to another run. Check its origin."
+)
 CHECK_NO_JUDGE = "{} gave this verdict and cannot be asked here, so its order cannot be checked. Compare again with another judge."
 
 # What the order does to the overall label.
@@ -410,9 +412,7 @@ BROKEN_LINES = "{} of {} cannot be read: each stands as a row with its reason."
 NO_SUCH_ROW = "This row is gone. Choose another one."
 NO_TRACE = "This pair has no trace: it was never judged."
 TRACE_GONE = "The trace of this row is gone."
-LEFT_FOLDER = (
-    "The trace of this row is outside the evaluation's folder, so it stays closed."
-)
+LEFT_FOLDER = "The trace of this row is outside the evaluation's folder, so it stays closed."
 UNKNOWN_FILTER = "There is no filter {}. There are: {}."
 UNKNOWN_SORT = "There is no sorting {}. There are: {}."
 NO_NUMBER = "A page is a number from 1."

@@ -11,11 +11,7 @@ import pytest
 from huggingface_hub.utils.sha import git_hash
 
 from vrthinker_core.backends import open_backend
-from vrthinker_core.backends.checkpoint_files import (
-    HUB_METADATA,
-    check_files,
-    tensor_shapes,
-)
+from vrthinker_core.backends.checkpoint_files import HUB_METADATA, check_files, tensor_shapes
 from vrthinker_core.errors import CheckpointError
 
 LARGE = (

@@ -21,9 +21,7 @@ def copy(checkpoint_folder: Path, tmp_path: Path) -> Path:
     return shutil.copytree(checkpoint_folder, tmp_path / "judge")
 
 
-def test_files_far_larger_than_the_model_are_refused_before_they_are_read(
-    copy: Path,
-) -> None:
+def test_files_far_larger_than_the_model_are_refused_before_they_are_read(copy: Path) -> None:
     """A sparse safetensors file of 8 TiB takes no space on the disk."""
     shape = [2**20, 2**21]
     header = json.dumps(

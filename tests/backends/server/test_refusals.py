@@ -24,12 +24,7 @@ from tests.support.faulty_server import ANSWER, Answer, Handler, refuses, says, 
 from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.backends.server_errors import GARBAGE
-from vrthinker_core.errors import (
-    BackendRefused,
-    ContextFull,
-    ServerUnavailable,
-    TooManyPictures,
-)
+from vrthinker_core.errors import BackendRefused, ContextFull, ServerUnavailable, TooManyPictures
 
 JSON = "application/json"
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
 
+from tests.evaluation.support.made_results import simulate
 from vrthinker_core.evaluation.html import (
     WIDTH,
     Bar,
@@ -22,6 +26,21 @@ from vrthinker_core.evaluation.html import (
     render_page,
     sortable_table,
 )
+from vrthinker_core.evaluation.summary import summarize
+from vrthinker_core.evaluation.write_report import write_report
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+
+from vrthinker_core import cli
+from vrthinker_core.results.result import RESULTS, PairResult, to_line
+from vrthinker_core.results.run_file import EvaluationRun, write_run
+from vrthinker_core.types import Settings
 
 HOSTILE = "</script></td><script>alert(1)</script>\" onload='x' \x00\x1b[31m \ud800 &lt; ‮"
 
@@ -100,3 +119,131 @@ def test_bars_lie_within_their_plot_and_in_proportion() -> None:
         max(float(bar.attrib["x"]) + float(bar.attrib["width"]) for bar in svg.iter("rect"))
         <= WIDTH
     )
+
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    """A page of a phone, which fails the test where a script or a style is refused, or anything is fetched."""
+    opened = chromium.new_page(viewport={"width": 390, "height": 800}, color_scheme="dark")
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on(
+        "request",
+        lambda request: (
+            complaints.append(request.url) if not request.url.endswith(".html") else None
+        ),
+    )
+    yield opened
+    opened.close()
+    assert complaints == []
+
+
+def test_tables_sort_both_ways_and_say_so(page: Page, tmp_path: Path) -> None:
+    rows = [["b10", number(2.0)], ["b9", number(None)], ["a", number(10.0)], ["c", number(-1.5, 1)]]
+    (tmp_path / "table.html").write_text(
+        render_page("t", "", [("s", sortable_table("c", ("name", "value"), rows))]), "utf-8"
+    )
+    page.goto((tmp_path / "table.html").as_uri())
+    names, value = page.get_by_role("button").all()
+    seen = [([row.inner_text() for row in page.locator("tbody th").all()], None)]
+    for button in (value, value, names, names):
+        button.click()
+        order = [row.inner_text() for row in page.locator("tbody th").all()]
+        seen.append((order, page.locator("thead th[aria-sort]").get_attribute("aria-sort")))
+    assert seen == [
+        (["b10", "b9", "a", "c"], None),
+        (["a", "b10", "c", "b9"], "descending"),
+        (["c", "b10", "a", "b9"], "ascending"),
+        (["a", "b9", "b10", "c"], "ascending"),
+        (["c", "b10", "b9", "a"], "descending"),
+    ]
+
+
+def test_a_report_fits_a_phone_and_a_desk_and_asks_for_nothing(page: Page, tmp_path: Path) -> None:
+    rows = simulate(120, 40)
+    page.goto(write_report(tmp_path, summarize(rows), rows).as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 15, 15)"
+    assert page.locator("svg").count() >= 10
+    page.set_viewport_size({"width": 1280, "height": 900})
+    tables, cut = (
+        "document.querySelectorAll('.scroll:not(.tall)')",
+        "scrollWidth > part.clientWidth",
+    )
+    assert page.evaluate(f"[...{tables}].filter((part) => part.{cut}).length") == 0
+
+
+def keep(folder: Path, results: list[PairResult], dataset: str | None = None) -> Path:
+    folder.mkdir()
+    (folder / RESULTS).write_bytes(b"".join(map(to_line, results)))
+    if dataset:
+        write_run(
+            folder, EvaluationRun(dataset, "data", len(results), "digest", "nano", Settings())
+        )
+    return folder
+
+
+Report = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def report(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Report:
+    """Calls the command; gives its exit status, what it printed and what it said on standard error."""
+
+    def run(*arguments: Path) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["vrthinker_core", "report", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return int(ended.value.code or 0), *capfd.readouterr()
+
+    return run
+
+
+def test_one_folder_gives_a_report(report: Report, tmp_path: Path) -> None:
+    rows = simulate(60, 20)
+    folder = keep(tmp_path / "run", rows, "genai-bench")
+    code, out, error = report(folder)
+    assert (code, error) == (0, "")
+    assert "compared with “always tie”" in " ".join(out.split())
+    assert str(folder / "report.html") in out.replace("\n", "")
+    told = json.loads((folder / "report.json").read_text("utf-8"))["summary"]
+    assert told == json.loads(json.dumps(asdict(summarize(rows, data_set="genai-bench")))), (
+        "what was kept says what was judged"
+    )
+
+
+def test_a_pair_that_was_judged_again_counts_once(report: Report, tmp_path: Path) -> None:
+    rows = simulate(40, 20)
+    folder = keep(tmp_path / "run", [*simulate(40, 20, seed=1), *rows])
+    again = keep(tmp_path / "again", rows)
+    report(folder)
+    report(again)
+    assert (folder / "report.json").read_bytes() == (again / "report.json").read_bytes()
+
+
+def test_two_folders_give_a_comparison(report: Report, tmp_path: Path) -> None:
+    folders = [keep(tmp_path / name, simulate(60, 20, name=name)) for name in ("one", "two")]
+    code, out, error = report(*folders)
+    assert (code, error) == (0, "")
+    assert "McNemar" in out
+    assert (folders[0] / "comparison.html").is_file()
+    assert not (folders[1] / "comparison.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [(None, "holds no results.jsonl"), (b"", "no result"), (b"{}\n", "Line 1")],
+)
+def test_what_is_no_evaluation_is_one_sentence(
+    content: bytes | None, sentence: str, report: Report, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / RESULTS).write_bytes(content)
+    code, out, error = report(tmp_path)
+    assert (code, out) == (2, "")
+    assert sentence in error
+    assert len(error.splitlines()) == 1

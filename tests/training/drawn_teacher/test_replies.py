@@ -22,14 +22,7 @@ from vrthinker_core.drawn.teacher import (
     view_light,
     write_lesson,
 )
-from vrthinker_core.drawn.world import (
-    FULL,
-    SIMPLE,
-    DrawnPair,
-    SceneRenderer,
-    World,
-    draw_pair,
-)
+from vrthinker_core.drawn.world import FULL, SIMPLE, DrawnPair, SceneRenderer, World, draw_pair
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.parser import find_sentence, frame_numbers
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play

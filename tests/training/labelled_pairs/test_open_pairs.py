@@ -20,13 +20,7 @@ from vrthinker_core.commands.export_commands import export_rows
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.traces import to_json
-from vrthinker_core.training.data import (
-    absolute_data,
-    kind_of,
-    open_pairs,
-    path_of,
-    read_pairs,
-)
+from vrthinker_core.training.data import absolute_data, kind_of, open_pairs, path_of, read_pairs
 from vrthinker_core.training.pair_set import DrawnPairSet, VideoPairSet
 from vrthinker_core.training.teaching import RowFilter
 from vrthinker_core.types import Preference, Verdict

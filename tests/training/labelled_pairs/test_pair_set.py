@@ -9,11 +9,7 @@ from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.drawn.world import TRAINING_SEEDS
 from vrthinker_core.protocols.factory import frame_layouts
 from vrthinker_core.training.data import open_pairs
-from vrthinker_core.training.pair_set import (
-    DrawnPairSet,
-    ShuffledPairs,
-    in_training_order,
-)
+from vrthinker_core.training.pair_set import DrawnPairSet, ShuffledPairs, in_training_order
 from vrthinker_core.training.rollouts import LabelledPair, play
 from vrthinker_core.types import FrameRef, Settings, Side, Verdict
 

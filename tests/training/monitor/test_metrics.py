@@ -13,12 +13,7 @@ from tests.support.drawn_rollouts import look
 from tests.training.test_token_rows import ANSWER, labelled
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.metrics import (
-    METRICS,
-    MetricsWriter,
-    StepMetrics,
-    read_metrics,
-)
+from vrthinker_core.training.metrics import METRICS, MetricsWriter, StepMetrics, read_metrics
 from vrthinker_core.training.rewards import RewardWeights, group_rewards
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import Preference, Settings, Verdict

@@ -31,13 +31,7 @@ from vrthinker_core.backends.checkpoint_files import MARKER
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.config import TrainConfig, changed_config, preset_config
-from vrthinker_core.training.grpo import (
-    Group,
-    grpo_arguments,
-    mixed_share,
-    run_grpo,
-    train_grpo,
-)
+from vrthinker_core.training.grpo import Group, grpo_arguments, mixed_share, run_grpo, train_grpo
 from vrthinker_core.training.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.training.run_folder import Sitting, TrainingRun, open_run_folder

@@ -26,11 +26,7 @@ from vrthinker_core.training.config import TrainConfig, changed_config, preset_c
 from vrthinker_core.training.grpo import grpo_arguments
 from vrthinker_core.training.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.outcome_file import read_outcomes
-from vrthinker_core.training.pipeline import (
-    TrainingData,
-    require_training_memory,
-    train_stage,
-)
+from vrthinker_core.training.pipeline import TrainingData, require_training_memory, train_stage
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run_folder import (
     Sitting,

@@ -20,11 +20,7 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint import open_checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.cli import main
-from vrthinker_core.commands.train_command import (
-    chosen_teacher,
-    named_places,
-    open_training_data,
-)
+from vrthinker_core.commands.train_command import chosen_teacher, named_places, open_training_data
 from vrthinker_core.drawn.faults import FRAMES
 from vrthinker_core.training.config import changed_config, preset_config
 from vrthinker_core.training.pair_set import kept_rollouts

@@ -66,10 +66,7 @@ def test_files_that_nobody_uses_are_deleted(
     uploads.expire([judged])
     assert [
         path for path in (unused, judged, shown, odd, original, copy, gradios) if path.exists()
-    ] == [
-        *(judged, shown),
-        *(original, copy, gradios),
-    ]
+    ] == [*(judged, shown), *(original, copy, gradios)]
     uploads.let_go("anna")
     uploads.let_go("bert")
     for _ in range(2):

@@ -66,10 +66,7 @@ def columns(page: Page) -> list[str]:
     "screen", [{}, {**PHONE, "color_scheme": "dark"}], ids=["desktop", "phone"]
 )
 def test_a_branch_with_frames_from_the_rail_stands_beside_its_origin(
-    server: Server,
-    open_page: Open,
-    axe: str,
-    screen: dict[str, Any],
+    server: Server, open_page: Open, axe: str, screen: dict[str, Any]
 ) -> None:
     page = opened(open_page, server, bypass_csp=True, **screen)
     origin, verdict = (

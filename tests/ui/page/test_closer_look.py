@@ -12,14 +12,7 @@ from PIL import Image
 from tests.ui.conftest import PHONE, Serve, Server
 from tests.ui.support.browsing import Clips, Open, Page, expect
 from tests.ui.support.saved_examples import SCRIPT, write_example
-from tests.ui.support.steps import (
-    saved,
-    serious_violations,
-    show_example,
-    start,
-    tab,
-    wait_for,
-)
+from tests.ui.support.steps import saved, serious_violations, show_example, start, tab, wait_for
 
 pytestmark = pytest.mark.browser
 
@@ -255,10 +248,7 @@ def test_a_saved_report_has_gallery_and_closer_look_with_its_thumbnails(
     "screen", [{}, {**PHONE, "color_scheme": "dark"}], ids=["desktop", "phone"]
 )
 def test_axe_finds_nothing_serious_and_all_fits(
-    server: Server,
-    open_page: Open,
-    axe: str,
-    screen: dict[str, object],
+    server: Server, open_page: Open, axe: str, screen: dict[str, object]
 ) -> None:
     page = open_page(server.url, bypass_csp=True, **screen)
     show_example(page)

@@ -13,15 +13,7 @@ from tests.ui.conftest import PHONE, Serve, Server
 from tests.ui.page.test_stage import IN_VIEW
 from tests.ui.support.browsing import Clips, Open, Page, expect
 from tests.ui.support.saved_examples import ask
-from tests.ui.support.steps import (
-    open_trace,
-    saved,
-    start,
-    status,
-    tab,
-    wait_for,
-    wait_until_said,
-)
+from tests.ui.support.steps import open_trace, saved, start, status, tab, wait_for, wait_until_said
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import StopReason
 from vrthinker_core.ui import words

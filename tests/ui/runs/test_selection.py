@@ -12,13 +12,7 @@ from tests.ui.runs.drawn_results import kinds, result
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
 from vrthinker_core.ui.listed_run import ListedRun, listed_run, without_labels
-from vrthinker_core.ui.runs_routes import (
-    PAGE_ROWS,
-    neighbours_json,
-    page_json,
-    read_choice,
-    select,
-)
+from vrthinker_core.ui.runs_routes import PAGE_ROWS, neighbours_json, page_json, read_choice, select
 from vrthinker_core.ui.words import FILTERS, SORTS
 
 EACH = {"overall": [2], "any": [2, 3], "failed": [7], "unsure": [4, 5], "flips": [6]}

@@ -18,12 +18,7 @@ from vrthinker_core.backends.built_in import NANO_NOTE
 from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import Settings, VideoPair, Vote
-from vrthinker_core.types.events import (
-    Event,
-    Opening,
-    Swapped,
-    Voted,
-)
+from vrthinker_core.types.events import Event, Opening, Swapped, Voted
 from vrthinker_core.ui import words
 from vrthinker_core.ui.background_run import RunJob
 from vrthinker_core.ui.compare_handlers import banner_values

@@ -14,13 +14,7 @@ from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings
-from vrthinker_core.ui.settings_form import (
-    OWN_NAME,
-    choices,
-    default_value,
-    form_values,
-    help_text,
-)
+from vrthinker_core.ui.settings_form import OWN_NAME, choices, default_value, form_values, help_text
 
 every_row = pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
 

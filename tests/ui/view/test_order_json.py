@@ -12,32 +12,15 @@ from tests.ui.support.handmade_runs import both_orders
 from tests.ui.view.test_page_json import image_of
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Side
-from vrthinker_core.types.events import (
-    Finished,
-    Started,
-    StopReason,
-    Swapped,
-    TextArrived,
-)
+from vrthinker_core.types.events import Finished, Started, StopReason, Swapped, TextArrived
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.types.progress import totals
 from vrthinker_core.ui import words
 from vrthinker_core.ui.api_json import run_json
 from vrthinker_core.ui.html_report import inline_image, render_report
-from vrthinker_core.ui.page_json import (
-    replay_status_line,
-    status_line,
-    transcript_json,
-    view_json,
-)
+from vrthinker_core.ui.page_json import replay_status_line, status_line, transcript_json, view_json
 from vrthinker_core.ui.replay import trace_of
-from vrthinker_core.ui.run_state import (
-    RunState,
-    fold,
-    fold_all,
-    join_text,
-    state_in_first_sides,
-)
+from vrthinker_core.ui.run_state import RunState, fold, fold_all, join_text, state_in_first_sides
 
 WHOLE = handmade_runs.WHOLE
 
@@ -107,11 +90,7 @@ def test_a_tile_of_the_second_run_stands_on_the_persons_sides() -> None:
     [
         (StopReason.CANCELLED, "", "Order not checked: the second run was stopped."),
         (StopReason.FAILED, "The judge broke.", "Order not checked: The judge broke."),
-        (
-            StopReason.NO_ANSWER,
-            "",
-            "Order not checked: the judge's answer could not be read.",
-        ),
+        (StopReason.NO_ANSWER, "", "Order not checked: the judge's answer could not be read."),
     ],
 )
 def test_without_a_second_verdict_the_first_one_stands(
