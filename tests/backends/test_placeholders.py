@@ -8,10 +8,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn.functional import scaled_dot_product_attention
 
 from tests.backends.support.random_model import generate
 from tests.backends.test_conversation import ASK
 from tests.backends.test_multi_step import OPENING, conversation_with
+from vrthinker_core.backends.attention import (
+    BATCH_THRESHOLD,
+    FEW_ROWS,
+    ROW_BLOCK,
+    attention_forward,
+    gpu_attention_forward,
+)
 from vrthinker_core.backends.base import GenerationRequest
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.types.messages import Completion, Sampling
@@ -55,3 +63,95 @@ def test_in_a_batch(eager_to_show: TransformersBackend, steps: int) -> None:
     for reply in replies:
         assert reply.tokens
         assert not placeholders(backend) & set(reply.tokens)
+
+
+@pytest.mark.parametrize("batch", [1, BATCH_THRESHOLD - 1, BATCH_THRESHOLD, 16])
+@pytest.mark.parametrize("tokens", [1, 3])
+@pytest.mark.parametrize("grouped", [False, True])
+@torch.inference_mode()
+def test_output_is_that_of_sdpa(batch: int, tokens: int, grouped: bool) -> None:
+    torch.manual_seed(batch)
+    heads, rows, head_dim = 4, 50, 24
+    query = torch.randn(batch, heads, tokens, head_dim)
+    key, value = (
+        torch.randn(batch, heads // (2 if grouped else 1), rows + 9, head_dim)[:, :, :rows]
+        for _ in range(2)
+    )
+    mask = (torch.arange(rows) <= torch.randint(0, rows, (batch, 1)))[:, None, None].expand(
+        -1, -1, tokens, -1
+    )
+    module = torch.nn.Module().eval()
+    module.num_key_value_groups = 2 if grouped else 1
+    found, _ = attention_forward(module, query, key, value, mask, scaling=0.3)
+    expected = scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, scale=0.3, enable_gqa=grouped
+    )
+    torch.testing.assert_close(found, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)
+
+
+@torch.inference_mode()
+def test_masked_rows_do_not_change_the_output() -> None:
+    module = torch.nn.Module().eval()
+    module.num_key_value_groups = 1
+    query, key, value = (torch.randn(BATCH_THRESHOLD, 2, length, 8) for length in (1, 6, 6))
+    mask = (torch.arange(6) < 4)[None, None, None].expand(BATCH_THRESHOLD, -1, -1, -1)
+    before, _ = attention_forward(module, query, key, value, mask)
+    key[:, :, 4:], value[:, :, 4:] = 1e9, 1e9
+    torch.testing.assert_close(attention_forward(module, query, key, value, mask)[0], before)
+
+
+@pytest.mark.filterwarnings("ignore:.*(Flash|Memory [Ee]fficient|Mem efficient|Both fused)")
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize(("before", "tokens"), [(0, 7), (20, 7), (20, 1)])
+@torch.inference_mode()
+def test_a_chunk_of_a_prompt_sees_what_was_read_before_and_itself(
+    before: int, tokens: int, grouped: bool
+) -> None:
+    torch.manual_seed(tokens)
+    rows, heads = before + tokens, 4
+    query = torch.randn(1, heads, tokens, 16)
+    key, value = (torch.randn(1, heads // (2 if grouped else 1), rows, 16) for _ in range(2))
+    mask = torch.ones(tokens, rows, dtype=torch.bool).tril(before)[None, None]
+    module = torch.nn.Module().eval()
+    module.num_key_value_groups = 2 if grouped else 1
+    found, _ = gpu_attention_forward(module, query, key, value, mask, scaling=0.3)
+    expected = scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, scale=0.3, enable_gqa=grouped
+    )
+    torch.testing.assert_close(found, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [50, FEW_ROWS, FEW_ROWS + 1, FEW_ROWS + 2 * ROW_BLOCK])
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@torch.inference_mode()
+def test_a_token_sees_the_rows_that_are_not_masked(
+    rows: int, batch: int, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(rows)
+    query = torch.randn(batch, 4, 1, 16).to(dtype)
+    key, value = (torch.randn(batch, 2, rows, 16).to(dtype) for _ in range(2))
+    mask = (torch.arange(rows) <= torch.randint(0, rows, (batch, 1)))[:, None, None]
+    module = torch.nn.Module().eval()
+    module.num_key_value_groups = 2
+    found, _ = gpu_attention_forward(module, query, key, value, mask, scaling=0.3)
+    doubles = [each.double() for each in (query, key, value)]
+    exact = scaled_dot_product_attention(*doubles, attn_mask=mask, scale=0.3, enable_gqa=True)
+    assert found.dtype == dtype
+    assert found.shape == (batch, 1, 4, 16)
+    rounding = (
+        {"atol": 1e-6, "rtol": 1e-5} if dtype == torch.float32 else {"atol": 4e-3, "rtol": 2**-7}
+    )
+    torch.testing.assert_close(found.double(), exact.transpose(1, 2), **rounding)
+
+
+@torch.inference_mode()
+def test_a_sliding_window_is_masked_as_it_says() -> None:
+    query, key, value = (torch.randn(1, 2, length, 8) for length in (3, 9, 9))
+    mask = torch.ones(3, 9, dtype=torch.bool).tril(6).triu(4)[None, None]
+    module = torch.nn.Module().eval()
+    module.num_key_value_groups = 1
+    found, _ = gpu_attention_forward(module, query, key, value, mask, sliding_window=3)
+    torch.testing.assert_close(
+        found, scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(1, 2)
+    )

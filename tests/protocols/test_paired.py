@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from tests.support.blank_frames import frames
-from vrthinker_core.protocols import Paired
-from vrthinker_core.types import FrameRef, FrameSelection, Problem, ProblemKind, Side
+from vrthinker_core.drawn import facts, faults, photographs, solids, textures
+from vrthinker_core.drawn import wear as damage
+from vrthinker_core.drawn.teacher import play_teacher
+from vrthinker_core.drawn.world import FULL, draw_pair
+from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols import Paired, frame_facts, make_protocol, with_defaults
+from vrthinker_core.protocols.frame_facts import MOTIONS, read_frame_facts
+from vrthinker_core.types import (
+    FrameRef,
+    FrameSelection,
+    Problem,
+    ProblemKind,
+    ProtocolName,
+    Settings,
+    Side,
+)
 from vrthinker_core.types.frames import Grid
 from vrthinker_core.types.messages import Image, Text
 
@@ -99,3 +117,124 @@ def test_a_lower_limit_per_call_is_kept_and_named_to_the_judge() -> None:
     assert wants is not None
     assert (wants.indices, wants.truncated) == ((1, 2), True)
     assert "1 to 2 of" in protocol.retry_message(()).text
+
+
+PROTOCOLS: tuple[ProtocolName, ...] = ("concat", "paired")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "window", "turns", "frames"), [("concat", 1, 4, 8), ("paired", "all", 6, 12)]
+)
+def test_the_numbers_of_the_card_are_the_defaults(
+    protocol: ProtocolName, window: object, turns: int, frames: int
+) -> None:
+    full = with_defaults(Settings(), make_protocol(Settings(), protocol))
+    assert (full.protocol, full.window, full.max_turns, full.frames_per_call) == (
+        protocol,
+        window,
+        turns,
+        frames,
+    )
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_chosen_settings_are_kept(protocol: ProtocolName) -> None:
+    chosen = Settings(protocol, window=0, max_turns=32, frames_per_call=3, seed=7)
+    prompts = make_protocol(chosen, protocol)
+    assert with_defaults(chosen, prompts) == chosen
+    assert prompts.frames_per_call == 3
+    assert with_defaults(with_defaults(chosen, prompts), prompts) == with_defaults(chosen, prompts)
+
+
+@pytest.mark.parametrize(("protocol", "most"), [("concat", 8), ("paired", 12)])
+def test_frames_per_call_may_not_exceed_the_limit_of_the_protocol(
+    protocol: ProtocolName, most: int
+) -> None:
+    assert make_protocol(Settings(frames_per_call=most), protocol).frames_per_call == most
+    for wrong in (0, -1, most + 1):
+        with pytest.raises(BadInput, match=f"between 1 and {most}; it is {wrong}"):
+            make_protocol(Settings(frames_per_call=wrong), protocol)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_turns": 0}, {"max_turns": 33}, {"window": -1}, {"window": "some"}]
+)
+def test_numbers_out_of_range_are_refused_with_the_defaults(wrong: dict[str, Any]) -> None:
+    settings = Settings(**wrong)
+    with pytest.raises(BadInput):
+        with_defaults(settings, make_protocol(settings, "paired"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"preset": "x"}, {"fit": "x"}, {"opening": "x"}, {"total": 14}, {"total": 97}, {"total": -96}],
+)
+def test_settings_out_of_range_make_no_protocol(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match="it is"):
+        make_protocol(Settings(**wrong), "concat")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_protocol_says_how_the_open_points_were_decided(protocol: ProtocolName) -> None:
+    rules = " ".join(
+        make_protocol(Settings(opening="card", fit="letterbox", total=64), protocol).rules
+    )
+    assert ("letterboxed" in rules) is (protocol == "paired")
+    assert ("1 to 32" in rules) is (protocol == "concat")
+    assert "First frames" in rules
+    assert "Packing" in rules
+
+
+WORDS = dict(zip(MOTIONS, ("", "moves", "hardly moves", "jumps", "moves oddly"), strict=True))
+
+
+def test_every_word_of_the_drawn_world_is_known() -> None:
+    assert tuple(facts.COLOURS) == frame_facts.COLOURS
+    assert tuple(facts.DIRECTIONS) == frame_facts.DIRECTIONS
+    assert tuple(solids.SHAPES) == frame_facts.SHAPES
+    assert (faults.CLEAR, *damage.DAMAGES) == frame_facts.PICTURES
+    assert (*textures.GROUNDS, photographs.PHOTO) == frame_facts.GROUNDS
+
+
+@pytest.mark.parametrize("protocol", ["paired", "concat"])
+def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
+    prompts = make_protocol(Settings(), protocol)
+    pairs = [
+        draw_pair(seed, world)
+        for seed in range(20)
+        for world in (FULL, replace(FULL, no_thing=1.0))
+    ]
+    for pair in pairs:
+        for text, _, evidence in play_teacher(pair, prompts):
+            snapshot = prompts.parse(text).snapshot
+            read = read_frame_facts(snapshot)
+            assert [video.side for video in read] == list(Side)
+            for video in read:
+                noted = [frame for frame in evidence.looks[-1] if frame.side is video.side]
+                facts = [(fact.frame, fact.picture, WORDS[fact.motion]) for fact in video.frames]
+                assert facts == [(frame.number, frame.state, frame.motion) for frame in noted]
+                assert bool(video.shows) == (len(evidence.looks) == 1)
+
+
+def test_where_no_thing_can_be_followed_the_light_is() -> None:
+    protocol = make_protocol(Settings(), "paired")
+    for text, _, _ in play_teacher(draw_pair(0, replace(FULL, no_thing=1.0)), protocol):
+        assert "nothing to follow" not in text
+        assert re.search(r"#\d+ at \d+%,\d+% and at \d+%,\d+%(?: \([^)]*\))? clear", text)
+
+
+def test_a_snapshot_that_holds_anything_else_is_no_table() -> None:
+    whole = "Video 1 shows a red ball moving right: #16 at 36%,28% clear; so far clear, moves smoothly.\n"
+    assert read_frame_facts(whole)
+    assert not read_frame_facts(whole.replace("; so far", "; and a cat; so far"))
+    assert not read_frame_facts(whole.replace("clear;", "splendid;"))
+
+
+def test_no_video_is_left_out_of_the_table() -> None:
+    readable = "Video 2 shows a real scene and its light: #49 at 1%,1% clear; so far clear, moves smoothly."
+    assert read_frame_facts(f"The frames.\n{readable}")
+    for other in (
+        "Video 1 shows a green ring and at 48%,71% clear; so far clear.",
+        "Video 1 is dark.",
+    ):
+        assert not read_frame_facts(f"{other}\n{readable}")

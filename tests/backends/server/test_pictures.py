@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import io
+from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image as Picture
 
 from tests.backends.server.support import (
@@ -19,9 +21,18 @@ from tests.backends.server.support import (
     parts,
 )
 from tests.backends.support.random_model import noise_frame
+from tests.support.drawn_pairs import drawn_pairs
 from tests.support.faulty_server import ANSWER, refuses, says, serving
+from tests.support.served_models import transformers_serving
+from tests.support.slow import slow
+from vrthinker_core import VideoPair, judge
+from vrthinker_core.backends import Backend
+from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.backends.pictures import PictureCache
-from vrthinker_core.types import Side
+from vrthinker_core.backends.server_backend import ServerBackend
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.types import Side, Verdict
+from vrthinker_core.types.events import Trace, add_event
 
 MISS = refuses(400, "Cache miss for image at index 0 but data is not provided.")
 
@@ -88,3 +99,27 @@ def test_the_cache_is_bounded_and_ids_are_of_the_pixels() -> None:
     assert cache.png(frames[0]) == first
     assert len({cache.picture_id(frame) for frame in frames}) == 6
     assert PictureCache().picture_id(frames[0]) == cache.picture_id(frames[0])
+
+
+def run(pair: VideoPair, backend: Backend) -> tuple[list[str], Verdict | None]:
+    trace: Trace | None = None
+    for event in judge(pair, backend):
+        trace = add_event(trace, event)
+    assert trace is not None
+    assert trace.finished is not None
+    assert not trace.finished.error
+    return [turn.completion.text for turn in trace.turns], trace.finished.verdict
+
+
+@pytest.mark.timeout(600)
+@slow
+def test_replies_are_those_of_this_process(tmp_path: Path, nano: TransformersBackend) -> None:
+    """Its parser takes every call out of a reply; here it stands in its place again."""
+    (pair,) = drawn_pairs(1, 2_000_000_100, tmp_path / "pairs", 112)
+    with transformers_serving(tmp_path) as address:
+        served = ServerBackend.open(parse_judge(f"server:{address}?protocol=paired"))
+        texts, verdict = run(pair, served)
+    assert (texts, verdict) == run(pair, nano)
+    assert "<tool_call>" in texts[0]
+    assert verdict is not None
+    assert verdict.whole
