@@ -99,7 +99,7 @@ def check_pairs_in_hand(name: str, many: object) -> None:
         raise BadInput(f"{name}={many} is no number of pairs: give a whole number from 1 up.")
 
 
-def as_they_end(
+def imap_unordered(
     submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int
 ) -> Iterator[Result]:
     """Submit items and yield their results as they finish.
@@ -116,7 +116,7 @@ def as_they_end(
             yield future.result()
 
 
-def in_their_order(
+def imap(
     submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int
 ) -> Iterator[Result]:
     """Submit items and yield their results in the order of the items.

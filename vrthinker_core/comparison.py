@@ -255,9 +255,9 @@ class Comparison:
 
         `error` is the error that cut the reply short.
 
-        Returns None if the turn is asked again: with the same request after the judge's first
-        failure in this turn, or without the oldest frames if the judge reports only now that its
-        context is full. The deliberation has not seen such a reply, so nothing must be undone.
+        Returns None if the turn must be asked again: unchanged after the judge's first failure in
+        this turn, or without the oldest frames if the context is full. The deliberation has not
+        seen such a reply, so nothing must be undone.
         """
         deliberation, pending = self._deliberation, self._last
         assert deliberation is not None

@@ -1,4 +1,4 @@
-"""One comparison as a state machine without model I/O.
+"""What the judge has seen and said, and what follows.
 
 `ask()` returns the messages and `take()` reads the reply. The messages are a VIEW of the history:
 frames that left the memory window are not rendered.
@@ -139,7 +139,7 @@ class Deliberation:
         return [k for k, (_, response) in enumerate(self._exchanges) if response.frames]
 
     def _out_of_view(self, arriving: int = 0) -> list[int]:
-        """Return exchanges whose frames are out of view after `arriving` more rounds.
+        """Return the exchanges that leave view after `arriving` more rounds.
 
         The newest response is never among them: its text mentions its frames.
         """
@@ -215,7 +215,7 @@ class Deliberation:
             raise
 
     def _answer_call(self) -> None:
-        """Respond to the last call with all frames out of view."""
+        """Send the called frames that are not in view."""
         reply, response = self._exchanges[-1]
         self._exchanges[-1] = reply, NO_RESPONSE  # Frames of the old response are not in view
         missing = self._missing(self._called) and self._missing(self._called, arriving=1)

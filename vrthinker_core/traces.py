@@ -48,8 +48,8 @@ def from_json(data: bytes) -> Trace:
 
     if len(data) > MAX_BYTES:
         raise TraceError(f"This trace is too large: at most {MAX_BYTES // 2**20} MB are read.")
-    # Commas inside strings do not count. The limit on strings is safe: more strings than that are
-    # too many values, too.
+    # Commas inside strings do not count. At most 3 * MAX_ITEMS strings are taken out: more strings
+    # than that are too many values anyway.
     if _has_many_items(data) and _has_many_items(_STRING.sub(b"", data, count=3 * MAX_ITEMS)):
         raise TraceError(
             "This is not a VR-Thinker trace: it holds far more values than any run has."

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.blank_frames import frames
-from vrthinker_core.drawn import facts, faults, photographs, solids, textures
-from vrthinker_core.drawn import wear as damage
+from vrthinker_core.drawn import damage, facts, faults, photographs, solids, textures
 from vrthinker_core.drawn.teacher import play_teacher
 from vrthinker_core.drawn.world import FULL, draw_pair
 from vrthinker_core.errors import BadInput

@@ -12,6 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from vrthinker_core.drawn.damage import (
+    DAMAGES,
+    CodecNoise,
+    as_the_judge_sees,
+    code_h264,
+    code_jpeg,
+    draw_codec_noise,
+)
 from vrthinker_core.drawn.facts import (
     COLOURS,
     COUNT_WORDS,
@@ -23,14 +31,6 @@ from vrthinker_core.drawn.facts import (
 )
 from vrthinker_core.drawn.solids import SHAPES
 from vrthinker_core.drawn.textures import Pixels
-from vrthinker_core.drawn.wear import (
-    DAMAGES,
-    Wear,
-    as_the_judge_sees,
-    code_h264,
-    code_jpeg,
-    draw_wear,
-)
 from vrthinker_core.drawn.world import (
     FULL,
     SIMPLE,
@@ -139,7 +139,7 @@ def difference(one: Pixels, other: Pixels) -> float:
 def test_wear_is_smaller_than_the_faintest_damage() -> None:
     """On average: a judge can tell worn pictures from damaged ones."""
     clean, rng = pictures(12), np.random.default_rng(0)
-    wears = [draw_wear(rng, 0.1).apply(lambda _, one=one: one, 30, SIZE) for one in clean]
+    wears = [draw_codec_noise(rng, 0.1).apply(lambda _, one=one: one, 30, SIZE) for one in clean]
     worn = np.mean([difference(*both) for both in zip(clean, wears, strict=True)])
     for name, damage in DAMAGES.items():
         faintest = np.mean([difference(one, damage(one, -0.5, rng)) for one in clean])
@@ -148,13 +148,13 @@ def test_wear_is_smaller_than_the_faintest_damage() -> None:
 
 
 @pytest.mark.parametrize(
-    "wear", [Wear(160, 120, 80), Wear(200, 200, 26, h264=True)], ids=["JPEG", "H.264"]
+    "wear", [CodecNoise(160, 120, 80), CodecNoise(200, 200, 26, h264=True)], ids=["JPEG", "H.264"]
 )
-def test_a_worse_quality_wears_more(wear: Wear) -> None:
+def test_a_worse_quality_wears_more(codec_noise: CodecNoise) -> None:
     (picture,) = pictures(1)
-    worse = replace(wear, quality=wear.quality + 12 if wear.h264 else 30)
+    worse = replace(codec_noise, quality=codec_noise.quality + 12 if codec_noise.h264 else 30)
     mild, strong = (
-        difference(picture, each.apply(lambda _: picture, 3, SIZE)) for each in (wear, worse)
+        difference(picture, each.apply(lambda _: picture, 3, SIZE)) for each in (codec_noise, worse)
     )
     assert 0 < mild < strong < 25
 
@@ -162,7 +162,9 @@ def test_a_worse_quality_wears_more(wear: Wear) -> None:
 def test_frames_that_show_the_same_are_coded_a_little_apart() -> None:
     """As a video codec does it: a judge that knew a freeze by equal bytes would find none in a file."""
     (picture,) = pictures(1)
-    first, second = (Wear(160, 120, 80).apply(lambda _: picture, index, SIZE) for index in (40, 48))
+    first, second = (
+        CodecNoise(160, 120, 80).apply(lambda _: picture, index, SIZE) for index in (40, 48)
+    )
     assert 0 < difference(first, second) < 3
 
 

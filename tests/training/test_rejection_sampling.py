@@ -14,7 +14,7 @@ from vrthinker_core.commands.train_command import StepPace
 from vrthinker_core.training.filters import Outcome, Reason, label_shares
 from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.rejection import ChoiceOptions, choose_runs
-from vrthinker_core.training.run_folder import Sitting, begin_sitting
+from vrthinker_core.training.run_folder import TimeBudget, begin_sitting
 
 NAMES = ("TA", "MQ", "VQ", "OA")
 
@@ -103,12 +103,12 @@ def test_where_nothing_survives_nothing_is_chosen() -> None:
 
 def test_a_sitting_without_a_limit_is_over_only_when_somebody_says_so() -> None:
     asked: list[bool] = []
-    sitting = Sitting(lambda: bool(asked))
-    assert sitting.deadline is None
-    assert not sitting.part(0.1).over
+    time_budget = TimeBudget(lambda: bool(asked))
+    assert time_budget.deadline is None
+    assert not time_budget.part(0.1).over
     asked.append(True)
-    assert sitting.over
-    assert sitting.part(0.5).over
+    assert time_budget.over
+    assert time_budget.part(0.5).over
 
 
 def test_a_part_has_its_share_of_what_is_left() -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from vrthinker_core.drawn.damage import DAMAGES
 from vrthinker_core.drawn.facts import in_order
 from vrthinker_core.drawn.faults import (
     CLEAR,
@@ -29,7 +30,6 @@ from vrthinker_core.drawn.moving_scene import GO, LEAP, STAY
 from vrthinker_core.drawn.renderer import Renderer
 from vrthinker_core.drawn.solids import SHAPES
 from vrthinker_core.drawn.textures import Pixels
-from vrthinker_core.drawn.wear import DAMAGES
 from vrthinker_core.drawn.world import (
     COLOURS,
     DIRECTIONS,
@@ -342,7 +342,8 @@ def test_a_frame_does_not_depend_on_the_frames_drawn_before_it(
     for pair in (draw_pair(seed, world) for seed in range(4)):
         for scene in pair.scenes.values():
             forwards, backwards = (
-                SceneRenderer(scene, SIZE, supersample, wear=pair.wear) for _ in range(2)
+                SceneRenderer(scene, SIZE, supersample, codec_noise=pair.codec_noise)
+                for _ in range(2)
             )
             frames = {index: forwards.frame(index).tobytes() for index in (0, 64, 127)}
             assert {index: backwards.frame(index).tobytes() for index in (127, 64, 0)} == frames
@@ -350,11 +351,13 @@ def test_a_frame_does_not_depend_on_the_frames_drawn_before_it(
 
 def test_a_judge_is_shown_the_worn_frames_of_its_pair() -> None:
     pair = next(
-        pair for seed in range(5) if (pair := draw_pair(seed, replace(THINGS, worn=1.0))).wear
+        pair
+        for seed in range(5)
+        if (pair := draw_pair(seed, replace(THINGS, worn=1.0))).codec_noise
     )
     refs = (FrameRef(16, Side.FIRST), FrameRef(16, Side.SECOND), FrameRef(16, Side.FIRST))
     frames = DrawnFrames(pair)(refs)
-    worn = SceneRenderer(pair.first, SIZE, wear=pair.wear).frame(16)
+    worn = SceneRenderer(pair.first, SIZE, codec_noise=pair.codec_noise).frame(16)
     assert frames[0].rgb == worn.tobytes() == frames[2].rgb
     assert len({frame.key for frame in frames}) == 2
     assert DrawnFrames(draw_pair(pair.seed))(refs[:1])[0].key != frames[0].key

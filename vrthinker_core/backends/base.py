@@ -22,8 +22,8 @@ Scope = typing.Literal["any", "drawn"]
 class ReplyText:
     """The text of a reply; with `redirect` (a, b), `a` never appears.
 
-    See `Sampling.redirect`. `a` is replaced a second time if reasoning is closed behind the first
-    replacement, because that replacement was then part of the reasoning.
+    See `Sampling.redirect`. If the first replacement proves to lie inside reasoning, the next `a`
+    behind that reasoning is replaced, too.
     """
 
     def __init__(self, redirect: tuple[str, str] | None) -> None:

@@ -21,12 +21,12 @@ from vrthinker_core.backends.judge_name import HOSTED, SERVER_FORM, JudgeName, m
 from vrthinker_core.backends.request_body import RequestForm, known_features
 from vrthinker_core.backends.server_errors import (
     GARBAGE,
-    Passing,
     RequestRefusal,
     Secret,
-    ending,
+    TransientError,
     failure_of,
     redirect_refusal,
+    to_judge_error,
     unavailable,
 )
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
@@ -88,7 +88,7 @@ class Patience:
 
     def wait_before(self, error: Exception) -> bool | float:
         """Return stamina's wait: seconds, True for the usual, False to stop."""
-        if not isinstance(error, Passing) or error.lasts:
+        if not isinstance(error, TransientError) or error.lasts:
             return False
         return error.wait is None or (error.wait < self.deadline and error.wait)
 
@@ -117,7 +117,7 @@ class Patience:
                         return await send()
                 except Exception as error:  # noqa: BLE001 - see `failure_of`
                     failure = failure_of(error, secret)
-                    if isinstance(failure, Passing):
+                    if isinstance(failure, TransientError):
                         failure.tries, failure.lasts = attempt.num, cause == failure.cause != ""
                         cause = failure.cause
                     raise failure from None
@@ -295,14 +295,14 @@ async def _listed(
     """Return what `list_models` returns; nothing if a named model needs no list."""
     try:
         return await patience.ask(lambda: list_models(client), secret, most=3)
-    except Passing as passing:
+    except TransientError as passing:
         # `transformers serve` fails here before the first download
         if not (passing.answered and address.model):
             raise unavailable(passing) from None
     except RequestRefusal as refusal:
         if not address.model or (refusal.status != 404 and refusal.status < 500):
             garbage = BackendRefused(GARBAGE)
-            raise (garbage if refusal.status == 404 else ending(refusal, secret)) from None
+            raise (garbage if refusal.status == 404 else to_judge_error(refusal, secret)) from None
     return "", []
 
 

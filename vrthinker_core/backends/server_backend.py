@@ -45,14 +45,14 @@ from vrthinker_core.backends.served_model import (
 from vrthinker_core.backends.server_errors import (
     BROKEN_OFF,
     GARBAGE,
-    Passing,
     RequestRefusal,
     Secret,
-    ending,
+    TransientError,
     failure_of,
     may_be_mended,
     redirect_refusal,
     streamed_failure,
+    to_judge_error,
     tokens_left,
     unavailable,
 )
@@ -151,10 +151,10 @@ class ServerConversation:
             put(completion)
         except Exception as error:  # noqa: BLE001 - the reader of the stream raises it
             failure = failure_of(error, self._server.secret)
-            if isinstance(failure, Passing):  # After the first token nothing is retried
+            if isinstance(failure, TransientError):  # After the first token nothing is retried
                 failure = BackendFailed(str(failure))
             elif isinstance(failure, RequestRefusal):
-                failure = ending(failure, self._server.secret, self._server.model.engine)
+                failure = to_judge_error(failure, self._server.secret, self._server.model.engine)
             put(failure)
             return
         if builder.prompt_tokens:
@@ -228,7 +228,7 @@ class ServerConversation:
                 send = partial(self._send, body)
                 first, stream = await server.patience.ask(send, server.secret)
                 break
-            except Passing as passing:
+            except TransientError as passing:
                 raise unavailable(passing) from None
             except RequestRefusal as refusal:
                 mendable, features = may_be_mended(refusal), form.features
@@ -237,7 +237,7 @@ class ServerConversation:
                 elif not (mendable and omits_pictures(body)):
                     fewer = fewer_features(features, refusal.answer) if mendable else features
                     if fewer == features:
-                        raise ending(refusal, server.secret, server.model.engine) from None
+                        raise to_judge_error(refusal, server.secret, server.model.engine) from None
                     form = replace(form, features=fewer)
                 # Otherwise the server may have evicted a picture: all pictures are sent again
             self._pictures.sent.clear()

@@ -73,7 +73,7 @@ _MASKED = re.compile(r"\S*(?:\*\*|\w\.\.\.\w|…)\S*")
 _PAGE = re.compile(r"\s*<[a-z!?]", re.IGNORECASE)
 
 
-class Passing(Exception):
+class TransientError(Exception):
     """A transient failure, which a retry may cure.
 
     `wait` holds the seconds that the server asks for, if any. `cause` holds the server's words, ""
@@ -129,9 +129,9 @@ class Secret:
 def failure_of(error: Exception, secret: Secret) -> Exception:
     """Classify an error of the client.
 
-    Returns `Passing`, `RequestRefusal`, or the error that ends the turn.
+    Returns `TransientError`, `RequestRefusal`, or the error that ends the turn.
     """
-    if isinstance(error, JudgeError | Passing | RequestRefusal):
+    if isinstance(error, JudgeError | TransientError | RequestRefusal):
         return error
     if isinstance(error, openai.APIStatusError):
         wait = None
@@ -143,18 +143,18 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
         )
     kind = type(error.__cause__ or error).__name__ + type(error).__name__
     if "Timeout" in kind:
-        return Passing(
+        return TransientError(
             "The server stayed silent for too long. "
             "See whether it is overloaded, and compare again."
         )
     cause: BaseException | None = error
     while cause is not None:
         if sentence := out_of_files(cause):
-            return Passing(sentence)
+            return TransientError(sentence)
         cause = cause.__cause__ or cause.__context__
     of_client = type(error).__module__.startswith(("httpx", "httpcore"))
     if of_client or isinstance(error, openai.APIConnectionError):
-        return Passing(
+        return TransientError(
             "The server cannot be reached, or drops the connection. "
             "Start it, or check the address and the network."
         )
@@ -234,7 +234,7 @@ def _failure(
     failed = "has too many requests" if status == 429 else failed
     quote = f" It says: {message}." if said else ""
     sentence = f"The server {failed}.{quote} Check the server, and compare again later."
-    return Passing(sentence, wait, answered=True, cause=message if said and named else "")
+    return TransientError(sentence, wait, answered=True, cause=message if said and named else "")
 
 
 def _answer(error: openai.APIStatusError) -> object:
@@ -280,7 +280,7 @@ def _as_text(answer: object) -> str:
     return json.dumps(answer, ensure_ascii=False) if answer else ""
 
 
-def unavailable(passing: Passing) -> ServerUnavailable:
+def unavailable(passing: TransientError) -> ServerUnavailable:
     """Return the error after the last retry."""
     asked = f" It was asked {passing.tries} times." if passing.tries > 1 else ""
     return ServerUnavailable(f"{passing}{asked}")
@@ -306,7 +306,7 @@ def may_be_mended(refusal: RequestRefusal) -> bool:
     return "cache miss" in str(refusal).lower() or (refusal.status in (400, 422) and not too_much)
 
 
-def ending(refusal: RequestRefusal, secret: Secret, engine: str = "") -> JudgeError:
+def to_judge_error(refusal: RequestRefusal, secret: Secret, engine: str = "") -> JudgeError:
     """Return the error for a refusal, with advice for the engine."""
     said = str(refusal)
     quote = f"It says: {secret.quoted(said)}."

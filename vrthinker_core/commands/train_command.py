@@ -296,15 +296,15 @@ def _train(
                 pace.add(step, total)
                 update(step.step, total, pace.line, first)
 
-            sitting = (
+            time_budget = (
                 begin_sitting(stopped, minutes, tell, print_error)
                 if processes.main
                 else begin_sitting(stopped, minutes)
             )
             if stage == "all":
-                made = train_all(source, data, config, folder, sitting)
+                made = train_all(source, data, config, folder, time_budget)
             else:
-                made = train_stage(stage, source, data, config, folder, sitting)
+                made = train_stage(stage, source, data, config, folder, time_budget)
     if made is not None:
         say(printable(f"Trained: {made}"))
         return 0

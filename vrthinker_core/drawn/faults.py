@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from vrthinker_core.drawn.damage import DAMAGES, FAINTEST, REFERENCE_SIDE, add_noise
 from vrthinker_core.drawn.textures import Pixels
-from vrthinker_core.drawn.wear import DAMAGES, FAINTEST, REFERENCE_SIDE, add_noise
 
 FRAMES = 128  # Frames of a clip, as many as a `paired` judge can ask for
 OPENING_FRAMES = (16, 48, 80, 112)  # The frames that such a judge is shown before it asks for any

@@ -31,8 +31,8 @@ class DrawnFrames:
                 continue
             side, size, index = ref.side, self._size, self._grid.index(ref.slot, FRAMES)
             if side not in self._renderers:
-                scene, wear = self._pair.scenes[side], self._pair.wear
-                self._renderers[side] = SceneRenderer(scene, size, wear=wear)
+                scene, codec_noise = self._pair.scenes[side], self._pair.codec_noise
+                self._renderers[side] = SceneRenderer(scene, size, codec_noise=codec_noise)
             pixels = np.ascontiguousarray(self._renderers[side].frame(index)).tobytes()
             key = f"drawn {self._name}:{int(side)}:{index}:{size}"
             times = index / FRAME_RATE, (index + 1) / FRAME_RATE

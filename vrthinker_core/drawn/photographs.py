@@ -8,9 +8,9 @@ import cv2
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from vrthinker_core.drawn.colour_grade import ColourGrade
 from vrthinker_core.drawn.solids import Floats
 from vrthinker_core.drawn.textures import GROUNDS, SIDE, VARIANTS, Pixels, texture, value_noise
-from vrthinker_core.drawn.tone import Tone
 from vrthinker_core.errors import BadInput
 
 PHOTO = "photo"  # What a photograph is called as a ground
@@ -48,7 +48,7 @@ class FlatView:
     stretch: float = 1.0  # Width by height: a judge gets every picture squashed to a square
     sway: float = 0.0  # How far a hand that is not quite still moves the camera
     mover: Mover | None = None
-    tone: Tone | None = None  # Of all that is seen
+    colour_grade: ColourGrade | None = None  # Of all that is seen
 
     @property
     def pace(self) -> tuple[float, float, float]:
@@ -180,7 +180,9 @@ class FlatRenderer:
         shape = max(1, round(width)), max(1, round(height))
         interpolation = cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC
         scaled = np.asarray(cv2.resize(whole, shape, interpolation=interpolation), np.uint8)
-        return self._view.tone.apply(scaled, self._size) if self._view.tone else scaled
+        return (
+            self._view.colour_grade.apply(scaled, self._size) if self._view.colour_grade else scaled
+        )
 
     def _warped(self, whole: Pixels, scale: float, x: float, y: float, border: int) -> Pixels:
         matrix, size = np.array([[scale, 0, x], [0, scale, y]]), (self._size, self._size)

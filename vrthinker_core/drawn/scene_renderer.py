@@ -3,32 +3,32 @@
 import cv2
 import numpy as np
 
+from vrthinker_core.drawn.damage import CodecNoise
 from vrthinker_core.drawn.moving_scene import Scene
 from vrthinker_core.drawn.photographs import FlatRenderer
 from vrthinker_core.drawn.renderer import Renderer
 from vrthinker_core.drawn.textures import Pixels
-from vrthinker_core.drawn.wear import Wear
 
 
 class SceneRenderer:
     """A scene at one size, drawn frame by frame in any order."""
 
     def __init__(
-        self, scene: Scene, size: int, supersample: int = 1, wear: Wear | None = None
+        self, scene: Scene, size: int, supersample: int = 1, codec_noise: CodecNoise | None = None
     ) -> None:
         """Draw the ground once, `size` pixels a side.
 
         Edges of solids get `supersample` x `supersample` samples a pixel.
         """
-        self.scene, self._wear, self._shown = scene, wear, size
-        self._size = size = wear.drawn if wear else size
+        self.scene, self._codec_noise, self._shown = scene, codec_noise, size
+        self._size = size = codec_noise.drawn if codec_noise else size
         self._renderer = Renderer(scene.background, size, supersample) if scene.background else None
         self._flat = FlatRenderer(scene.view, size) if scene.view else None
 
     def frame(self, index: int) -> Pixels:
         """Return frame `index` (0..127) of the clip: RGB [size, size, 3]."""
-        if self._wear:
-            return self._wear.apply(self._drawn, index, self._shown)
+        if self._codec_noise:
+            return self._codec_noise.apply(self._drawn, index, self._shown)
         return self._drawn(index)
 
     def _drawn(self, index: int) -> Pixels:

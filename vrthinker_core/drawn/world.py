@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from vrthinker_core.drawn.colour_grade import draw_colour_grade
+from vrthinker_core.drawn.damage import REFERENCE_SIDE, STRETCHES, CodecNoise, draw_codec_noise
 from vrthinker_core.drawn.facts import (
     COLOURS,
     DIRECTIONS,
@@ -31,8 +33,6 @@ from vrthinker_core.drawn.renderer import Background, draw_background
 from vrthinker_core.drawn.scene_renderer import SceneRenderer
 from vrthinker_core.drawn.solids import SHAPES, Solid
 from vrthinker_core.drawn.textures import GROUNDS, VARIANTS
-from vrthinker_core.drawn.tone import draw_tone
-from vrthinker_core.drawn.wear import REFERENCE_SIDE, STRETCHES, Wear, draw_wear
 from vrthinker_core.types import Preference, Side, Verdict
 
 # Of solids, by the count of their thing
@@ -236,7 +236,7 @@ def draw_view(rng: np.random.Generator, world: World) -> FlatView:
         stretch=float(rng.choice(STRETCHES)),
         sway=float(rng.choice([0.0, rng.uniform(0, 0.012)])),
         mover=_draw_mover(rng, world) if still or rng.random() < 0.3 else None,
-        tone=draw_tone(rng),
+        colour_grade=draw_colour_grade(rng),
     )
 
 
@@ -281,7 +281,9 @@ class DrawnPair:
     wanted: SceneFacts
     first: Scene
     second: Scene
-    wear: Wear | None = None  # Of both videos, if frames are drawn without a file in between
+    codec_noise: CodecNoise | None = (
+        None  # Of both videos, if frames are drawn without a file in between
+    )
 
     @property
     def scenes(self) -> dict[Side, Scene]:
@@ -349,7 +351,11 @@ def draw_pair(seed: int, world: World = SIMPLE) -> DrawnPair:
             scene = draw_scene(rng, shown[side], world, picture_fault, motion_fault)
         scenes.append(scene)
     pair = DrawnPair(seed, write_prompt(rng, wanted), wanted, scenes[0], scenes[1])
-    return replace(pair, wear=draw_wear(rng, world.h264)) if rng.random() < world.worn else pair
+    return (
+        replace(pair, codec_noise=draw_codec_noise(rng, world.h264))
+        if rng.random() < world.worn
+        else pair
+    )
 
 
 def _draw_flawed_sides(rng: np.random.Generator) -> tuple[bool, bool]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, BatchBackend, RemoteBackend, not_cancelled
-from vrthinker_core.batch import as_they_end, judge_many
+from vrthinker_core.batch import imap_unordered, judge_many
 from vrthinker_core.judge import judge
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import TRACES, PairResult, failed_result, result_of
@@ -42,7 +42,7 @@ def judge_locally(
 
     with DecoderPool() as pool, ThreadPoolExecutor(concurrency, "pair") as executor:
         try:
-            yield from as_they_end(
+            yield from imap_unordered(
                 lambda pair: executor.submit(judge_pair, pair, backend, settings, out, over, pool),
                 pairs,
                 concurrency,

@@ -33,7 +33,7 @@ def _answer(result: PairResult | None, trace: bytes = b"", refusal: str = "") ->
     return {"result": pickle.dumps(result), "trace": trace, "refusal": refusal}
 
 
-class Beginnings:
+class AttemptCounter:
     """Counts what began and did not end, as killed processes cannot."""
 
     def __init__(self) -> None:
@@ -50,10 +50,10 @@ class Beginnings:
 
 
 def make_beginnings() -> Any:
-    """Make a `Beginnings` that all nodes reach; gives its handle."""
+    """Make a `AttemptCounter` that all nodes reach; gives its handle."""
     import ray
 
-    return ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Beginnings).remote()
+    return ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(AttemptCounter).remote()
 
 
 class ClusterJudge:

@@ -246,9 +246,10 @@ class ReplySplitter:
         reasoning, quoted answers and calls, too, except closed reasoning at the very beginning.
 
         Of several such tags, the last one before an action counts. If no action follows any of
-        them, the last one counts: nothing follows the reasoning. In two cases these tags are slips
-        (-1). The reply begins with an action instead of words, or the first tag stands right behind
-        an action and the token limit has not cut off the rest.
+        them, the last one counts: nothing follows the reasoning.
+
+        Returns -1 (the tags are slips) if the reply begins with an action, or if the first tag
+        stands right behind an action and the token limit has not cut off the rest.
         """
         unopened = self._unopened_closings()
         if acting := [i for i in unopened if i < self._last_action]:

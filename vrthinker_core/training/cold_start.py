@@ -21,16 +21,18 @@ from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.pair_set import PairSet, kept_rollouts
 from vrthinker_core.training.row_set import RowSet, keep_learnt_runs, learning_begun, learnt_runs
-from vrthinker_core.training.run_folder import RunFolder, Sitting, stage_record
+from vrthinker_core.training.run_folder import RunFolder, TimeBudget, stage_record
 from vrthinker_core.training.sft import optimizer_steps, rows_a_step, train_sft
-from vrthinker_core.training.sft_data import ReadyRuns
+from vrthinker_core.training.sft_data import SftData
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
 from vrthinker_core.training.teaching import NotForTraining
 from vrthinker_core.training.trace_folder import StoredRollout
 from vrthinker_core.training.trainer_checkpoints import TrainerPace
 
 
-def rows_of(rollouts: Iterable[StoredRollout], most: int, source: str, sitting: Sitting) -> RowSet:
+def rows_of(
+    rollouts: Iterable[StoredRollout], most: int, source: str, time_budget: TimeBudget
+) -> RowSet:
     """The token rows of the rollouts (at most `most`), as the tokenizer of `source` has them.
 
     Raises BadInput if there are none, or one is of a protocol that the model was not made for.
@@ -41,7 +43,7 @@ def rows_of(rollouts: Iterable[StoredRollout], most: int, source: str, sitting: 
     rows = RowSet(judge.loaded, (available_memory("cpu") or 0) // (4 * processes))
     try:
         for number, stored in enumerate(rollouts, start=1):
-            sitting.tell(StepMetrics("rows", number, 0.0, 0.0), most)
+            time_budget.tell(StepMetrics("rows", number, 0.0, 0.0), most)
             spoken = stored.rollout.run.started.dialect
             if judge.protocols and spoken not in judge.protocols:
                 made_for = " and ".join(judge.protocols)
@@ -66,7 +68,7 @@ def fine_tune(
     sft: SftConfig,
     config: TrainConfig,
     folder: RunFolder,
-    sitting: Sitting,
+    time_budget: TimeBudget,
 ) -> Path | None:
     """Train on the rows; gives the result, None if the sitting was stopped. Raises BadInput.
 
@@ -74,16 +76,16 @@ def fine_tune(
     """
     stage, processes = folder.state.stage, folder.processes.count
     steps, each = optimizer_steps(len(rows), sft, processes), rows_a_step(sft, processes)
-    sitting.say(f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}.")
-    with stage_record(folder, config, sitting) as record:
+    time_budget.say(f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}.")
+    with stage_record(folder, config, time_budget) as record:
 
         def report(pace: TrainerPace) -> bool:
             record(pace.metrics(stage), pace.steps)
-            return sitting.over
+            return time_budget.over
 
         out, protocols = folder.checkpoints, rows.protocols
         made = train_sft(rows, locate(source), sft, config, out, report, protocols)
-    return None if folder.processes.agreed(sitting.stopped()) else folder.finish(made)
+    return None if folder.processes.agreed(time_budget.stopped()) else folder.finish(made)
 
 
 TEACHER_SHARE = 0.4  # Of the time of a sitting: the rest is for learning
@@ -101,45 +103,45 @@ class Teacher:
 
 def cold_start(
     source: str,
-    lessons: Teacher | ReadyRuns,
+    lessons: Teacher | SftData,
     config: TrainConfig,
     folder: RunFolder,
-    sitting: Sitting,
+    time_budget: TimeBudget,
 ) -> Path | None:
     """Train the checkpoint `source`; gives the trained one, None if the sitting was stopped.
 
     Once it learns, nothing more is played: it goes on from the same runs. Raises BadInput.
     """
     sft, wanted, main = config.cold_start.sft, config.cold_start.traces, folder.processes.main
-    if isinstance(lessons, ReadyRuns):
+    if isinstance(lessons, SftData):
         with ExitStack() as videos:
-            ready = lessons.kept(wanted, sitting.say if main else lambda _: None, videos)
-            rows = rows_of(ready, wanted, source, sitting)
-            return fine_tune(rows, source, sft, config, folder, sitting)
+            ready = lessons.kept(wanted, time_budget.say if main else lambda _: None, videos)
+            rows = rows_of(ready, wanted, source, time_budget)
+            return fine_tune(rows, source, sft, config, folder, time_budget)
     begun, pairs = learning_begun(folder.path), lessons.pairs
     assert pairs is not None, "the pipeline names them"
-    out, teaching = folder.path / "teacher", sitting.part(TEACHER_SHARE)
+    out, teaching = folder.path / "teacher", time_budget.part(TEACHER_SHARE)
     if main and not begun:
         _let_teach(lessons, pairs, config, out, teaching)
         torch.cuda.empty_cache()  # a teacher may have lain on the GPUs of the other processes, too
-    if folder.processes.agreed(sitting.stopped()):
+    if folder.processes.agreed(time_budget.stopped()):
         return None
     outcomes = read_outcomes(out)
     passed = [each for each in outcomes if each.kept][:wanted]
     kept = learnt_runs(folder.path, outcomes) if begun else passed
     rollouts = kept_rollouts(out, pairs, kept, keep_tokens=False)
-    return learn_kept(kept, rollouts, teaching, source, sft, config, folder, sitting)
+    return learn_kept(kept, rollouts, teaching, source, sft, config, folder, time_budget)
 
 
 def learn_kept(
     kept: Sequence[Outcome],
     rollouts: Iterable[StoredRollout],
-    playing: Sitting,
+    playing: TimeBudget,
     source: str,
     sft: SftConfig,
     config: TrainConfig,
     folder: RunFolder,
-    sitting: Sitting,
+    time_budget: TimeBudget,
 ) -> Path | None:
     """Fine-tune on the rollouts of the kept runs, which a resumed stage learns from again.
 
@@ -150,14 +152,14 @@ def learn_kept(
             "No run passed the filters in the time that there was for playing: go on with --resume "
             "and more --minutes."
         )
-    rows = rows_of(rollouts, len(kept), source, sitting)
+    rows = rows_of(rollouts, len(kept), source, time_budget)
     if folder.processes.main:
         keep_learnt_runs(folder.path, kept)
-    return fine_tune(rows, source, sft, config, folder, sitting)
+    return fine_tune(rows, source, sft, config, folder, time_budget)
 
 
 def _let_teach(
-    teacher: Teacher, pairs: PairSet, config: TrainConfig, out: Path, sitting: Sitting
+    teacher: Teacher, pairs: PairSet, config: TrainConfig, out: Path, time_budget: TimeBudget
 ) -> None:
     """Play pairs until enough runs are kept; the teacher is there only meanwhile."""
     wanted = config.cold_start.traces
@@ -172,8 +174,8 @@ def _let_teach(
     made = 0
 
     def enough() -> bool:
-        return kept >= wanted or sitting.over or (kept == 0 and made >= HOPELESS)
+        return kept >= wanted or time_budget.over or (kept == 0 and made >= HOPELESS)
 
     for outcome in run_teacher(pairs, numbers, judge, job, out, enough):
         made, kept = made + 1, kept + outcome.kept
-        sitting.tell(StepMetrics("teacher", min(kept, wanted), 0.0, 0.0), wanted)
+        time_budget.tell(StepMetrics("teacher", min(kept, wanted), 0.0, 0.0), wanted)

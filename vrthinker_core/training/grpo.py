@@ -42,7 +42,7 @@ from vrthinker_core.training.rollouts import (
     of_row,
 )
 from vrthinker_core.training.row_set import SHOWN, keep_rollouts
-from vrthinker_core.training.run_folder import RunFolder, Sitting, stage_record, world_size
+from vrthinker_core.training.run_folder import RunFolder, TimeBudget, stage_record, world_size
 from vrthinker_core.training.saved_judge import stored_dtype
 from vrthinker_core.training.sft import save_trained, trainer_arguments
 from vrthinker_core.training.sharding import (
@@ -170,20 +170,20 @@ class RolloutRewards:
 
 
 def run_grpo(
-    source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting
+    source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, time_budget: TimeBudget
 ) -> Path | None:
     """Train the checkpoint `source` (a folder or hub id); gives the trained one, None if stopped.
 
     Figures and kept rollouts are of the main process. Raises BadInput and CheckpointError.
     """
     grpo, count = config.grpo, folder.processes.count
-    sitting.say(
+    time_budget.say(
         f"GRPO runs in TRL in {'one process' if count == 1 else f'{count} processes'}, with the "
         "whole conversation in view (no memory window), first frames as pictures, no redraw of "
         "equal groups, no redirected last answer; on a processor 1.33 times the time of a loop of "
         "our own."
     )
-    with stage_record(folder, config, sitting) as record:
+    with stage_record(folder, config, time_budget) as record:
 
         def report(pace: TrainerPace, groups: Sequence[Group]) -> bool:
             metrics = replace(pace.metrics("grpo"), mixed=mixed_share(groups))
@@ -191,11 +191,13 @@ def run_grpo(
             record(metrics.with_rollouts(rewarded, grpo.weights), grpo.steps)
             if pace.step % grpo.shown_every == 0:
                 keep_rollouts(folder.path, "grpo", pace.step, groups[0].rollouts[:SHOWN])
-            return sitting.over
+            return time_budget.over
 
         ordered = in_training_order(pairs, config.seed)
-        made = train_grpo(ordered, locate(source), config, folder.checkpoints, report, sitting.say)
-    return None if folder.processes.agreed(sitting.stopped()) else folder.finish(made)
+        made = train_grpo(
+            ordered, locate(source), config, folder.checkpoints, report, time_budget.say
+        )
+    return None if folder.processes.agreed(time_budget.stopped()) else folder.finish(made)
 
 
 @quiet_libraries()

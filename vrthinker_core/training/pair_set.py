@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vrthinker_core.batch import in_their_order
+from vrthinker_core.batch import imap
 from vrthinker_core.drawn.faults import FRAMES
 from vrthinker_core.drawn.frames import EVERY_FRAME, DrawnFrames
 from vrthinker_core.drawn.video_files import FRAME_RATE
@@ -287,7 +287,7 @@ def kept_rollouts(
     outcomes = chosen if chosen is not None else [each for each in read_outcomes(out) if each.kept]
     readers = 2  # Threads that read stored rollouts, and draw or decode their frames
     with ThreadPoolExecutor(readers, "rollout") as executor:
-        yield from in_their_order(
+        yield from imap(
             lambda outcome: executor.submit(StoredRollout.read, partial(read, outcome)),
             outcomes,
             readers + 1,

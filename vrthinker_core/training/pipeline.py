@@ -40,13 +40,13 @@ from vrthinker_core.training.rollouts import (
 from vrthinker_core.training.row_set import SHOWN, keep_rollouts
 from vrthinker_core.training.run_folder import (
     RunFolder,
-    Sitting,
+    TimeBudget,
     TrainedStage,
     TrainingRun,
     new_checkpoint,
     open_run_folder,
 )
-from vrthinker_core.training.sft_data import ReadyRuns
+from vrthinker_core.training.sft_data import SftData
 from vrthinker_core.training.sharding import check_launch
 from vrthinker_core.types import Settings
 
@@ -90,14 +90,14 @@ def measure_judge(
     )
 
 
-def pass_gate(sitting: Sitting, check: Callable[[], None]) -> None:
+def pass_gate(time_budget: TimeBudget, check: Callable[[], None]) -> None:
     """Raise what `check` raises; a sitting with a time limit is told, and goes on."""
     try:
         check()
     except BadInput as error:
-        if sitting.deadline is None:
+        if time_budget.deadline is None:
             raise
-        sitting.say(f"{error} The time is limited, so training goes on.")
+        time_budget.say(f"{error} The time is limited, so training goes on.")
 
 
 def check_cold_start(figures: HeldOutFigures, gates: GateConfig, source: str) -> None:
@@ -130,7 +130,7 @@ PARTS: tuple[PartName, ...] = get_args(PartName)
 
 
 @dataclass(frozen=True, slots=True)
-class PairPart:
+class Split:
     """Some pairs of a set, numbered from 0."""
 
     pairs: PairSet
@@ -151,14 +151,14 @@ class PairPart:
         )
 
 
-def part_of(pairs: PairSet, name: PartName, held_out: int) -> PairPart:
+def part_of(pairs: PairSet, name: PartName, held_out: int) -> Split:
     """A part of the set: of an endless one all differ, of a finite one the stages share one.
 
     `held_out` pairs are held out, at most a tenth of a finite set. Raises BadInput if that leaves
     nothing to learn from.
     """
     if pairs.size is None:
-        return PairPart(pairs, PARTS.index(name) * 10_000_000)  # Pairs of each part
+        return Split(pairs, PARTS.index(name) * 10_000_000)  # Pairs of each part
     if pairs.size < 2:
         raise BadInput(
             "The data hold one pair with a label, and one is held out to measure with: give two "
@@ -166,7 +166,7 @@ def part_of(pairs: PairSet, name: PartName, held_out: int) -> PairPart:
         )
     order = np.random.default_rng(pairs.size).permutation(pairs.size).tolist()
     cut = max(1, min(held_out, int(pairs.size * 0.1)))
-    return PairPart(pairs, numbers=tuple(order[:cut] if name == "held-out" else order[cut:]))
+    return Split(pairs, numbers=tuple(order[:cut] if name == "held-out" else order[cut:]))
 
 
 def require_training_memory(source: str, *, reference: bool, frozen_vision: bool) -> None:
@@ -199,7 +199,7 @@ class TrainingData:
     name: str  # As it was given
     pairs: PairSet | None  # None if only the cold start is wanted, and its runs are there
     teacher: Teacher | None = None  # The cold start learns from its runs over the pairs,
-    ready: ReadyRuns | None = None  # or from these
+    ready: SftData | None = None  # or from these
 
 
 def train_stage(
@@ -208,7 +208,7 @@ def train_stage(
     data: TrainingData,
     config: TrainConfig,
     folder: RunFolder,
-    sitting: Sitting,
+    time_budget: TimeBudget,
 ) -> Path | None:
     """One stage over its part of the data; gives the trained checkpoint, None if stopped.
 
@@ -229,10 +229,10 @@ def train_stage(
         )
     if stage == "cold-start":
         lessons = _lessons(data, part, held_out, config.gates.pairs)
-        made = cold_start(source, lessons, config, folder, sitting)
+        made = cold_start(source, lessons, config, folder, time_budget)
     else:
         assert part is not None, "the command opens them"
-        made = (run_grpo if is_grpo else rejection)(source, part, config, folder, sitting)
+        made = (run_grpo if is_grpo else rejection)(source, part, config, folder, time_budget)
     if made is not None and held_out is not None and alone:
         # Keep rollouts of the result, named by its last step
         step = max((metrics.step for metrics in read_metrics(folder.path)), default=0)
@@ -246,8 +246,8 @@ def train_stage(
 
 
 def _lessons(
-    data: TrainingData, part: PairPart | None, held_out: PairPart | None, gate: int
-) -> Teacher | ReadyRuns:
+    data: TrainingData, part: Split | None, held_out: Split | None, gate: int
+) -> Teacher | SftData:
     if data.ready is not None:
         if held_out is None:
             return data.ready
@@ -261,7 +261,7 @@ def _lessons(
 
 
 def train_all(
-    source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, sitting: Sitting
+    source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, time_budget: TimeBudget
 ) -> Path | None:
     """The stages from the checkpoint `source`, each on from the one before; gives the last result.
 
@@ -278,13 +278,15 @@ def train_all(
             done = (
                 inner.result
                 if inner.state.done
-                else train_stage(stage, model, data, config, inner, sitting.part(share))
+                else train_stage(stage, model, data, config, inner, time_budget.part(share))
             )
-            if done is None or (folder.processes.agreed(sitting.stopped()) and stage != STAGES[-1]):
+            if done is None or (
+                folder.processes.agreed(time_budget.stopped()) and stage != STAGES[-1]
+            ):
                 return None
             if stage == "cold-start":
                 figures = _held_out(inner, data.pairs, config)
-                pass_gate(sitting, partial(check_cold_start, figures, config.gates, model))
+                pass_gate(time_budget, partial(check_cold_start, figures, config.gates, model))
         model, begun_with = str(done), f"the result of {stage}"
     if folder.processes.main:
         with new_checkpoint(folder) as made:

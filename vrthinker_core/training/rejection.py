@@ -20,7 +20,7 @@ from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.pair_set import PairSet, kept_rollouts
 from vrthinker_core.training.row_set import learning_begun, learnt_runs
-from vrthinker_core.training.run_folder import RunFolder, Sitting
+from vrthinker_core.training.run_folder import RunFolder, TimeBudget
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
 from vrthinker_core.types.progress import count
 
@@ -133,18 +133,18 @@ SAMPLES_SHARE = 0.6  # Of the time of a sitting: the rest is for learning
 
 
 def rejection(
-    source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting
+    source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, time_budget: TimeBudget
 ) -> Path | None:
     """Train the checkpoint `source`; gives the trained one, None if the sitting was stopped.
 
     Once it learns, nothing more is played: it goes on from the same runs. Raises BadInput.
     """
     begun = learning_begun(folder.path)
-    sampling = sitting.part(SAMPLES_SHARE)
+    sampling = time_budget.part(SAMPLES_SHARE)
     if not begun:
         _sample(source, pairs, config, folder, sampling)
     folder.processes.wait()
-    if folder.processes.agreed(sitting.stopped()):
+    if folder.processes.agreed(time_budget.stopped()):
         return None
     outcomes, options = _all_outcomes(folder.path), config.rejection
     chosen: Sequence[Outcome]
@@ -154,13 +154,13 @@ def rejection(
         choice = choose_runs(outcomes, ChoiceOptions(each=options.per_pair, most=options.most))
         chosen = choice.outcomes
         for line in choice.lines if folder.processes.main else ():
-            sitting.say(line)
+            time_budget.say(line)
     rollouts = kept_rollouts(folder.path, pairs, chosen, keep_tokens=True)
-    return learn_kept(chosen, rollouts, sampling, source, options.sft, config, folder, sitting)
+    return learn_kept(chosen, rollouts, sampling, source, options.sft, config, folder, time_budget)
 
 
 def _sample(
-    source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting
+    source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, time_budget: TimeBudget
 ) -> None:
     """Play this process's share of the pairs that are left, until the sitting is over."""
     options, processes = config.rejection, folder.processes
@@ -173,9 +173,9 @@ def _sample(
     most = min(options.pairs, pairs.size or options.pairs)
     shared = range(processes.number, most, processes.count)
     mine = [number for number in shared if played[number] < options.samples]
-    runs = run_teacher(pairs, mine, judge, job, out, lambda: sitting.over)
+    runs = run_teacher(pairs, mine, judge, job, out, lambda: time_budget.over)
     for made, _ in enumerate(runs, start=1):
-        sitting.tell(StepMetrics("samples", made, 0.0, 0.0), len(mine) * options.samples)
+        time_budget.tell(StepMetrics("samples", made, 0.0, 0.0), len(mine) * options.samples)
 
 
 def _all_outcomes(run: Path, but: Path | None = None) -> list[Outcome]:

@@ -35,7 +35,7 @@ Listener = Callable[[StepMetrics, int], None]  # A step, and how many there will
 
 
 @dataclass(frozen=True, slots=True)
-class Sitting:
+class TimeBudget:
     """One start of a run, or of one stage of it."""
 
     stopped: Callable[[], bool] = not_cancelled  # Somebody asked it to stop
@@ -48,7 +48,7 @@ class Sitting:
         """No further step is to begin."""
         return self.stopped() or (self.deadline is not None and time.monotonic() >= self.deadline)
 
-    def part(self, share: float) -> Sitting:
+    def part(self, share: float) -> TimeBudget:
         """The same sitting with that share of the time that is left."""
         if self.deadline is None:
             return self
@@ -61,9 +61,11 @@ def begin_sitting(
     minutes: float | None,
     tell: Listener = lambda *_: None,
     say: Callable[[str], None] = lambda _: None,
-) -> Sitting:
+) -> TimeBudget:
     """A sitting that begins now and lasts so many minutes, None for as long as it takes."""
-    return Sitting(stopped, None if minutes is None else time.monotonic() + minutes * 60, tell, say)
+    return TimeBudget(
+        stopped, None if minutes is None else time.monotonic() + minutes * 60, tell, say
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +353,9 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def stage_record(folder: RunFolder, config: TrainConfig, sitting: Sitting) -> Iterator[Listener]:
+def stage_record(
+    folder: RunFolder, config: TrainConfig, time_budget: TimeBudget
+) -> Iterator[Listener]:
     """A function that records a step with its seconds, in the main process. Raises BadInput."""
     if not folder.processes.main:
         yield lambda *_: None
@@ -363,7 +367,7 @@ def stage_record(folder: RunFolder, config: TrainConfig, sitting: Sitting) -> It
         begun, ended = ended, time.monotonic()
         metrics = replace(metrics, seconds=ended - begun)
         writer.write(metrics)
-        sitting.tell(metrics, total)
+        time_budget.tell(metrics, total)
 
     curves = folder.state.curves or name_of(folder.path) if config.trackio else ""
     with MetricsWriter(folder.path, curves) as writer:

@@ -28,7 +28,7 @@ RunEntry = StoredRollout | FilterRefusal  # A run, or why it cannot be read
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyRuns:
+class SftData:
     """Runs with known labels."""
 
     entries: Callable[[ExitStack], Iterator[RunEntry]]  # The stack closes their videos
@@ -66,16 +66,16 @@ class ReadyRuns:
         return False
 
 
-def open_ready_runs(data: str) -> ReadyRuns | None:
+def open_ready_runs(data: str) -> SftData | None:
     """The runs that `data` names; None if it names pairs alone."""
     kind, _, rest = data.partition(":")
     path = Path(rest if kind == "traces" and rest else data)
     if not path.is_dir():
         return None
     if (path / OUTCOMES).is_file():
-        return ReadyRuns(partial(_teachers_runs, path))
+        return SftData(partial(_teachers_runs, path))
     traced = "traces" in (kind, kind_of(path))
-    return ReadyRuns(partial(_traced_runs, path)) if traced else None
+    return SftData(partial(_traced_runs, path)) if traced else None
 
 
 def taught_pairs(data: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, RemoteBackend, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedBackend
-from vrthinker_core.batch import as_they_end
+from vrthinker_core.batch import imap_unordered
 from vrthinker_core.drawn.world import DrawnPair
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.storage import write_atomically
@@ -106,7 +106,7 @@ def _play_pairs(
     if isinstance(judge, RemoteBackend):
         with ThreadPoolExecutor(many, "pair") as executor:
             submit = partial(executor.submit, play, judge)
-            for played in as_they_end(submit, numbers, many):
+            for played in imap_unordered(submit, numbers, many):
                 yield from played
     elif callable(judge):
         for number in numbers:

@@ -1,4 +1,4 @@
-"""The nouns of the package: start reading here."""
+"""The nouns of the package."""
 
 from vrthinker_core.types.comparison import Dimension, Preference, Side, Verdict, VideoPair, Vote
 from vrthinker_core.types.events import Run, StopReason, Trace, Turn

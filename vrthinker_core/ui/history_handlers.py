@@ -88,7 +88,7 @@ class HistoryHandlers:
         pair, playable = session.run.pair, services.uploads.playable_of
         first, second = (str(playable(Path(path))) for path in (pair.first, pair.second))
         number = services.waiting_room.next_number()
-        await self.handlers.followers.left(session_id)
+        await self.handlers.followers.wait_until_detached(session_id)
         self._opened.put(session_id, session.name)
         shown = self.handlers.run_updates(session, session_id) | parts.running_buttons(number)
         return {parts.first: first, parts.second: second, parts.prompt: pair.prompt, **shown}

@@ -101,9 +101,9 @@ class Sessions:
         self._left: dict[str, float] = {}  # when a run was left that goes on, by the session's name
         self.keeps = True  # whether the runs of visitors who are known are kept
         self.go_on_after_leaving = False
-        # Whether a session's page is open; is told of each started run; keeps a vote, gives a name
-        self.is_open: Callable[[str], bool] = lambda _: False
-        self.on_run: Callable[[Session], None] = lambda _: None
+        self.is_open: Callable[[str], bool] = lambda _: False  # Whether a session's page is open
+        self.on_run: Callable[[Session], None] = lambda _: None  # Called for each started run
+        # Keeps a vote; returns the name of the kept run
         self.on_vote: Callable[[Session], str] = lambda session: session.kept
         self._lock = threading.Lock()
 

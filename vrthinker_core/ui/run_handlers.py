@@ -67,7 +67,7 @@ class Followers:
             if not self._following[session_id]:
                 del self._following[session_id]
 
-    async def left(self, session_id: str) -> None:
+    async def wait_until_detached(self, session_id: str) -> None:
         """Wait (≤ `PATIENCE_SECONDS`) until no old event can update this page."""
         await wait_while(lambda: self._following[session_id], PATIENCE_SECONDS)
 
@@ -213,7 +213,7 @@ class Handlers:
         parts, session_id = self._parts, session_id_of(request)
         self._services.sessions.end(session_id)
         self._services.player_files.forget(session_id)
-        await self.followers.left(session_id)
+        await self.followers.wait_until_detached(session_id)
         line = words.NO_RUN if getattr(event, "lost", False) else words.READY
         return {
             parts.first: None,
@@ -295,7 +295,7 @@ class Handlers:
         try:
             async with self._reading:
                 updates = await asyncio.to_thread(lambda: self._show_replay(request, read()))
-            await self.followers.left(session_id)
+            await self.followers.wait_until_detached(session_id)
             return updates
         except TraceError as error:
             # What would have updated the old run was cancelled when another one was asked for.

@@ -30,9 +30,9 @@ def default_value(row: Setting) -> str:
 def form_values(settings: Settings, trained: Sequence[ProtocolName] = ()) -> dict[str, str]:
     """Return the values that ask for these settings of a run.
 
-    Whatever is chosen at first stays if it gives the same: for a run that has begun, its protocol's
-    own values (`trained`: the protocols of its judge). So does what no run can be asked for, as it
-    may stand in a trace from elsewhere.
+    A value equal to the default is shown as the default: for a run that has begun, the default of
+    its protocol (`trained`: the protocols of its judge). A value that no run can be asked for, from
+    a foreign trace, is shown as the default, too.
     """
     own = Settings()
     if settings.protocol != "auto":

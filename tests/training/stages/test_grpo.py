@@ -34,7 +34,7 @@ from vrthinker_core.training.config import TrainConfig, changed_config, preset_c
 from vrthinker_core.training.grpo import Group, grpo_arguments, mixed_share, run_grpo, train_grpo
 from vrthinker_core.training.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
-from vrthinker_core.training.run_folder import Sitting, TrainingRun, open_run_folder
+from vrthinker_core.training.run_folder import TimeBudget, TrainingRun, open_run_folder
 from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
 from vrthinker_core.training.trainer_checkpoints import TrainerPace
 from vrthinker_core.types import Frame, FrameRef, StopReason
@@ -230,7 +230,9 @@ class TwoPairs:
         raise VideoError("second.mp4 is cut short.")
 
 
-def run(judge: Path, tokens: int, out: Path, sitting: Sitting, steps: int = 2) -> Path | None:
+def run(
+    judge: Path, tokens: int, out: Path, time_budget: TimeBudget, steps: int = 2
+) -> Path | None:
     """A run over two pairs that keeps a checkpoint of each step."""
     changes = (
         f"grpo.steps={steps} grpo.pairs=2 grpo.samples=3 grpo.trl.tokens={tokens} "
@@ -239,7 +241,7 @@ def run(judge: Path, tokens: int, out: Path, sitting: Sitting, steps: int = 2) -
     config = changed_config(CONFIG, changes.split())
     begun = TrainingRun("grpo", str(judge), "two pairs")
     with open_run_folder(out, begun, config, resume=True) as folder:
-        return run_grpo(str(judge), TwoPairs(), config, folder, sitting)
+        return run_grpo(str(judge), TwoPairs(), config, folder, time_budget)
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +251,7 @@ def whole(
     """A run that nobody stopped, and what it said."""
     out, said = tmp_path_factory.mktemp("run"), list[str]()
     tokens = with_room(unsure, rollouts[0]).grpo.trl.tokens
-    assert run(unsure, tokens, out, Sitting(say=said.append)) == out / "checkpoint"
+    assert run(unsure, tokens, out, TimeBudget(say=said.append)) == out / "checkpoint"
     return out, said
 
 
@@ -280,7 +282,7 @@ def test_a_run_ended_by_sigkill_goes_on_to_the_same_weights(
     whole: tuple[Path, list[str]], unsure: Path, rollouts: list[Rollout], tmp_path: Path
 ) -> None:
     tokens = with_room(unsure, rollouts[0]).grpo.trl.tokens
-    code = f"from {__name__} import *; run(Path({str(unsure)!r}), {tokens}, Path({str(tmp_path)!r}), Sitting())"
+    code = f"from {__name__} import *; run(Path({str(unsure)!r}), {tokens}, Path({str(tmp_path)!r}), TimeBudget())"
     killed, kept = subprocess.Popen([sys.executable, "-c", code]), "trainer/checkpoint-1/whole.json"
     try:
         while killed.poll() is None and not (tmp_path / "checkpoints" / kept).exists():
@@ -289,7 +291,7 @@ def test_a_run_ended_by_sigkill_goes_on_to_the_same_weights(
         killed.kill()
         killed.wait()
     assert not (tmp_path / "checkpoint").exists()
-    assert run(unsure, tokens, tmp_path, Sitting()) == tmp_path / "checkpoint"
+    assert run(unsure, tokens, tmp_path, TimeBudget()) == tmp_path / "checkpoint"
     one, two = weights(whole[0] / "checkpoint"), weights(tmp_path / "checkpoint")
     assert all(torch.equal(one[name], two[name]) for name in one)
     again, before = (
@@ -302,12 +304,12 @@ def test_who_stops_it_finds_a_checkpoint_and_may_end_it_sooner(
     unsure: Path, rollouts: list[Rollout], tmp_path: Path
 ) -> None:
     tokens, heard = with_room(unsure, rollouts[0]).grpo.trl.tokens, list[StepMetrics]()
-    stopped = Sitting(lambda: bool(heard), tell=lambda one, _: heard.append(one))
+    stopped = TimeBudget(lambda: bool(heard), tell=lambda one, _: heard.append(one))
     assert run(unsure, tokens, tmp_path, stopped, steps=9) is None
     kept = (tmp_path / "checkpoints/trainer").glob("checkpoint-*")
     assert [path.name for path in kept] == ["checkpoint-1"]
     assert not (tmp_path / "checkpoint").exists()
-    assert run(unsure, tokens, tmp_path, Sitting(), steps=2) == tmp_path / "checkpoint"
+    assert run(unsure, tokens, tmp_path, TimeBudget(), steps=2) == tmp_path / "checkpoint"
     assert [one.step for one in read_metrics(tmp_path)] == [1, 2]
 
 

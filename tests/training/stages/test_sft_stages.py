@@ -29,14 +29,14 @@ from vrthinker_core.training.outcome_file import read_outcomes
 from vrthinker_core.training.pipeline import TrainingData, require_training_memory, train_stage
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run_folder import (
-    Sitting,
+    TimeBudget,
     TrainedStage,
     TrainingRun,
     begin_sitting,
     open_run_folder,
 )
 from vrthinker_core.training.sft import sft_arguments
-from vrthinker_core.training.sft_data import ReadyRuns, open_ready_runs
+from vrthinker_core.training.sft_data import SftData, open_ready_runs
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
 from vrthinker_core.ui.listed_runs import TraceFiles
 
@@ -52,16 +52,16 @@ SURE = "settings.max_new_tokens=512 rejection.samples=1 rejection.temperature=0.
 def learn(
     out: Path,
     data: TrainingData,
-    sitting: Sitting | None = None,
+    time_budget: TimeBudget | None = None,
     model: Path = NANO,
     config: TrainConfig = CONFIG,
     stage: TrainedStage = "cold-start",
 ) -> Path | None:
     with open_run_folder(out, replace(RUN, stage=stage), config, resume=True) as folder:
-        return train_stage(stage, str(model), data, config, folder, sitting or Sitting())
+        return train_stage(stage, str(model), data, config, folder, time_budget or TimeBudget())
 
 
-def taught(folder: Path, runs: int) -> ReadyRuns | None:
+def taught(folder: Path, runs: int) -> SftData | None:
     list(run_teacher(PAIRS, range(runs), SCRIPTED, TeacherJob("s", "drawn:3"), folder))
     return open_ready_runs(str(folder))
 
@@ -69,7 +69,7 @@ def taught(folder: Path, runs: int) -> ReadyRuns | None:
 def test_a_teachers_folder_is_learnt_from(tmp_path: Path) -> None:
     said: list[str] = []
     data = TrainingData("taught", PAIRS, ready=taught(tmp_path / "taught", 2))
-    made = learn(tmp_path / "run", data, sitting=Sitting(say=said.append))
+    made = learn(tmp_path / "run", data, time_budget=TimeBudget(say=said.append))
     assert made == tmp_path / "run" / "checkpoint"
     assert said == [
         "2 of 2 runs pass the filters.",
@@ -100,7 +100,7 @@ def test_of_ready_runs_those_of_held_out_pairs_are_not_learnt(tmp_path: Path) ->
     said: list[str] = []
     data = TrainingData("taught", FewPairs(), ready=taught(tmp_path / "taught", 4))
     config = changed_config(CONFIG, ["cold_start.traces=4"])
-    learn(tmp_path / "run", data, Sitting(say=said.append), config=config)
+    learn(tmp_path / "run", data, TimeBudget(say=said.append), config=config)
     assert said[0] == "3 of 4 runs pass the filters; 1 not: its pair is held out to measure with."
 
 
@@ -130,7 +130,7 @@ def test_a_teacher_is_there_only_while_it_plays(tmp_path: Path) -> None:
         there.append((step.stage, opened[0]() is not None))
 
     data = TrainingData("drawn:3", PAIRS, Teacher("mine", teacher))
-    assert learn(tmp_path, data, Sitting(tell=tell))
+    assert learn(tmp_path, data, TimeBudget(tell=tell))
     assert dict(there) == {"teacher": True, "rows": False, "cold-start": False}
 
 
@@ -198,7 +198,7 @@ def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
     config = changed_config(CONFIG, f"{SURE}3 {part}.sft.epochs=3".split())
     heard: list[StepMetrics] = []
 
-    def sitting(killed_at: int) -> Sitting:
+    def time_budget(killed_at: int) -> TimeBudget:
         def tell(step: StepMetrics, _: int) -> None:
             if (step.stage, step.step) == (stage, killed_at):
                 raise Killed
@@ -208,10 +208,10 @@ def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
 
     no_time_left(monkeypatch)
     with pytest.raises(Killed):
-        learn(tmp_path, KNOWN, sitting(killed_at=2), config=config, stage=stage)
+        learn(tmp_path, KNOWN, time_budget(killed_at=2), config=config, stage=stage)
     assert [outcome.kept for outcome in read_outcomes(tmp_path / runs)] == [True]
     heard.clear()
-    made = learn(tmp_path, KNOWN, sitting(killed_at=0), config=config, stage=stage)
+    made = learn(tmp_path, KNOWN, time_budget(killed_at=0), config=config, stage=stage)
     assert made == tmp_path / "checkpoint"
     assert [step.step for step in heard if step.stage == stage] == [2, 3]
     assert len(read_outcomes(tmp_path / runs)) == 1
@@ -220,15 +220,17 @@ def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
 def test_of_its_own_runs_a_judge_learns_from_so_many_at_most(tmp_path: Path) -> None:
     config, said = changed_config(CONFIG, f"{SURE}4 rejection.most=2".split()), list[str]()
     data = TrainingData("drawn:3", PAIRS)
-    assert learn(tmp_path, data, Sitting(say=said.append), config=config, stage="rejection")
+    assert learn(tmp_path, data, TimeBudget(say=said.append), config=config, stage="rejection")
     assert said[0].startswith("4 of 4 runs kept")
     assert any(line.startswith("2 runs chosen to learn from") for line in said)
 
 
 def test_a_disk_that_fills_in_mid_checkpoint_leaves_the_last_good_one(tmp_path: Path) -> None:
     heard: list[str] = []
-    stopped = Sitting(lambda: "cold-start" in heard, tell=lambda step, _: heard.append(step.stage))
-    assert learn(tmp_path, KNOWN, sitting=stopped) is None
+    stopped = TimeBudget(
+        lambda: "cold-start" in heard, tell=lambda step, _: heard.append(step.stage)
+    )
+    assert learn(tmp_path, KNOWN, time_budget=stopped) is None
     kept = tmp_path / "checkpoints" / "trainer"
     assert [path.name for path in kept.glob("checkpoint-*")] == ["checkpoint-1"]
     with file_limit(2**20), pytest.raises(BadInput, match="annot") as caught:

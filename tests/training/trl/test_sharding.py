@@ -27,7 +27,7 @@ from vrthinker_core.training.environment import FrameEnvironment
 from vrthinker_core.training.grpo import BEYOND, PlayablePairs
 from vrthinker_core.training.pipeline import TrainingData, train_stage
 from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.run_folder import Processes, RunFolder, Sitting, TrainedStage
+from vrthinker_core.training.run_folder import Processes, RunFolder, TimeBudget, TrainedStage
 from vrthinker_core.types import Frame, FrameRef, Settings
 
 
@@ -91,7 +91,7 @@ def test_what_a_launch_cannot_do_is_one_sentence(
     config, processes = changed_config(preset_config("nano"), changes), Processes(2, 1)
     data, folder = TrainingData("drawn", PAIRS), RunFolder(tmp_path, processes)
     with pytest.raises(BadInput, match=said):
-        train_stage(stage, str(NANO), data, config, folder, Sitting())
+        train_stage(stage, str(NANO), data, config, folder, TimeBudget())
 
 
 def test_several_gpus_without_a_launcher_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,9 +147,9 @@ def test_all_followers_of_a_page_are_waited_for_but_not_for_ever() -> None:
             await anext(each)
         await following[0].aclose()  # as when its page is closed
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(followers.left("page"), PATIENCE_SECONDS / 2)
-        await asyncio.wait_for(followers.left("page"), 3 * PATIENCE_SECONDS)
+            await asyncio.wait_for(followers.wait_until_detached("page"), PATIENCE_SECONDS / 2)
+        await asyncio.wait_for(followers.wait_until_detached("page"), 3 * PATIENCE_SECONDS)
         await following[1].aclose()
-        await asyncio.wait_for(followers.left("page"), PATIENCE_SECONDS / 2)
+        await asyncio.wait_for(followers.wait_until_detached("page"), PATIENCE_SECONDS / 2)
 
     run_in_thread(scenario())

@@ -85,7 +85,7 @@ _UNEVEN = (0, -2, 3, -4, 2, -1, 4, -3, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Wear:
+class CodecNoise:
     """One file's size and codec."""
 
     width: int
@@ -111,7 +111,7 @@ class Wear:
         return as_the_judge_sees(coded, size)
 
 
-def draw_wear(rng: np.random.Generator, h264: float) -> Wear:
+def draw_codec_noise(rng: np.random.Generator, h264: float) -> CodecNoise:
     """Return a random size and codec; `h264` is the share of H.264."""
     kind = int(rng.choice(len(SIZES), p=[share for _, _, share, _ in SIZES]))
     least, most, _, worst = SIZES[kind]
@@ -121,7 +121,7 @@ def draw_wear(rng: np.random.Generator, h264: float) -> Wear:
     drawn = 168 if rng.random() < 0.15 else 112
     coded = rng.random() < h264 and kind < 2
     quality = int(rng.integers(18, 33) if coded else rng.integers(worst, 96))
-    return Wear(width, height, quality, h264=coded, drawn=drawn)
+    return CodecNoise(width, height, quality, h264=coded, drawn=drawn)
 
 
 def code_jpeg(picture: Pixels, quality: int) -> Pixels:

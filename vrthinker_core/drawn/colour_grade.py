@@ -8,14 +8,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from vrthinker_core.drawn.damage import REFERENCE_SIDE
 from vrthinker_core.drawn.textures import Pixels
-from vrthinker_core.drawn.wear import REFERENCE_SIDE
 
 _GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 @dataclass(frozen=True, slots=True)
-class Tone:
+class ColourGrade:
     """What is done to the pixels of a picture."""
 
     mean: float  # Display level about which the contrast grows or falls
@@ -40,7 +40,7 @@ class Tone:
         return np.asarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
-def draw_tone(rng: np.random.Generator) -> Tone | None:
+def draw_colour_grade(rng: np.random.Generator) -> ColourGrade | None:
     """Return a random tone, None to leave the picture as it is."""
     if rng.random() < 1 / 3:
         return None
@@ -49,4 +49,4 @@ def draw_tone(rng: np.random.Generator) -> Tone | None:
     levels = (45, 155) if contrast > 1 else (90, 205)
     saturation, sharpness = rng.uniform(0.0, 2.6), max(0.0, rng.uniform(-0.7, 1.5))
     flatness = rng.uniform(20, 120) if rng.random() < 0.4 else 0.0
-    return Tone(rng.uniform(*levels), contrast, saturation, sharpness, flatness)
+    return ColourGrade(rng.uniform(*levels), contrast, saturation, sharpness, flatness)
