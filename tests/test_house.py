@@ -33,17 +33,17 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 44_712,
-    "core tokens": 274_554,
-    "core files": 359,
-    "modules with one importer": 84,
-    "folders of the core": 50,
-    "levels below the core": 3,
-    "test lines": 49_293,
-    "js and css lines": 6_141,
-    "js and css files": 60,
-    "README bytes": 39_948,
-    "package READMEs, bytes": 14_148,
+    "core lines": 39_125,
+    "core tokens": 251_575,
+    "core files": 222,
+    "modules with one importer": 44,
+    "folders of the core": 11,
+    "levels below the core": 1,
+    "test lines": 48_983,
+    "js and css lines": 6_139,
+    "js and css files": 19,
+    "README bytes": 13_936,
+    "package READMEs, bytes": 23_007,
 }
 WALKED = {"command line": 39, "page": 71}
 """Files of the core of which a function runs in one comparison of two turns."""

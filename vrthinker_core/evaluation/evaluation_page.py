@@ -21,8 +21,8 @@ from vrthinker_core.evaluation.html import (
     Bar,
     Cell,
     Html,
+    HtmlRow,
     ReliabilityPoint,
-    Row,
     element,
     histogram,
     interval_bars,
@@ -111,7 +111,7 @@ def _agreement(summary: Summary) -> Html:
         each_one = ((DIMENSION_NAMES[each.dimension], getattr(each, metric)) for each in found)
         across.append(interval_bars(f"{metric} by dimension", estimate_bars(each_one)))
     names = ("dimension", "judged", "tau", "diff", "judge's ties", "people's ties")
-    rows: list[Row] = [
+    rows: list[HtmlRow] = [
         [
             DIMENSION_NAMES[each.dimension],
             Cell(f"{each.answered:,} of {each.labelled:,}", each.answered / each.labelled),
@@ -123,7 +123,7 @@ def _agreement(summary: Summary) -> Html:
     ]
     heads = [f"{each.dimension.value} {metric}" for each in found for metric in METRICS]
     values = [percent(value_of(value)) for each in found for value in (each.tau, each.diff)]
-    answers: list[Row] = [["the judge", *values]]
+    answers: list[HtmlRow] = [["the judge", *values]]
     for same in zip(*(each.baselines for each in found), strict=True):
         values = [percent(value) for each in same for value in (each.tau, each.diff)]
         answers.append([same[0].name, *values])
@@ -147,7 +147,7 @@ def _confusion(found: DimensionAgreement) -> Html:
     title = f"{name}: people's labels against the judge's, {share(found.tau.value)} equal"
     heads = ("people said", "judge: tie", "judge: 1", "judge: 2", "no label")
     counts = zip(("tie", "1", "2"), found.confusion, strict=True)
-    rows: list[Row] = [[label, *map(number, row)] for label, row in counts]
+    rows: list[HtmlRow] = [[label, *map(number, row)] for label, row in counts]
     table = sortable_table(f"{name}: how many pairs", heads, rows)
     return element("details", element("summary", title), table)
 
@@ -165,7 +165,7 @@ def _published(summary: Summary) -> Html:
         theirs = (Bar(each.model, each.value, plain=True) for each in scores)
         mine = estimate_bars([(summary.judge, getattr(ours, metric))])
         shown.append(interval_bars(metric, [*mine, *theirs]))
-    rows: list[Row] = [[summary.judge, share_cell(ours.tau), share_cell(ours.diff)]]
+    rows: list[HtmlRow] = [[summary.judge, share_cell(ours.tau), share_cell(ours.diff)]]
     rows += (
         [tau.model, percent(tau.value), percent(diff.value)]
         for tau, diff in zip(*published.values(), strict=True)
@@ -182,7 +182,7 @@ def _published(summary: Summary) -> Html:
 
 def _calibration(summary: Summary) -> Html:
     diagrams, levels = [], []
-    rows: list[Row] = []
+    rows: list[HtmlRow] = []
     for each in summary.calibration:
         name = DIMENSION_NAMES[each.dimension]
         bins = [ReliabilityPoint(one.expected, one.right, one.pairs) for one in each.bins]
@@ -232,7 +232,7 @@ def _order(summary: Summary) -> Html:
         "side; judging with --swap tells them apart."
     )
     heads = ("pairs", "prefers video 1", "people do", "prefers the one shown first")
-    rows: list[Row] = [
+    rows: list[HtmlRow] = [
         [
             DIMENSION_NAMES[each.dimension],
             number(each.decided),
@@ -244,7 +244,7 @@ def _order(summary: Summary) -> Html:
         for each in summary.position
     ]
     turns = ("same label", "turns to the other video", "turns to a tie or from one")
-    swaps: list[Row] = [
+    swaps: list[HtmlRow] = [
         [
             DIMENSION_NAMES[each.dimension],
             number(each.pairs),
@@ -275,7 +275,7 @@ def _overall(summary: Summary) -> Html:
     if not summary.overall:
         return Html("")
     majority = ("pairs with a majority", "OA is that", "contradictions")
-    rows: list[Row] = [
+    rows: list[HtmlRow] = [
         [
             each.whose,
             number(each.pairs),
@@ -307,7 +307,7 @@ def _costs(summary: Summary) -> Html:
         (f"{each.low:g}+" if each.high is None else f"{each.low:g}–{each.high:g}", each.pairs)
         for each in found.second_bins
     ]
-    rows: list[Row] = [
+    rows: list[HtmlRow] = [
         [name, number(s.mean, 1), number(s.median, 1), number(s.p90, 1), number(s.total)]
         for name, s in (
             ("frames", found.frames),
@@ -335,11 +335,11 @@ def _groups(summary: Summary) -> Html:
     """Show figures by generator, and by length of the clips."""
     name = DIMENSION_NAMES[summary.dimension]
     sides = ("pairs", "judge says", "people say")
-    scores: list[Row] = [
+    scores: list[HtmlRow] = [
         [each.name, number(each.pairs), percent(each.wins), percent(each.people_wins)]
         for each in summary.generators
     ]
-    pairs: list[Row] = [
+    pairs: list[HtmlRow] = [
         [
             f"{each.first} – {each.second}",
             number(each.pairs),

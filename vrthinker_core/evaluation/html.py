@@ -56,11 +56,11 @@ class Cell:
     value: float | None = None
 
 
-Row = Sequence[Cell | str]  # of a table; a string is text or markup
+HtmlRow = Sequence[Cell | str]  # of a table; a string is text or markup
 
 
 def sortable_table(
-    caption: str, heads: Sequence[str], rows: Iterable[Row], *, tall: bool = False
+    caption: str, heads: Sequence[str], rows: Iterable[HtmlRow], *, tall: bool = False
 ) -> Html:
     """Render a table that sorts by its heads; no rows give no table.
 

@@ -8,7 +8,7 @@ from vrthinker_core.evaluation.figures import FLIPS, LABELS, NONE, fault_name
 from vrthinker_core.evaluation.html import (
     Cell,
     Html,
-    Row,
+    HtmlRow,
     element,
     join,
     number,
@@ -35,7 +35,7 @@ def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) ->
     confidence = any(each.confidence is not None for each in found)
     sure = ["probability"] if probabilities else []
     sure += ["CF, concat"] if confidence else []
-    rows: list[Row] = []
+    rows: list[HtmlRow] = []
     for each in shown:
         labels = said(each.people, dimension), said(each.judge, dimension, each.flips)
         row: list[Cell | str] = [number(each.row), prompt_text(each.prompt), *labels]
@@ -79,7 +79,7 @@ def one_right_section(
     if not found:
         return Html("")
     shown = found[:MAX_SHOWN]
-    rows: list[Row] = []
+    rows: list[HtmlRow] = []
     for both, judge in shown:
         pair = both[0].pair
         answers = (said((each.verdict or Verdict()).labels, dimension, each.flips) for each in both)
@@ -111,7 +111,7 @@ def not_judged_section(results: Iterable[PairResult]) -> Html:
     if not missed:
         return Html("")
     missed.sort(key=lambda each: (each.pair.row, each.pair.id))
-    rows: list[Row] = [
+    rows: list[HtmlRow] = [
         [
             number(each.pair.row),
             fault_name(each.fault) or each.stop.value,

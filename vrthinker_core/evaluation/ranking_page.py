@@ -10,7 +10,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.html import (
     Bar,
     Html,
-    Row,
+    HtmlRow,
     element,
     image,
     interval_bars,
@@ -50,7 +50,7 @@ def write_report(ranking: Ranking, out: Path) -> None:
 
 
 def _page(ranking: Ranking) -> str:
-    best: list[Row] = [
+    best: list[HtmlRow] = [
         [
             each.prompt,
             ", ".join(each.best),
@@ -77,7 +77,7 @@ def _page(ranking: Ranking) -> str:
 
 def _dimension(found: DimensionRanking) -> Html:
     """Render one dimension, or nothing if nothing was said in it."""
-    rows: list[Row] = []
+    rows: list[HtmlRow] = []
     bars = []
     for row in found.strengths:
         pairs, ends = row.all_pairs, row.interval or ()
@@ -117,7 +117,7 @@ def _dimension(found: DimensionRanking) -> Html:
     ]
     if found.cycles:
         shown = 20
-        cycles: list[Row] = [
+        cycles: list[HtmlRow] = [
             [" beats ".join((*cycle.generators, cycle.generators[0])), percent(cycle.share)]
             for cycle in found.cycles[:shown]
         ]

@@ -22,7 +22,7 @@ from vrthinker_core.evaluation.figures import (
 from vrthinker_core.evaluation.html import (
     Cell,
     Html,
-    Row,
+    HtmlRow,
     element,
     interval_bars,
     join,
@@ -150,7 +150,7 @@ def _lead(compared: JudgeComparison, summaries: tuple[Summary, Summary]) -> Html
 def _difference_section(compared: JudgeComparison) -> Html:
     if not compared.metrics:
         return paragraph("People gave no labels for these pairs, so neither judge is better here.")
-    rows: list[Row] = [
+    rows: list[HtmlRow] = [
         [
             f"{DIMENSION_NAMES[each.dimension]}, {each.metric}",
             number(each.pairs),
@@ -213,7 +213,7 @@ def _side_by_side(compared: JudgeComparison, summaries: tuple[Summary, Summary])
                 "seconds a pair, median": number(costs.seconds.median if costs else None, 1),
             }
         )
-    rows: list[Row] = [
+    rows: list[HtmlRow] = [
         [head, *(column[head] for column in columns)]
         for head in columns[0]
         if any(column[head].value is not None for column in columns)

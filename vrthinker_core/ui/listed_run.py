@@ -18,7 +18,7 @@ MAX_PROMPT = 1000  # characters that are kept, and searched
 MAX_SENTENCE = 160
 MAX_SOURCE = 120  # characters of the generators' names, or of the file's name
 
-Labels = tuple[Preference | None, ...]  # in the order of `Dimension`
+RowLabels = tuple[Preference | None, ...]  # in the order of `Dimension`
 
 
 class Trait(IntFlag):
@@ -39,9 +39,9 @@ class ListedRun:
     row: int
     prompt: str
     source: str = ""  # the two generators, or the trace's own file
-    people: Labels = ()
-    data_set: Labels = ()  # empty if it gives none, or people gave them
-    judge: Labels = ()  # empty without a verdict; None where a flip leaves no reliable winner
+    people: RowLabels = ()
+    data_set: RowLabels = ()  # empty if it gives none, or people gave them
+    judge: RowLabels = ()  # empty without a verdict; None where a flip leaves no reliable winner
     flips: tuple[Dimension, ...] = ()
     confidence: int | None = None
     probability: float | None = None  # of the overall label
@@ -167,7 +167,7 @@ def one_line(text: str, most: int) -> str:
     return line if len(line) <= most and len(text) <= 2 * most else f"{line[: most - 1].rstrip()}…"
 
 
-def _labels(verdict: Verdict | None) -> Labels:
+def _labels(verdict: Verdict | None) -> RowLabels:
     return tuple(label for _, label in verdict) if verdict else ()
 
 

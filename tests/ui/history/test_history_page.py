@@ -108,7 +108,7 @@ def test_no_run_is_lost(servers: Callable[[], Server], open_page: Open, clips: C
     shared = link(page)
 
     stranger = open_page(address)  # in a browser of its own
-    wait_for(stranger, "not here any more, or it is another visitor's")
+    wait_for(stranger, "gone, or belongs to another visitor")
     assert stranger.request.delete(f"{server.url}history/{address[-24:]}").json()["runs"] == []
 
     again = servers()
@@ -122,9 +122,9 @@ def test_no_run_is_lost(servers: Callable[[], Server], open_page: Open, clips: C
     expect(page).to_have_url(again.url)  # which a reload shows
     expect(page.locator(".vrt-said")).to_be_focused()
     page.goto(address)
-    wait_for(page, "not here any more")
+    wait_for(page, "is gone")
     stranger.reload()  # the link has ended, too
-    wait_for(stranger, "leads nowhere")
+    wait_for(stranger, "was deleted")
 
 
 def test_a_run_that_goes_on_is_followed_from_the_list(

@@ -105,7 +105,7 @@ def test_a_run_whose_sides_were_swapped_says_that_it_judged_the_other_order(
     page.wait_for_function("document.querySelector('#first video')?.src.endsWith('second.mp4')")
     assert video_files(page) == ["a-block/second.mp4", "a-block/first.mp4"]
     expect(page.locator(".vrt-changed")).to_contain_text(
-        "judged these two videos the other way round"
+        "judged these videos with the sides swapped"
     )
     expect(page.locator(".vrt-turn")).to_have_count(2)
     page.get_by_role("button", name="Swap sides").click()

@@ -201,7 +201,7 @@ def test_only_rows_of_the_list_open(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="outside"):
         runs.trace(next(run for run in runs.runs() if run.row == 8))
     (tmp_path / "out" / kinds()[0].trace).unlink()
-    assert "not in the folder any more" in asked.get(f"/evaluation/{names[1]}/trace.json").text
+    assert "is gone" in asked.get(f"/evaluation/{names[1]}/trace.json").text
 
 
 def test_whoever_votes_first_is_told_no_label(tmp_path: Path) -> None:

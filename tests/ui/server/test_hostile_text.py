@@ -362,7 +362,7 @@ def test_links_and_video_addresses(server: Server, open_watched: Open) -> None:
         "x" * 7000,
     ):
         page.goto(f"{server.url}?trace={name}")
-        wait_for(page, "leads nowhere")
+        wait_for(page, "was deleted")
     page.locator("#addresses button").first.click()
     for address, sentence in (
         ("javascript:alert(1)", "begin with http"),
