@@ -102,7 +102,7 @@ def test_a_run_is_kept_for_its_time_and_no_longer(tmp_path: Path) -> None:
     store.put(name(2), record(), TRACE)
     assert list(store.records()) == [name(2)]
     assert store.get(name(1)) is None
-    with pytest.raises(TraceError, match="not here"):
+    with pytest.raises(TraceError, match="is gone"):
         store.trace(name(1))
     store.sweep()
     assert {path.name for path in files(tmp_path / "runs")} == {"lock", f"{name(2)}.json"}
