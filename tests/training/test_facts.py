@@ -148,7 +148,9 @@ def test_wear_is_smaller_than_the_faintest_damage() -> None:
 
 
 @pytest.mark.parametrize(
-    "wear", [CodecNoise(160, 120, 80), CodecNoise(200, 200, 26, h264=True)], ids=["JPEG", "H.264"]
+    "codec_noise",
+    [CodecNoise(160, 120, 80), CodecNoise(200, 200, 26, h264=True)],
+    ids=["JPEG", "H.264"],
 )
 def test_a_worse_quality_wears_more(codec_noise: CodecNoise) -> None:
     (picture,) = pictures(1)

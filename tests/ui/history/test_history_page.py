@@ -114,7 +114,7 @@ def test_no_run_is_lost(servers: Callable[[], Server], open_page: Open, clips: C
     again = servers()
     for visitor, place in ((page, address), (stranger, shared)):
         visitor.goto(place.replace(server.url, again.url))
-        expect(visitor.locator(".vrt-ending")).to_contain_text("Stopped.")
+        expect(visitor.locator(".vrt-ending")).to_contain_text("Stopped without a verdict.")
         expect(visitor.locator(".vrt-tile")).to_have_count(4)
         assert all(video_files(visitor))
     address = page.url
