@@ -1,6 +1,8 @@
 """Event handlers of "What if": start a branch, show another run."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import gradio as gr
 
@@ -30,7 +32,7 @@ class BranchHandlers(QueuedRuns):
             self._planned(wanted, (first, second), request)
             services.branch_sets.put_request(session_id_of(request), wanted)
 
-        return {**await self.join(check, request), **self.say("", request)}
+        return {**await self.join(asyncio.to_thread(check), request), **self.say("", request)}
 
     def say(self, sentence: str, request: gr.Request) -> Updates:  # noqa: ARG002 - as the base
         """Say in the form why a branch was refused."""
@@ -57,7 +59,7 @@ class BranchHandlers(QueuedRuns):
 
             return start
 
-        async for updates in self.run(prepare, request):
+        async for updates in self.run(partial(asyncio.to_thread, prepare), request):
             yield updates
 
     def show(self, prompt: str | None, event: gr.EventData, request: gr.Request) -> Updates:

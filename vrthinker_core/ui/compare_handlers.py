@@ -89,13 +89,16 @@ class CompareHandlers(QueuedRuns):
 
     async def join_queue(self, values: FormValues, request: gr.Request) -> Updates:
         """Take a place, or raise a silent gr.Error; `refused` says why."""
-        session_id = session_id_of(request)
-        return await self.join(lambda: self._wanted(values, session_id), request)
+
+        async def check() -> None:
+            self._wanted(values, session_id_of(request))
+
+        return await self.join(check(), request)
 
     async def compare(self, values: FormValues, request: gr.Request) -> AsyncIterator[Updates]:
         """Run a comparison, and show it as it goes."""
 
-        def prepare() -> Callable[[], Session]:
+        async def prepare() -> Callable[[], Session]:
             wanted = self._wanted(values, session_id_of(request))
             return partial(self.start_run, request, *wanted)
 

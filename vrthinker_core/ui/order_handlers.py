@@ -1,7 +1,7 @@
 """Event handlers of "Check the order" and votes; base of queued runs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -37,13 +37,13 @@ class QueuedRuns:
     services: Services
     handlers: Handlers
 
-    async def join(self, check: Callable[[], object], request: gr.Request) -> Updates:
+    async def join(self, checked: Awaitable[object], request: gr.Request) -> Updates:
         """Take a place in the waiting room.
 
-        Raises a silent gr.Error if `check` raises BadInput, or the room is full.
+        Raises a silent gr.Error if `checked` raises BadInput, or the room is full.
         """
         try:
-            await asyncio.to_thread(check)
+            await checked
         except BadInput as bad:
             self.handlers.refuse(request, str(bad))
         return self.handlers.take_place(request)
@@ -57,18 +57,17 @@ class QueuedRuns:
         return self.say(self.handlers.refusal(request), request)
 
     async def run(
-        self, prepare: Callable[[], Callable[[], Session]], request: gr.Request
+        self, prepare: Callable[[], Awaitable[Callable[[], Session]]], request: gr.Request
     ) -> AsyncIterator[Updates]:
         """Start the run and show it, or say why not.
 
-        `prepare` checks, in a thread, all that it needs, and returns what starts it. Both may raise
-        BadInput.
+        `prepare` checks all that it needs, and returns what starts it. Both may raise BadInput.
         """
         session_id, room = session_id_of(request), self.services.waiting_room
         with room.active(session_id) as number:
             place = room.number(session_id)
             try:
-                start = await asyncio.to_thread(prepare)
+                start = await prepare()
                 if room.number(session_id) != place:
                     yield no_updates()  # Stop was pressed meanwhile
                     return
@@ -190,7 +189,8 @@ class OrderHandlers(QueuedRuns):
     ) -> Updates:
         """Take a place, or raise a silent gr.Error; `refused` says why."""
         players = first, second
-        return await self.join(lambda: self._checked(prompt, players, request), request)
+        checked = asyncio.to_thread(self._checked, prompt, players, request)
+        return await self.join(checked, request)
 
     def say(self, sentence: str, request: gr.Request) -> Updates:
         """Say beside the button why a check was refused."""
@@ -206,7 +206,7 @@ class OrderHandlers(QueuedRuns):
             check_order = self.services.sessions.check_order
             return partial(check_order, session_id_of(request), *checked)
 
-        async for updates in self.run(prepare, request):
+        async for updates in self.run(partial(asyncio.to_thread, prepare), request):
             yield updates
 
     def _checked(
