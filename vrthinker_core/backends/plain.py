@@ -20,13 +20,12 @@ from PIL import Image as Picture
 from vrthinker_core.backends.base import RedirectState, describe_backend, not_cancelled
 from vrthinker_core.backends.chat_form import ChatForm, Talk, open_chat_form
 from vrthinker_core.backends.judge_name import Bits
-from vrthinker_core.backends.local.checkpoint.devices import is_out_of_memory
 from vrthinker_core.backends.local.checkpoint.loader import Source, open_plain
-from vrthinker_core.backends.local.engine.decode_step import free_gpu_memory
+from vrthinker_core.backends.local.conversation import check_context, to_judge_error
 from vrthinker_core.backends.server.instructions import instructions_for
 from vrthinker_core.dialects.factory import redirects
 from vrthinker_core.dialects.reading.labels import mentioned_digits
-from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, VrThinkerError
+from vrthinker_core.errors import BackendRefused
 from vrthinker_core.types.messages import (
     Cancelled,
     Completion,
@@ -148,20 +147,13 @@ class PlainConversation:
         inputs = self._inputs(messages)
         prompt_tokens = int(inputs["input_ids"].shape[1])
         limit = backend.context_length
-        if limit and prompt_tokens + 1 > limit:
-            raise ContextFull(
-                f"The conversation has come to {prompt_tokens:,} tokens; this judge's context holds {limit:,}."
-            )
+        check_context(prompt_tokens, limit)
         room = min(sampling.max_new_tokens, limit - prompt_tokens if limit else 10**9)
         reply = _Reply(backend, sampling, room, cancelled)
         try:
             yield from reply.pieces(_on_device(inputs, backend.model))
-        except GeneratorExit:
-            raise
-        except VrThinkerError:
-            raise
         except Exception as error:
-            raise _failure(error, prompt_tokens) from error
+            raise to_judge_error(error, prompt_tokens) from error
         places = mentioned_digits(reply.text)
         yield Completion(
             reply.text,
@@ -389,15 +381,3 @@ def _digit_tokens(tokenizer: Any) -> dict[int, str]:
     ]
     written = {token: str(tokenizer.decode([token])).strip(_PADDING) for token in short}
     return {token: digit for token, digit in written.items() if digit in ("0", "1", "2")}
-
-
-def _failure(error: Exception, prompt_tokens: int) -> BackendFailed:
-    if is_out_of_memory(error):
-        free_gpu_memory()
-        return BackendRefused(
-            f"The judge ran out of memory at {prompt_tokens:,} tokens: choose a shorter memory window or fewer frames a call."
-        )
-    detail = str(error).strip().splitlines()
-    return BackendFailed(
-        f"The judge stopped while it was generating: {detail[0] if detail else type(error).__name__}"
-    )

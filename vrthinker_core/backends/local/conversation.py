@@ -67,10 +67,7 @@ class LocalConversation:
     ) -> Generation:
         """A reply of which nothing is computed yet. Raises ContextFull where the prompt does not fit."""
         prompt, limit = self._render(messages), self.context_length
-        if (tokens := token_count(prompt)) + 1 > limit:
-            raise ContextFull(
-                f"The conversation has come to {tokens:,} tokens; this judge's context holds {limit:,}."
-            )
+        check_context(token_count(prompt), limit)
         if self._cache is None:
             raise BackendFailed("This conversation was closed.")
         return Generation(self._loaded, self._cache, prompt, sampling, cancelled, self._multi_step)
@@ -78,18 +75,7 @@ class LocalConversation:
     def error_after(self, generation: Generation, error: Exception) -> VrThinkerError:
         """The exception to raise for `error`. Clears the cache, which the error may have left half written."""
         self._clear(generation)
-        if isinstance(error, VrThinkerError):
-            return error
-        if is_out_of_memory(error):
-            free_gpu_memory()
-            tokens = f"{token_count(generation.prompt):,} tokens"
-            return BackendRefused(
-                f"The judge ran out of memory at {tokens}: choose a shorter memory window or fewer frames a call."
-            )
-        detail = str(error).strip().splitlines()
-        return BackendFailed(
-            f"The judge stopped while it was generating: {detail[0] if detail else type(error).__name__}"
-        )
+        return to_judge_error(error, token_count(generation.prompt))
 
     def close(self) -> None:
         """Free the KV cache."""
@@ -105,3 +91,26 @@ class LocalConversation:
             return self._loaded.render(messages)
         except ValueError as error:
             raise BackendRefused(f"This judge cannot take a frame: {error}.") from error
+
+
+def check_context(tokens: int, limit: int | None) -> None:
+    """Raise ContextFull if a prompt of that many tokens leaves no room for a reply; `limit` is None if none is known."""
+    if limit and tokens + 1 > limit:
+        raise ContextFull(
+            f"The conversation has come to {tokens:,} tokens; this judge's context holds {limit:,}."
+        )
+
+
+def to_judge_error(error: Exception, prompt_tokens: int) -> VrThinkerError:
+    """The exception to raise for what stopped a reply. Frees a GPU's memory if that ran out."""
+    if isinstance(error, VrThinkerError):
+        return error
+    if is_out_of_memory(error):
+        free_gpu_memory()
+        return BackendRefused(
+            f"The judge ran out of memory at {prompt_tokens:,} tokens: choose a shorter memory window or fewer frames a call."
+        )
+    detail = str(error).strip().splitlines()
+    return BackendFailed(
+        f"The judge stopped while it was generating: {detail[0] if detail else type(error).__name__}"
+    )
