@@ -6,10 +6,11 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from vrthinker_core.backends.judge_name import SERVED, parse_judge
 from vrthinker_core.errors import BadInput
 
 CPUS_PER_JUDGE = 4  # Where a model runs on processors, as far as a node has as many
@@ -42,8 +43,8 @@ def place_judges(
     are `concurrency` in all, in as few processes as can decode and send so many.
     """
     cpus, gpus = (sum(int(node.get(kind, 0)) for node in nodes) for kind in ("CPU", "GPU"))
-    kind = (judge or "").partition(":")[0]
-    if kind == "server":
+    kind = parse_judge(judge or "nano").kind
+    if kind in SERVED:
         wanted = min(math.ceil(concurrency / CLIENT_PAIRS), pairs)
         count = max(1, min(wanted, cpus))
         return Judges(count, math.ceil(concurrency / count), 1.0 if cpus else 0.0)
@@ -63,12 +64,10 @@ def place_judges(
 
 def absolute_choice(judge: str | None) -> str | None:
     """The judge's own files by their whole path: a node works in another folder."""
-    kind, _, rest = (judge or "").partition(":")
-    return (
-        f"{kind}:{Path(rest).absolute()}"
-        if kind in ("scripted", "hf") and Path(rest).exists()
-        else judge
-    )
+    name = parse_judge(judge or "nano")
+    if name.kind not in ("scripted", "hf") or not Path(name.what).exists():
+        return judge
+    return str(replace(name, what=str(Path(name.what).absolute())))
 
 
 @contextmanager
