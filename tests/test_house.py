@@ -33,19 +33,19 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 39_125,
-    "core tokens": 251_575,
+    "core lines": 39_132,
+    "core tokens": 251_641,
     "core files": 222,
     "modules with one importer": 44,
     "folders of the core": 11,
     "levels below the core": 1,
-    "test lines": 48_983,
+    "test lines": 48_985,
     "js and css lines": 6_139,
     "js and css files": 19,
     "README bytes": 13_936,
     "package READMEs, bytes": 23_007,
 }
-WALKED = {"command line": 39, "page": 71}
+WALKED = {"command line": 35, "page": 56}
 """Files of the core of which a function runs in one comparison of two turns."""
 
 

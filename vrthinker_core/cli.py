@@ -279,17 +279,19 @@ def scenes(
 @app.command()
 def judges() -> None:
     """List the judges that run here, and what the others need."""
+    from vrthinker_core.backends.discover import local_servers
     from vrthinker_core.backends.offers import best_choice, offers
 
+    servers = local_servers()
     rows = [("--judge", "real videos", "how", "needs", "here")]
-    for each in offers():
+    for each in offers(servers):
         how = "trained" if each.trained else "told the rules"
         real, here = "yes" if each.real_videos else "no", each.missing or "yes"
         rows.append((each.judge, real, how, each.needs, here))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(map(str.ljust, row, widths)).rstrip())
-    print(f"\nThe default here: --judge {best_choice()}")
+    print(f"\nThe default here: --judge {best_choice(servers)}")
 
 
 @app.command()

@@ -144,7 +144,7 @@ def test_what_does_not_run_says_what_it_lacks(
     machine("cuda", 12, OLLAMA)
     monkeypatch.setenv("GEMINI_API_KEY", "key")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    found = {offer.judge: offer for offer in offers.offers()}
+    found = {offer.judge: offer for offer in offers.offers([OLLAMA])}
     assert all(parse_judge(name) for name in found)
     assert "12.0 GB are free" in found["hf:qunwang13/vrthinker"].missing
     assert found["hf:qunwang13/vrthinker?quantize=4bit"].missing == ""

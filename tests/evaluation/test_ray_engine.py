@@ -240,6 +240,7 @@ PROCESSORS = [{"CPU": 16.0}, {"CPU": 6.0}]
         ("hf:some/judge", TWO_NODES, 2, 2, 8, 1.0),
         ("nano", PROCESSORS, 1000, 5, 8, 0.0),
         ("server:http://one:8000/v1#judge", TWO_NODES, 1000, 1, 8, 0.0),
+        ("openai:a-model", TWO_NODES, 1000, 1, 8, 0.0),
         ("scripted:file", [{"CPU": 2.0, "GPU": 1.0}], 1000, 2, 8, 0.0),
     ],
 )

@@ -43,16 +43,14 @@ PICTURES = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "do_convert_rgb": T
 def write_qwen3_vl(folder: Path, template: str = CHATML) -> Path:
     """A Qwen3-VL with the vocabulary of the built-in judge: 16 tokens a frame."""
     tokenizer = _write_tokenizer(folder)
-    vision = {
+    vision: dict[str, Any] = {
         "depth": 2,
         "num_heads": 2,
         "hidden_size": 16,
         "intermediate_size": 32,
-        "patch_size": 16,
-        "spatial_merge_size": 2,
     }
+    vision |= {"patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2}
     vision |= {
-        "temporal_patch_size": 2,
         "out_hidden_size": 32,
         "deepstack_visual_indexes": [0],
         "num_position_embeddings": 64,
@@ -63,12 +61,8 @@ def write_qwen3_vl(folder: Path, template: str = CHATML) -> Path:
         "mrope_section": [2, 1, 1],
         "mrope_interleaved": True,
     }
-    names = {
-        "image_token_id": "<|image_pad|>",
-        "video_token_id": "<|video_pad|>",
-        "vision_start_token_id": "<|vision_start|>",
-    }
-    names["vision_end_token_id"] = "<|vision_end|>"
+    names = {"image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>"}
+    names |= {"vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>"}
     ids = {key: tokenizer.convert_tokens_to_ids(token) for key, token in names.items()}
     config = {"vision_config": vision, "text_config": TEXT | {"rope_parameters": rope}, **ids}
     size = {"shortest_edge": 4096, "longest_edge": 16384}

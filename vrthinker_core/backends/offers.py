@@ -31,26 +31,27 @@ class Offer:
     missing: str = ""  # What this machine lacks, and what to do; "" if the judge runs
 
 
-def offers() -> list[Offer]:
+def offers(servers: list[LocalServer]) -> list[Offer]:
     """List every kind of judge, the best for real videos first."""
-    found = [*_published(), *_running(local_servers())]
+    found = [*_published(), *_running(servers)]
     for kind, host in HOSTS.items():
         missing = "" if os.environ.get(host.key, "").strip() else f"Set {host.key} to your key."
         found.append(Offer(f"{kind}:MODEL", True, False, f"a key of {host.name}", missing))
     return [*found, Offer("nano", False, True, "nothing")]
 
 
-def best_choice() -> str:
+def best_choice(servers: list[LocalServer] | None = None) -> str:
     """Name the best judge that runs here without a key.
 
     That is the published 7B on a GPU, else a model of a server here, else the demo judge.
+    `servers`: those of this machine, if they were asked already.
     """
     if best_device() != "cpu":
-        for offer, bits in zip(_published(), (None, "8bit", "4bit"), strict=True):
-            if not offer.missing and bits != "8bit":
+        for offer in _published():
+            if not offer.missing and "8bit" not in offer.judge:
                 return offer.judge
-    running = [offer for offer in _running(local_servers()) if not offer.missing]
-    return running[0].judge if running else "nano"
+    running = _running(local_servers() if servers is None else servers)
+    return next((offer.judge for offer in running if not offer.missing), "nano")
 
 
 def _published() -> Iterator[Offer]:

@@ -23,7 +23,7 @@ from vrthinker_core.backends.checkpoint import Source, open_plain, quiet_transfo
 from vrthinker_core.backends.decode import check_context, to_judge_error
 from vrthinker_core.backends.judge_name import Bits
 from vrthinker_core.backends.request_body import instructions_for
-from vrthinker_core.errors import BackendRefused, CheckpointError, VrThinkerError
+from vrthinker_core.errors import BackendRefused, CheckpointError
 from vrthinker_core.protocols.factory import redirects
 from vrthinker_core.types.messages import (
     Cancelled,
@@ -303,8 +303,6 @@ class PlainConversation:
                 for name, value in inputs.items()
             }
             yield from reply.stream(placed)
-        except VrThinkerError:
-            raise
         except Exception as error:
             raise to_judge_error(error, prompt_tokens) from error
         yield Completion(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from vrthinker_core.backends.judge_name import SERVED, parse_judge
 from vrthinker_core.errors import BadInput, JudgeError
 from vrthinker_core.evaluation.ray_worker import ClusterJudge, RayRow, make_beginnings
 from vrthinker_core.results.layout import EvaluationPair
@@ -41,8 +42,8 @@ def place_judges(
     send so many.
     """
     cpus, gpus = (sum(int(node.get(kind, 0)) for node in nodes) for kind in ("CPU", "GPU"))
-    kind = (judge or "").partition(":")[0]
-    if kind == "server":
+    kind = parse_judge(judge or "nano").kind
+    if kind in SERVED:
         wanted = min(math.ceil(concurrency / 16), pairs)  # a process decodes and sends 16 at a time
         count = max(1, min(wanted, cpus))
         return Judges(count, math.ceil(concurrency / count), 1.0 if cpus else 0.0)
@@ -158,9 +159,9 @@ def judge_on_ray(
     left = {pair.id: pair for pair in pairs}
     if not left:
         return
-    kind, _, file = (judge or "").partition(":")
-    if kind in ("scripted", "hf") and Path(file).exists():
-        judge = f"{kind}:{Path(file).absolute()}"  # a node works in another folder
+    name = parse_judge(judge or "nano")
+    if name.kind in ("scripted", "hf") and Path(name.what).exists():  # a node works elsewhere
+        judge = str(replace(name, what=str(Path(name.what).absolute())))
     with connected(address) as nodes:
         from ray.data.exceptions import ExecutionTimeoutError
         from ray.exceptions import RayError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -86,6 +87,9 @@ def write(path: Path, frames: int = 50, **encoding: Any) -> Path:
                 frame.pts, frame.time_base = how.pts[index], Fraction(1, 1000)
             output.mux(stream.encode(frame))
         output.mux(stream.encode())
+    if how.codec == "libsvtav1" and hasattr(os, "sched_setscheduler"):
+        # For root, SVT-AV1 makes its caller a real-time thread; a browser started later would starve the machine
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     if how.unseekable:
         path.write_bytes(target.getvalue())
     return path
