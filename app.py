@@ -26,14 +26,11 @@ from typing import NoReturn
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.judge_name import JUDGE_FORMS
 from vrthinker_core.storage import allow_open_files, owned_folder
-from vrthinker_core.ui.app import MAX_WAITING, Page, PageOptions
-from vrthinker_core.ui.assets import EXAMPLES
-from vrthinker_core.ui.judge_loader import JudgeLoader, judge_openers
-from vrthinker_core.ui.listed_runs import ListedRuns
-from vrthinker_core.ui.public_addresses import ANY_ADDRESS, PUBLIC_ONLY
-from vrthinker_core.ui.run_store import usable_folder
-from vrthinker_core.ui.visitor_history import Keeping
-from vrthinker_core.ui.zero_gpu import gpu_seconds, naming_gpu_errors
+from vrthinker_core.ui.fetch import ANY_ADDRESS, PUBLIC_ONLY
+from vrthinker_core.ui.history import usable_folder
+from vrthinker_core.ui.judges import JudgeLoader, gpu_seconds, judge_openers, naming_gpu_errors
+from vrthinker_core.ui.page import EXAMPLES, MAX_WAITING, Keeping, Page, PageOptions
+from vrthinker_core.ui.runs_tab import ListedRuns
 
 
 def number(kind: type[int] | type[float], least: int, most: int) -> Callable[[str], float]:

@@ -4,13 +4,11 @@ The server ends it as soon as a visitor has no event left, and the page hears of
 that moment is answered on no stream at all: a run that was begun then would never be seen. So Gradio reads a stream that stays
 open, and behind it the server's own is opened again whenever an event still waits for its answer.
 
-What the server had sent of an event before it heard that the page cancels it goes nowhere: it would stand in the place of what the
-page shows by then. So would the end of an event that has come in parts: it says the last part once more. */
+The end of an event that has come in parts says the last part once more; it changes nothing. */
 VRThinker.EventStream = class {
   constructor(fetched) {
     this.fetched = fetched;
     this.waiting = new Set(); // Events that are not completed
-    this.cancelled = new Set(); // Events that the page has cancelled
     this.begun = new Set(); // Events of which parts have come
     this.completed = new Set(); // Those whose completion came before the answer to their request
     this.ask = null; // Opens the server's stream once more; null until Gradio has opened it
@@ -21,7 +19,6 @@ VRThinker.EventStream = class {
   async fetch(address, options) {
     const { pathname } = new URL(address.url || address, location.href);
     if (pathname.endsWith("/queue/data")) return this.begin(address, options);
-    if (pathname.endsWith("/cancel")) this.cancelled.add(JSON.parse(options.body).event_id);
     const answer = await this.fetched(address, options);
     if (answer.ok && pathname.endsWith("/queue/join")) this.join((await answer.clone().json()).event_id);
     return answer;
@@ -72,15 +69,13 @@ VRThinker.EventStream = class {
   hear(text) {
     const message = JSON.parse(text.slice(text.indexOf("{")));
     const { msg, event_id } = message;
-    const cancelled = this.cancelled.has(event_id);
-    if (msg === "close_stream" || (cancelled && msg !== "process_completed")) return;
+    if (msg === "close_stream") return;
     if (msg === "unexpected_error") this.waiting.clear(); // Gradio tells all events
     if (msg === "process_completed" && !this.waiting.delete(event_id)) this.completed.add(event_id);
     if (msg === "process_generating") this.begun.add(event_id);
     const again = msg === "process_completed" && this.begun.delete(event_id) && message.success;
-    if (cancelled) message.output = {}; // As the server says of what it cancels
-    else if (again) message.output.data = message.output.data.map(() => ({ __type__: "update" })); // Changes nothing
-    const said = cancelled || again ? `data: ${JSON.stringify(message)}` : text;
+    if (again) message.output.data = message.output.data.map(() => ({ __type__: "update" })); // Changes nothing
+    const said = again ? `data: ${JSON.stringify(message)}` : text;
     if (this.page) this.page.enqueue(VRThinker.EventStream.ENCODER.encode(`${said}\n\n`));
   }
 

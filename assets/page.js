@@ -107,6 +107,7 @@ VRThinker.Buttons = class {
   }
 
   show({ number, running }) {
+    this.asked = -Infinity;
     const late = number < this.number || (number === this.number && !this.running);
     if (late) return;
     const focused = document.activeElement;
@@ -117,10 +118,6 @@ VRThinker.Buttons = class {
     // They take each other's place.
     const left = focused && focused.id === (running ? "go" : "stop");
     if (left) VRThinker.pointerFocus.pass(focused, document.getElementById(running ? "stop" : "go"));
-  }
-
-  answered() {
-    this.asked = -Infinity;
   }
 
   onClick(event) {

@@ -1,15 +1,22 @@
-"""The page's Gradio components; `events` connects what they do."""
+"""The page's Gradio components and its form; `handlers` connects what they do."""
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
 
-from vrthinker_core.types.settings import SETTINGS, Setting, setting
+from vrthinker_core.branch_plan import MAX_FRAMES
+from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols import make_protocol, with_defaults
+from vrthinker_core.protocols.factory import chosen_protocol
+from vrthinker_core.protocols.sanitize import MAX_PROMPT
+from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.types.settings import OWN, SETTINGS, Setting, setting
 from vrthinker_core.types.wording import DIMENSION_NAMES
-from vrthinker_core.ui import branch_form, history_words, settings_form, words
-from vrthinker_core.ui.download import MAX_URL_LENGTH
+from vrthinker_core.ui import words
+from vrthinker_core.ui.fetch import MAX_URL_LENGTH
 
 # Component to its new value, as Gradio takes it; a component that is left out stays as it is
 Updates = dict[Any, Any]
@@ -80,7 +87,7 @@ class PageComponents:
                     elem_id="judge",
                     filterable=False,
                 )
-                self.settings = {name: _setting(setting(name)) for name in settings_form.FIRST_ROW}
+                self.settings = {name: _setting(setting(name)) for name in FIRST_ROW}
             with gr.Accordion(words.MORE_SETTINGS, open=False, elem_id="more-settings"), gr.Row():
                 others = (row for row in SETTINGS if row.name not in self.settings)
                 self.settings |= {row.name: _setting(row) for row in others}
@@ -94,7 +101,7 @@ class PageComponents:
                 told = f"{json.dumps(words.INTRODUCTION)}, {asked}"
                 mount = f"mountTrace(host, props, watch, {told}, trigger)"
                 self.trace = _html(mount, {"turns": []}, "trace")
-                form = json.dumps(branch_form.form_json(judges))
+                form = json.dumps(branch_form(judges))
                 mount = f"mountBranches(props, watch, {form}, trigger)"
                 self.branches = _html(mount, {"refusal": ""}, "branches")
             with gr.Tab(words.TAB_FRAMES):
@@ -107,8 +114,8 @@ class PageComponents:
                 self.open_button = gr.UploadButton(
                     words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary"
                 )
-            with gr.Tab(history_words.TAB):
-                _html(f"mountHistory(host, {json.dumps(history_words.LIST)})", None, "history")
+            with gr.Tab(words.HISTORY_TAB):
+                _html(f"mountHistory(host, {json.dumps(words.HISTORY)})", None, "history")
             if lists_runs:
                 with gr.Tab(words.RUNS_TAB):
                     _html("mountRuns(host)", None, "evaluation")
@@ -142,10 +149,10 @@ def theme() -> gr.themes.Base:
 def _setting(row: Setting) -> gr.Dropdown:
     typed = row.number is not None  # numbers that are not offered may be typed
     return gr.Dropdown(
-        settings_form.choices(row),
-        value=settings_form.default_value(row),
+        choices(row),
+        value=default_value(row),
         label=row.label,
-        info=settings_form.help_text(row),
+        info=help_text(row),
         elem_id=row.name,
         filterable=typed,
         allow_custom_value=typed,
@@ -181,3 +188,69 @@ def _html(mount: str, value: Any, name: str, template: str = "<div></div>") -> g
     return gr.HTML(
         value, html_template=template, js_on_load=script, apply_default_css=False, elem_id=name
     )
+
+
+OWN_NAME = "As the protocol says"  # what the form calls `OWN`
+# Beside the judge; all others are folded away below
+FIRST_ROW = ("protocol", "window", "max_turns", "frames_per_call")
+
+
+def choices(row: Setting) -> list[tuple[str, str]]:
+    """Return (name, value) of all that the form offers for a setting, in order."""
+    own = [(OWN_NAME, OWN)] if row.default is None else []
+    numbers = [(row.names.get(number, _text(number)), _text(number)) for number in row.offered]
+    return [*own, *numbers, *((name, word) for word, name in row.words.items())]
+
+
+def default_value(row: Setting) -> str:
+    """Return the value that is chosen at first."""
+    return OWN if row.default is None else _text(row.default)
+
+
+def form_values(settings: Settings, trained: Sequence[ProtocolName] = ()) -> dict[str, str]:
+    """Return the values that ask for these settings of a run.
+
+    A value equal to the default is shown as the default: for a run that has begun, the default of
+    its protocol (`trained`: the protocols of its judge). A value that no run can be asked for, from
+    a foreign trace, is shown as the default, too.
+    """
+    own = Settings()
+    if settings.protocol != "auto":
+        filled = with_defaults(own, make_protocol(own, settings.protocol))
+        own = replace(filled, protocol=chosen_protocol(own, trained))
+    asked = {row.name: getattr(settings, row.name) for row in SETTINGS}
+    protocol: ProtocolName = "concat" if settings.protocol == "concat" else "paired"
+
+    def value(row: Setting) -> str:
+        sent: Any = asked[row.name]
+        if sent is None or sent == getattr(own, row.name):
+            return default_value(row)
+        try:
+            make_protocol(replace(Settings(), **{row.name: sent}), protocol)
+        except BadInput:
+            return default_value(row)
+        return _text(sent)
+
+    return {row.name: value(row) for row in SETTINGS}
+
+
+def help_text(row: Setting) -> str:
+    """Return the table's help; it names a protocol that alone has the setting."""
+    return f"{row.help} Only in {row.protocol}." if row.protocol else row.help
+
+
+def _text(value: str | float) -> str:
+    """Write a value as a form sends it: "0", not "0.0"."""
+    return str(value).removesuffix(".0")
+
+
+def branch_form(judges: Sequence[str]) -> dict[str, Any]:
+    """Return labels by name, (name, value) of each memory window, and the limits."""
+    windows = [choice for choice in choices(setting("window")) if choice[1] != OWN]
+    return {
+        "words": dict(words.FORM),
+        "windows": windows,
+        "judges": list(judges),
+        "maxFrames": MAX_FRAMES,
+        "maxPrompt": MAX_PROMPT,
+    }

@@ -6,25 +6,18 @@ import shutil
 import tempfile
 import threading
 import time
-from collections import OrderedDict, deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput, NoCopy
 from vrthinker_core.storage import atomic_path
-from vrthinker_core.types import Side
-from vrthinker_core.ui.download import NOBODY, DiskBudget, fetch_video
-from vrthinker_core.ui.public_addresses import PUBLIC_ONLY, FetchPolicy
+from vrthinker_core.ui.fetch import NOBODY, PUBLIC_ONLY, DiskBudget, FetchPolicy, fetch_video
 from vrthinker_core.video.browser_copies import playable_copy
 from vrthinker_core.video.files import shown_name
 
 UNUSED_SECONDS = 600.0  # for a file that nobody uses
-# Open pages whose files are known to be used; beyond them, the oldest are forgotten
-HOLDERS = 400
-HELD = 4  # files of one player: two for the video that it holds, and two for the one before
 
 NO_ROOM = "There is no room here to keep a playable copy of {}; try again in ten minutes."
 
@@ -37,11 +30,8 @@ class Uploads:
     """
 
     def __init__(self, folder: Path, fetched: Path, policy: FetchPolicy = PUBLIC_ONLY) -> None:
-        self._folder = folder
-        self._fetched = fetched
-        self._policy = policy
+        self._folder, self._fetched, self._policy = folder, fetched, policy
         self._copies: dict[Path, Path] = {}
-        self._holders: OrderedDict[str, list[deque[Path]]] = OrderedDict()  # for both players
         self._fetch_threads = ThreadPoolExecutor(4, "fetch")  # for calls of the API
         self._lock = threading.Lock()
         self.budget = DiskBudget()
@@ -106,29 +96,10 @@ class Uploads:
             copy = self._copies.get(path, path)
         return copy if copy.is_file() else path
 
-    def hold(self, session_id: str, side: Side, *files: Path) -> None:
-        """Keep the player's files, and the video before, while the page is open."""
-        with self._lock:
-            players = self._holders.setdefault(session_id, [deque(maxlen=HELD) for _ in Side])
-            players[side - 1].extend(files)
-            while len(self._holders) > HOLDERS:
-                self._holders.popitem(last=False)
-
-    def swap(self, session_id: str) -> None:
-        """Swap the files of the page's players."""
-        with self._lock:
-            if session_id in self._holders:
-                self._holders[session_id].reverse()
-
-    def let_go(self, session_id: str) -> None:
-        """Forget the files of a page that is closed."""
-        with self._lock:
-            self._holders.pop(session_id, None)
-
     def expire(self, used: Iterable[Path]) -> None:
-        """Delete old files that are neither `used` nor held, and folders that are empty."""
+        """Delete old files that are not `used`, and folders that are empty."""
+        in_use = set(used)
         with self._lock:
-            in_use = set(used).union(*chain.from_iterable(self._holders.values()))
             in_use |= {copy for original, copy in self._copies.items() if original in in_use}
         # Gradio shows a copy of the file, elsewhere; names in these two folders cannot be guessed.
         names = {file.name for file in in_use if file.parent in (self._folder, self._fetched)}

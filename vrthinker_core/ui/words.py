@@ -1,4 +1,4 @@
-"""Labels and sentences of the page; `history_words` holds those of kept runs."""
+"""Labels and sentences of the page."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -521,3 +521,50 @@ FORM = {
     "differs": "differs",
     "dimension": "Dimension",
 }
+
+HISTORY_TAB = "Your runs"
+NO_SUCH_RUN = "This run is gone, or belongs to another visitor. Compare again, or open its trace."
+GOES_ON = "Goes on"
+NOT_KEPT = "This server keeps no runs. Save the trace of a run that you want to keep."
+KEPT_FOR = "Only you see these runs. Each is kept for {}, its videos as long as there is room."
+HISTORY = {
+    "none": "Your runs appear here when you compare two videos.",
+    "delete": "Delete",
+    "deleteRun": "Delete this run: {}",
+    "deleteQuestion": "Delete this run, with the link to it?",
+    "deleteIt": "Delete it",
+    "keepIt": "Keep it",
+    "deleteAll": "Delete all runs",
+    "question": "Delete all your runs, with the links to them?",
+    "yes": "Delete all",
+    "no": "Keep them",
+    "deleted": "Deleted.",
+    "noPrompt": "No prompt",
+    "unreachable": "The server did not answer. Try again.",
+}
+
+
+def kept_for(seconds: float) -> str:
+    """Say how long each run is kept, and that nobody else sees it."""
+    hours = seconds / 3600
+    return KEPT_FOR.format(
+        "a day" if hours == 24 else f"{hours:g} {'hour' if hours == 1 else 'hours'}"
+    )
+
+
+def kept_outcome(
+    outside: bool,
+    judged: bool,
+    overall: Preference | None,
+    order: OrderEffect | None,
+    ending: StopReason | None,
+) -> str:
+    """Return what became of a kept run, by its verdict if possible."""
+    if outside:
+        return DEMO_RUN
+    if judged:
+        return winner_line(overall, order)
+    if ending is None:
+        return "Cut off before it ended"
+    ends = {StopReason.CANCELLED: "Stopped", StopReason.FAILED: "Failed"}
+    return ends.get(ending, NO_VERDICT)

@@ -4,18 +4,18 @@ import io
 import threading
 import time
 import weakref
-from collections.abc import Generator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
-from typing import TypedDict
+from contextlib import suppress
+from typing import Any
 
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.protocols.factory import frame_layout
 from vrthinker_core.types import Frame, FrameRef, Side, Thumbnail
 from vrthinker_core.ui import words
-from vrthinker_core.ui.page_sessions import Session
-from vrthinker_core.ui.run_state import TurnState, protocol_of, state_in_first_sides
-from vrthinker_core.ui.tiles import ThumbnailFiles
+from vrthinker_core.ui.run import TurnState
+from vrthinker_core.ui.sessions import ShownRun
+from vrthinker_core.ui.view import ThumbnailFiles
 from vrthinker_core.video import Clip, DecoderPool, open_clip
 from vrthinker_core.video.clip_pair import frame_plan
 
@@ -23,13 +23,6 @@ MAX_WAITING = 32  # turns that may wait to be decoded; later requests are told t
 MAX_RUN_BYTES = 64 * 2**20  # of one run's frames, on the disk
 MAX_BYTES = 512 * 2**20  # of all runs'; beyond them, those that were decoded first are dropped
 IDLE_SECONDS = 20.0  # after which the videos of the run that was looked at last are closed
-
-
-class ExactFramesJson(TypedDict):
-    """The frames of one turn."""
-
-    frames: dict[str, str]  # "SIDE-SLOT" to a picture's address; the others stay thumbnails
-    note: str  # why there are thumbnails, "" if there are none
 
 
 class ExactFrames:
@@ -43,11 +36,10 @@ class ExactFrames:
         self, decoders: DecoderPool, max_run_bytes: int = MAX_RUN_BYTES, max_bytes: int = MAX_BYTES
     ) -> None:
         self._decoders = decoders
-        self._max_run_bytes = max_run_bytes
-        self._max_bytes = max_bytes
+        self._max_run_bytes, self._max_bytes = max_run_bytes, max_bytes
         self._thread = ThreadPoolExecutor(1, "exact frames")
         self._lock = threading.Lock()
-        self._jobs: dict[tuple[str, int, bool], Future[ExactFramesJson]] = {}
+        self._jobs: dict[tuple[str, int, bool], Future[dict[str, Any]]] = {}
         # A run that is dropped leaves no entry.
         self._stored = weakref.WeakKeyDictionary[ThumbnailFiles, _Stored]()
         self._clips: dict[tuple[Side, Side], Clip] = {}  # open videos, of the run `_open`
@@ -55,18 +47,19 @@ class ExactFrames:
         self._closing = False
 
     def request(
-        self, session: Session, turn: int, swapped: bool = False
-    ) -> Future[ExactFramesJson] | None:
+        self, shown: ShownRun, turn: int, swapped: bool = False
+    ) -> Future[dict[str, Any]] | None:
         """Return the frames of a run's turn (1-based), soon; None if too many turns are waiting.
 
+        frames ("SIDE-SLOT" to a picture's address; the others stay thumbnails) and note (why).
         `swapped`: of its second run; frames are named in the sides of the first all the same.
         """
-        key = (session.name, turn, swapped)
+        key = (shown.name, turn, swapped)
         with self._lock:
             job = self._jobs.get(key)
             if job is None and len(self._jobs) < MAX_WAITING:
-                frames = turns_of(session, swapped)[turn - 1].frames
-                self._jobs[key] = job = self._thread.submit(self._decode, session, swapped, frames)
+                frames = turns_of(shown, swapped)[turn - 1].frames
+                self._jobs[key] = job = self._thread.submit(self._decode, shown, swapped, frames)
                 job.add_done_callback(lambda _: self._jobs.pop(key, None))
             return job
 
@@ -93,25 +86,22 @@ class ExactFrames:
         self._open, self._used_at = "", time.monotonic()
 
     def _decode(
-        self, session: Session, swapped: bool, frames: tuple[Thumbnail, ...]
-    ) -> ExactFramesJson:
+        self, shown: ShownRun, swapped: bool, frames: tuple[Thumbnail, ...]
+    ) -> dict[str, Any]:
         """Decode one turn's frames, in the sides of the first run."""
-        files, most = session.thumbnails, self._max_run_bytes
+        files, most = shown.thumbnails, self._max_run_bytes
         stored = self._stored.pop(files, None) or _Stored(files, most)
         self._stored[files] = stored  # the run that is looked at is the last to be dropped
-        if self._open != session.name:
+        if self._open != shown.name:
             self._close_videos()
-            self._open = session.name
+            self._open = shown.name
 
         def decode_side(side: Side) -> None:
             """Store one video's frames, as far as room and file allow."""
             missing = [frame for frame in frames if (swapped, frame.ref) not in stored.sources]
-            shown = {frame.ref.slot: frame for frame in missing if frame.ref.side is side}
-            if not shown:
-                return
-            decoded = self._frames(session, swapped, side, shown)
-            with suppress(VrThinkerError), closing(decoded):
-                for slot, frame in decoded:
+            wanted = {frame.ref.slot: frame for frame in missing if frame.ref.side is side}
+            with suppress(VrThinkerError):
+                for slot, frame in self._frames(shown, swapped, side, wanted) if wanted else ():
                     if not stored.add((swapped, FrameRef(slot, side)), _png(frame)):
                         return
 
@@ -132,17 +122,16 @@ class ExactFrames:
         return {"frames": sources, "note": note}
 
     def _frames(
-        self, session: Session, swapped: bool, side: Side, shown: dict[int, Thumbnail]
-    ) -> Generator[tuple[int, Frame], None, None]:
-        """Yield the frames in `shown` (by slot) that are of the judge's file, at the same place.
+        self, shown: ShownRun, swapped: bool, side: Side, wanted: dict[int, Thumbnail]
+    ) -> Iterator[tuple[int, Frame]]:
+        """Yield the `wanted` frames (by slot) that are of the judge's file, at the same place.
 
-        Whoever does not read them to the end closes the generator, and with it the clip. Raises
-        VideoError.
+        Raises VideoError.
         """
         self._used_at = time.monotonic()
-        started = session.run.state.started
-        protocol, path = protocol_of(started), session.videos[side is Side.SECOND]
-        info = started.clips[side is Side.SECOND] if started else None
+        state, path = shown.run.state, shown.videos[side is Side.SECOND]
+        info = state.started.clips[side is Side.SECOND] if state.started else None
+        protocol = state.protocol
         if protocol is None or path is None or info is None:
             return
         told = side.other if swapped else side  # how the judge knew it
@@ -150,10 +139,10 @@ class ExactFrames:
             plan = frame_plan(frame_layout(protocol), told)
             self._clips[side, told] = open_clip(path, told, plan, decoders=self._decoders)
         clip = self._clips[side, told]
-        is_same = clip.info.digest == info.digest
-        slots = [slot for slot in shown if is_same and 0 <= slot < protocol.grid.slots]
-        for frame in clip.stream(slots):
-            if frame.index == shown[frame.ref.slot].index:
+        if clip.info.digest != info.digest:
+            return
+        for frame in clip.stream([slot for slot in wanted if 0 <= slot < protocol.grid.slots]):
+            if frame.index == wanted[frame.ref.slot].index:
                 yield frame.ref.slot, frame
 
     def _drop_oldest(self) -> None:
@@ -192,12 +181,12 @@ class _Stored:
             return not self.full
 
 
-def turns_of(session: Session, swapped: bool) -> tuple[TurnState, ...]:
+def turns_of(shown: ShownRun, swapped: bool) -> tuple[TurnState, ...]:
     """Return the turns of the run or its second, in first sides."""
-    state = session.run.state
+    state = shown.run.state
     if not swapped:
         return state.turns
-    return state_in_first_sides(state.swapped).turns if state.swapped else ()
+    return state.swapped.in_first_sides().turns if state.swapped else ()
 
 
 def _png(frame: Frame) -> bytes:

@@ -1,4 +1,4 @@
-"""The request limits: Gradio's blocked routes, the size of a request, refusals before Gradio reads.
+"""What stands before the page: limits of a request, host and origin, cookies, open pages.
 
 Gradio limits the size of an uploaded file and of nothing else: a body of any size is kept in
 memory, and made into values while everybody waits. It also offers what this page never uses: FFmpeg
@@ -8,7 +8,9 @@ for recordings, a proxy to public web addresses, functions of components.
 import asyncio
 import ipaddress
 import json
+import secrets
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
@@ -16,13 +18,14 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from gradio.route_utils import FnIndexInferError
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vrthinker_core.ui.gradio_blocks import MAX_UPLOAD_BYTES
+from vrthinker_core.ui.history import COOKIE, owner_of
+from vrthinker_core.ui.queue import MAX_UPLOAD_BYTES
 
 MAX_UNFINISHED_BYTES = 256 * 2**20  # of all bodies that have begun to come and are not whole yet
 STALL_SECONDS = 30.0  # in which more of a body must come
@@ -336,3 +339,97 @@ def _split(url: str) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         return urlsplit("")
+
+
+COOKIE_SECONDS = 30 * 24 * 3600  # after the page was opened last
+
+
+class VisitorCookieMiddleware:
+    """ASGI middleware that gives each browser a cookie when it opens the page.
+
+    `in_frame`: the page is embedded in another site's page.
+    """
+
+    def __init__(self, app: ASGIApp, in_frame: bool = False) -> None:
+        self._app = app
+        # In a frame a cookie is only taken with these, and is another one for each site around it.
+        self._where = "SameSite=None; Secure; Partitioned" if in_frame else "SameSite=Lax"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; one for the page sets the cookie."""
+        if scope["type"] != "http" or scope["path"] != "/" or scope["method"] != "GET":
+            await self._app(scope, receive, send)
+            return
+        cookies = HTTPConnection(scope).cookies
+        value = cookies[COOKIE] if owner_of(cookies) else secrets.token_urlsafe(32)
+        cookie = f"{COOKIE}={value}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; {self._where}"
+
+        async def send_with_cookie(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).append("set-cookie", cookie)
+            await send(message)
+
+        await self._app(scope, receive, send_with_cookie)
+
+
+HEARTBEAT_PATH = "/gradio_api/heartbeat/"
+
+
+class OpenPagesMiddleware:
+    """ASGI middleware: a page is in `pages` as long as it holds Gradio's heartbeat.
+
+    Gradio's own heartbeat is a stream. A browser keeps at most six connections open to a server
+    without HTTP/2, so with six of its pages open nothing else would get through, not even Stop. So
+    a page holds its heartbeat over a WebSocket, which is not counted.
+    """
+
+    def __init__(self, app: ASGIApp, pages: Counter[str]) -> None:
+        self._app, self._pages = app, pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; hold a heartbeat's WebSocket as long as its stream."""
+        path = scope.get("path", "")
+        if scope["type"] not in ("http", "websocket") or not path.startswith(HEARTBEAT_PATH):
+            await self._app(scope, receive, send)
+            return
+        session_id = path.removeprefix(HEARTBEAT_PATH)
+        self._pages[session_id] += 1
+        try:
+            if scope["type"] == "http":
+                await self._app(scope, receive, send)
+            else:
+                await self._hold(scope, receive, send)
+        finally:
+            self._pages[session_id] -= 1
+            if not self._pages[session_id]:
+                del self._pages[session_id]
+
+    async def _hold(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the WebSocket on as the request for the stream."""
+        await receive()  # that it would connect
+        over = False
+
+        async def wait_until_gone() -> Message:
+            nonlocal over
+            while not over:
+                over = (await receive())["type"] == "websocket.disconnect"
+            return {"type": "http.disconnect"}
+
+        async def close() -> None:
+            nonlocal over
+            if not over:
+                over = True
+                await send({"type": "websocket.close"})
+
+        async def send_state(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 200:
+                await send({"type": "websocket.accept"})
+            elif message["type"] == "http.response.start":
+                await close()
+
+        # By this version of ASGI a stream learns from `receive` that the page has gone.
+        asgi = {"version": "3.0", "spec_version": "2.3"}
+        request = {"type": "http", "method": "GET", "asgi": asgi}
+        scheme = scope["scheme"].replace("ws", "http")
+        await self._app({**scope, **request, "scheme": scheme}, wait_until_gone, send_state)
+        await close()

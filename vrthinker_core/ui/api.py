@@ -1,0 +1,662 @@
+"""The API: `compare` and `health`, over Gradio's protocol, plain HTTP, and MCP if installed.
+
+A call waits in the page's own queue, and its run is kept like a visitor's until the call is over.
+"""
+
+# No `from __future__ import annotations`: Gradio derives the endpoints' schemas from annotations.
+
+import asyncio
+import base64
+import contextlib
+import importlib
+import importlib.metadata
+import json
+import logging
+import re
+import secrets
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator, Set
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypedDict, TypeVar, cast
+from urllib.parse import unquote
+
+import gradio as gr
+from gradio.components.api_component import Api
+from gradio.events import api as endpoint
+from gradio.utils import get_upload_folder
+from gradio_client.utils import python_type_to_json_schema  # type: ignore[import-untyped]
+from starlette.datastructures import MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from vrthinker_core.__about__ import __version__
+from vrthinker_core.errors import BadInput, VrThinkerError
+from vrthinker_core.protocols.label_probabilities import label_probabilities
+from vrthinker_core.types import Dimension, Reply, Settings, Verdict, VideoPair
+from vrthinker_core.types.progress import Pace
+from vrthinker_core.types.settings import SETTINGS, parse_settings
+from vrthinker_core.types.wording import order_unchecked
+from vrthinker_core.ui import words
+from vrthinker_core.ui.fetch import FULL
+from vrthinker_core.ui.handlers import Services
+from vrthinker_core.ui.queue import CheckedBlocks, Fetch
+from vrthinker_core.ui.run import RunState
+from vrthinker_core.ui.sessions import ShownRun
+from vrthinker_core.ui.view import Probabilities, RunView, remarks
+
+
+class LabelsJson(TypedDict):
+    """0 tie, 1 video 1, 2 video 2, None not said."""
+
+    TA: int | None
+    MQ: int | None
+    VQ: int | None
+    OA: int | None
+
+
+class ProbabilitiesJson(TypedDict):
+    """How likely the judge was to write 0, 1 and 2, adding up to at most 1; None if not known."""
+
+    TA: list[float] | None
+    MQ: list[float] | None
+    VQ: list[float] | None
+    OA: list[float] | None
+
+
+class FrameJson(TypedDict):
+    """A frame that the judge was shown, from `seconds` to before `until`."""
+
+    video: int  # 1 or 2
+    number: str  # what the judge calls it
+    index: int  # of the frame in the file, counted from 0
+    seconds: float
+    until: float
+
+
+class TurnJson(TypedDict):
+    """One turn; what is read from the reply stays empty until `over`."""
+
+    number: int
+    frames: list[FrameJson]
+    snapshot: str
+    think: str
+    requested: list[int]  # frame numbers that the reply asks for
+    labels: LabelsJson | None
+    probabilities: ProbabilitiesJson | None  # of these labels
+    confidence: int | None
+    remarks: list[str]  # repairs, refusals and cuts, one sentence each
+    text: str  # the reply as it came, as far as it has come
+    reasoning: str  # what a server told beside the reply; never sent back to the judge
+    over: bool
+
+
+class OrderLabelsJson(TypedDict):
+    """What the order does to each label: "stable", "flips", "turns into a tie", …"""
+
+    TA: str
+    MQ: str
+    VQ: str
+    OA: str
+
+
+class SecondRunJson(TypedDict):
+    """The same pair judged with its sides swapped; labels and frames are given in the sides of the first run."""
+
+    stop: str | None
+    labels: LabelsJson | None
+    probabilities: ProbabilitiesJson | None
+    order: OrderLabelsJson | None  # None until both runs have a verdict
+    unchecked: str  # why there is no `order`, once the second run is over; "" else
+    turns: list[TurnJson]
+
+
+class VoteJson(TypedDict):
+    """What a person said of the pair."""
+
+    at: str  # when, in ISO 8601
+    labels: LabelsJson
+    agrees: bool | None  # with the judge's verdict
+    slots: list[int]  # of the pairs that decided it
+    note: str
+    blind: bool  # given before the verdict was seen
+
+
+class RunJson(TypedDict):
+    """A run so far."""
+
+    status: str
+    stop: str | None  # why the run ended, a `StopReason`; None while it is going on
+    labels: LabelsJson | None
+    probabilities: ProbabilitiesJson | None  # of these labels; None where none is known
+    outside_scope: bool  # the judge cannot judge such videos: no label counts, and none is given
+    provisional: bool
+    forced: bool
+    error: str  # one sentence, "" where nothing failed
+    notes: list[str]
+    judge: str
+    protocol: str
+    prompt: str
+    turns: list[TurnJson]
+    branch: str  # where it leaves the run that it is a branch of, in words; "" for a run of its own
+    swapped: SecondRunJson | None  # with the setting `swap`, once the first run has a verdict
+    vote: VoteJson | None  # None where nobody has voted
+
+
+class OfferedJudgeJson(TypedDict):
+    """A judge that can be asked for by name."""
+
+    name: str
+    status: str
+    error: str
+
+
+class JudgeHealthJson(TypedDict):
+    """Whether a judge is there, and which one."""
+
+    status: str  # ready, loading or no judge
+    judge: str
+    protocol: str
+    notes: list[str]
+    error: str
+
+
+class SettingJson(TypedDict):
+    """A setting that a run can be given."""
+
+    name: str
+    label: str
+    help: str
+    range: str  # what it may be, in words
+    default: str | int | float | None  # None is the protocol's own value
+
+
+class HealthJson(JudgeHealthJson):
+    """The state of the server; what `JudgeHealthJson` says is about the first judge."""
+
+    judges: list[OfferedJudgeJson]
+    judging: int  # runs that are being judged
+    waiting: int  # runs that wait in the queue
+    version: str  # of this package
+    settings: list[SettingJson]
+
+
+def run_json(view: RunView, seconds: float = 0.0, pace: Pace = Pace()) -> RunJson:
+    """Return the run so far, `seconds` after it began."""
+    finished, started, vote = view.finished, view.started, view.state.vote
+    notes = [*started.notes, *words.clip_notes(started.clips)] if started else []
+    notes += finished.notes if finished else ()
+    voted: VoteJson | None = None
+    if vote:
+        voted = {
+            "at": vote.at.isoformat(),
+            "labels": _labels(vote.labels),
+            "agrees": vote.agrees,
+            "slots": list(vote.slots),
+            "note": vote.note,
+            "blind": vote.blind,
+        }
+    return {
+        "status": view.status(seconds, pace),
+        "stop": str(finished.stop) if finished else None,
+        "labels": _labels(view.verdict) if view.verdict else None,
+        "probabilities": _probabilities(view.probabilities),
+        "outside_scope": view.outside_scope,
+        "provisional": bool(finished and finished.provisional),
+        "forced": bool(finished and finished.forced),
+        "error": finished.error if finished else "",
+        "notes": notes,
+        "judge": started.judge if started else "",
+        "protocol": started.dialect if started else "",
+        "prompt": started.prompt if started else "",
+        "turns": _turns(view),
+        "branch": view.name,
+        "swapped": _second_run(view),
+        "vote": voted,
+    }
+
+
+def _second_run(view: RunView) -> SecondRunJson | None:
+    if (second := view.second) is None:
+        return None
+    end, check = second.finished, view.order
+    return {
+        "stop": str(end.stop) if end else None,
+        "labels": _labels(second.verdict) if second.verdict else None,
+        "probabilities": _probabilities(second.probabilities),
+        "order": cast(OrderLabelsJson, check.effects) if check else None,
+        "unchecked": order_unchecked(end) if end and check is None else "",
+        "turns": _turns(second),
+    }
+
+
+def refused_json(sentence: str) -> RunJson:
+    """Return a run that never began, because of what was asked for."""
+    return {
+        **run_json(RunView(RunState())),
+        "status": words.READY,
+        "stop": "failed",
+        "error": sentence,
+    }
+
+
+def settings_json() -> list[SettingJson]:
+    """Return every setting, in the order of the table."""
+    return [
+        SettingJson(
+            name=row.name, label=row.label, help=row.help, range=row.range, default=row.default
+        )
+        for row in SETTINGS
+    ]
+
+
+def _labels(verdict: Verdict) -> LabelsJson:
+    return LabelsJson(TA=verdict.TA, MQ=verdict.MQ, VQ=verdict.VQ, OA=verdict.OA)
+
+
+def _probabilities(known: Probabilities) -> ProbabilitiesJson | None:
+    if not known:
+        return None
+    shares = [list(known[each]) if each in known else None for each in Dimension]
+    return ProbabilitiesJson(TA=shares[0], MQ=shares[1], VQ=shares[2], OA=shares[3])
+
+
+def _turns(view: RunView) -> list[TurnJson]:
+    turns: list[TurnJson] = []
+    for turn_state in view.state.turns:
+        turn, labels, probabilities = turn_state.turn, None, None
+        reply = turn.reply if turn else Reply("")
+        if turn and not view.outside_scope:
+            labels = _labels(reply.verdict) if reply.verdict else None
+            known = label_probabilities(turn.completion, reply.verdict)
+            probabilities = _probabilities(known)
+        frames = [
+            FrameJson(
+                video=int(frame.ref.side),
+                number=frame.number,
+                index=frame.index,
+                seconds=frame.seconds,
+                until=frame.until,
+            )
+            for frame in turn_state.frames
+        ]
+        turns.append(
+            {
+                "number": turn_state.number,
+                "frames": frames,
+                "snapshot": reply.snapshot,
+                "think": reply.think,
+                "requested": list(reply.wants.indices) if reply.wants else [],
+                "labels": labels,
+                "probabilities": probabilities,
+                "confidence": reply.confidence,
+                "remarks": remarks(turn_state),
+                "text": turn_state.text,
+                "reasoning": turn.completion.reasoning if turn else "",
+                "over": turn is not None,
+            }
+        )
+    return turns
+
+
+MCP_PATH = "/gradio_api/mcp"
+MCP_REQUIREMENT = "mcp>=1.24,<2"  # what Gradio supports, and what works with the newest pydantic
+_REMEDY = f'Run pip install --upgrade "{MCP_REQUIREMENT}" and start again.'
+NOT_INSTALLED = f"MCP is off: it needs one more package. {_REMEDY}"
+WRONG_VERSION = f"MCP is off: mcp {{}} is installed, and Gradio cannot speak to it. {_REMEDY}"
+BROKEN = f"MCP is off: mcp {{}} is installed, but cannot be imported. {_REMEDY}"
+NO_SSE = f"The older transport is not offered. Connect to {MCP_PATH}/ by streamable HTTP."
+
+
+def mcp_version() -> str:
+    """Return the version of `mcp`; "" if it is not installed."""
+    try:
+        return importlib.metadata.version("mcp")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def why_no_mcp() -> str:
+    """Say why there is no MCP, and what to do; else ""."""
+    version = mcp_version()
+    if not version:
+        return NOT_INSTALLED
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers is None or not (1, 24) <= (int(numbers[1]), int(numbers[2])) < (2, 0):
+        return WRONG_VERSION.format(version)
+    try:
+        importlib.import_module("mcp.server.streamable_http_manager")
+    except ImportError:
+        return BROKEN.format(version)
+    return ""
+
+
+def mcp_routes() -> list[BaseRoute]:
+    """Return routes before Gradio's: 404 for the older transport, or for all without MCP.
+
+    Over the older one (SSE) an answer does not come on the connection of its call, so a client that
+    disconnects would go unnoticed.
+    """
+    if sentence := why_no_mcp():
+        refused, methods = PlainTextResponse(sentence, 404), ["GET", "POST", "DELETE"]
+        return [Route(MCP_PATH + "{rest:path}", refused, methods=methods)]
+    return [Route(f"{MCP_PATH}/sse", PlainTextResponse(NO_SSE, 404), methods=["GET"])]
+
+
+CALL_HEADER = "x-vr-thinker-tool-call"
+
+
+def call_token(request: gr.Request) -> str:
+    """Return the token of a tool's call; "" for every other call."""
+    return str(request.headers.get(CALL_HEADER, ""))
+
+
+class McpCallMiddleware:
+    """ASGI middleware: gives MCP requests a token, kept in `tokens` until the client leaves."""
+
+    def __init__(self, app: ASGIApp, tokens: set[str]) -> None:
+        self._app = app
+        self._tokens = tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, those to the MCP server with a token."""
+        if scope["type"] != "http" or MCP_PATH not in scope["path"]:
+            await self._app(scope, receive, send)
+            return
+        token = secrets.token_hex(12)
+        self._tokens.add(token)
+        marked = {**scope, "headers": list(scope["headers"])}
+        MutableHeaders(scope=marked)[CALL_HEADER] = token
+
+        async def watched_receive() -> Message:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self._tokens.discard(token)
+            return message
+
+        try:
+            await self._app(marked, watched_receive, send)
+        finally:
+            self._tokens.discard(token)
+
+
+NOT_UPLOADED = (
+    "{} is no uploaded file. Upload it first, and name it by the path that the upload gave."
+)
+NOT_BASE64 = (
+    "{} cannot be read: after data:video/mp4;base64, only the file itself in Base64 is understood."
+)
+TOO_LARGE = (
+    "{} has more than {:g} MB, which is too much for a call itself. "
+    "Upload it first, and name it by what the upload gave."
+)
+
+MAX_DATA_URL_BYTES = 3_500_000  # of one video: two in Base64 fit a request (`request_limits`)
+
+
+class FileMarker(TypedDict):
+    """How Gradio marks a value as a file."""
+
+    _type: Literal["gradio.FileData"]
+
+
+class UploadedFile(TypedDict, total=False):
+    """An uploaded file as Gradio's clients give it."""
+
+    path: str
+    meta: FileMarker
+
+
+@contextlib.asynccontextmanager
+async def resolve_video(given: object, label: str, fetch: Fetch) -> AsyncIterator[Path]:
+    """Give the file of a video; the file of a data URL is deleted afterwards.
+
+    `given` is an `UploadedFile`, or a string: the path or the address that an upload returned, a
+    web address, a data URL. Raises BadInput for everything else, other files of this machine
+    included; `label` is the video's name in the sentence.
+    """
+    text = given.get("path") if isinstance(given, dict) else given
+    if not isinstance(text, str):
+        raise BadInput(NOT_UPLOADED.format(label))
+    prefix = "/gradio_api/file="  # before the path in an uploaded file's address on this server
+    is_web = isinstance(given, str) and text.startswith(("http://", "https://"))
+    if isinstance(given, str) and text.startswith("data:"):
+        uploads = Path(get_upload_folder())
+        uploads.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=uploads, ignore_cleanup_errors=True) as folder:
+            yield await asyncio.to_thread(_write_data_url, text, label, Path(folder) / "video")
+    elif is_web and prefix not in text:
+        yield await fetch(text)
+    else:
+        named = unquote(text.partition(prefix)[2]) if "://" in text else text
+        yield _uploaded_path(named, label)
+
+
+def _uploaded_path(text: str, label: str) -> Path:
+    with contextlib.suppress(OSError, RuntimeError, ValueError):
+        path = Path(text).resolve(strict=True)
+        if path.is_relative_to(Path(get_upload_folder()).resolve()) and path.is_file():
+            return path
+    raise BadInput(NOT_UPLOADED.format(label))
+
+
+def _write_data_url(url: str, label: str, path: Path) -> Path:
+    head, _, body = url.partition(",")
+    if not head.endswith(";base64"):
+        raise BadInput(NOT_BASE64.format(label))
+    if len(body) * 3 // 4 > MAX_DATA_URL_BYTES:
+        raise BadInput(TOO_LARGE.format(label, MAX_DATA_URL_BYTES / 1e6))
+    try:
+        path.write_bytes(base64.b64decode(body, validate=True))
+    except ValueError:
+        raise BadInput(NOT_BASE64.format(label)) from None
+    except OSError:
+        raise BadInput(FULL) from None
+    return path
+
+
+NOT_AN_OBJECT = 'The settings must be a JSON object, as in {"max_turns": 3}.'
+
+
+def resolve_settings(given: object) -> Settings:
+    """Return the given settings; defaults for None and "". Raises BadInput."""
+    if given is None or given == "":
+        return Settings()
+    try:
+        settings = json.loads(given) if isinstance(given, str) else given
+    except (ValueError, RecursionError):
+        raise BadInput(NOT_AN_OBJECT) from None
+    if not isinstance(settings, dict):
+        raise BadInput(NOT_AN_OBJECT)
+    return parse_settings(settings)
+
+
+def settings_schema() -> dict[str, Any]:
+    """Return the parameter's JSON schema: each of `SETTINGS` with its label, help and range.
+
+    An unknown name fits the schema, so that it is answered with the names there are. Its value may
+    be no object: Gradio's MCP server would upload every file of this machine that an object names.
+    Any number fits, too: `parse_settings` refuses it with a sentence that names the setting.
+    """
+    properties = {}
+    for row in SETTINGS:
+        kind = ["number"] if row.number is not None else ["boolean"] if row.is_switch else []
+        description = f"{row.label}. {row.help} Range: {row.range}."
+        schema = {**_any_of(*kind, "string", "null"), "description": description}
+        properties[row.name] = schema if row.default is None else {**schema, "default": row.default}
+    by_name = {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": _any_of("string", "number", "null"),
+    }
+    return {"anyOf": [by_name, {"type": "string"}, {"type": "null"}]}
+
+
+def _any_of(*kinds: str) -> dict[str, Any]:
+    return {"anyOf": [{"type": kind} for kind in kinds]}
+
+
+POLL_SECONDS = 0.05
+HEARTBEAT_SECONDS = 0.5  # at most between items: only there does Gradio notice that a client left
+
+Item = TypeVar("Item", RunJson, HealthJson)
+
+
+def register_endpoints(blocks: CheckedBlocks, services: Services, tokens: Set[str]) -> None:
+    """Add the endpoints to `blocks`, inside whose `with` statement this is called.
+
+    Page and API wait in one queue. `tokens` are those of the MCP calls whose client is still
+    connected.
+    """
+    api = Endpoints(services, tokens)
+    compare = endpoint(api.compare, api_name="compare", concurrency_limit=None)
+    health = endpoint(api.health, api_name="health", queue=False)
+    _set_schema(blocks, compare["inputs"][-1], settings_schema())
+    _set_schema(blocks, compare["outputs"][0], python_type_to_json_schema(RunJson))
+    _set_schema(blocks, health["outputs"][0], python_type_to_json_schema(HealthJson))
+    if mcp_version() and (sentence := why_no_mcp()):
+        logging.getLogger(__name__).warning(sentence)
+
+
+def _set_schema(blocks: CheckedBlocks, component: int, schema: dict[str, Any]) -> None:
+    """Set the JSON schema of a parameter or a return value.
+
+    Gradio derives none from an iterator, and none with descriptions.
+    """
+    value = blocks.blocks[component]
+    assert isinstance(value, Api)
+    derived = value.api_info()  # not a copy: the schema that Gradio shows
+    derived.clear()
+    derived.update(schema)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """The functions behind the endpoints. Clients show their docstrings as descriptions."""
+
+    services: Services
+    mcp_tokens: Set[str]
+
+    async def compare(
+        self,
+        video1: str | UploadedFile,
+        video2: str | UploadedFile,
+        prompt: str,
+        request: gr.Request,
+        judge: str = "",
+        settings: dict[str, str | int | float | None] | str | None = None,
+    ) -> AsyncIterator[RunJson | str]:
+        """Which of two videos, made from the same prompt, follows it better, and why: the judge's turns.
+
+        Every item is the whole run so far; the last one has `stop`, and `labels` for text alignment (TA), motion quality (MQ),
+        visual quality (VQ) and overall (OA): 0 tie, 1 video 1, 2 video 2, null not said. `error` is one sentence when it failed.
+        With the setting `swap` the same pair is then judged with its sides swapped: `swapped` has those labels, mapped back, and in
+        `order` a word for each ("stable", "flips", "turns into a tie", …). A tool's answer is the last item, as JSON. One run can
+        take minutes, and others may wait before you: `health` says how many.
+
+        Args:
+            video1: The first video: the path or address that an upload here gave, or its web address.
+            video2: The second video, named in the same way.
+            prompt: The text both videos were made from.
+            judge: Which judge is to compare, by its name in `health`; the first one there when nothing is said.
+            settings: How the run goes, by name, as in {"max_turns": 3}; defaults for those left out. `health` lists all of them.
+        """
+        token, services = call_token(request), self.services
+        async with AsyncExitStack() as cleanup:
+            try:
+                name = services.judges.choose(judge)
+                chosen, enter = resolve_settings(settings), cleanup.enter_async_context
+                fetch = services.uploads.fetch_beside
+                first = await enter(resolve_video(video1, "Video 1", fetch))
+                second = await enter(resolve_video(video2, "Video 2", fetch))
+                if not isinstance(prompt, str):
+                    raise BadInput("The prompt must be a text.")
+                session = services.sessions.get(f"program {secrets.token_hex(12)}")
+                cleanup.callback(services.sessions.end, session.id)
+                pair = VideoPair(prompt, first, second)
+                shown = services.sessions.start_run(session, pair, chosen, name)
+            except BadInput as error:
+                yield _response(refused_json(str(error)), token)
+                return
+            async with aclosing(_progress(shown)) as progress:
+                async for item in progress:
+                    yield _response(item, token)
+                    if token and token not in self.mcp_tokens:
+                        return
+
+    def health(self, request: gr.Request) -> HealthJson | str:
+        """Whether a judge is there, which one, how many wait for it, and what `compare` can be given.
+
+        `judges` are those that can be asked for by name; `status` (ready, loading or no judge) and what stands beside it is about
+        the first of them. `settings` are what a run can be given, each with its range and its default, null for the protocol's own.
+        """
+        offered = self.services.judges.names
+        judges = {name: self._judge_health(name) for name in offered}
+        judging, waiting = self.services.queue.counts()
+        health: HealthJson = {
+            **judges[offered[0]],
+            "judges": [
+                {"name": name, "status": judge["status"], "error": judge["error"]}
+                for name, judge in judges.items()
+            ],
+            "judging": judging,
+            "waiting": waiting,
+            "version": __version__,
+            "settings": settings_json(),
+        }
+        return _response(health, call_token(request))
+
+    def _judge_health(self, name: str) -> JudgeHealthJson:
+        health: JudgeHealthJson = {
+            "status": "loading",
+            "judge": "",
+            "protocol": "",
+            "notes": [],
+            "error": "",
+        }
+        if not self.services.judges.is_loaded(name):
+            return health
+        try:
+            backend = self.services.judges.get(name)
+        except VrThinkerError as error:
+            return {**health, "status": "no judge", "error": str(error)}
+        return {
+            **health,
+            "status": "ready",
+            "judge": backend.name,
+            "protocol": next(iter(backend.protocols), "paired"),
+            "notes": list(backend.notes),
+        }
+
+
+async def _progress(shown: ShownRun) -> AsyncGenerator[RunJson, None]:
+    """The run so far, at each change, every `HEARTBEAT_SECONDS`, and at the end."""
+    before: object = None
+    polls, run = 0, shown.run
+    while not run.over:
+        state = run.state
+        stage = (
+            run.begun,
+            [
+                (
+                    each.started is not None,
+                    len(each.turns),
+                    bool(each.turns and each.turns[-1].turn),
+                )
+                for each in state.runs
+            ],
+        )
+        if stage != before or polls * POLL_SECONDS >= HEARTBEAT_SECONDS:
+            item = run_json(RunView(state), run.seconds, run.pace)
+            yield item if run.begun else {**item, "status": words.WAITING}
+            before, polls = stage, 0
+        polls += 1
+        await asyncio.sleep(POLL_SECONDS)
+    yield run_json(RunView(run.state), run.seconds, run.pace)
+
+
+def _response(item: Item, token: str) -> Item | str:
+    """The item; as JSON text for an MCP call, which has a token."""
+    return json.dumps(item, ensure_ascii=False) if token else item

@@ -1,0 +1,932 @@
+"""The event handlers of the page, over its services; `connect` says which event calls which.
+
+A handler returns, or yields, the components that change. An event that streams never sends the
+videos: a player that is left out would hold the mark for that as its file.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from pydantic import ValidationError
+
+from vrthinker_core.backends import BETTER_JUDGE, NANO_LIMITS
+from vrthinker_core.branch_plan import MAX_FRAMES, BranchPlan, Changes, plan_branch
+from vrthinker_core.errors import BadInput, NoCopy, TraceError, VideoUnavailable, VrThinkerError
+from vrthinker_core.protocols.sanitize import MAX_PROMPT, check_prompt
+from vrthinker_core.storage import type_adapter
+from vrthinker_core.text import encodable
+from vrthinker_core.traces import load
+from vrthinker_core.types import ProtocolName, Settings, Side, VideoPair, Vote
+from vrthinker_core.types.events import Trace, shown_slots
+from vrthinker_core.types.progress import place_in_queue
+from vrthinker_core.types.settings import parse_settings, setting
+from vrthinker_core.types.wording import DEMO_RUN
+from vrthinker_core.ui import words
+from vrthinker_core.ui.history import Examples, History, owner_of, votes_first
+from vrthinker_core.ui.judges import JudgeLoader
+from vrthinker_core.ui.layout import FormValues, PageComponents, Updates, form_values, no_updates
+from vrthinker_core.ui.queue import CheckedBlocks, JudgeQueue, upload_place
+from vrthinker_core.ui.run import BackgroundRun, RunState, matching_videos, trace_of
+from vrthinker_core.ui.runs_tab import ListedRuns
+from vrthinker_core.ui.sessions import EMPTY, BranchSet, Session, Sessions, ShownRun, VideosAtHand
+from vrthinker_core.ui.uploads import Uploads
+from vrthinker_core.ui.view import Json, RunView, hide_verdict, label_rows
+from vrthinker_core.video.files import file_digest
+
+POLL_SECONDS = 0.03  # between two looks
+UPDATE_SECONDS = 0.12  # between two updates of the page, at least
+CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
+PLACE_SECONDS = 0.25  # between two looks at the queue
+PATIENCE_SECONDS = 1.0  # for an event to see that its page shows another run
+MAX_DIGITS = 6  # of a frame's number or a turn's
+
+BANNER_ONLY: Json = {"introduction": True, "turns": ()}  # a trace without a run (`page.js`)
+
+Players = tuple[str | None, str | None]  # the file in each player
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRun:
+    """A trace, and its source."""
+
+    trace: Trace
+    link: str = ""  # the name in `?trace=NAME`
+    kept: str = ""  # the name in `?run=NAME`, by which its visitor opens it
+    videos: Iterable[Path] = ()  # files that are kept with it
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The state of one server, shared by all handlers and routes of its page."""
+
+    judges: JudgeLoader
+    queue: JudgeQueue
+    sessions: Sessions
+    history: History
+    examples: Examples
+    uploads: Uploads
+    runs: ListedRuns | None = None  # an evaluation, or traces, for every visitor
+
+    def stored_run(self, name: str) -> SavedRun:
+        """Find the run of `?trace=NAME`. Raises TraceError without one."""
+        if self.runs is not None and (row := self.runs.find_now(name)) is not None:
+            return SavedRun(self.runs.trace(row), link=name, videos=self.runs.videos(row))
+        if example := self.examples.find(name):
+            return SavedRun(example.trace, link=name)
+        trace, videos = self.history.linked(name)
+        return SavedRun(trace, link=name, videos=videos)
+
+
+async def wait_while(holds: Callable[[], object], seconds: float) -> None:
+    """Wait until that no longer holds, at most `seconds`."""
+    for _ in range(round(seconds / POLL_SECONDS)):
+        if not holds():
+            return
+        await asyncio.sleep(POLL_SECONDS)
+
+
+class Handlers:
+    """Handlers of the events of `parts`."""
+
+    def __init__(self, parts: PageComponents, services: Services) -> None:
+        self._parts, self._services = parts, services
+        self._reading = asyncio.Semaphore(1)  # strangers' traces are large: never two at once
+
+    def session_of(self, request: gr.Request) -> Session:
+        """Return the session of the open page; a reload begins a new one."""
+        return self._services.sessions.get(str(request.session_hash))
+
+    # -- judge and players -----------------------------------------------------------------------
+
+    async def on_load(self, request: gr.Request) -> AsyncIterator[Updates]:
+        """Show the default judge on a page that was opened."""
+        async for updates in self._banner(
+            self.session_of(request), "trace" in request.query_params
+        ):
+            yield updates
+
+    async def on_choose(self, judge: object, request: gr.Request) -> AsyncIterator[Updates]:
+        """Show the judge that was chosen for the next run."""
+        session = self.session_of(request)
+        try:
+            session.judge = self._services.judges.choose(judge)
+        except BadInput as bad:
+            raise gr.Error(str(bad), print_exception=False) from None
+        async for updates in self._banner(session):
+            yield updates
+
+    async def _banner(self, session: Session, opens_trace: bool = False) -> AsyncIterator[Updates]:
+        """Yield LOADING until the judge is loaded, then its name and notes.
+
+        A shown run stays, live or saved; its own judge is named as long as it is shown. The choice
+        is read anew each time, so that only the newest is shown.
+        """
+        judges, parts = self._services.judges, self._parts
+        while not judges.is_loaded(session.judge):
+            yield {parts.head: words.LOADING}
+            await asyncio.sleep(0.25)
+        line, trace = banner_values(judges, session.judge)
+        shows_run = opens_trace or session.shown is not None
+        yield {parts.head: line} if shows_run else {parts.head: line, parts.trace: trace}
+
+    def swap_videos(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
+        """Swap the videos. A shown run stays, and says what it judged."""
+        session = self.session_of(request)
+        if session.is_busy:
+            return no_updates()  # the videos that were sent stay those that are shown
+        session.swap()
+        swapped: Updates = {self._parts.first: second, self._parts.second: first}
+        if session.shown is None:
+            return swapped
+        line = words.SWAPPED if session.changed_sides() else self._status(session.shown)
+        return {**swapped, **self.changed_run(session, line)}
+
+    # -- runs ------------------------------------------------------------------------------------
+
+    async def compare(self, values: FormValues, request: gr.Request) -> AsyncIterator[Updates]:
+        """Compare the two videos in the players, and show the run as it goes."""
+        session = self.session_of(request)
+
+        def start() -> ShownRun:
+            return self._start(session, request, *self._wanted(values, session))
+
+        async for updates in self._run(session, start, lambda line: {self._parts.status: line}):
+            yield updates
+
+    async def check(
+        self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
+    ) -> AsyncIterator[Updates]:
+        """Judge the pair again with the sides swapped, and show that run as it goes."""
+        session, parts = self.session_of(request), self._parts
+
+        def refused(sentence: str) -> Updates:
+            """Say beside the button why it was refused."""
+            if session.shown is None:
+                return {parts.status: sentence}
+            return {parts.trace: {**self._view(session, session.shown), "refusal": sentence}}
+
+        def start() -> ShownRun:
+            checked = self._checked(session, prompt, (first, second))
+            return self._services.sessions.check_order(session, *checked)
+
+        async for updates in self._run(session, start, refused):
+            yield updates
+
+    async def branch(
+        self, first: str | None, second: str | None, event: gr.EventData, request: gr.Request
+    ) -> AsyncIterator[Updates]:
+        """Judge a branch of the shown run in its place, and show it as it goes."""
+        session, parts = self.session_of(request), self._parts
+        before: list[BranchSet | None] = []
+
+        def start() -> ShownRun:
+            wanted = self._planned(session, event, (first, second))
+            before.append(session.keep_branch())
+            return self._start(session, request, *wanted)
+
+        def say(sentence: str) -> Updates:
+            return {parts.branches: {"refusal": sentence}}
+
+        runs = self._run(session, start, say)
+        async for updates in runs:
+            if before and before[0] and session.waiting:
+                session.begin_branch(session.waiting.name, before[0])
+                prompt = session.waiting.run.pair.prompt  # type: ignore[union-attr]
+                before.clear()
+                yield {**say(""), parts.prompt: prompt, **updates}
+            else:
+                yield updates
+
+    def show_branch(self, prompt: str | None, event: gr.EventData, request: gr.Request) -> Updates:
+        """Show the run that the strip names, unless one goes on."""
+        session, sessions = self.session_of(request), self._services.sessions
+        before, place, branches = session.shown, getattr(event, "place", None), session.branches()
+        if before is None or branches is None or session.is_busy or not isinstance(place, int):
+            return no_updates()
+        kept = branches.runs[place] if 0 <= place < len(branches.runs) else None
+        branches = session.keep_branch()
+        if kept is None or branches is None or place == branches.place:
+            return no_updates()
+        facts = kept.shown.link, before.videos, before.owner, kept.shown.kept
+        after = sessions.start_replay(session, kept.trace, *facts)
+        after.hide(kept.shown.hidden, kept.shown.voted)
+        session.show_branch(after.name, branches, place)
+        judged = before.run.state.started
+        follows = judged is not None and (prompt or "").strip() == judged.prompt.strip()
+        shown = self._finished(session, after)
+        return {**shown, self._parts.prompt: kept.trace.started.prompt} if follows else shown
+
+    async def stop(self, pressed: object, prompt: str | None, request: gr.Request) -> Updates:
+        """Stop the run whose Stop button was pressed, none that came after it.
+
+        What the judge had seen and written stays. `pressed` is what the browser holds of the
+        buttons.
+        """
+        session, sessions = self.session_of(request), self._services.sessions
+        number = pressed.get("number") if isinstance(pressed, dict) else 0
+        idle = self._parts.idle_buttons(number if isinstance(number, int) else 0)
+        if number != session.number:
+            return idle
+        if session.waiting is not None:
+            sessions.drop_waiting(session)
+        elif session.shown is not None:
+            await asyncio.to_thread(session.shown.run.stop)
+        if session.shown is None:
+            return {self._parts.status: words.next_step(*session.digests, prompt), **idle}
+        return {**self._updates(session, session.shown), **idle}
+
+    def vote(self, event: gr.EventData, request: gr.Request) -> Updates:
+        """Save a vote, or show what was hidden, for the event's run."""
+        session = self.session_of(request)
+        shown = session.shown
+        if shown is None or shown.name != getattr(event, "run", None):
+            return {self._parts.status: words.NO_RUN}
+        act, given = getattr(event, "act", None), getattr(event, "vote", None)
+        if act == "show":
+            shown.hidden = False
+        elif act == "vote":
+            try:
+                vote = read_vote(given, shown.run.state, shown.hidden)
+                self._services.sessions.add_vote(session, shown, vote)
+            except BadInput as bad:
+                return self._updates(session, shown, str(bad))
+        return self._updates(session, shown)
+
+    async def _run(
+        self, session: Session, start: Callable[[], ShownRun], say: Callable[[str], Updates]
+    ) -> AsyncIterator[Updates]:
+        """Show a run's place in the queue, then the run as it goes.
+
+        `start` checks all that it needs and lets the run join the queue; `say` shows why it raises
+        BadInput. If nobody asks for more, the run is stopped or left: see `Sessions`.
+        """
+        parts, services, line = self._parts, self._services, ""
+        try:
+            shown = await asyncio.to_thread(start)
+        except BadInput as bad:
+            idle = {} if session.is_busy else parts.idle_buttons(session.next_number())
+            yield {**say(str(bad)), **idle}
+            return
+        number, run = session.number, shown.run
+
+        def waits() -> bool:
+            return session.waiting is shown and not run.begun and not run.over
+
+        try:
+            while waits():
+                place = place_in_queue(services.queue.before(run)) or words.WAITING
+                now = place if services.judges.is_loaded(shown.judge) else words.LOADING
+                if now != line:
+                    yield {parts.status: now, **parts.running_buttons(number)}
+                line = now
+                await wait_while(waits, PLACE_SECONDS)
+            if session.waiting is shown:
+                services.sessions.show(session, shown)
+            async for updates in self._follow(session, shown, number):
+                yield updates
+        except Exception:
+            yield parts.idle_buttons(number)
+            raise
+        finally:
+            if session.waiting is shown:
+                services.sessions.drop_waiting(session)
+            elif not services.sessions.goes_on(shown):
+                run.request_stop()
+
+    async def _follow(
+        self, session: Session, shown: ShownRun, number: int
+    ) -> AsyncIterator[Updates]:
+        """Yield the run as it goes, until it is over or the page shows another one."""
+        run, before, over = shown.run, shown.run.state, False
+
+        def is_same() -> bool:
+            return run.state is before and not run.over and session.shown is shown
+
+        session.followers += 1
+        try:
+            while not over and session.shown is shown:
+                over, before = run.over, run.state
+                buttons = self._parts.idle_buttons if over else self._parts.running_buttons
+                yield {**self._updates(session, shown), **buttons(number)}
+                if not over:
+                    await asyncio.sleep(UPDATE_SECONDS)
+                    await wait_while(is_same, CLOCK_SECONDS - UPDATE_SECONDS)
+        finally:
+            session.followers -= 1
+
+    def _start(
+        self,
+        session: Session,
+        request: gr.Request,
+        pair: VideoPair,
+        settings: Settings,
+        judge: str,
+        plan: BranchPlan | None = None,
+    ) -> ShownRun:
+        """Start the visitor's own run, hidden if they vote first."""
+        start, owner = self._services.sessions.start_run, owner_of(request.cookies)
+        shown = start(session, pair, settings, judge, owner, plan)
+        shown.hide(votes_first(request.cookies))
+        return shown
+
+    def _wanted(self, values: FormValues, session: Session) -> tuple[VideoPair, Settings, str]:
+        """Return the form's pair, settings and judge.
+
+        Raises BadInput for a missing or refused video, a prompt that is missing or too long, or a
+        choice that is not offered.
+        """
+        parts, services = self._parts, self._services
+        paths = [values[part] for part in parts.videos]
+        if not all(paths):
+            raise BadInput(words.MISSING_VIDEOS)
+        first, second = (services.uploads.original_of(Path(path)) for path in paths)
+        if not first.is_file() or not second.is_file():
+            raise BadInput(words.GONE)
+        if refusals := list(filter(None, session.refusals)):
+            raise BadInput(words.next_step(None, None, None, refusals))
+        prompt = values[parts.prompt] or ""
+        check_prompt(prompt)
+        judge = services.judges.choose(values[parts.judge])
+        settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
+        return VideoPair(prompt, first, second), settings, judge
+
+    def _checked(
+        self, session: Session, prompt: str | None, players: Players
+    ) -> tuple[ShownRun, VideoPair, Settings, str]:
+        """Return the shown run, its pair, settings and judge, or raise BadInput."""
+        if session.is_busy:
+            raise BadInput(words.CHECK_LATER)
+        shown = session.shown
+        state = shown.run.state if shown else RunState()
+        started, finished = state.started, state.finished
+        if shown is None or started is None or finished is None or finished.verdict is None:
+            raise BadInput(words.NOTHING_TO_CHECK)
+        if started.is_taken_over(1):
+            raise BadInput(words.CHECK_BRANCH)
+        if encodable(prompt or "").strip() != started.prompt.strip():
+            raise BadInput(words.CHECK_CHANGED)
+        missing = words.CHECK_NO_VIDEOS
+        if any(players):
+            missing = words.CHECK_NO_VIDEO.format(2 if players[0] else 1)
+        videos = self._compared(shown, players, missing, words.CHECK_CHANGED)
+        judge = self._judge_of(shown, words.CHECK_NO_JUDGE)
+        return shown, VideoPair(started.prompt, *videos), started.settings, judge
+
+    def _planned(
+        self, session: Session, event: gr.EventData, players: Players
+    ) -> tuple[VideoPair, Settings, str, BranchPlan]:
+        """Return pair, settings, judge and plan of the branch in `event`, or raise BadInput."""
+        turn, changes = read_branch(lambda name: getattr(event, name, None))
+        asked = getattr(event, "judge", None)
+        judge = self._services.judges.choose(asked) if asked else ""
+        if session.is_busy:
+            raise BadInput(words.LATER)
+        shown = session.shown
+        trace = trace_of(shown.run.state) if shown else None
+        if shown is None or trace is None:
+            raise BadInput(words.BRANCH_NO_RUN)
+        plan = plan_branch(trace, turn, changes)
+        judge = judge or self._judge_of(shown, words.NO_JUDGE)
+        if len(shown.files) == len(players):
+            first, second = shown.files
+        else:
+            first, second = self._compared(shown, players, words.NO_VIDEOS, words.BRANCH_CHANGED)
+        return VideoPair(plan.prompt, first, second), plan.settings, judge, plan
+
+    def _compared(
+        self, shown: ShownRun, players: Players, missing: str, changed: str
+    ) -> tuple[Path, Path]:
+        """Return the uploaded files of the players.
+
+        Raises BadInput(missing) if a player is empty, BadInput(changed) if the run did not compare
+        these files, by their names or else their contents.
+        """
+        if not players[0] or not players[1]:
+            raise BadInput(missing)
+        original, started = self._services.uploads.original_of, shown.run.state.started
+        first, second = original(Path(players[0])), original(Path(players[1]))
+        if shown.files != (first, second):
+            digests = [clip and clip.digest for clip in started.clips] if started else []
+            if not all(digests) or digests != [file_digest(first), file_digest(second)]:
+                raise BadInput(changed)
+        return first, second
+
+    def _judge_of(self, shown: ShownRun, unknown: str) -> str:
+        """Return the name of a run's judge, or raise BadInput(unknown)."""
+        if not shown.is_replay:
+            return shown.judge
+        started = shown.run.state.started
+        judge = self._services.judges.find(started.judge) if started else None
+        if judge is None:
+            raise BadInput(unknown.format(started.judge[:80] if started else ""))
+        return judge
+
+    # -- saved runs ------------------------------------------------------------------------------
+
+    async def open(self, form: FormValues, event: gr.EventData, request: gr.Request) -> Updates:
+        """Show an own run, an example or a shared trace; without a name, the empty page."""
+        session, parts = self.session_of(request), self._parts
+        if name := str(getattr(event, "run", "")):
+            opened = await self._show_own(session, name, request)
+        elif name := str(getattr(event, "example", "")):
+            opened = await self._show_stored(session, name, request)
+        else:
+            sessions, session.digests = self._services.sessions, (None, None)
+            sessions.drop_waiting(session)
+            sessions.show(session, None)
+            line = words.NO_RUN if getattr(event, "lost", False) else words.READY
+            opened = {parts.first: None, parts.second: None, parts.prompt: ""}
+            opened |= {**parts.without_run(line), **parts.idle_buttons(session.next_number())}
+            await self._wait_until_detached(session)
+        return self._with_form(session, opened, form)
+
+    async def open_trace(self, values: FormValues, request: gr.Request) -> Updates:
+        """Show the run in an uploaded trace; if unreadable, nothing changes."""
+        button, session, history = self._parts.open_button, self.session_of(request), None
+        form = {part: value for part, value in values.items() if part is not button}
+        path, owner, history = values[button], owner_of(request.cookies), self._services.history
+        if not path:
+            return {self._parts.status: words.NO_FILE}
+
+        def read() -> SavedRun:
+            trace = load(Path(path))
+            videos = history.videos(owner, trace)
+            return SavedRun(trace, kept=history.keep(owner, trace, videos), videos=videos)
+
+        return self._with_form(session, await self._show_saved(session, request, read), form)
+
+    async def open_linked(self, request: gr.Request) -> Updates:
+        """Show the run that the page's address names."""
+        session, opened = self.session_of(request), no_updates()
+        if name := str(request.query_params.get("run") or ""):
+            opened = await self._show_own(session, name, request)
+        elif name := str(request.query_params.get("trace") or ""):
+            opened = await self._show_stored(session, name, request)
+        form = {self._parts.judge: self._services.judges.names[0], **self._form(Settings())}
+        return self._with_form(session, opened, form)
+
+    async def follow(self, request: gr.Request) -> AsyncIterator[Updates]:
+        """Follow a live run that was opened until it ends or another one is shown."""
+        yield no_updates()  # an event that yields nothing empties what it may change
+        session = self.session_of(request)
+        shown, opened, session.opened = session.shown, session.opened, ""
+        if shown is not None and shown.name == opened:
+            async for updates in self._follow(session, shown, session.number):
+                yield updates
+
+    def _show_stored(self, session: Session, name: str, request: gr.Request) -> Awaitable[Updates]:
+        return self._show_saved(session, request, lambda: self._services.stored_run(name))
+
+    async def _show_own(self, session: Session, name: str, request: gr.Request) -> Updates:
+        services, parts, owner = self._services, self._parts, owner_of(request.cookies)
+        live = [run for run in services.sessions.live_runs(owner) if run.kept == name]
+
+        def read() -> SavedRun:
+            trace, videos = services.history.open(owner, name)
+            return SavedRun(trace, kept=name, videos=videos)
+
+        if not live:
+            return await self._show_saved(session, request, read)
+        shown = live[0]
+        services.sessions.drop_waiting(session)
+        services.sessions.show(session, shown)
+        assert isinstance(shown.run, BackgroundRun)
+        session.digests, pair = (None, None), shown.run.pair
+        files = (Path(path) for path in (pair.first, pair.second))
+        first, second = (str(services.uploads.playable_of(path)) for path in files)
+        await self._wait_until_detached(session)
+        session.opened = shown.name
+        videos: Updates = {parts.first: first, parts.second: second, parts.prompt: pair.prompt}
+        running = parts.running_buttons(session.next_number())
+        return {**videos, **self._updates(session, shown), **running}
+
+    async def _show_saved(
+        self, session: Session, request: gr.Request, read: Callable[[], SavedRun]
+    ) -> Updates:
+        """Show a saved run; if unreadable, say why, and keep the old one."""
+
+        def show() -> Updates:
+            services, parts, saved = self._services, self._parts, read()
+            known = [path for example in services.examples.all for path in example.videos]
+            known += session.shown.files if session.shown else ()
+            videos = shown_videos(services.uploads, saved, known)
+            trace, owner, start = saved.trace, owner_of(request.cookies), services.sessions
+            shown = start.start_replay(session, trace, saved.link, videos, owner, saved.kept)
+            shown.hide(votes_first(request.cookies), bool(saved.kept and trace.vote))
+            both = zip(trace.started.clips, videos, strict=True)
+            one, other = (clip.digest if clip and path else None for clip, path in both)
+            session.digests = one, other
+            playable = services.uploads.playable_of
+            first, second = (path and str(playable(path)) for path in videos)
+            updates: Updates = {parts.first: first, parts.second: second}
+            return {
+                **updates,
+                parts.prompt: trace.started.prompt,
+                **self._finished(session, shown),
+            }
+
+        try:
+            async with self._reading:
+                updates = await asyncio.to_thread(show)
+        except TraceError as error:
+            return {self._parts.status: str(error)}
+        await self._wait_until_detached(session)
+        return updates
+
+    async def _wait_until_detached(self, session: Session) -> None:
+        """Wait (≤ `PATIENCE_SECONDS`) until no old event can update this page."""
+        await wait_while(lambda: session.followers, PATIENCE_SECONDS)
+
+    def _with_form(self, session: Session, opened: Updates, form: FormValues) -> Updates:
+        """Add the form's changes to what opens a run or the empty page.
+
+        An own run brings its settings, which go with it, unless the visitor has changed some of
+        them: then the form is theirs.
+        """
+        if self._parts.prompt not in opened:
+            return opened  # nothing was: what was shown before stays
+        (brought, before), session.brought = session.brought or (form, form), None
+        wanted = chosen = before if form == brought else form
+        if session.shown is not None and session.shown.kept:
+            wanted = {**chosen, **self._form_of(session.shown)}
+            session.brought = wanted, chosen
+        return {**opened, **{part: value for part, value in wanted.items() if value != form[part]}}
+
+    def _form_of(self, shown: ShownRun) -> FormValues:
+        """The settings of a run, and its judge if it is offered here."""
+        run, started, judges = shown.run, shown.run.state.started, self._services.judges
+        settings = run.job.settings if isinstance(run, BackgroundRun) else Settings()
+        judge = shown.judge or (judges.find(started.judge) if started else None)
+        trained: tuple[ProtocolName, ...] = ()
+        if judge and judges.is_loaded(judge):
+            with suppress(VrThinkerError):
+                trained = judges.get(judge).protocols
+        chosen = self._form(started.settings if started else settings, trained)
+        return {**chosen, self._parts.judge: judge} if judge else chosen
+
+    def _form(self, settings: Settings, trained: tuple[ProtocolName, ...] = ()) -> FormValues:
+        values = form_values(settings, trained)
+        return {part: values[name] for name, part in self._parts.settings.items()}
+
+    # -- what the page shows of a run ------------------------------------------------------------
+
+    def changed_run(self, session: Session, line: str) -> Updates:
+        """Return the run after a player has changed: it stays."""
+        shown = session.shown
+        if shown is None or not shown.run.over:
+            return {}  # its own updates will say so
+        return {self._parts.status: line, self._parts.trace: self._view(session, shown)}
+
+    def _finished(self, session: Session, shown: ShownRun) -> Updates:
+        """Return everything that shows a run that is over."""
+        idle = self._parts.idle_buttons(session.next_number())
+        return {**self._updates(session, shown), **idle}
+
+    def _updates(self, session: Session, shown: ShownRun, refusal: str = "") -> Updates:
+        """Return status, trace and transcript of a run; `refusal`: of a vote."""
+        parts, view = self._parts, self._view(session, shown, refusal)
+        hidden = {"passages": [[words.HIDDEN, words.HIDDEN_HELP]]}
+        transcript = hidden if shown.hidden else RunView(shown.run.state).transcript()
+        return {
+            parts.status: self._status(shown),
+            parts.trace: view,
+            parts.transcript: transcript,
+        }
+
+    def _view(self, session: Session, shown: ShownRun, refusal: str = "") -> Json:
+        """Return `RunView.page` with what only an open page knows.
+
+        run and kept (names), over, address (`?trace=`), changed (the players hold other videos),
+        stills (sides whose videos are not at hand), branches, ballot.
+        """
+        state, changed = shown.run.state, ""
+        if state.started and (sides := session.changed_sides()):
+            names = [clip.name if clip else "" for clip in state.started.clips]
+            changed = words.changed_videos(sides, session.is_swapped(), names)
+        view: Json = {
+            **{"run": shown.name, "over": shown.run.over, "address": shown.link},
+            **{"kept": shown.kept, "changed": changed},
+            **RunView(state).page(shown.thumbnails),
+            "branches": strip_json(session.branches(), state),
+        }
+        if shown.is_replay:
+            view["notes"] = [view["judge"], *view["notes"]]
+            videos = zip(Side, shown.saved_videos, strict=True)
+            view["stills"] = [int(side) for side, path in videos if path is None]
+        view = hide_verdict(view) if shown.hidden else view
+        ballot = {"hidden": shown.hidden, "own": shown.voted, "refusal": refusal}
+        return {**view, "ballot": ballot}
+
+    def _status(self, shown: ShownRun) -> str:
+        view = RunView(shown.run.state)
+        if shown.is_replay:
+            return view.replay_status()
+        return view.status(shown.run.seconds, shown.run.pace)
+
+
+class PlayerHandlers:
+    """Handlers for the video of one side: uploaded, fetched, removed. A shown run stays."""
+
+    def __init__(self, handlers: Handlers, parts: PageComponents, uploads: Uploads, side: Side):
+        self._handlers, self._parts, self._uploads, self._side = handlers, parts, uploads, side
+
+    def on_arrival(
+        self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
+    ) -> Updates:
+        """Note a file that was uploaded, before a copy of it is made."""
+        path, session = (first, second)[self._side - 1], self._handlers.session_of(request)
+        if not path:
+            return no_updates()
+        return self._changed(session, file_digest(Path(path)), prompt, (first, second))
+
+    def on_upload(
+        self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
+    ) -> Updates:
+        """Show a copy of a file that browsers cannot play, after `on_arrival`."""
+        path, session = (first, second)[self._side - 1], self._handlers.session_of(request)
+        if not path:
+            return no_updates()
+        shown, digest = self._playable(Path(path), session), file_digest(Path(path))
+        if session.digests[self._side - 1] != digest or shown == Path(path):
+            return no_updates()  # another file has come meanwhile, or browsers play this one
+        status, line = self._parts.status, self._line(session, prompt, (first, second))
+        if isinstance(shown, Path):
+            player = self._parts.videos[self._side - 1]
+            return {player: str(shown), status: f"{words.COPY_SHOWN} {line}"}
+        if isinstance(shown, NoCopy):
+            session.hold(self._side, Path(path))
+            return {status: f"{shown} {words.NO_COPY} {line}"}
+        if isinstance(shown, VideoUnavailable):  # it can be compared later
+            return {status: f"{shown} {line}"}
+        session.refused = {**session.refused, digest: str(shown)}
+        return {status: self._line(session, prompt, (first, second))}
+
+    def on_address(
+        self,
+        address: str | None,
+        prompt: str | None,
+        first: str | None,
+        second: str | None,
+        request: gr.Request,
+    ) -> Updates:
+        """Replace the video by the file at a web address."""
+        if not (address or "").strip():
+            return {self._parts.status: words.NO_ADDRESS}
+        session = self._handlers.session_of(request)
+        before = session.shown
+        try:
+            path = self._uploads.fetch(str(address))
+        except VrThinkerError as error:
+            return {self._parts.status: str(error)}
+        playable = self._playable(path, session)
+        if not isinstance(playable, Path):
+            return {self._parts.status: str(playable)}
+        shown = session.shown
+        if shown is not None and shown.is_replay and shown is not before:
+            return no_updates()  # a saved run with its own videos was opened meanwhile
+        changed = self._changed(session, file_digest(path), prompt, (first, second))
+        line = self._line(session, prompt, (first, second))
+        line = line if playable == path else f"{words.COPY_SHOWN} {line}"
+        player = self._parts.videos[self._side - 1]
+        return {**changed, player: str(playable), self._parts.status: line}
+
+    def on_clear(
+        self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
+    ) -> Updates:
+        """Note that the video was removed."""
+        return self._changed(self._handlers.session_of(request), EMPTY, prompt, (first, second))
+
+    def _playable(self, path: Path, session: Session) -> Path | VrThinkerError:
+        """Hold and return the file to show, or return the error."""
+        try:
+            shown = self._uploads.make_playable(path)
+        except VrThinkerError as error:
+            return error
+        session.hold(self._side, path, shown)
+        return shown
+
+    def _line(self, session: Session, prompt: str | None, players: Players) -> str:
+        """Say that the shown run judged other videos, or else the next step."""
+        digests, refusals = session.digests, session.refusals
+        if session.changed_sides() and not any(refusals):
+            return words.CHANGED
+        # The browser's values are older than what is known of this player.
+        first, second = players
+        paths = (digests[0], second) if self._side is Side.FIRST else (first, digests[1])
+        here = [
+            bool(path or digest) and not refusal
+            for path, digest, refusal in zip(paths, digests, refusals, strict=True)
+        ]
+        return words.next_step(here[0], here[1], prompt, list(filter(None, refusals)))
+
+    def _changed(
+        self, session: Session, digest: str, prompt: str | None, players: Players
+    ) -> Updates:
+        """Note the player's new file, and show the page after that."""
+        session.put(self._side, digest)
+        line = self._line(session, prompt, players)
+        if session.shown is None:
+            return {self._parts.status: line}
+        return self._handlers.changed_run(session, line) or no_updates()
+
+
+def banner_values(judges: JudgeLoader, name: str) -> tuple[str, Json]:
+    """Return line and trace for a judge, "" for the default."""
+    default, *others = judges.names
+    try:
+        backend = judges.get(name)
+    except VrThinkerError as error:
+        advised = others and "another judge" not in str(error)
+        ending = f"{error} {words.CHOOSE_IN_SETTINGS}" if advised else str(error)
+        return words.UNOPENED_LINE.format(name or default), {**BANNER_ONLY, "ending": ending}
+    is_best = name in ("", default) and any(NANO_LIMITS in note for note in backend.notes)
+    notes = (*backend.notes, *([BETTER_JUDGE] if is_best else []))
+    return words.judge_line(backend.name), {**BANNER_ONLY, "notes": notes}
+
+
+def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
+    """Read the vote in `given` on the run in `state`.
+
+    Raises BadInput if it cannot be kept with that run. `hidden`: the person has seen nothing of
+    what the judge said. A blind vote stays blind as long as its labels stay.
+    """
+    if state.started is None or not (hidden or state.finished is not None):
+        raise BadInput(words.TOO_EARLY)
+    # What the person says; all else the server knows. With what nobody has seen nobody agrees.
+    fields = ("labels", "slots", "note", *([] if hidden else ["agrees"]))
+    sent = given if isinstance(given, dict) else {}
+    said = {name: sent[name] for name in fields if name in sent}
+    if isinstance(said.get("note"), str):
+        said["note"] = encodable(said["note"]).strip()
+    said["at"] = datetime.now(UTC).replace(microsecond=0)
+    try:
+        vote = type_adapter(Vote).validate_python(said)
+    except ValidationError:
+        raise BadInput(words.BAD_VOTE) from None
+    if vote.empty:
+        raise BadInput(words.EMPTY_VOTE)
+    if not shown_slots(state.runs).issuperset(vote.slots):
+        raise BadInput(words.OTHER_PAIRS)
+    before = state.vote
+    was_blind = before is not None and before.blind and before.labels == vote.labels
+    return replace(vote, blind=hidden or was_blind)
+
+
+def read_branch(value: Callable[[str], object]) -> tuple[int, Changes]:
+    """Read turn and changes by name, None for what was not sent. Raises BadInput."""
+    window, sent, prompt = (
+        setting("window").parse(value("window")),
+        value("frames"),
+        value("prompt"),
+    )
+    if isinstance(sent, str) and len(sent) <= MAX_FRAMES * (MAX_DIGITS + 2):
+        frames = [_whole(part) for part in sent.replace(",", " ").split()]
+    else:
+        frames = [] if sent is None else [None]
+    if None in frames:
+        raise BadInput(words.BAD_FRAMES)
+    if isinstance(prompt, str) and len(prompt) > MAX_PROMPT:
+        raise BadInput(words.LONG_PROMPT.format(MAX_PROMPT))
+    text = encodable(prompt) if isinstance(prompt, str) else None
+    if (turn := _whole(value("turn"))) is None:
+        raise BadInput(words.BAD_TURN)
+    no_tool = value("no_tool") is True
+    return turn, Changes(tuple(frames), no_tool, window, text)  # type: ignore[arg-type]
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if abs(value) < 10**MAX_DIGITS else None
+    text = value if isinstance(value, str) else ""
+    short = len(text) <= MAX_DIGITS and text.isascii() and text.isdecimal()
+    return int(text) if short else None
+
+
+def shown_videos(uploads: Uploads, saved: SavedRun, known: Iterable[Path]) -> VideosAtHand:
+    """Find the compared videos among `known` and kept files; kept ones become uploads, too.
+
+    A file counts by its content alone, so a damaged one is not shown.
+    """
+    kept = list(saved.videos)
+    found = list(matching_videos(saved.trace, [*kept, *known]))
+    for side, (path, clip) in enumerate(zip(found, saved.trace.started.clips, strict=True)):
+        if path is None or path not in kept:
+            continue
+        found[side] = None  # if there is no room for it
+        name = Path(clip.name if clip else "").stem[:80] + path.suffix
+        with suppress(OSError, VrThinkerError):
+            file = uploads.link(path, upload_place(path, name))
+            uploads.make_playable(file)
+            found[side] = file
+    return found[0], found[1]
+
+
+def strip_json(branches: BranchSet | None, state: RunState) -> Json | None:
+    """Return a page's runs side by side, `state` being shown; None without branches.
+
+    `note`: why a run has no labels, "" if it has. `differs`: from the origin's label.
+    """
+    if branches is None:
+        return None
+    runs = []
+    origin: dict[str, int | None] = {}  # labels
+    for place, run in enumerate(branches.runs):
+        kept = None if place == branches.place else run
+        view = RunView.of(kept.trace) if kept else RunView(state)
+        labels = label_rows(view.verdict)
+        note = "" if labels else words.BRANCH_NO_VERDICT if view.finished else words.GOING_ON
+        note = DEMO_RUN if view.outside_scope else note
+        if labels and kept and kept.shown.hidden:  # its visitor wants to vote before they see
+            note, labels = words.HIDDEN, []
+        if place == 0:
+            origin = {label["name"]: label["value"] for label in labels}
+        name = view.name or (words.STARTING if view.started is None else "")
+        name = words.ORIGIN if place == 0 else name[:1].upper() + name[1:]
+        for label in labels:
+            label["differs"] = bool(origin) and origin.get(label["name"]) != label["value"]
+        judge = view.started.judge if view.started else ""
+        runs.append({"name": name, "judge": judge, "note": note, "labels": labels})
+    return {"shown": branches.place, "runs": runs}
+
+
+QUIET: Json = {"api_visibility": "private", "show_progress": "hidden"}
+UNQUEUED: Json = {"queue": False, **QUIET}
+# Compare can be pressed again a moment before the last run has ended in the browser.
+MULTIPLE: Json = {"trigger_mode": "multiple", **QUIET}
+# A status that names the next step follows the prompt as it is written; any other stays.
+FOLLOW_PROMPT = f"""(prompt, line) => {{
+    const [write, compare] = {json.dumps([words.TWO_VIDEOS, words.READY_TO_COMPARE])};
+    const followed = prompt.trim() ? line.replace(write, compare) : line.replace(compare, write);
+    return followed === line ? {json.dumps(gr.skip())} : followed;
+}}"""
+
+
+def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) -> None:
+    """Connect all events, inside the `with` statement of `blocks`."""
+    handlers, status = Handlers(parts, services), parts.status
+    form, settings = [*parts.videos, parts.prompt, parts.judge], [*parts.settings.values()]
+    shown, pair = [*parts.run_outputs, parts.buttons], [parts.prompt, *parts.videos]
+    # Sets: the handlers get values by component.
+    parts.compare_button.click(handlers.compare, {*form, *settings}, shown, **MULTIPLE)
+    parts.trace.click(handlers.check, pair, shown, **MULTIPLE)
+    branched = [parts.branches, parts.prompt, *shown]
+    parts.branches.submit(handlers.branch, [*parts.videos], branched, **MULTIPLE)
+    parts.branches.select(handlers.show_branch, parts.prompt, branched[1:], **UNQUEUED)
+    uploading = f"() => {json.dumps(words.UPLOADING)}"
+    parts.buttons.click(None, None, status, js=uploading, **QUIET)
+    # Not the players: their values would be waited for as long as a video is uploaded.
+    pressed, sent = (
+        [parts.buttons, parts.prompt],
+        "(_, prompt) => [VRThinker.buttons.shown(), prompt]",
+    )
+    parts.stop_button.click(handlers.stop, pressed, shown, js=sent, **UNQUEUED)
+    parts.trace.submit(handlers.vote, None, parts.run_outputs, **UNQUEUED)
+    swapped = [*parts.videos, *parts.run_outputs]
+    parts.rail.click(handlers.swap_videos, parts.videos, swapped, **UNQUEUED)
+    announce = "(line) => VRThinker.announcer.status(line)"
+    status.change(None, status, None, js=announce, **MULTIPLE)
+    head = [parts.head, parts.trace]
+    blocks.load(handlers.on_load, None, head, **QUIET)
+    parts.judge.change(handlers.on_choose, parts.judge, head, **MULTIPLE)
+    _connect_players(parts, services, handlers)
+
+    own: list[Any] = [*parts.shown_run, parts.judge, *settings]
+    brought: set[Any] = {parts.judge, *settings}
+    traced = {parts.open_button, *brought}
+    parts.open_button.upload(handlers.open_trace, traced, own, **QUIET)
+    chosen = parts.examples.click(handlers.open, brought, own, **MULTIPLE)
+    for asked in (chosen, blocks.load(handlers.open_linked, None, own, **QUIET)):
+        asked.success(handlers.follow, None, shown, **MULTIPLE)
+        for ended in (asked.success, asked.failure):
+            ended(None, None, None, js="() => VRThinker.address.ended()", **QUIET)
+
+    def on_unload(request: gr.Request) -> None:
+        services.sessions.end(str(request.session_hash))
+        blocks.forget_session(str(request.session_hash))
+
+    blocks.unload(on_unload)
+
+
+def _connect_players(parts: PageComponents, services: Services, handlers: Handlers) -> None:
+    inputs, outputs = [parts.prompt, *parts.videos], parts.run_outputs
+    line, follow = [parts.prompt, parts.status], {"js": FOLLOW_PROMPT, **MULTIPLE}
+    parts.prompt.change(None, line, parts.status, **follow)
+    for side, player, address in zip(Side, parts.videos, parts.addresses, strict=True):
+        own = PlayerHandlers(handlers, parts, services.uploads, side)
+        changed, limits = [player, *outputs], {"concurrency_limit": 2, **QUIET}
+        arrived = player.upload(own.on_arrival, inputs, outputs, queue=False, **MULTIPLE)
+        copied = arrived.then(own.on_upload, inputs, changed, concurrency_id="copies", **limits)
+        player.clear(own.on_clear, inputs, outputs, **UNQUEUED)
+        entered = address.submit(lambda: words.FETCHING, None, parts.status, **UNQUEUED)
+        fetched = entered.then(
+            own.on_address, [address, *inputs], changed, concurrency_id="fetched", **limits
+        )
+        for written in (copied.then, fetched.then):  # the prompt may have been written meanwhile
+            written(None, line, parts.status, **follow)

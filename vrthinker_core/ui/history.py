@@ -1,0 +1,510 @@
+"""Saved runs: each visitor's own, links to them, and examples.
+
+Runs of visitors lie in a folder that servers may share: traces and videos as files, all else in
+`runs.sqlite`. A file that no row names was left by a killed server.
+"""
+
+import contextlib
+import hashlib
+import logging
+import os
+import re
+import secrets
+import shutil
+import sqlite3
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from vrthinker_core.errors import TraceError
+from vrthinker_core.storage import atomic_path, remove_parts, type_adapter, write_atomically
+from vrthinker_core.traces import load, to_json
+from vrthinker_core.types import Preference, Side
+from vrthinker_core.types.events import StopReason, Trace
+from vrthinker_core.types.order import OrderEffect
+from vrthinker_core.types.progress import count
+from vrthinker_core.types.wording import NOT_SWAP_TESTED
+from vrthinker_core.ui import words
+from vrthinker_core.ui.run import merge_traces
+from vrthinker_core.ui.view import RunView, ThumbnailFiles, group_tiles
+from vrthinker_core.video.files import file_digest
+
+MAX_TEXT = 400  # characters of the prompt, of the judge's name, and of the branch's
+MAX_LISTED = 200  # runs of one visitor; beyond them, the oldest are deleted
+MAX_BYTES = 4 * 10**9
+MAX_RUNS = 5000
+KEEP_SECONDS = 24 * 3600.0
+LOCK_SECONDS = 10.0  # for another server to finish with the folder
+
+NAME = re.compile(r"[0-9a-f]{24}")  # of a run; it cannot be guessed
+VIDEO = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]{1,8})?")  # SHA-256 of its content, and its suffix
+TABLE = """CREATE TABLE IF NOT EXISTS runs (
+    name TEXT PRIMARY KEY, owner TEXT NOT NULL, begun REAL NOT NULL, until REAL NOT NULL,
+    origin TEXT NOT NULL, record BLOB NOT NULL)"""
+
+ShortText = Annotated[str, Field(max_length=MAX_TEXT)]
+Moment = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # Seconds since 1970
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A kept run without its trace; servers since a34fd25 read and write it."""
+
+    owner: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]  # see `owner_of`; "" for nobody's
+    prompt: ShortText
+    judge: ShortText
+    begun: Moment
+    until: Moment  # when it is dropped
+    ending: StopReason | None = None  # None for a run that was cut off, or has not ended
+    judged: bool = False  # it gave a verdict
+    overall: Preference | None = None  # the verdict's label for the whole
+    outside_scope: bool = False  # the judge cannot judge such videos
+    order: OrderEffect | None = None  # of the overall label; None if it was not checked
+    # Names of the videos that it compared
+    videos: Annotated[
+        tuple[Annotated[str, Field(pattern=f"^{VIDEO.pattern}$")], ...], Field(max_length=2)
+    ] = ()
+    # Of a link: the run that it shows
+    origin: Annotated[str, Field(pattern=f"^({NAME.pattern})?$")] = ""
+    voted: bool = False  # there is a vote on it
+    branch: ShortText = ""  # what a branch is called; "" for a run that is none
+
+    @classmethod
+    def of(
+        cls, owner: str, trace: Trace, begun: float, until: float, origin: str = ""
+    ) -> "RunRecord":
+        """Return the record of that run."""
+        second = trace.swapped and replace(trace.swapped, turns=())
+        view = RunView.of(replace(trace, turns=(), swapped=second))
+        finished, verdict = trace.finished, view.verdict
+        return cls(
+            owner,
+            trace.started.prompt[:MAX_TEXT],
+            trace.started.judge[:MAX_TEXT],
+            begun,
+            until,
+            ending=finished.stop if finished else None,
+            judged=verdict is not None,
+            overall=verdict.OA if verdict else None,
+            outside_scope=view.outside_scope,
+            order=view.order.overall if view.order else None,
+            origin=origin,
+            voted=trace.vote is not None,
+            branch=view.name[:MAX_TEXT],
+        )
+
+    def row(self, name: str, hide: bool = False) -> dict[str, Any]:
+        """Return the run's row in its visitor's list. `hide`: they vote first."""
+        outcome, unchecked = words.HIDDEN, ""
+        if not hide:
+            outcome = words.kept_outcome(
+                self.outside_scope, self.judged, self.overall, self.order, self.ending
+            )
+            unchecked = NOT_SWAP_TESTED if self.judged and self.order is None else ""
+        return row_json(name, self.prompt, self.judge, self.branch, outcome, unchecked, self.begun)
+
+
+def row_json(
+    name: str,
+    prompt: str,
+    judge: str,
+    branch: str,
+    outcome: str,
+    unchecked: str,
+    begun: float,
+    over: bool = True,
+) -> dict[str, Any]:
+    """Return one run of a visitor's list for the page; `begun` in seconds since 1970."""
+    return {
+        "name": name,
+        "prompt": prompt[:MAX_TEXT],
+        "judge": words.judge_line(judge[:MAX_TEXT]) if judge else "",
+        "branch": branch[:1].upper() + branch[1:MAX_TEXT],
+        "outcome": outcome,
+        "unchecked": unchecked,
+        "begun": begun,
+        "over": over,
+    }
+
+
+COOKIE = "vr-thinker-visitor"
+
+
+def owner_of(cookies: Mapping[str, str]) -> str:
+    """Return these cookies' visitor as 64 hexadecimal digits; "" without ours."""
+    value = cookies.get(COOKIE, "")
+    is_ours = re.fullmatch(r"[A-Za-z0-9_-]{43}", value)  # 32 random bytes
+    return hashlib.sha256(value.encode()).hexdigest() if is_ours else ""
+
+
+def votes_first(cookies: Mapping[str, str]) -> bool:
+    """Whether a visitor has switched on "Vote first" (`ballot.js` sets the cookie)."""
+    return cookies.get("vote_first") == "on"
+
+
+def usable_folder(chosen: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the `chosen` folder, else the first writable one, or None."""
+    folders, space_disk = list[Path](), Path("/data")
+    if environment.get("SPACE_ID") and space_disk.is_dir():
+        folders.append(space_disk / "vr-thinker-runs")
+    cache = environment.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    if cache or environment.get("HOME") or sys.platform == "win32":
+        folders.append(Path(cache or Path.home() / ".cache") / "vr-thinker" / "runs")
+    for folder in [chosen] if chosen else folders:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+    return None
+
+
+class History:
+    """At most `max_bytes` bytes and `MAX_RUNS` runs in `folder`, each for `seconds`.
+
+    The oldest go first. Each video is kept once, by its content: linked if `is_ours` says that
+    nobody else writes to the file, copied otherwise. Safe to call from threads and processes.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        seconds: float = KEEP_SECONDS,
+        max_bytes: int = MAX_BYTES,
+        is_ours: Callable[[Path], bool] = lambda _: False,
+    ) -> None:
+        """Open the folder, or make it. With 0 `seconds` only links are kept. Raises OSError."""
+        self.keeps = seconds > 0  # whether any visitor's run is kept
+        self._seconds, self._max_bytes = seconds or KEEP_SECONDS, max_bytes
+        self._is_ours = is_ours
+        self._database = folder / "runs.sqlite"
+        self._traces, self._videos = folder / "traces", folder / "videos"
+        for each in (self._traces, self._videos):
+            each.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = threading.RLock()  # held while a run is read, merged and written
+        with self._alone() as runs:
+            runs.execute("PRAGMA user_version = 1")
+            self._import_records(runs, folder / "records")
+        self.sweep()
+
+    @property
+    def help(self) -> str:
+        """Say for how long runs are kept, in one sentence."""
+        return words.kept_for(self._seconds) if self.keeps else words.NOT_KEPT
+
+    def rows(self, owner: str, votes_first: bool, hidden: Mapping[str, bool]) -> dict[str, Any]:
+        """Return the rows of the visitor's runs by name, the latest first.
+
+        `hidden`: of the runs that a page shows, whether the verdict is hidden. `votes_first`: so it
+        is of other runs without a vote.
+        """
+        rows = {}
+        for name, record in reversed(self._records(owner).items()):
+            hide = hidden.get(name, votes_first and record.judged and not record.voted)
+            rows[name] = record.row(name, hide)
+        return rows
+
+    def open(self, owner: str, name: str) -> tuple[Trace, list[Path]]:
+        """Return the visitor's trace and kept videos. Raises TraceError for other names."""
+        record = self._records(owner).get(name)
+        if record is None:
+            raise TraceError(words.NO_SUCH_RUN)
+        return load(self._traces / f"{name}.json"), self._files(record)
+
+    def videos(self, owner: str, trace: Trace) -> list[Path]:
+        """Return the kept videos of this trace that the visitor's own runs compared."""
+        digests = {clip.digest for clip in trace.started.clips if clip}
+        records = self._records(owner).values()
+        kept = [each for each in records if digests & {video[:64] for video in each.videos}]
+        return [path for record in kept for path in self._files(record)]
+
+    def keep(self, owner: str, trace: Trace, videos: Sequence[Path] = ()) -> str:
+        """Keep a saved run that was opened; its name, "" if it is not kept."""
+        name = secrets.token_hex(12)
+        return name if self.update(name, owner, trace, time.time(), videos, again=False) else ""
+
+    def update(
+        self,
+        name: str,
+        owner: str,
+        trace: Trace,
+        begun: float,
+        videos: Sequence[Path],
+        *,
+        again: bool,
+    ) -> bool:
+        """Keep a visitor's run so far; return whether it is kept.
+
+        With `again` a kept run is replaced, unless it has been deleted meanwhile.
+        """
+        if not self.keeps or not owner:
+            return False
+        with self._lock:  # the latest state is kept last
+            before = self._get(name)
+            if before is not None:
+                begun = before.begun
+                with suppress(TraceError):  # one that is damaged is replaced
+                    trace = merge_traces(trace, load(self._traces / f"{name}.json"))
+            record = RunRecord.of(owner, trace, begun, time.time() + self._seconds)
+            if before is not None and before.videos:
+                record, videos = replace(record, videos=before.videos), ()
+            try:
+                stored = self._put(name, record, trace, videos, again=again)
+                if stored and not again:
+                    self.delete(owner, list(self._records(owner))[:-MAX_LISTED])
+                return stored
+            except OSError as error:
+                told = error.strerror or error
+                logging.getLogger(__name__).warning("A run could not be kept: %s", told)
+                return False
+
+    def delete(self, owner: str, names: Collection[str] | None = None) -> None:
+        """Delete the visitor's runs of these names, or all, with the links to them."""
+        with self._lock, self._alone() as runs:
+            found = self._records(owner, links=names is None)
+            gone = {name for name in found if names is None or name in names}
+            links = runs.execute("SELECT name, origin FROM runs WHERE origin != ''")
+            gone |= {name for name, origin in links if origin in gone}
+            self._remove(runs, gone)
+
+    def share(self, run: str, trace: Trace, owner: str = "", videos: Sequence[Path] = ()) -> str:
+        """Keep a run's trace for `?trace=NAME`; return the name, the same for the same trace.
+
+        Raises OSError, also if there is no room for it.
+        """
+        with self._lock:
+            for name, record in self._all().items():
+                with suppress(TraceError):  # a damaged one
+                    is_its_link = record.origin == run and record.owner == owner
+                    if is_its_link and load(self._traces / f"{name}.json") == trace:
+                        return name
+            name, now = secrets.token_hex(12), time.time()
+            record = RunRecord.of(owner, trace, now, now + self._seconds, origin=run)
+            self._put(name, record, trace, videos, again=False)
+            if self._get(name) is None:
+                raise OSError(words.NO_ROOM)
+            return name
+
+    def is_link(self, name: str) -> bool:
+        """Whether `?trace=NAME` leads to a run here."""
+        record = self._get(name)
+        return record is not None and bool(record.origin)
+
+    def linked(self, name: str) -> tuple[Trace, list[Path]]:
+        """Return trace and kept videos behind `?trace=NAME`. Raises TraceError without one."""
+        record = self._get(name)
+        if record is None or not record.origin:
+            raise TraceError(words.NO_SUCH_LINK)
+        return load(self._traces / f"{name}.json"), self._files(record)
+
+    def sweep(self) -> None:
+        """Remove runs that are too old or too many, and files without a row."""
+        with self._alone() as runs:
+            for folder in (self._traces, self._videos):
+                remove_parts(folder)
+            self._drop_old(runs)
+            named = self._named_files(runs)
+            files = [*self._traces.glob("*.json"), *self._videos.iterdir()]
+            for path in (path for path in files if path not in named):
+                if path.parent == self._traces or VIDEO.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+
+    # -- the folder ------------------------------------------------------------------------------
+
+    @contextmanager
+    def _alone(self) -> Iterator[sqlite3.Connection]:
+        """Give the table, with nobody else in the folder. Raises OSError."""
+        try:
+            with self._lock, contextlib.closing(self._connect()) as runs, runs:
+                runs.execute("BEGIN IMMEDIATE")
+                yield runs
+        except sqlite3.Error as error:
+            raise OSError(f"the list of runs cannot be written: {error}") from error
+
+    def _connect(self) -> sqlite3.Connection:
+        """Open the table; a damaged one is put aside, and a new one begun."""
+        runs = sqlite3.connect(self._database, timeout=LOCK_SECONDS, isolation_level=None)
+        try:
+            runs.execute(TABLE)
+            return runs
+        except sqlite3.DatabaseError as error:
+            runs.close()
+            if isinstance(error, sqlite3.OperationalError):  # locked, or the disk is full
+                raise
+            self._database.replace(self._database.with_suffix(".damaged"))
+            return self._connect()
+
+    def _import_records(self, runs: sqlite3.Connection, folder: Path) -> None:
+        """Take over the records that earlier versions kept as files."""
+        for path in folder.glob("*.json"):
+            with suppress(ValueError):
+                record = type_adapter(RunRecord).validate_json(path.read_bytes())
+                if NAME.fullmatch(path.stem):
+                    self._insert(runs, path.stem, record)
+            path.unlink()
+
+    def _insert(self, runs: sqlite3.Connection, name: str, record: RunRecord) -> None:
+        json = type_adapter(RunRecord).dump_json(record)
+        values = name, record.owner, record.begun, record.until, record.origin, json
+        runs.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def _select(self, where: str, *values: object) -> dict[str, RunRecord]:
+        """Readable records by name, the oldest first. Raises OSError."""
+        query = f"SELECT name, record FROM runs WHERE until > ? AND {where} ORDER BY begun"
+        try:
+            with contextlib.closing(self._connect()) as runs:
+                rows = runs.execute(query, (time.time(), *values)).fetchall()
+        except sqlite3.Error as error:
+            raise OSError(f"the list of runs cannot be read: {error}") from error
+        found = {}
+        for name, json in rows:
+            with suppress(ValueError):  # of pydantic: a row of another version
+                found[name] = type_adapter(RunRecord).validate_json(json)
+        return found
+
+    def _all(self) -> dict[str, RunRecord]:
+        return self._select("1")
+
+    def _get(self, name: str) -> RunRecord | None:
+        return self._select("name = ?", name).get(name)
+
+    def _records(self, owner: str, links: bool = False) -> dict[str, RunRecord]:
+        if not owner or not self.keeps:
+            return {}
+        return self._select("owner = ?" if links else "owner = ? AND origin = ''", owner)
+
+    def _files(self, record: RunRecord) -> list[Path]:
+        return [path for name in record.videos if (path := self._videos / name).is_file()]
+
+    def _put(
+        self, name: str, record: RunRecord, trace: Trace, videos: Sequence[Path], *, again: bool
+    ) -> bool:
+        """Keep a run; False if it was to be replaced and is gone. Raises OSError."""
+        data, digests = to_json(trace), list[tuple[str, Path]]()
+        for path in videos:
+            with suppress(OSError):  # one of more than half of all bytes is not even read
+                if path.stat().st_size <= self._max_bytes // 2:
+                    digests.append((file_digest(path), path))
+        with self._alone() as runs:
+            if again and not runs.execute("SELECT 1 FROM runs WHERE name = ?", (name,)).fetchone():
+                return False
+            kept = tuple(filter(None, (self._keep_video(*video) for video in digests)))
+            write_atomically(self._traces / f"{name}.json", data)
+            self._insert(runs, name, replace(record, videos=kept) if kept else record)
+            if not again:  # one that grows is counted by the next sweep
+                self._drop_old(runs)
+        return True
+
+    def _keep_video(self, digest: str, path: Path) -> str:
+        """Keep a video; its name, "" if it cannot be kept."""
+        suffix = path.suffix.lower()
+        name = digest + (suffix if re.fullmatch(r"\.[a-z0-9]{1,8}", suffix) else "")
+        kept = self._videos / name
+        with suppress(OSError):
+            if kept.is_file():
+                return name
+            if not digest:
+                return ""
+            if self._is_ours(path):
+                with suppress(OSError):  # another disk
+                    os.link(path, kept)
+                    return name
+            with atomic_path(kept) as part:
+                shutil.copyfile(path, part)
+            return name
+        return ""
+
+    def _drop_old(self, runs: sqlite3.Connection) -> None:
+        """Remove runs that are too old, and the oldest until the others have room."""
+        rows = runs.execute("SELECT name, until FROM runs ORDER BY begun").fetchall()
+        gone = {name for name, until in rows if until <= time.time()}
+        self._remove(runs, gone)
+        names = [name for name, _ in rows if name not in gone]
+        while names and (len(names) > MAX_RUNS or self._bytes() > self._max_bytes):
+            self._remove(runs, {names.pop(0)})
+
+    def _remove(self, runs: sqlite3.Connection, names: Collection[str]) -> None:
+        """Remove these runs, and videos that no other run names."""
+        if not names:
+            return
+        before = self._named_files(runs)
+        runs.executemany("DELETE FROM runs WHERE name = ?", [(name,) for name in names])
+        for path in before - self._named_files(runs):
+            path.unlink(missing_ok=True)
+
+    def _named_files(self, runs: sqlite3.Connection) -> set[Path]:
+        """The files that rows name."""
+        named = set()
+        for name, json in runs.execute("SELECT name, record FROM runs"):
+            named.add(self._traces / f"{name}.json")
+            with suppress(ValueError):
+                record = type_adapter(RunRecord).validate_json(json)
+                named |= {self._videos / video for video in record.videos}
+        return named
+
+    def _bytes(self) -> int:
+        total = 0
+        for path in (*self._traces.iterdir(), *self._videos.iterdir()):
+            with suppress(OSError):
+                total += path.stat().st_size
+        return total
+
+
+@dataclass(frozen=True, slots=True)
+class SavedExample:
+    """One saved run, and the files it compared."""
+
+    name: str
+    trace: Trace
+    videos: tuple[Path, Path]
+
+
+class Examples:
+    """The readable examples in `folder`, by their rows and names."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.all: list[SavedExample] = []
+        rows = list(words.EXAMPLE_ROWS)
+
+        def order(path: Path) -> tuple[int, str]:
+            kind = path.parent.name.partition("-")[0]  # those in no row come last
+            return rows.index(kind) if kind in rows else len(rows), path.parent.name
+
+        for path in sorted(folder.glob("*/trace.json"), key=order):
+            videos = (path.with_name("first.mp4"), path.with_name("second.mp4"))
+            with suppress(TraceError):
+                self.all.append(SavedExample(path.parent.name, load(path), videos))
+
+    def find(self, name: str) -> SavedExample | None:
+        """Return the example of that name; None if there is none."""
+        return next((example for example in self.all if example.name == name), None)
+
+    def cards(self, thumbnails_of: Callable[[str], ThumbnailFiles]) -> list[dict[str, Any]]:
+        """Return name, row (its heading), title, prompt, judge and a picture of each video."""
+        cards = []
+        for example in self.all:
+            thumbnails = thumbnails_of(example.name)
+            started, turns = example.trace.started, example.trace.turns
+            tiles = group_tiles(turns[0].frames) if turns else []
+            halves = tiles[len(tiles) // 2].halves if tiles else {}
+            kind, _, rest = example.name.partition("-")
+            title = rest if kind in words.EXAMPLE_ROWS else example.name
+            title = title.lstrip("0123456789-").replace("-", " ")
+            card = {
+                "name": example.name,
+                "row": words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
+                "title": title[:1].upper() + title[1:],
+                "prompt": started.prompt,
+                "judge": f"{words.judge_line(started.judge)} · {count(len(turns), 'turn')}",
+                "pictures": [thumbnails(halves[s]).src if s in halves else "" for s in Side],
+            }
+            cards.append(card)
+        return cards

@@ -1,0 +1,224 @@
+"""Load judges in a thread, while the page is already being served; run jobs with them."""
+
+import logging
+import math
+import os
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent import futures
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+import gradio as gr
+
+from vrthinker_core.backends import NANO_NAME, Backend, default_choice, open_backend
+from vrthinker_core.backends.judge_name import HOSTED, SERVED, Kind, judge_title, parse_judge
+from vrthinker_core.errors import BackendFailed, BadInput, CheckpointError, VrThinkerError
+from vrthinker_core.judge import judge, judge_branch
+from vrthinker_core.protocols.paired import Paired
+from vrthinker_core.traces import NOT_SAVED
+from vrthinker_core.types.events import Finished, JudgeEvent, Swapped
+from vrthinker_core.ui.run import JobRunner, RunJob
+from vrthinker_core.video import DecoderPool
+
+# The note on a run whose trace could not be written, in place of one with a path of the server
+TRACE_NOT_KEPT = (
+    "The server could not keep its own record of this run. Download the trace if you need it."
+)
+SERVED_AT_ONCE = 8  # runs of one judge behind a server, which batches them
+HOSTED_AT_ONCE = 4  # of one judge that is paid by the request and limits them
+MAX_GPU_SECONDS = 75  # ZeroGPU refuses a run that needs more than a visitor's remaining quota
+
+
+OpenJudge = Callable[[], Backend]  # opens one judge, or raises VrThinkerError
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeOpener:
+    """Opens the judge of a choice; errors have its name in place of its path."""
+
+    choice: str | None  # see `open_backend`
+    name: str
+    kind: Kind = "nano"
+
+    def __call__(self) -> Backend:
+        """Open it, or raise VrThinkerError."""
+        choice, name = self.choice, self.name
+        if choice is None:
+            return open_backend()
+        try:
+            return open_backend(choice, name)
+        except VrThinkerError as error:
+            shown = name if choice.startswith("server:") else choice  # it may hold a password
+            logging.getLogger(__name__).warning("The judge %s cannot be opened. %s", shown, error)
+            source, sentence = choice.partition(":")[2] or choice, str(error)
+            path = Path(source).expanduser()
+            for written in (str(path.absolute()), str(path), source):
+                sentence = sentence.replace(written, name) if os.sep in written else sentence
+            raise type(error)(sentence) from error
+
+
+def judge_openers(chosen: Sequence[str]) -> dict[str, JudgeOpener]:
+    """Return an opener by name for each choice of `open_backend`.
+
+    The order stays, and equal names get a number. Without a choice: the best judge this machine can
+    run and, unless it is the same, the built-in judge.
+    """
+    openers: dict[str, JudgeOpener] = {}
+    for choice in chosen:
+        title = name = judge_title(choice)
+        numbers = count(2)
+        while name in openers:
+            name = f"{title} {next(numbers)}"
+        openers[name] = JudgeOpener(choice, name, _kind(choice))
+    if not chosen:
+        best = default_choice()
+        openers[judge_title(best)] = JudgeOpener(None, judge_title(best), _kind(best))
+        openers.setdefault(NANO_NAME, JudgeOpener("nano", NANO_NAME))
+    return openers
+
+
+def _kind(choice: str) -> Kind:
+    try:
+        return parse_judge(choice).kind
+    except BadInput:  # opening it will say so
+        return "nano"
+
+
+class JudgeLoader:
+    """Opens judges, one after the other, and runs jobs with them and one `DecoderPool`."""
+
+    def __init__(self, judges: Mapping[str, OpenJudge], *, in_thread: bool = True) -> None:
+        """Open `judges` (by name) in this order; the first one is the default.
+
+        Without `in_thread`, all have been opened, or have failed to, on return.
+        """
+        self.decoder_pool = DecoderPool()
+        self._openers = dict(judges)
+        self._futures = {name: futures.Future[Backend]() for name in judges}
+        if in_thread:
+            threading.Thread(target=self._load_all, name="load judges", daemon=True).start()
+        else:
+            self._load_all()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all judges, also those that cannot be opened."""
+        return tuple(self._futures)
+
+    def choose(self, value: object) -> str:
+        """Return the name of the judge that was asked for, by default the first one.
+
+        What stands in brackets may be left out. Raises BadInput for one that is not offered.
+        """
+        if value in (None, ""):
+            return self.names[0]
+        for names in (self.names, [name.partition(" (")[0] for name in self.names]):
+            if value in names:
+                return self.names[names.index(value)]  # type: ignore[arg-type]
+        offered = ", ".join(self.names)
+        raise BadInput(f"There is no judge {str(value)[:40]!r} here. Choose {offered}.")
+
+    def device(self, name: str, at_once: int) -> tuple[str, int]:
+        """Return what runs that judge, and how many runs it takes at once.
+
+        All judges on this machine share it: `at_once` runs. Each server takes some of its own.
+        """
+        opener = self._openers[name := self.choose(name)]
+        if not isinstance(opener, JudgeOpener) or opener.kind not in SERVED:
+            return "local", at_once
+        return name, max(at_once, HOSTED_AT_ONCE if opener.kind in HOSTED else SERVED_AT_ONCE)
+
+    def is_loaded(self, name: str = "") -> bool:
+        """Whether that judge ("" for the default) has been opened, or has failed to."""
+        return self._futures[self.choose(name)].done()
+
+    def get(self, name: str = "") -> Backend:
+        """Wait for the judge of that name.
+
+        Raises VrThinkerError if it cannot be opened, BadInput for an unknown name.
+        """
+        future = self._futures[self.choose(name)]
+        if error := future.exception():
+            raise error.with_traceback(None)  # else each raise would make the traceback longer
+        return future.result()
+
+    def find(self, backend_name: str) -> str | None:
+        """Find the offered name of a trace's judge, open or awaited."""
+        for name, future in self._futures.items():
+            if future.done() and not future.exception() and future.result().name == backend_name:
+                return name
+        awaited = self._futures.get(backend_name)
+        return backend_name if awaited and not awaited.done() else None
+
+    def wait_all(self) -> None:
+        """Wait until every judge has been opened, or has failed to."""
+        futures.wait(self._futures.values())
+
+    def run_job(self, job: RunJob) -> Generator[JudgeEvent, None, None]:
+        """Run a job and yield its events; on ZeroGPU, in the GPU's process."""
+        backend, pool, stop = self.get(job.judge), self.decoder_pool, job.stop_file.exists
+        if job.plan is None:
+            events = judge(
+                job.pair, backend, job.settings, cancelled=stop, trace=job.trace, decoder_pool=pool
+            )
+        else:
+            events = judge_branch(
+                job.plan, job.pair, backend, cancelled=stop, trace=job.trace, decoder_pool=pool
+            )
+        for event in events:
+            last = event.event if isinstance(event, Swapped) else event
+            if isinstance(last, Finished):
+                notes = (TRACE_NOT_KEPT if n.startswith(NOT_SAVED) else n for n in last.notes)
+                last = replace(last, notes=tuple(notes))
+                event = Swapped(last) if isinstance(event, Swapped) else last
+            yield event
+
+    def close(self) -> None:
+        """Stop the decoder processes."""
+        self.decoder_pool.close()
+
+    def _load_all(self) -> None:
+        self.decoder_pool.preload()
+        for name, open_judge in self._openers.items():
+            try:
+                self._futures[name].set_result(open_judge())
+            except BaseException as error:  # noqa: BLE001 - the page shows what happened
+                if not isinstance(error, VrThinkerError):
+                    kind = type(error).__name__
+                    sentence = f"The judge could not be opened ({kind}). Choose another judge."
+                    error = CheckpointError(sentence)
+                self._futures[name].set_exception(error)
+
+
+def gpu_seconds(job: RunJob) -> int:
+    """Return seconds for which a job asks for the GPU of ZeroGPU.
+
+    Ten to start, then each turn 1 s to prefill and 25 tokens a second to decode. Both orders take
+    twice as many turns.
+    """
+    settings = job.settings
+    turns = min(max(settings.max_turns or Paired.max_turns, 1), MAX_GPU_SECONDS)
+    orders = 2 if settings.swap == "on" else 1
+    seconds = 10 + orders * turns * (1 + min(settings.max_new_tokens, 300) / 25)
+    return min(MAX_GPU_SECONDS, math.ceil(seconds))
+
+
+def naming_gpu_errors(run_job: JobRunner, open_judge: Callable[[str], object]) -> JobRunner:
+    """Return the runner with ZeroGPU's refusal as BackendFailed, which says why and until when.
+
+    `open_judge` raises if the job's judge cannot be had: no GPU is borrowed for that.
+    """
+
+    def events(job: RunJob) -> Generator[JudgeEvent, None, None]:
+        open_judge(job.judge)
+        what = "No GPU could be borrowed."
+        try:
+            for event in run_job(job):
+                what = "The GPU was taken back before the judge had answered."
+                yield event
+        except gr.Error as refusal:
+            raise BackendFailed(f"{what} {str(refusal.message).strip()}") from None
+
+    return events

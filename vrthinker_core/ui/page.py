@@ -1,0 +1,208 @@
+"""One server's page: its parts, and the arguments with which Gradio serves it."""
+
+import asyncio
+import ctypes
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from gradio.utils import get_upload_folder
+from starlette.middleware import Middleware
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from vrthinker_core.__about__ import ASSETS
+from vrthinker_core.ui import api, handlers, routes, words
+from vrthinker_core.ui.fetch import PUBLIC_ONLY, FetchPolicy
+from vrthinker_core.ui.frames import ExactFrames
+from vrthinker_core.ui.history import KEEP_SECONDS, MAX_BYTES, Examples, History
+from vrthinker_core.ui.judges import JudgeLoader
+from vrthinker_core.ui.layout import PageComponents, theme
+from vrthinker_core.ui.queue import MAX_UPLOAD_BYTES, CheckedBlocks, ForgottenUploads, JudgeQueue
+from vrthinker_core.ui.run import JobRunner
+from vrthinker_core.ui.runs_tab import ListedRuns, RunsRoutes
+from vrthinker_core.ui.security import (
+    OpenPagesMiddleware,
+    OriginGuardMiddleware,
+    RequestLimitsMiddleware,
+    VisitorCookieMiddleware,
+)
+from vrthinker_core.ui.sessions import THUMBNAILS_URL, Sessions
+from vrthinker_core.ui.uploads import Uploads
+
+EXAMPLES = ASSETS / "examples"
+MAX_WAITING = 24  # visitors that may wait; later ones are told that the page is busy
+SWEEP_SECONDS = 10.0  # between two looks for clients that collect nothing
+HOUSEKEEPING_SECONDS = 30.0
+# Instead of FFmpeg (32 MB) for Gradio's video trimmer, which the page does not use
+NO_TRIMMER = "export default async () => ({ setLogger() {}, setProgress() {} });"
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Where runs are kept, for how long, and how long they go on."""
+
+    folder: Path | None = None  # None: in the server's own folder, which ends with it
+    seconds: float = KEEP_SECONDS  # 0: none is kept
+    max_bytes: int = MAX_BYTES
+    after_leaving: float = 30.0  # seconds for which a run goes on that no page shows
+
+
+@dataclass(frozen=True, slots=True)
+class PageOptions:
+    """Options of the command line."""
+
+    at_once: int = 1  # runs at the same time
+    waiting: int = MAX_WAITING  # visitors that may wait for one
+    examples: Path = EXAMPLES
+    policy: FetchPolicy = PUBLIC_ONLY  # which web addresses a video may be fetched from
+    keeping: Keeping = field(default_factory=Keeping)
+    runs: ListedRuns | None = None  # an evaluation, or traces, for every visitor
+
+
+class Page:
+    """One server's page. `run_job` runs comparisons; all files of visitors go to `folder`."""
+
+    def __init__(
+        self, judges: JudgeLoader, run_job: JobRunner, folder: Path, options: PageOptions
+    ) -> None:
+        self._options, keeping, uploaded = options, options.keeping, Path(get_upload_folder())
+        kept = keeping.folder if keeping.folder and keeping.seconds else folder / "runs"
+        self._pages = Counter[str]()  # heartbeats of each open page
+        place = partial(judges.device, at_once=options.at_once)
+        queue = JudgeQueue(options.waiting, place, judges.is_loaded)
+        ours = uploaded.resolve()
+        history = History(
+            kept, keeping.seconds, keeping.max_bytes, lambda path: path.is_relative_to(ours)
+        )
+        leaving = keeping.after_leaving if keeping.seconds else 0.0
+        is_open = self._pages.__contains__
+        sessions = Sessions(folder, run_job, queue, history, leaving, is_open)
+        uploads = Uploads(folder / "copies", uploaded / "fetched", options.policy)
+        self._services = handlers.Services(
+            judges, queue, sessions, history, Examples(options.examples), uploads, options.runs
+        )
+        self._exact_frames = ExactFrames(judges.decoder_pool)
+        self._routes = routes.Routes(self._services, self._exact_frames)
+        self._blocks = CheckedBlocks(uploads.fetch_beside, words.TITLE)
+        self._mcp_tokens: set[str] = set()
+
+    def blocks(self) -> gr.Blocks:
+        """Build the page, ready to be launched with `launch_options`."""
+        services, blocks = self._services, self._blocks
+        gr.set_static_paths([services.sessions.thumbnail_root, services.examples.folder])
+        with blocks:
+            api.register_endpoints(blocks, services, self._mcp_tokens)
+            cards = services.examples.cards(services.sessions.thumbnails)
+            parts = PageComponents(cards, services.judges.names, services.runs is not None)
+            handlers.connect(blocks, parts, services)
+        blocks.open_queue()
+        return blocks
+
+    def launch_options(self, names: Sequence[str] = (), in_frame: bool = False) -> dict[str, Any]:
+        """Return arguments for `launch`, without which the page is neither complete nor safe.
+
+        `names`: the server's further host names. `in_frame`: the page stands in a frame of another
+        site, as in a Hugging Face Space.
+        """
+        middleware = [
+            Middleware(OriginGuardMiddleware, names=names),
+            Middleware(OpenPagesMiddleware, pages=self._pages),
+            Middleware(RequestLimitsMiddleware),
+            Middleware(api.McpCallMiddleware, tokens=self._mcp_tokens),
+            Middleware(VisitorCookieMiddleware, in_frame=in_frame),
+            Middleware(routes.LinkPreviewMiddleware, routes=self._routes),
+        ]
+        served = {"routes": self._all_routes(), "middleware": middleware}
+        return {
+            "theme": theme(),
+            "css": routes.joined("run.css", "page.css"),
+            "head": f"<script>{routes.joined(*routes.PAGE)}</script>",
+            "app_kwargs": {**served, "lifespan": self._keep_house},
+            "run_history": False,
+            "enable_monitoring": False,
+            "allowed_paths": [str(self._services.examples.folder.resolve())],
+            "max_file_size": MAX_UPLOAD_BYTES,
+            # Events that go on at the same time: each visitor who waits is one
+            "max_threads": self._options.at_once + self._options.waiting + 200,
+            # Sessions whose component values Gradio keeps; others start from the page's own
+            "state_session_capacity": 256,
+            "footer_links": ["api"],
+            "ssr_mode": False,
+            "share": False,
+            "mcp_server": not api.why_no_mcp(),
+        }
+
+    def close(self) -> None:
+        """Stop every run, and the decoder processes."""
+        self._exact_frames.close()
+        self._services.sessions.close()
+        self._services.judges.close()
+
+    @asynccontextmanager
+    async def _keep_house(self, _: object) -> AsyncIterator[None]:
+        """Drop what nobody uses, as long as the page is served."""
+        sweep = asyncio.create_task(self._drop_uncollected())
+        tidy = asyncio.create_task(self._tidy())
+        try:
+            yield
+        finally:
+            sweep.cancel()
+            tidy.cancel()
+
+    async def _drop_uncollected(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            for session_id in await self._blocks.drop_uncollected():
+                self._services.sessions.end(session_id)
+                self._blocks.forget_session(session_id)
+
+    async def _tidy(self) -> None:
+        services, forgotten = self._services, ForgottenUploads()
+
+        def expire_uploads() -> None:
+            services.uploads.expire(services.sessions.files())
+
+        tasks = (
+            services.sessions.expire,
+            expire_uploads,
+            forgotten.sweep,
+            services.history.sweep,
+            self._exact_frames.close_idle,
+            give_back_memory,
+        )
+        while True:
+            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            for task in tasks:
+                try:
+                    await asyncio.to_thread(task)
+                except Exception as error:  # noqa: BLE001 - the other tasks go on
+                    told = "Housekeeping: %s could not be done: %s"
+                    logging.getLogger(__name__).warning(told, task, error)
+
+    def _all_routes(self) -> list[BaseRoute]:
+        services = self._services
+        empty = Response(NO_TRIMMER, media_type="text/javascript")
+        trimmer = (f"/static/ffmpeg/ffmpeg-core.{kind}" for kind in ("js", "wasm"))
+        thumbnails = StaticFiles(directory=services.sessions.thumbnail_root)
+        return [
+            Mount("/intro", StaticFiles(directory=ASSETS / "intro")),
+            Mount(f"/{THUMBNAILS_URL}", thumbnails),
+            *self._routes.routes(),
+            *(RunsRoutes(services.runs).routes() if services.runs else ()),
+            *api.mcp_routes(),
+            *(Route(path, lambda _: empty) for path in trimmer),
+        ]
+
+
+def give_back_memory() -> None:
+    """Return freed memory to the system: glibc keeps it otherwise."""
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)

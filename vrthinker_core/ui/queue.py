@@ -1,0 +1,270 @@
+"""The judge's queue, and what leans on Gradio's insides; `test_gradio_reliance.py` holds that.
+
+Gradio's queue (`max_size`) carries every event of a page. A run waits in `JudgeQueue` for a judge.
+
+Gradio's blocks take any file below its upload folder and fetch any web address that an input names,
+of any size, and refuse without a sentence. These take uploaded files; a call of the API also web
+addresses, which our own `fetch` turns into such a file.
+"""
+
+import copy
+import re
+import sys
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from gradio import routes
+from gradio.blocks import convert_component_dict_to_list
+from gradio.exceptions import InvalidPathError
+from gradio.processing_utils import hash_file
+from gradio.route_utils import upload_fn
+from gradio.utils import get_upload_folder
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.ui import words
+
+
+class JudgeQueue:
+    """First come, first served: each device takes as many runs at once as it may."""
+
+    def __init__(
+        self,
+        waiting: int = 24,
+        place: Callable[[str], tuple[str, int]] = lambda _: ("local", 1),
+        is_loaded: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """Let at most `waiting` runs wait for a device.
+
+        `place` gives the device of a judge and how many runs it takes at once. A run whose judge is
+        not loaded yet lets later ones pass.
+        """
+        self._most, self._place, self._is_loaded = waiting, place, is_loaded
+        self._waiting: list[tuple[object, str]] = []  # runs with their judges, in order
+        self._running: dict[object, str] = {}  # to the device
+        self._lock = threading.Lock()
+
+    def join(self, run: object, judge: str) -> None:
+        """Let a run wait. Raises BadInput if too many do."""
+        device, width = self._place(judge)
+        with self._lock:
+            here = sum(self._place(other)[0] == device for _, other in self._waiting)
+            if here + self._count(device) >= self._most + width:
+                raise BadInput(words.BUSY)
+            self._waiting.append((run, judge))
+
+    def take(self, run: object) -> bool:
+        """Return whether the run may begin; from then on it holds its place until `leave`."""
+        with self._lock:
+            judge = next(judge for other, judge in self._waiting if other is run)
+            device, width = self._place(judge)
+            ready = [
+                (other, name)
+                for other, name in self._waiting
+                if self._place(name)[0] == device and self._is_loaded(name)
+            ]
+            free = max(0, width - self._count(device))
+            if (run, judge) not in ready[:free]:
+                return False
+            self._waiting.remove((run, judge))
+            self._running[run] = device
+            return True
+
+    def leave(self, run: object) -> None:
+        """Give up the run's place, running or waiting."""
+        with self._lock:
+            self._waiting = [(other, judge) for other, judge in self._waiting if other is not run]
+            self._running.pop(run, None)
+
+    def before(self, run: object) -> int:
+        """Return how many runs go before a waiting one."""
+        with self._lock:
+            devices = [(other, self._place(judge)[0]) for other, judge in self._waiting]
+            own = next((device for other, device in devices if other is run), "")
+            runs = [other for other, device in devices if device == own]
+            return self._count(own) + (runs.index(run) if run in runs else 0)
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many runs a judge has, and how many wait."""
+        with self._lock:
+            return len(self._running), len(self._waiting)
+
+    def _count(self, device: str) -> int:
+        return Counter(self._running.values())[device]
+
+
+NO_FUNCTION = "There is no such function here."
+NOT_UPLOADED = (
+    "This file was not uploaded here. "
+    "Upload it first, and name it by the path that the upload gave."
+)
+
+MAX_UPLOAD_BYTES = 100 * 2**20  # of one file
+MAX_EVENTS = 1000  # that wait for a place among those that go on
+
+Fetch = Callable[[str], Awaitable[Path]]  # from a web address to an upload; raises BadInput
+
+
+class CheckedBlocks(gr.Blocks):
+    """Blocks whose inputs hold uploaded files, web addresses that `fetch` takes, or no files.
+
+    All else is refused with a sentence. Only public functions take web addresses: the page's own
+    events never send one. Outputs that an event skips are left alone.
+    """
+
+    def __init__(self, fetch: Fetch, title: str) -> None:
+        super().__init__(title=title, analytics_enabled=False)
+        self._fetch_video = fetch
+        self._heads: dict[str, object] = {}  # the oldest uncollected message of each session
+
+    def open_queue(self) -> None:
+        """Give the blocks their queue. No event can be called past it."""
+        self.queue(max_size=MAX_EVENTS, default_concurrency_limit=None, api_open=False)
+        self._queue.sleep_when_free = 0.05  # seconds between two looks for new events
+        self._queue.progress_update_sleep_when_free = 1.0  # no event here reports progress
+        self._queue.ANALYTICS_MAX_EVENTS = 0  # nobody reads them
+        # Else whoever has waited longest is forgotten first
+        self._queue.pending_messages_per_session.max_size = sys.maxsize
+
+    async def drop_uncollected(self) -> list[str]:
+        """Drop the events of clients that have collected nothing since the last call.
+
+        Returns their session ids. `attacks` measures it: calls that nobody collects would hold the
+        judge for as long as it writes.
+        """
+        queue, before = self._queue, self._heads
+        pending: dict[str, Any] = dict(queue.pending_messages_per_session)
+        self._heads = {name: found._queue[0] for name, found in pending.items() if found.qsize()}
+        gone = [name for name, head in self._heads.items() if before.get(name) is head]
+        for session_id in gone:
+            await queue.clean_events(session_hash=session_id)
+            queue.pending_messages_per_session.pop(session_id, None)
+            queue.pending_event_ids_session.pop(session_id, None)
+        return gone
+
+    async def preprocess_data(
+        self, block_fn: Any, inputs: list[Any], *rest: Any, **more: Any
+    ) -> list[Any]:
+        """Do as Gradio, with files for web addresses and defaults for inputs left out.
+
+        Raises gr.Error with a sentence.
+        """
+        if block_fn.fn is None:
+            raise gr.Error(NO_FUNCTION, print_exception=False)
+        whole = [*inputs, *(component.value for component in block_fn.inputs[len(inputs) :])]
+        try:
+            if _has_url(whole):
+                whole = await self._with_fetched_files(whole, block_fn.api_visibility != "private")
+            return list(await super().preprocess_data(block_fn, whole, *rest, **more))
+        except BadInput as bad:
+            raise gr.Error(str(bad), print_exception=False) from None
+        except (InvalidPathError, FileNotFoundError):
+            raise gr.Error(NOT_UPLOADED, print_exception=False) from None
+        except gr.Error:
+            raise
+        except Exception:  # noqa: BLE001 - whatever a program sends in place of a value
+            sentence = "What was sent does not fit this function's inputs."
+            raise gr.Error(sentence, print_exception=False) from None
+
+    async def postprocess_data(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
+        """Do as Gradio, for the outputs that change: it would build skipped ones anew.
+
+        No copy of the values is kept.
+        """
+        skipped, values, outputs = gr.skip(), predictions, list(block_fn.outputs)
+        try:
+            if isinstance(predictions, dict) and predictions:
+                values = convert_component_dict_to_list(outputs, predictions)
+            if values == skipped:
+                values = [dict(skipped) for _ in outputs]
+            if not isinstance(values, list | tuple) or skipped not in values:
+                return list(await super().postprocess_data(block_fn, predictions, state))
+            both = [pair for pair in zip(outputs, values, strict=True) if pair[1] != skipped]
+            changing, changed = copy.copy(block_fn), [value for _, value in both]
+            changing.outputs = [output for output, _ in both]
+            made: Iterator[Any] = iter(())
+            if changed:
+                given = changed if len(changed) > 1 else changed[0]
+                made = iter(await super().postprocess_data(changing, given, state))
+            return [dict(skipped) if value == skipped else next(made) for value in values]
+        finally:
+            if state is not None:
+                state.config_values.clear()
+
+    def forget_session(self, session_id: str) -> None:
+        """Drop what Gradio keeps of a visitor who has left."""
+        holder = self.state_holder
+        with holder.lock:
+            holder.session_data.pop(session_id, None)
+            holder.time_last_used.pop(session_id, None)
+
+    async def _with_fetched_files(self, value: Any, may_fetch: bool) -> Any:
+        if isinstance(value, list | tuple):
+            return [await self._with_fetched_files(part, may_fetch) for part in value]
+        if not isinstance(value, dict):
+            return value
+        if not _is_url_file(value):
+            parts = value.items()
+            return {name: await self._with_fetched_files(part, may_fetch) for name, part in parts}
+        if not may_fetch or not value["path"].lower().startswith(("http://", "https://")):
+            raise BadInput(NOT_UPLOADED)
+        return {**value, "path": str(await self._fetch_video(value["path"]))}
+
+
+def upload_place(file: Path, name: str) -> Path:
+    """Return the upload path of a file; Gradio copies none there."""
+    plain = re.sub(r"[^\w.-]", "", name).lstrip(".") or "video"
+    return Path(get_upload_folder()) / hash_file(file) / plain
+
+
+def _has_url(value: object) -> bool:
+    if isinstance(value, dict):
+        return _is_url_file(value) or any(map(_has_url, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_url, value))
+
+
+def _is_url_file(value: dict[str, Any]) -> bool:
+    path = value.get("path")
+    return isinstance(path, str) and "meta" in value and "://" in path
+
+
+class ForgottenUploads:
+    """What Gradio keeps of uploads for good: their progress and their end."""
+
+    def __init__(self) -> None:
+        self._before: set[str] = set()
+
+    def sweep(self) -> None:
+        """Forget uploads known at the last sweep, unless they go on."""
+        progress = routes.file_upload_statuses
+        known = {*list(progress._signals), *list(progress._statuses)}
+        for upload_id in known & self._before:
+            tracked = progress._statuses.get(upload_id)
+            if tracked is None or tracked.is_done:
+                progress._signals.pop(upload_id, None)
+                progress._statuses.pop(upload_id, None)
+        self._before = known
+
+
+async def receive_files(request: Request, folder: Path) -> list[Path]:
+    """Return the files of an upload below `folder`, each in a folder named after its content.
+
+    Raises MultiPartException, ClientDisconnect, OSError; ValueError or TypeError if no upload.
+    """
+    upload_id = request.query_params.get("upload_id")
+    progress = routes.file_upload_statuses if upload_id else None
+    try:
+        files, _, _ = await upload_fn(
+            request, folder, MAX_UPLOAD_BYTES, upload_id, upload_progress=progress
+        )
+    except HTTPException as error:
+        raise ValueError(error.detail) from None
+    finally:
+        if progress:
+            progress.set_done(str(upload_id))
+    return [Path(file) for file in files]

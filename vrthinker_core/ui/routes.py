@@ -1,0 +1,356 @@
+"""The page's own routes: uploads, downloads, a visitor's runs, and previews of links."""
+
+import asyncio
+import html
+import ipaddress
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import parse_qs, quote
+
+from starlette.datastructures import MutableHeaders
+from starlette.formparsers import MultiPartException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from vrthinker_core.__about__ import ASSETS, asset
+from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.text import encodable, policy_hash
+from vrthinker_core.traces import to_json
+from vrthinker_core.types.events import Trace
+from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED
+from vrthinker_core.ui import words
+from vrthinker_core.ui.fetch import FULL
+from vrthinker_core.ui.frames import ExactFrames, turns_of
+from vrthinker_core.ui.handlers import Services
+from vrthinker_core.ui.history import owner_of, row_json, votes_first
+from vrthinker_core.ui.queue import receive_files
+from vrthinker_core.ui.run import BackgroundRun, trace_of
+from vrthinker_core.ui.runs_tab import ListedRun
+from vrthinker_core.ui.sessions import ShownRun
+from vrthinker_core.ui.view import RunView, inline_image
+
+# The page's scripts and style sheets, in their order
+VIEW = ("trace.js", "verdict.js", "frames.js", "closer.js")  # draws a run, in a saved report, too
+INPUTS = ("players.js", "live.js", "inputs.js", "history.js", "ballot.js", "branches.js", "runs.js")
+PAGE = (*VIEW, *INPUTS, "page.js")
+HEARTBEAT = "heartbeat.js"  # In the head, before Gradio's scripts; all others come after them
+
+# The longest pause in an upload; also what it may take beyond its bytes at the lowest speed
+PAUSE_SECONDS = 20.0
+LOWEST_SPEED = 32_768.0  # bytes a second
+MAX_PREVIEW_PROMPT = 140  # characters
+
+TOO_SLOW = "The upload stopped on its way, or was too slow. Try again."
+NO_UPLOAD = "This is no upload: send the file as multipart/form-data, in the field files."
+
+REPORT = """<!doctype html>
+<html lang="en" class="vrt-saved">
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{name}</title>
+<style>{style}</style>
+<header class="vrt vrt-header">
+<h1>{title}</h1><div class="vrt-prompt"></div><p class="vrt-judge"></p>
+</header>
+<main><div id="trace"></div>
+<details id="frames" class="vrt"><summary>{frames}</summary><div></div></details>
+<div id="transcript"></div></main>
+<script type="application/json" id="data">{values}</script>
+<script>{script}</script>
+</html>
+"""
+
+
+def joined(*names: str) -> str:
+    """Return the scripts or style sheets of these names, joined in this order."""
+    return "\n".join(asset(name).read_text(encoding="utf-8") for name in names)
+
+
+def render_report(trace: Trace) -> str:
+    """Return a run as one HTML file that opens without a request.
+
+    Pictures are inside; its policy allows our script and style alone.
+    """
+    view = RunView.of(trace)
+    style, script = joined("run.css"), joined(*VIEW, "saved_report.js")
+    # JSON that cannot close the script element around it
+    values = json.dumps({"trace": view.page(inline_image), "transcript": view.transcript()})
+    for sign in "<>&":
+        values = values.replace(sign, f"\\u{ord(sign):04x}")
+    return REPORT.format(
+        name=f"{DEMO_RUN} · {words.TITLE}" if view.outside_scope else words.TITLE,
+        title=words.TITLE,
+        frames=words.TAB_FRAMES,
+        policy=f"default-src 'none'; img-src data:; style-src {policy_hash(style)}; "
+        f"script-src {policy_hash(script)}; base-uri 'none'",
+        style=style,
+        script=script,
+        values=values,
+    )
+
+
+class Routes:
+    """Serves runs by their random names, which only their visitors know, and what else is ours."""
+
+    def __init__(self, services: Services, exact: ExactFrames) -> None:
+        self._services, self._exact = services, exact
+        self._previews = lru_cache(32)(self._make_preview)
+
+    def routes(self) -> list[Route]:
+        """Return the paths; that of uploads must come before Gradio's own."""
+        screenshot = FileResponse(ASSETS / "screenshot.png", media_type="image/png")
+        return [
+            Route("/gradio_api/upload", self.upload, methods=["POST"]),
+            Route("/runs/{name}/trace.json", self.trace),
+            Route("/runs/{name}/report.html", self.report),
+            Route("/runs/{name}/link", self.link, methods=["POST"]),
+            Route("/runs/{name}/turns/{turn}/frames", self.frames),
+            Route("/history", self.list_runs, methods=["GET"]),
+            Route("/history", self.delete, methods=["DELETE"]),
+            Route("/history/{name}", self.delete, methods=["DELETE"]),
+            Route("/previews/page.png", lambda _: screenshot),
+            Route("/previews/{name}.jpg", self.picture),
+        ]
+
+    # -- runs ------------------------------------------------------------------------------------
+
+    def trace(self, request: Request) -> Response:
+        """Return the trace as JSON."""
+        return self._download(request, to_json, "trace.json", "application/json")
+
+    def report(self, request: Request) -> Response:
+        """Return the report as one HTML file."""
+        return self._download(request, render_report, "report.html", "text/html")
+
+    def link(self, request: Request) -> Response:
+        """Keep the trace for `?trace=`, and return the name it is kept under."""
+        if (found := self._find(request)) is None:
+            return PlainTextResponse(words.NO_RUN, 404)
+        (shown, trace), owner = found, owner_of(request.cookies)
+        run, share = shown.kept or shown.name, self._services.history.share
+        try:
+            return JSONResponse({"trace": shown.link or share(run, trace, owner, shown.files)})
+        except OSError:
+            return PlainTextResponse(words.NO_ROOM, 507)
+
+    async def frames(self, request: Request) -> Response:
+        """Return the places of a turn's frames, also of a live run.
+
+        `order=swapped`: of the second run.
+        """
+        shown = self._services.sessions.find_run(str(request.path_params["name"]))
+        swapped = request.query_params.get("order") == "swapped"
+        numbers = {str(turn.number) for turn in turns_of(shown, swapped)} if shown else set()
+        if shown is None or (turn := str(request.path_params["turn"])) not in numbers:
+            return PlainTextResponse(words.NO_RUN, 404)
+        found = self._exact.request(shown, int(turn), swapped)
+        if found is None:
+            return PlainTextResponse(words.MANY_LOOK_CLOSER, 503)
+        return JSONResponse(await asyncio.shield(asyncio.wrap_future(found)))
+
+    def _download(
+        self, request: Request, render: Callable[[Trace], str | bytes], name: str, kind: str
+    ) -> Response:
+        if (found := self._find(request)) is None:
+            return PlainTextResponse(words.NO_RUN, 404)
+        headers = {"Content-Disposition": f'attachment; filename="vr-thinker-{name}"'}
+        return Response(render(found[1]), media_type=kind, headers=headers)
+
+    def _find(self, request: Request) -> tuple[ShownRun, Trace] | None:
+        shown = self._services.sessions.find_run(str(request.path_params["name"]))
+        trace = trace_of(shown.run.state) if shown is not None and shown.run.over else None
+        return None if shown is None or trace is None else (shown, trace)
+
+    # -- a visitor's runs ------------------------------------------------------------------------
+
+    def list_runs(self, request: Request) -> Response:
+        """Return the visitor's runs, the latest first, and for how long they are kept."""
+        history, owner = self._services.history, owner_of(request.cookies)
+        shown = self._services.sessions.runs_of(owner)
+        hidden = {run.kept: run.hidden for run in shown}
+        rows = history.rows(owner, votes_first(request.cookies), hidden)
+        for each in (each for each in shown if not each.run.over):
+            run, view = each.run, RunView(each.run.state)
+            prompt = encodable(run.pair.prompt if isinstance(run, BackgroundRun) else "")
+            judge = view.started.judge if view.started else each.judge
+            told = prompt, judge, view.name, words.GOES_ON, "", round(each.began, 3)
+            rows[each.kept] = row_json(each.kept, *told, over=False)
+        runs = sorted(rows.values(), key=lambda row: -row["begun"])
+        headers = {"Cache-Control": "no-store"}
+        return JSONResponse({"runs": runs, "help": history.help}, headers=headers)
+
+    def delete(self, request: Request) -> Response:
+        """Delete the run of that name, or all runs of the visitor.
+
+        Nothing happens for another visitor's run, or one that does not exist.
+        """
+        owner, name = owner_of(request.cookies), request.path_params.get("name")
+        for shown in self._services.sessions.live_runs(owner):
+            if name in (None, shown.kept):
+                shown.kept = ""
+                shown.run.request_stop()
+        self._services.history.delete(owner, name and [name])
+        return self.list_runs(request)
+
+    # -- uploads ---------------------------------------------------------------------------------
+
+    async def upload(self, request: Request) -> Response:
+        """Return the paths of the files that have arrived, as JSON; otherwise one sentence."""
+        uploads, visitor, folder = self._services.uploads, client_address(request), None
+        try:
+            folder = uploads.open_arrivals()
+            files = await receive_files(self._bounded(request, visitor, folder), folder)
+            uploads.budget.release(folder)
+            return JSONResponse([str(uploads.keep(file, visitor)) for file in files])
+        except MultiPartException as error:
+            too_large = "maximum allowed size" in error.message
+            return PlainTextResponse(error.message, 413 if too_large else 400)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except TimeoutError:
+            return PlainTextResponse(TOO_SLOW, 408)
+        except BadInput as error:
+            return PlainTextResponse(str(error), 507)
+        except OSError:
+            return PlainTextResponse(FULL, 507)
+        except (TypeError, ValueError):
+            return PlainTextResponse(NO_UPLOAD, 400)
+        finally:
+            if folder is not None:
+                uploads.budget.release(folder)
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _bounded(self, request: Request, visitor: str, folder: Path) -> Request:
+        """Return the request; reading raises BadInput without room, TimeoutError if too slow."""
+        came, began = 0, time.monotonic()
+
+        async def receive() -> Message:
+            nonlocal came
+            left = began + PAUSE_SECONDS + came / LOWEST_SPEED - time.monotonic()
+            message = await asyncio.wait_for(request.receive(), min(left, PAUSE_SECONDS))
+            came += len(message.get("body", b""))
+            self._services.uploads.budget.take(folder, visitor, came)
+            return message
+
+        return Request(request.scope, receive)
+
+    # -- previews --------------------------------------------------------------------------------
+
+    def picture(self, request: Request) -> Response:
+        """Return the frame that stands for the run of one link."""
+        if jpeg := self.preview(str(request.path_params["name"])).jpeg:
+            return Response(jpeg, media_type="image/jpeg")
+        return PlainTextResponse(words.NO_SUCH_LINK, 404)
+
+    def preview(self, name: str) -> "LinkPreview":
+        """Return what a chat shows of `?trace=NAME`, or else of the page; the latest are kept."""
+        services, row = self._services, None
+        if services.runs is not None:
+            row = services.runs.find(name)
+        known = row is not None or services.examples.find(name) or services.history.is_link(name)
+        with suppress(TraceError):
+            if known:
+                return self._previews(name, row)
+        return LinkPreview(words.TITLE, words.CLAIM, "previews/page.png")
+
+    def _make_preview(self, name: str, row: ListedRun | None) -> "LinkPreview":  # noqa: ARG002 - a row may be judged again
+        view = RunView.of(self._services.stored_run(name).trace)
+        assert view.started is not None
+        prompt, most = " ".join(view.started.prompt.split()), MAX_PREVIEW_PROMPT
+        parts = [f"“{prompt[: most - 1]}…”" if len(prompt) > most else f"“{prompt}”"]
+        given = [each for each in words.DIMENSION_HELP if each in dict(view.verdict or ())]
+        parts += [f"{DIMENSION_NAMES[each]}: {view.label(each)[0]}." for each in given]
+        if view.verdict and not view.order:
+            parts.append(f"{NOT_SWAP_TESTED.capitalize()}.")
+        outcome = (view.headline or words.NEVER_ENDED).rstrip(".")
+        title = f"{DEMO_RUN if view.outside_scope else outcome} · {words.TITLE}"
+        jpeg = next((half.jpeg for _, half in sorted(view.deciding_pair().items())), b"")
+        picture = f"previews/{quote(name, safe='')}.jpg"
+        return LinkPreview(title, " ".join(parts), picture, jpeg)
+
+
+def client_address(request: Request) -> str:
+    """Return the visitor's network address; a proxy in our own network names it."""
+    host = request.client.host if request.client else ""
+    forwarded = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+    try:
+        return forwarded if forwarded and ipaddress.ip_address(host).is_private else host
+    except ValueError:
+        return host
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPreview:
+    """Title, description and picture of a link."""
+
+    title: str
+    description: str
+    picture: str  # its path on this server
+    jpeg: bytes = b""
+
+    def tags(self, request: Request) -> str:
+        """Return the tags of the page's head."""
+        # This server's address as the visitor knows it: a proxy in front of it may speak https.
+        proto = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip()
+        base = str(
+            request.base_url.replace(scheme="https") if proto == "https" else request.base_url
+        )
+        told = {"title": self.title, "description": self.description, "image": base + self.picture}
+        return "".join(
+            f'<meta property="og:{name}" content="{html.escape(value)}">\n'
+            f'<meta name="twitter:{name}" content="{html.escape(value)}">\n'
+            for name, value in told.items()
+        ) + (
+            '<meta property="og:type" content="website">\n'
+            '<meta name="twitter:card" content="summary_large_image">\n'
+        )
+
+
+class LinkPreviewMiddleware:
+    """ASGI middleware: gives the page's head the tags of its link, and a script before Gradio's."""
+
+    def __init__(self, app: ASGIApp, routes: Routes) -> None:
+        self._app, self._routes = app, routes
+        self._script = f"<script>{joined(HEARTBEAT)}</script>\n"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; replace the tags if the page answers."""
+        if scope["type"] != "http" or scope["path"] != "/" or scope["method"] != "GET":
+            await self._app(scope, receive, send)
+            return
+        request, query = Request(scope), parse_qs(scope["query_string"].decode("latin-1"))
+        # A link's tags tell its verdict, which who votes first is not to see.
+        name = "" if votes_first(request.cookies) else query.get("trace", [""])[0]
+        preview = await asyncio.to_thread(self._routes.preview, name)
+        tags = preview.tags(request) + self._script
+        started: Message = {}
+        body = b""
+
+        async def send_with_tags(message: Message) -> None:
+            nonlocal started, body
+            if message["type"] == "http.response.start":
+                started = message
+                return
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                # Gradio's values stand behind the first script; nothing in them is replaced.
+                head, script, rest = body.decode("utf-8", "replace").partition("<script")
+                head = re.sub(r'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>\s*', "", head)
+                whole = (head + tags + script + rest).encode()
+                headers = MutableHeaders(raw=list(started["headers"]))
+                headers["content-length"] = str(len(whole))
+                await send({**started, "headers": headers.raw})
+                await send({"type": "http.response.body", "body": whole})
+
+        await self._app(scope, receive, send_with_tags)

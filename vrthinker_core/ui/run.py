@@ -1,0 +1,409 @@
+"""One run on the page: its events folded into a state, in a thread, or from a trace."""
+
+import contextvars
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import reduce
+from itertools import groupby
+from pathlib import Path
+from typing import cast, get_args
+
+from vrthinker_core.branch_plan import BranchPlan
+from vrthinker_core.errors import BadInput, describe
+from vrthinker_core.protocols import PromptProtocol, make_protocol
+from vrthinker_core.types import FrameRef, ProtocolName, Settings, Thumbnail, VideoPair, Vote
+from vrthinker_core.types.events import (
+    Event,
+    Finished,
+    FramesShown,
+    JudgeEvent,
+    Opening,
+    Run,
+    Started,
+    StopReason,
+    Swapped,
+    TextArrived,
+    Trace,
+    Turn,
+    TurnEnded,
+    Voted,
+    second_run_follows,
+    shown_slots,
+)
+from vrthinker_core.types.messages import Completion
+from vrthinker_core.types.order import swap_end, swap_frames, swap_turn
+from vrthinker_core.types.progress import Pace
+from vrthinker_core.ui.queue import JudgeQueue
+from vrthinker_core.video.files import file_digest
+
+
+@dataclass(frozen=True, slots=True)
+class TurnState:
+    """A turn so far; `turn` is None until it has ended."""
+
+    number: int
+    told: str
+    frames: tuple[Thumbnail, ...]
+    forced: bool
+    text: str = ""
+    turn: Turn | None = None
+    already_shown: tuple[int, ...] = ()  # asked for and not sent: the judge sees them already
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """A run so far. A live run and a replayed trace take the same fold."""
+
+    started: Started | None = None
+    turns: tuple[TurnState, ...] = ()
+    finished: Finished | None = None
+    swapped: "RunState | None" = None  # the second run, in its own sides, once it has begun
+    opening: tuple[float, float] | None = None  # share of each video read, before it has started
+    vote: Vote | None = None  # a person's, the last one
+
+    @property
+    def runs(self) -> "tuple[RunState, ...]":
+        """The run, and the second one once it has begun."""
+        return (self,) if self.swapped is None else (self, self.swapped)
+
+    @property
+    def protocol(self) -> PromptProtocol | None:
+        """The run's protocol with its settings; None if not known."""
+        if self.started is None or self.started.dialect not in get_args(ProtocolName):
+            return None
+        try:
+            return make_protocol(self.started.settings, cast(ProtocolName, self.started.dialect))
+        except BadInput:
+            return None
+
+    @property
+    def in_view(self) -> frozenset[FrameRef]:
+        """The frames in view after the last turn, or sent since."""
+        in_view: set[FrameRef] = set()
+        for turn in self.turns:
+            if turn.turn is not None:
+                in_view = set(turn.turn.in_view)
+            in_view.update(frame.ref for frame in turn.frames)
+        return frozenset(in_view)
+
+    def in_first_sides(self) -> "RunState":
+        """Return a second run in the sides of the first."""
+        started = self.started
+        if started:
+            started = replace(started, clips=(started.clips[1], started.clips[0]))
+        turns = tuple(
+            replace(turn, frames=swap_frames(turn.frames), turn=turn.turn and swap_turn(turn.turn))
+            for turn in self.turns
+        )
+        return RunState(started, turns, swap_end(self.finished))
+
+
+def fold(state: RunState, event: Event) -> RunState:
+    """Return the state after one more event."""
+    match event:
+        case Opening():
+            return RunState(opening=event.shares)
+        case Started():
+            return RunState(event)
+        case FramesShown():
+            before = state.turns[:-1] if event.note else state.turns
+            again = _already_shown(state.started, before, event)
+            shown = TurnState(event.turn, event.told, event.frames, event.forced, "", None, again)
+            return replace(state, turns=(*before, shown))
+        case TextArrived() | TurnEnded():
+            if not state.turns:
+                return state
+            *others, last = state.turns
+            if isinstance(event, TextArrived):
+                last = replace(last, text=last.text + event.text)
+            else:
+                last = replace(last, text=event.turn.completion.text, turn=event.turn)
+            return replace(state, turns=(*others, last))
+        case Finished():
+            return replace(state, finished=event)
+        case Swapped():
+            return replace(state, swapped=fold(state.swapped or RunState(), event.event))
+        case Voted():
+            return replace(state, vote=event.vote)
+
+
+def state_of(trace: Trace) -> RunState:
+    """Return the state after the whole run."""
+    return reduce(fold, join_text(trace.events()), RunState())
+
+
+def join_text(events: Iterable[Event]) -> Iterator[Event]:
+    """Yield the same events with neighbouring pieces of one text joined.
+
+    An uploaded trace may hold a million of them.
+    """
+
+    def inner(event: Event) -> Event:
+        return event.event if isinstance(event, Swapped) else event
+
+    def text_key(event: Event) -> tuple[int | None, bool]:
+        piece = inner(event)
+        return piece.turn if isinstance(piece, TextArrived) else None, piece is not event
+
+    for (turn, swapped), group in groupby(events, key=text_key):
+        if turn is None:
+            yield from group
+        else:
+            pieces = map(inner, group)
+            joined = "".join(piece.text for piece in pieces if isinstance(piece, TextArrived))
+            text = TextArrived(turn, joined)
+            yield Swapped(text) if swapped else text
+
+
+def _already_shown(
+    started: Started | None, before: tuple[TurnState, ...], shown: FramesShown
+) -> tuple[int, ...]:
+    """What was asked for and does not come, as the protocol counts."""
+    last, branch = before[-1].turn if before else None, started.branch if started else None
+    reply = last.reply if last and last.reply.kind == "tool" else None
+    asked = reply.wants.indices if reply and reply.wants else ()
+    if branch and branch.turn == shown.turn:
+        asked = branch.frames or asked
+    brought = {frame.number for frame in shown.frames}
+    return tuple(index for index in asked if str(index) not in brought)
+
+
+def _end_open_turn(state: RunState) -> RunState:
+    """End an open turn as cancelled, and keep its text."""
+    if state.swapped is not None:
+        return replace(state, swapped=_end_open_turn(state.swapped))
+    protocol, last = state.protocol, state.turns[-1] if state.turns else None
+    if protocol is None or last is None or last.turn is not None:
+        return state
+    completion = Completion(last.text, "cancelled", pieces=(len(last.text),))
+    reply, in_view = protocol.parse(last.text, cut=True), tuple(sorted(state.in_view))
+    turn = Turn(last.number, last.told, last.frames, completion, reply, last.forced, in_view)
+    return fold(state, TurnEnded(turn))
+
+
+def trace_of(state: RunState) -> Trace | None:
+    """Return the run as a trace without open turns; None before it began."""
+    runs = [
+        Run(each.started, tuple(turn.turn for turn in each.turns if turn.turn), each.finished)
+        for each in state.runs
+        if each.started
+    ]
+    if state.started is None:
+        return None
+    first, second = runs[0], runs[1] if len(runs) > 1 else None
+    trace = Trace(first.started, first.turns, first.finished, swapped=second, vote=state.vote)
+    return _with_shown_slots(trace)
+
+
+def merge_traces(latest: Trace, stored: Trace) -> Trace:
+    """Return `latest` with an order check or vote of `stored`."""
+    if latest.started != stored.started:
+        return latest
+    votes = sorted(filter(None, (stored.vote, latest.vote)), key=lambda vote: vote.at)
+    checked = latest.swapped or (stored.swapped if latest.finished == stored.finished else None)
+    return _with_shown_slots(replace(latest, swapped=checked, vote=votes[-1] if votes else None))
+
+
+def _with_shown_slots(trace: Trace) -> Trace:
+    """Drop marks of the vote for frames that the trace lacks."""
+    if trace.vote is None:
+        return trace
+    shown = shown_slots(trace.runs)
+    slots = tuple(slot for slot in trace.vote.slots if slot in shown)
+    return replace(trace, vote=replace(trace.vote, slots=slots))
+
+
+def matching_videos(trace: Trace, candidates: Iterable[Path]) -> tuple[Path | None, Path | None]:
+    """Find the compared files among `candidates` by their digests, never by a trace's path."""
+    by_digest = {file_digest(path): path for path in candidates if path.is_file()}
+    clips = trace.started.clips
+    first, second = (None if clip is None else by_digest.get(clip.digest) for clip in clips)
+    return first, second
+
+
+def memory_of(value: object) -> int:
+    """Return the bytes of memory that a value of our types takes."""
+    parts: Iterable[object] = value if isinstance(value, tuple) else ()
+    if is_dataclass(value):
+        parts = (getattr(value, field.name) for field in fields(value))
+    return sys.getsizeof(value) + sum(map(memory_of, parts))
+
+
+# For a stopped judge to end by itself; after that the run counts as over without it
+STOP_SECONDS = 0.4
+POLL_SECONDS = 0.05  # between two looks whether a run may begin
+
+
+@dataclass(frozen=True, slots=True)
+class RunJob:
+    """What to compare, and how; it is pickled for the GPU's process."""
+
+    pair: VideoPair
+    settings: Settings
+    trace: Path  # where the trace is written, turn by turn
+    stop_file: Path  # the judge stops as soon as this file exists
+    judge: str = ""  # the name of the judge that was chosen, "" for the default
+    plan: BranchPlan | None = None  # if the run is a branch of another one
+
+
+JobRunner = Callable[[RunJob], Generator[JudgeEvent, None, None]]  # runs one comparison
+
+
+class Replay:
+    """A saved run with the interface of `BackgroundRun`, over from the start."""
+
+    over = begun = True
+    pace = Pace()  # of a run that is over
+
+    def __init__(self, trace: Trace) -> None:
+        self.state = state_of(trace)
+        # Of the live run; 0 if it was cut off
+        self.seconds = trace.finished.seconds if trace.finished else 0.0
+
+    def request_stop(self) -> None:
+        """Do nothing: nothing runs."""
+
+    def stop(self) -> RunState:
+        """Return the whole run."""
+        return self.state
+
+    def add_vote(self, vote: Vote) -> None:
+        """Keep the visitor's vote with their own copy of the run."""
+        self.state = fold(self.state, Voted(vote))
+
+    def join(self, timeout: float) -> bool:  # noqa: ARG002 - the interface of `BackgroundRun`
+        """Return True at once: nothing runs."""
+        return True
+
+
+class BackgroundRun:
+    """A job in a thread of its own, so that no page slows the judge."""
+
+    def __init__(
+        self,
+        job: RunJob,
+        run_job: JobRunner,
+        queue: JudgeQueue,
+        first: RunState | None = None,
+    ) -> None:
+        """Prepare the run. `first`: the run whose order is checked; the job's is the second one."""
+        self.job = job
+        self._first = first
+        self.state = RunState() if first is None else replace(first, swapped=RunState())
+        self.pace = Pace()
+        self._run_job, self._queue = run_job, queue
+        self._started_at = time.monotonic()
+        self._lock = threading.RLock()
+        self._stop_deadline = math.inf
+        self._begun, self._over = threading.Event(), threading.Event()
+        context = contextvars.copy_context()  # ZeroGPU charges the visitor of this request
+        self._thread = threading.Thread(
+            target=context.run, args=(self._work,), name="run", daemon=True
+        )
+
+    def start(self, on_turn: Callable[[], object] = lambda: None) -> None:
+        """Join the queue. Raises BadInput if too many runs wait.
+
+        A stopped judge holds its place until its thread has ended. `on_turn` is called, without a
+        lock, when the run begins and when a turn or the run ends.
+        """
+        self._queue.join(self, self.job.judge)
+        self._on_turn = on_turn
+        self._thread.start()
+
+    @property
+    def pair(self) -> VideoPair:
+        """The pair, in the order of the first run."""
+        return self.job.pair if self._first is None else self.job.pair.swapped()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self._started_at
+
+    @property
+    def begun(self) -> bool:
+        """Whether the run has left the queue."""
+        return self._begun.is_set()
+
+    @property
+    def over(self) -> bool:
+        """Whether the run has ended; `state` changes no more."""
+        return self._over.is_set()
+
+    def request_stop(self) -> None:
+        """Ask the judge to stop; returns at once."""
+        self._stop_deadline = min(self._stop_deadline, time.monotonic() + STOP_SECONDS)
+        with suppress(OSError):  # without the file it stops at the first event after the deadline
+            self.job.stop_file.touch()
+
+    def stop(self) -> RunState:
+        """Stop, and return the final state, after `STOP_SECONDS` at the latest."""
+        self.request_stop()
+        self._over.wait(STOP_SECONDS)
+        self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
+        return self.state
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until the run is over; False if `timeout` seconds were not enough."""
+        return self._over.wait(timeout)
+
+    def add_vote(self, vote: Vote) -> None:
+        """Keep the visitor's vote, also while the run goes on."""
+        with self._lock:
+            self.state = fold(self.state, Voted(vote))
+
+    def join(self, timeout: float) -> bool:
+        """Wait until the thread has ended; False if `timeout` seconds were not enough."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        """Run the job in the thread."""
+        try:
+            while not self._queue.take(self):
+                if self._stop_deadline < math.inf:
+                    return
+                time.sleep(POLL_SECONDS)
+            self._started_at = time.monotonic()
+            self._begun.set()
+            with closing(self._run_job(self.job)) as events:
+                for event in events:
+                    if self._first is not None and not isinstance(event, Swapped):
+                        event = Swapped(event)
+                    if not self._add(event) or time.monotonic() > self._stop_deadline:
+                        break
+        except Exception as error:  # noqa: BLE001 - every run ends with a sentence
+            fault, failed = type(error).__name__, StopReason.FAILED
+            self._end(Finished(failed, error=describe(error), fault=fault, seconds=self.seconds))
+        finally:
+            self._queue.leave(self)
+            self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
+
+    def _end(self, finished: Finished) -> None:
+        """End the run, or its second one if the first has finished."""
+        with self._lock:
+            event = finished if self.state.finished is None else Swapped(finished)
+        self._add(event)
+
+    def _add(self, event: JudgeEvent) -> bool:
+        """Fold an event into the state; False if the run was already over."""
+        last = event.event if isinstance(event, Swapped) else event
+        with self._lock:
+            if self._over.is_set():
+                return False
+            self.pace = self.pace.after(event, self.seconds)
+            if isinstance(last, Finished):
+                self.state = fold(_end_open_turn(self.state), event)
+                if last is not event or not second_run_follows(self.job.settings, last):
+                    self._over.set()
+            else:
+                self.state = fold(self.state, event)
+        if isinstance(last, Started | TurnEnded | Finished):
+            self._on_turn()
+        return True

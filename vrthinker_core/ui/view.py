@@ -1,0 +1,531 @@
+"""`RunView`: what may be shown of one run, for page, API, report and lists.
+
+Text stays text: nothing here is markup. The page's scripts read `RunView.page`.
+"""
+
+import base64
+import hashlib
+import math
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass
+from datetime import UTC
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from vrthinker_core.protocols.frame_facts import read_frame_facts
+from vrthinker_core.protocols.label_probabilities import label_probabilities, verdict_probabilities
+from vrthinker_core.protocols.parser import find_sentence, frame_numbers
+from vrthinker_core.types import (
+    ClipInfo,
+    Dimension,
+    FrameRef,
+    Preference,
+    Reply,
+    Side,
+    Thumbnail,
+    Verdict,
+)
+from vrthinker_core.types.events import Trace
+from vrthinker_core.types.messages import LabelProbabilities
+from vrthinker_core.types.order import OrderEffect, order_of
+from vrthinker_core.types.progress import Pace, duration, reading, totals, turn_figures
+from vrthinker_core.types.wording import (
+    BRANCH,
+    DIMENSION_NAMES,
+    NOT_SWAP_TESTED,
+    TAKEN_OVER,
+    branch_name,
+    order_unchecked,
+)
+from vrthinker_core.ui import words
+from vrthinker_core.ui.run import RunState, TurnState, state_of
+from vrthinker_core.video.thumbnails import jpeg_size
+
+Json = dict[str, Any]
+Probabilities = Mapping[Dimension, LabelProbabilities]  # As far as they are known
+
+MAX_NAMED = 4  # frames that stand under a dimension
+
+# What says nothing of the verdict. Anything else is left out, also what a page is given one day.
+UNTELLING = (
+    *("run", "over", "address", "kept", "changed", "stills", "prompt", "judge", "notes", "health"),
+    *("fps", "grid", "ending", "turns"),
+)
+UNTELLING_OF_TURN = ("number", "foot", "live", "taken", "tiles")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSource:
+    """A thumbnail's address (URL or data URI) and its size in pixels."""
+
+    src: str
+    width: int
+    height: int
+
+
+ImageSources = Callable[[Thumbnail], ImageSource]  # gives the source of a thumbnail
+
+
+def image_source(src: str, jpeg: bytes) -> ImageSource:
+    """Return the picture at this address; no JPEG counts one pixel."""
+    width, height = jpeg_size(jpeg)
+    return ImageSource(src, max(width, 1), max(height, 1))
+
+
+def inline_image(frame: Thumbnail) -> ImageSource:
+    """Return the thumbnail itself, as a data URI."""
+    data = base64.b64encode(frame.jpeg).decode()
+    return image_source(f"data:image/jpeg;base64,{data}", frame.jpeg)
+
+
+class ThumbnailFiles:
+    """Thumbnails of one run in `folder`, served under the relative `url`."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self._folder, self._url = folder, url
+        self._sources: dict[bytes, ImageSource] = {}
+        self._lock = threading.Lock()
+        self._removed = False
+
+    def __call__(self, frame: Thumbnail) -> ImageSource:
+        """Return the source; `src` is "" on a full disk or after removal."""
+        if frame.jpeg not in self._sources:
+            self._sources[frame.jpeg] = image_source(self.add(frame.jpeg, ".jpg"), frame.jpeg)
+        return self._sources[frame.jpeg]
+
+    def remove(self) -> None:
+        """Remove the folder; what a thread adds later is not written."""
+        with self._lock:
+            self._removed = True
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def add(self, data: bytes, suffix: str) -> str:
+        """Write a picture; return its address, "" if it could not be written."""
+        path = self._folder / f"{hashlib.blake2b(data, digest_size=10).hexdigest()}{suffix}"
+        with self._lock:
+            if self._removed:
+                return ""
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+            except OSError:
+                path.unlink(missing_ok=True)
+                return ""
+        return f"{self._url}/{path.name}"
+
+    def discard(self, src: str) -> None:
+        """Remove the picture at that address, as `add` gave it."""
+        (self._folder / Path(src).name).unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One slot of one turn. `halves` holds the sides that were sent, one or both."""
+
+    halves: Mapping[Side, Thumbnail]
+
+    @property
+    def label(self) -> str:
+        """The number that the judge saw; both if counted apart."""
+        numbers = (f"#{half.number}" for _, half in sorted(self.halves.items()))
+        return " · ".join(dict.fromkeys(numbers))
+
+    def to_json(
+        self,
+        clips: tuple[ClipInfo | None, ClipInfo | None],
+        in_view: Set[FrameRef],
+        images: ImageSources,
+    ) -> Json:
+        """Return label, slot and halves.
+
+        A half has src, ratio (width by height), time (s; when the frame appears), at (s; to seek
+        to), place (0 to 1 in its clip) and, if the frame has left the judge's view, gone. It is
+        None if the judge did not see that video.
+        """
+        halves: list[Json | None] = [None, None]
+        for place, (side, clip) in enumerate(zip(Side, clips, strict=True)):
+            if frame := self.halves.get(side):
+                image = images(frame)
+                halves[place] = half = {
+                    "src": image.src,
+                    "ratio": round(image.width / image.height, 3),
+                    "time": _finite(frame.seconds),
+                    "at": seek_time(frame),
+                    "place": timeline_position(frame, clip),
+                }
+                if frame.ref not in in_view:
+                    half["gone"] = True
+        slot = min(half.ref.slot for half in self.halves.values())  # the same of both
+        return {"label": self.label, "slot": slot, "halves": halves}
+
+
+def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
+    """Return frames grouped by slot, in the order of first appearance."""
+    slots: dict[int, dict[Side, Thumbnail]] = {}
+    for frame in frames:
+        slots.setdefault(frame.ref.slot, {}).setdefault(frame.ref.side, frame)
+    return [Tile(halves) for halves in slots.values()]
+
+
+def seek_time(frame: Thumbnail) -> float:
+    """Return seconds to the middle of the frame's interval.
+
+    Browsers show the exact frame there (17 of 17; at its timestamp 10 to 12).
+    """
+    return _finite((frame.seconds + max(frame.seconds, frame.until)) / 2)
+
+
+def timeline_position(frame: Thumbnail, clip: ClipInfo | None) -> float:
+    """Return the frame's place in its clip, 0 to 1: equal places are one moment."""
+    index = min(max(frame.index, 0), 2**31)
+    frames = max(clip.frames if clip else 0, index + 1)
+    return round((index + 0.5) / frames, 5)
+
+
+def _finite(seconds: float) -> float:
+    return round(seconds, 5) if math.isfinite(seconds) else 0.0
+
+
+class RunView:
+    """One run so far, live or saved."""
+
+    def __init__(self, state: RunState) -> None:
+        self.state = state
+        self.started, self.finished = state.started, state.finished
+        self.order = order_of(state.runs)  # None without two verdicts
+
+    @classmethod
+    def of(cls, trace: Trace) -> "RunView":
+        """Return the view of a saved run."""
+        return cls(state_of(trace))
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict; None before the end, without an answer and outside the judge's scope."""
+        return self.finished.verdict if self.finished else None
+
+    @property
+    def outside_scope(self) -> bool:
+        """Whether the judge cannot judge such videos: no label counts."""
+        return self.finished is not None and self.finished.outside_scope
+
+    @property
+    def name(self) -> str:
+        """The name of a branch; "" for a run of its own."""
+        return branch_name(self.started) if self.started else ""
+
+    @property
+    def headline(self) -> str:
+        """The outcome in one line; "" before the end."""
+        return words.headline(self.finished, self.order) if self.finished else ""
+
+    @cached_property
+    def second(self) -> "RunView | None":
+        """The second run in the sides of the first; None if there is none."""
+        return RunView(self.state.swapped.in_first_sides()) if self.state.swapped else None
+
+    @cached_property
+    def probabilities(self) -> Probabilities:
+        """How likely each label of the verdict was, as far as known."""
+        turns = [turn.turn for turn in self.state.turns if turn.turn]
+        return verdict_probabilities(turns, self.verdict)
+
+    def label(self, dimension: Dimension) -> tuple[str, Preference | None]:
+        """Return a dimension's label in words and as a value; None if the order flips it."""
+        label = dict(self.verdict or ()).get(dimension)
+        effect = self.order[dimension] if self.order else None
+        return words.label_name(label, effect), None if effect is OrderEffect.FLIPS else label
+
+    def deciding_pair(self) -> dict[Side, Thumbnail]:
+        """Return the frames that stand for a run.
+
+        Those that decided it overall, else in one dimension, else the last that were shown.
+        """
+        turns = [group_tiles(turn.frames) for turn in self.state.turns]
+        named = [tile for each in words.DIMENSION_HELP for tile in self._reason(each)[1]]
+        shown = named or (turns and turns[-1]) or [tile for tiles in turns for tile in tiles]
+        best = max(shown, key=lambda tile: len(tile.halves), default=None)
+        return dict(best.halves) if best else {}
+
+    def page(self, images: ImageSources) -> Json:
+        """Return the run for the page's scripts; before it begins only `turns` and `ending`.
+
+        prompt, judge, notes, health (of the two files), fps (of each video; 0 if unknown), grid,
+        verdict, order, no_check (why its order can never be checked), vote, ending (what a person
+        must know about its end; "" after an ordinary answer), turns. Words are whole sentences.
+        """
+        state, started, finished = self.state, self.started, self.finished
+        ending = words.end_notice(finished) if finished else ""
+        if started is None:
+            return {"turns": [], "ending": ending if finished and finished.error else ""}
+        notes = [BRANCH.format(self.name)] if self.name else []
+        return {
+            "prompt": started.prompt,
+            "judge": words.judge_line(started.judge),
+            "notes": [*notes, *started.notes, *(finished.notes if finished else ())],
+            "health": words.clip_notes(started.clips),
+            "fps": [clip.fps if clip else 0 for clip in started.clips],
+            "grid": self._grid(),
+            "verdict": self.verdict_json(),
+            "order": self._order(images),
+            "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else "",
+            "vote": self._vote(),
+            "ending": ending,
+            "turns": [self._turn(turn, images, state.in_view) for turn in state.turns],
+        }
+
+    def verdict_json(self) -> Json | None:
+        """Return headline, note (order not checked), caveats and a chip a dimension.
+
+        A chip has name, label, value, help, reason (the judge's own sentence), frames (labels of
+        the tiles it names) and source. None before the end; no chips without a verdict.
+        """
+        if self.finished is None:
+            return None
+        if self.verdict is None:
+            return {"headline": self.headline, "note": "", "caveats": [], "chips": []}
+        chips, labels = [], dict(self.verdict)
+        for dimension, meaning in words.DIMENSION_HELP.items():
+            (name, value), label = self.label(dimension), labels[dimension]
+            likely = words.probability_words(label, self.probabilities.get(dimension))[1:]
+            sentence, named = self._reason(dimension)
+            chip = {"name": DIMENSION_NAMES[dimension], "label": name, "value": value}
+            chip["help"] = " ".join([meaning, words.LABEL_HELP[label], *likely])
+            frames = [tile.label for tile in named[:MAX_NAMED]]
+            source = words.NAMED_FRAMES if named else ""
+            chips.append({**chip, "reason": sentence, "frames": frames, "source": source})
+        note, caveats = "" if self.order else NOT_SWAP_TESTED, words.verdict_caveats(self.finished)
+        return {"headline": self.headline, "note": note, "caveats": caveats, "chips": chips}
+
+    def transcript(self) -> Json:
+        """Return passages: [heading, text] of what exactly was sent and came back.
+
+        A turn is added once it, or the run, has ended.
+        """
+        system = self.started.system if self.started else ""
+        passages = [[words.SYSTEM, system]] if system else []
+        for turn in (turn for turn in self.state.turns if turn.turn or self.finished):
+            passages.append([words.sent_heading(turn.number, len(turn.frames)), turn.told])
+            if turn.turn and (aside := turn.turn.completion.reasoning):
+                passages.append([words.ASIDE_PASSAGE.format(turn.number), aside])
+            if turn.text:
+                passages.append([words.RECEIVED.format(turn.number), turn.text])
+        if self.state.swapped:
+            second = RunView(self.state.swapped).transcript()["passages"]
+            passages += [[words.IN_SWAPPED.format(heading), text] for heading, text in second]
+        return {"passages": passages}
+
+    def status(self, seconds: float, pace: Pace = Pace()) -> str:
+        """Return the run's state in one line, `seconds` after it began."""
+        state, started = self.state, self.started
+        if state.swapped is not None and state.swapped.finished is None:
+            return words.IN_SWAPPED.format(RunView(state.swapped).status(seconds, pace))
+        if self.finished is not None:
+            return self._ended()
+        if started is None or not state.turns:
+            opening = state.opening
+            return f"{reading(opening)} · {duration(seconds)}" if opening else words.OPENING
+        last, turns = state.turns[-1], started.settings.max_turns
+        activity = words.running_status(last.number, turns, len(last.frames), bool(last.text))
+        return f"{activity} · {words.pace_status(pace, seconds, turns)}"
+
+    def replay_status(self) -> str:
+        """Return the same line for a saved run."""
+        return f"{words.REPLAYING} {self._ended() if self.finished else words.NEVER_ENDED}"
+
+    def _ended(self) -> str:
+        """How the run ended and what it took, with its second run."""
+        assert self.finished is not None
+        second = self.state.swapped or RunState()
+        turns = [*self.state.turns, *second.turns]
+        ended = words.ended_status(self.finished, len(turns), second.finished)
+        return " · ".join(filter(None, [ended, totals(t.turn for t in turns if t.turn)]))
+
+    def _reason(self, dimension: Dimension) -> tuple[str, list[Tile]]:
+        """The judge's sentence about the dimension, and the tiles it names."""
+        turns = self.state.turns
+        thoughts = (turn.turn.reply.think for turn in reversed(turns) if turn.turn)
+        sentence = find_sentence(dimension, thoughts)
+        tiles = [tile for turn in turns for tile in group_tiles(turn.frames)]
+        shown = {half.number: tile for tile in tiles for half in tile.halves.values()}
+        named = [shown[str(number)] for number in frame_numbers(sentence, shown)]
+        return sentence, list({tile.label: tile for tile in named}.values())
+
+    def _grid(self) -> Json | None:
+        """How the run counts frames, for the rail; None without a known protocol."""
+        if (protocol := self.state.protocol) is None:
+            return None
+        slots = protocol.grid.slots
+        return {
+            "slots": slots,  # of each video
+            "rule": protocol.grid.rule,  # how the slots are spread over a clip
+            "first": [int(protocol.frame_number(FrameRef(0, side))) for side in Side],
+            "last": protocol.frame_number(FrameRef(slots - 1, Side.SECOND)),
+        }
+
+    def _vote(self) -> Json | None:
+        """The vote, in the order in which the page shows the dimensions."""
+        if (vote := self.state.vote) is None:
+            return None
+        same = vote.compare(self.verdict)
+        said, labels = {True: words.AGREES, False: words.DIFFERS}, dict(vote.labels)
+        rows = [
+            {
+                "dimension": each.value,
+                "name": DIMENSION_NAMES[each],
+                "label": words.label_name(labels[each]),
+                "value": labels[each],
+                "compared": said[same[each]] if each in same else "",
+            }
+            for each in words.DIMENSION_HELP
+        ]
+        when, blind = vote.at.astimezone(UTC).strftime(words.VOTED_AT), vote.blind and words.BLIND
+        told = {"agrees": vote.agrees, "slots": list(vote.slots), "note": vote.note}
+        return {"rows": rows, **told, "when": when, "blind": blind or "", "key": repr(vote)}
+
+    def _order(self, images: ImageSources) -> Json | None:
+        """The second run and what it says: live, line, rows, caveats and its turns."""
+        if (second := self.second) is None:
+            return None
+        finished, rows = second.finished, []
+        if self.order:
+            line = words.ORDER_LINES[self.order.overall]
+            both = zip(label_rows(self.order.first), label_rows(self.order.second), strict=True)
+            for dimension, (first, other) in zip(words.DIMENSION_HELP, both, strict=True):
+                effect = self.order[dimension].value
+                row = {"name": first["name"], "first": first, "second": other, "effect": effect}
+                rows.append(row)
+        else:
+            line = order_unchecked(finished) if finished else words.CHECKING
+        caveats = words.verdict_caveats(finished) if finished else []
+        grid, turns, in_view = second._grid(), second.state.turns, second.state.in_view
+        if grid:  # the numbers of the person's first video before those of the second
+            grid["first"].reverse()
+        shown = [second._turn(turn, images, in_view) for turn in turns]
+        return {
+            "live": finished is None,
+            "line": line,
+            "rows": rows,
+            "caveats": [words.IN_SWAPPED.format(text) for text in caveats],
+            "run": {"notice": words.SWAPPED_NOTICE, "grid": grid, "turns": shown},
+        }
+
+    def _turn(self, turn_state: TurnState, images: ImageSources, in_view: Set[FrameRef]) -> Json:
+        """One turn.
+
+        state (what came into view and what the reply did), foot (tokens and time), confidence and
+        aside ([heading, …]; [] without), labels, live (the judge is writing it), taken (it is the
+        origin's), tiles, parts ([heading, text] of each part of the reply), facts (the first part
+        as a table), remarks.
+        """
+        started, number, turn = self.started, turn_state.number, turn_state.turn
+        tiles, protocol = group_tiles(turn_state.frames), self.state.protocol
+        pairs = sum(len(tile.halves) == 2 for tile in tiles)
+        taken = started is not None and started.is_taken_over(number)
+        summary = [TAKEN_OVER] if taken else []
+        if tiles or number > 1:
+            summary.append(words.frames_summary(pairs, len(tiles) - pairs))
+        confidence, labels, aside = list[str](), list[Json](), list[str]()
+        if turn is None:
+            text = turn_state.text
+            reply = protocol.parse(text, cut=True) if protocol and text else Reply(text)
+        else:
+            reply, completion = turn.reply, turn.completion
+            summary.append(words.turn_summary(turn))
+            if reply.confidence is not None:
+                scale = started is not None and started.dialect == "concat"
+                line = words.CONFIDENCE if scale else words.OWN_CONFIDENCE
+                meaning = words.CONFIDENCE_HELP if scale else words.OWN_CONFIDENCE_HELP
+                confidence = [line.format(reply.confidence), meaning]
+            if not self.outside_scope:
+                labels = label_rows(reply.verdict, label_probabilities(completion, reply.verdict))
+            if told := completion.reasoning:
+                aside = [words.ASIDE_HEADING.format(len(told)), told, words.ASIDE_HELP]
+        clips = started.clips if started else (None, None)
+        return {
+            "number": number,
+            "state": " · ".join(summary),
+            "foot": turn_figures(turn) if turn else "",
+            "confidence": confidence,
+            "labels": labels,
+            "live": turn is None and self.finished is None,
+            "taken": taken,
+            "tiles": [tile.to_json(clips, in_view, images) for tile in tiles],
+            "parts": _parts(turn_state, reply),
+            "aside": aside,
+            "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
+            "remarks": remarks(turn_state),
+        }
+
+
+def label_rows(verdict: Verdict | None, known: Probabilities | None = None) -> list[Json]:
+    """Return an answer's labels, in the page's order: name, label, value, probability.
+
+    `probability` is [percentage, meaning], or [] if it is not known or nearly certain.
+    """
+    labels = dict(verdict or ())
+    return [
+        {
+            "name": DIMENSION_NAMES[each],
+            "label": words.label_name(labels[each]),
+            "value": labels[each],
+            "probability": words.probability_words(labels[each], (known or {}).get(each)),
+        }
+        for each in words.DIMENSION_HELP
+        if each in labels
+    ]
+
+
+def remarks(turn_state: TurnState) -> list[str]:
+    """Return frames not sent again, then a reply's repairs, refusals and cuts."""
+    again = ", ".join(map(str, turn_state.already_shown))
+    told = [words.ALREADY_SHOWN.format(again)] if again else []
+    return [*told, *(words.turn_remarks(turn_state.turn) if turn_state.turn else [])]
+
+
+def _facts(reply: Reply, shown: list[str]) -> Json | None:
+    """What the judge noted of each frame; None for a snapshot in other words."""
+    videos = read_frame_facts(reply.snapshot, shown) if reply.think else ()
+    if not videos:
+        return None
+    cells = [
+        {fact.frame: words.frame_fact(fact.picture, fact.motion) for fact in video.frames}
+        for video in videos
+    ]
+    columns = [f"Video {int(each.side)}{each.shows and f': {each.shows}'}" for each in videos]
+    frames = dict.fromkeys([*cells[0], *cells[1]])
+    rows = [[f"#{frame}", *(cell.get(frame, "") for cell in cells)] for frame in frames]
+    return {"columns": [words.FRAME, *columns], "rows": rows, "raw": words.TAB_TRANSCRIPT}
+
+
+def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:
+    """[heading, text] of each part; the raw text if nothing was read."""
+    turn, text = turn_state.turn, turn_state.text
+    indices = reply.wants.indices if turn and reply.wants else ()
+    call = f"select_frames([{', '.join(map(str, indices))}])" if indices else ""
+    read = [(words.SNAPSHOT, reply.snapshot), (words.THINK, reply.think), (words.TOOL_CALL, call)]
+    parts = [[heading, passage] for heading, passage in read if passage]
+    unread = turn is not None and turn.reply.kind == "invalid" and not turn.cut_short
+    if text and (unread or not parts):
+        parts.append([words.RAW if turn else words.WRITING, text])
+    return parts
+
+
+def hide_verdict(view: Json) -> Json:
+    """Return the run's frames without the judge's words, a verdict, or anybody's vote."""
+    kept = {name: view[name] for name in UNTELLING if name in view}
+    hidden: Json = {"confidence": [], "labels": [], "parts": [], "aside": [], "facts": None}
+    kept["turns"] = [
+        {
+            **{name: turn[name] for name in UNTELLING_OF_TURN},
+            **hidden,
+            # The frames that came, not what the reply did
+            "state": turn["state"].partition(" · ")[0] if turn["tiles"] else "",
+            "remarks": [],
+        }
+        for turn in view["turns"]
+    ]
+    return kept
