@@ -142,6 +142,7 @@ VRThinker.Follow = class {
     if (!trace.run) return;
     const first = turns > 0 && this.shown === 0;
     this.shown = turns;
+    this.onScroll(); // a scroll whose event is still to come
     if (live && this.on) this.whenFree(() => this.follow(first));
     else if (trace.over && fresh) this.showOpened();
     else if (trace.over && ended && this.on) this.whenFree(() => this.showOutcome());
