@@ -526,11 +526,7 @@ class Handlers:
             playable = services.uploads.playable_of
             first, second = (path and str(playable(path)) for path in videos)
             updates: Updates = {parts.first: first, parts.second: second}
-            return {
-                **updates,
-                parts.prompt: trace.started.prompt,
-                **self._finished(session, shown),
-            }
+            return {**updates, parts.prompt: trace.started.prompt, **self._finished(session, shown)}
 
         try:
             async with self._reading:
@@ -594,11 +590,7 @@ class Handlers:
         parts, view = self._parts, self._view(session, shown, refusal)
         hidden = {"passages": [[words.HIDDEN, words.HIDDEN_HELP]]}
         transcript = hidden if shown.hidden else RunView(shown.run.state).transcript()
-        return {
-            parts.status: self._status(shown),
-            parts.trace: view,
-            parts.transcript: transcript,
-        }
+        return {parts.status: self._status(shown), parts.trace: view, parts.transcript: transcript}
 
     def _view(self, session: Session, shown: ShownRun, refusal: str = "") -> Json:
         """Return `RunView.page` with what only an open page knows.
