@@ -78,6 +78,7 @@ class JudgeLoader:
         """
         self.decoder_pool = DecoderPool()
         self._openers = dict(judges)
+        self._served: set[str] = set()  # the judges that a server runs, once they are loaded
         self._futures = {name: futures.Future[Backend]() for name in judges}
         if in_thread:
             threading.Thread(target=self._load_all, name="load judges", daemon=True).start()
@@ -107,11 +108,8 @@ class JudgeLoader:
 
         All judges on this machine share it: `at_once` runs. A server batches what it is sent.
         """
-        future = self._futures[name := self.choose(name)]
-        if not self.is_loaded(name) or future.exception():
-            return "local", at_once
-        is_remote = isinstance(future.result(), RemoteBackend)
-        return (name, max(at_once, SERVED_AT_ONCE)) if is_remote else ("local", at_once)
+        name = self.choose(name)
+        return (name, max(at_once, SERVED_AT_ONCE)) if name in self._served else ("local", at_once)
 
     def is_loaded(self, name: str = "") -> bool:
         """Whether that judge ("" for the default) has been opened, or has failed to."""
@@ -166,7 +164,9 @@ class JudgeLoader:
         self.decoder_pool.preload()
         for name, open_judge in self._openers.items():
             try:
-                self._futures[name].set_result(open_judge())
+                backend = open_judge()
+                self._served |= {name} if isinstance(backend, RemoteBackend) else set()
+                self._futures[name].set_result(backend)
             except BaseException as error:  # noqa: BLE001 - the page shows what happened
                 if not isinstance(error, VrThinkerError):
                     kind = type(error).__name__
