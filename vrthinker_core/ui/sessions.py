@@ -409,8 +409,11 @@ class Sessions:
         """
         earliest = time.monotonic() - SESSION_SECONDS
         with self._lock:
-            idle = sorted(self._sessions.values(), key=lambda session: session.used_at)
-            idle = [session for session in idle if not session.is_busy]
+            # Pages that are closed, or have shown nothing, go first
+            idle = sorted(
+                (session for session in self._sessions.values() if not session.is_busy),
+                key=lambda each: (self._is_open(each.id), bool(each.shown), each.used_at),
+            )
             extra = len(self._sessions) - MAX_SESSIONS
         kept = more + sum(map(_size, idle))
         for number, session in enumerate(idle):
