@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
-from starlette.responses import FileResponse
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -200,7 +200,8 @@ class Page:
         self._services.judges.close()
 
     def _routes(self) -> list[BaseRoute]:
-        services, no_trimmer = self._services, assets.ASSETS / "no_cutter.js"
+        services = self._services
+        empty = "export default async () => ({ setLogger() {}, setProgress() {} });"
         return [
             Mount("/intro", StaticFiles(directory=assets.ASSETS / "intro")),
             Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=services.sessions.thumbnail_root)),
@@ -210,9 +211,6 @@ class Page:
             *(RunsRoutes(services.runs).routes() if services.runs else ()),
             *self._previews.routes(),
             *mcp.routes(),
-            # Gradio's video trimmer, which the page does not use, gets an empty script.
-            *(
-                Route(path, lambda _: FileResponse(no_trimmer, media_type="text/javascript"))
-                for path in ("/static/ffmpeg/ffmpeg-core.js", "/static/ffmpeg/ffmpeg-core.wasm")
-            ),
+            # Not the 32 MB of Gradio's video trimmer, which the page does not use
+            Route("/static/ffmpeg/{part}", lambda _: Response(empty, media_type="text/javascript")),
         ]
