@@ -35,7 +35,7 @@ def render_report(trace: Trace) -> str:
     state = fold_all(trace.events())
     data = {"trace": view_json(state, inline_image), "transcript": transcript_json(state)}
     style = assets.joined(*assets.VIEW_STYLES)
-    script = assets.joined(*assets.VIEW, "saved_report.js")
+    script = assets.joined(*assets.VIEW, "report.js")
     policy = (
         f"default-src 'none'; img-src data:; style-src {policy_hash(style)}; "
         f"script-src {policy_hash(script)}; base-uri 'none'"
