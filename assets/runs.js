@@ -220,8 +220,8 @@ VRThinker.PickedRows = class {
       ariaLabel: this.texts.pick.replace("{}", run.row),
       ariaKeyShortcuts: "Enter",
       onchange: () => this.pick(run, box.checked),
-      onkeydown: ({ key }) => key === "Enter" && this.open(),
     });
+    box.addEventListener("keydown", ({ key }) => key === "Enter" && this.open());
     return make("label", "vrt-pick", {}, run.opens && box);
   }
 

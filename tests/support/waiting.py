@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-PATIENCE_S = 240.0
+PATIENCE_S = 40.0
 """Seconds; what does not come within them does not come at all."""
 PATIENCE_MS = 1000 * PATIENCE_S
 """The same for a browser."""
