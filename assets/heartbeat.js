@@ -1,6 +1,6 @@
-/* Gradio's heartbeat, over a WebSocket. A browser keeps at most six connections open to a server, and Gradio's stream of each page is
-one: with six pages open no request would get through, Stop neither. A WebSocket is not counted. Where none can be had, the heartbeat
-is Gradio's own stream, which it opens before any other script of ours is there: this one stands in the page's head. */
+/* Sends Gradio's heartbeat over a WebSocket. Gradio's own takes one of the six connections that a
+browser opens to a server: six open pages would leave none for Stop. A WebSocket is not counted.
+Where none can be had, Gradio's own heartbeat stays. This script runs before Gradio's. */
 {
   const fetched = window.fetch.bind(window);
   const overSocket = (request) =>
@@ -17,7 +17,7 @@ is Gradio's own stream, which it opens before any other script of ours is there:
       request.signal.addEventListener("abort", () => socket.close());
     });
   window.fetch = (address, options) => {
-    const { pathname } = new URL(address.url || address, location.href);
-    return pathname.includes("/heartbeat/") ? overSocket(new Request(address, options)) : fetched(address, options);
+    const isHeartbeat = String(address.url ?? address).includes("/heartbeat/");
+    return isHeartbeat ? overSocket(new Request(address, options)) : fetched(address, options);
   };
 }

@@ -1,88 +1,79 @@
-/* What a person sets: keys that start a comparison, the focus, and whether the run that is shown still belongs to it. */
+/* What a person sets: a key that starts a comparison, and whether the run still belongs to it. */
 VRThinker.MOST_QUOTED = 120; // characters of the prompt that a run judged
 
 VRThinker.Inputs = class {
+  run = {};
+
   constructor() {
-    this.run = {};
-    this.notice = VRThinker.element("p", "vrt vrt-changed");
-    this.notice.setAttribute("role", "status");
-    this.notice.hidden = true;
-    document.addEventListener("vrt:trace", (event) => this.show(event.detail || {}));
-    document.addEventListener("input", (event) => event.target.closest("#prompt") && this.draw());
+    const className = "vrt vrt-changed";
+    this.notice = VRThinker.make("p", { className, role: "status", hidden: true });
+    document.addEventListener("vrt:trace", ({ detail }) => {
+      this.run = detail;
+      this.draw();
+      setTimeout(() => this.draw(), 300); // Gradio writes the prompt of a run that is opened
+    });
+    document.addEventListener("input", ({ target }) => target.closest("#prompt") && this.draw());
     document.addEventListener("keydown", (event) => this.onKey(event));
   }
 
-  show(trace) {
-    this.run = trace;
-    this.draw();
-    // Gradio writes the prompt of a run that was opened at about the same time.
-    setTimeout(() => this.draw(), 300);
-  }
-
-  /** The prompt was edited, or a video replaced, after the run had begun: the run says what it judged. */
+  /** Say what the run judged if the prompt was edited, or a video replaced, after it had begun. */
   draw() {
-    const prompt = document.querySelector("#prompt textarea");
-    const place = document.getElementById("trace");
-    if (!prompt || !place) return;
-    if (!this.notice.parentNode) place.before(this.notice);
-    const { run, prompt: judged, changed: videos } = this.run;
-    const edited = Boolean(run) && typeof judged === "string" && prompt.value.trim() !== judged.trim();
-    const sentences = [...(edited ? this.judged(judged) : []), ...(run && videos ? [` ${videos}`] : [])];
-    this.notice.hidden = sentences.length === 0;
-    if (sentences.length) this.say(["These inputs have changed.", ...sentences]);
+    const { prompt: judged, changed } = this.run;
+    const written = document.querySelector("#prompt textarea")?.value.trim();
+    const edited = judged !== undefined && written !== judged.trim();
+    this.notice.hidden = !edited && !changed;
+    if (this.notice.hidden) return;
+    const said = VRThinker.make("p", {}, "These inputs have changed.");
+    if (edited) said.append(...this.judged(judged));
+    if (changed) said.append(` ${changed}`);
+    if (said.textContent === this.notice.textContent) return;
+    if (!this.notice.parentNode) document.getElementById("trace").before(this.notice);
+    this.notice.replaceChildren(...said.childNodes);
   }
 
-  /** The prompt stands in the direction of its own words, whichever that is, and the sentence in its own. */
+  /** The prompt stands in the direction of its own words, the sentence in its own. */
   judged(prompt) {
     const letters = [...prompt];
-    const { MOST_QUOTED } = VRThinker;
-    const quoted = letters.length > MOST_QUOTED ? `${letters.slice(0, MOST_QUOTED - 1).join("")}…` : prompt;
-    const end = /[.!?]\s*$/.test(quoted) ? "”" : "”."; // the prompt's own full stop ends the sentence
+    const beginning = `${letters.slice(0, VRThinker.MOST_QUOTED - 1).join("")}…`;
+    const quoted = letters.length > VRThinker.MOST_QUOTED ? beginning : prompt;
+    const end = /[.!?]\s*$/.test(quoted) ? "”" : "”."; // its own full stop ends the sentence
     return [" This run judged the prompt “", VRThinker.element("bdi", "", quoted), end];
   }
 
-  say(parts) {
-    const said = VRThinker.element("p");
-    said.append(...parts);
-    if (said.textContent !== this.notice.textContent) this.notice.replaceChildren(...said.childNodes);
-  }
-
   onKey(event) {
-    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !event.target.closest("#prompt")) return;
+    const { key, ctrlKey, metaKey, target } = event;
+    if (key !== "Enter" || !(ctrlKey || metaKey) || !target.closest("#prompt")) return;
     event.preventDefault();
-    const go = document.querySelector("#go");
     // Gradio takes the prompt over when the field is left.
-    event.target.dispatchEvent(new Event("change", { bubbles: true }));
+    target.dispatchEvent(new Event("change", { bubbles: true }));
+    const go = document.getElementById("go");
     setTimeout(() => go.checkVisibility() && go.click(), 50);
   }
 };
 
-/* What Gradio's players do otherwise than this page: which files they take, what they say of those that browsers cannot play. */
-VRThinker.PLAYER_PARTS = ["#first", "#second"];
+/* What Gradio's players do otherwise here: which files they take, and what they say of others. */
 VRThinker.FILES = "video/*, image/gif, image/apng, image/avif";
 
 VRThinker.Uploads = class {
+  sending = new Set(); // what breaks off each upload that goes on
+  videos = []; // that the players hold
+
   constructor() {
-    this.sending = new Set(); // what breaks off each upload that goes on
     const fetched = window.fetch;
-    window.fetch = (address, options) => (this.sendsVideos(options) ? this.send(fetched, address, options) : fetched(address, options));
+    window.fetch = (address, options = {}) => {
+      const { body } = options;
+      const isOurs = body instanceof FormData && body.getAll("files").some(this.isVideo);
+      return isOurs ? this.send(fetched, address, options) : fetched(address, options);
+    };
     document.addEventListener("change", (event) => this.onChange(event), true);
     document.addEventListener("drop", (event) => this.onDrop(event), true);
-    // The server makes a copy that browsers play, or says what is wrong with the file: both better than "not playable".
-    document.addEventListener("error", (event) => this.isPlayer(event.target) && event.stopImmediatePropagation(), true);
-    new MutationObserver((records) => {
-      for (const { target, removedNodes } of records) if (target instanceof Element && target.closest("#players")) this.release(removedNodes);
-      this.draw();
-    }).observe(document.documentElement, {
-      attributeFilter: ["accept", "aria-label"],
-      childList: true,
-      subtree: true,
-    });
+    document.addEventListener("error", (event) => this.onError(event), true);
+    const changes = { attributeFilter: ["accept", "aria-label"], childList: true, subtree: true };
+    new MutationObserver(() => this.draw()).observe(document.documentElement, changes);
   }
 
-  /** Gradio uploads the file of a player, which by `asVideos` always is a video. */
-  sendsVideos({ body } = {}) {
-    return body instanceof FormData && body.getAll("files").some(({ type = "" }) => type.startsWith("video/"));
+  isVideo({ type = "" }) {
+    return type.startsWith("video/");
   }
 
   async send(fetched, address, options) {
@@ -98,90 +89,81 @@ VRThinker.Uploads = class {
     }
   }
 
-  get going() {
-    return this.sending.size > 0;
-  }
-
-  /** What is still on its way is no longer wanted: something else is to be shown. */
+  /** Something else is to be shown than what is still on its way. */
   drop() {
     for (const sending of this.sending) sending.abort();
   }
 
-  isPlayer(node) {
-    return node instanceof Element && Boolean(node.closest("#first video, #second video"));
-  }
-
-  /** Chromium keeps the text track of a player that was removed, and with it the player and its video, until the track is taken away. */
-  release(nodes) {
-    for (const node of nodes) {
-      if (!(node instanceof Element)) continue;
-      for (const video of node.matches("video") ? [node] : node.querySelectorAll("video")) {
-        if (video.isConnected) continue;
-        for (const track of video.querySelectorAll("track")) track.remove();
-        video.removeAttribute("src");
-        video.load();
-      }
-    }
-  }
-
-  /** Both upload buttons have a name of their own, which begins with what tells them apart. */
   draw() {
-    VRThinker.PLAYER_PARTS.forEach((part, side) => {
-      for (const input of document.querySelectorAll(`${part} input[type=file]`)) {
-        if (input.accept !== VRThinker.FILES) input.accept = VRThinker.FILES;
-      }
-      for (const button of document.querySelectorAll(`${part} button.upload-container`)) {
-        const name = `Video ${side + 1}: ${button.textContent.replace(/\s+/g, " ").trim()}`;
-        if (button.getAttribute("aria-label") !== name) button.setAttribute("aria-label", name);
-      }
-    });
+    for (const input of document.querySelectorAll("#players input[type=file]")) {
+      if (input.accept !== VRThinker.FILES) input.accept = VRThinker.FILES;
+    }
+    // Both buttons have a name of their own, which begins with what tells them apart.
+    for (const button of document.querySelectorAll("#players button.upload-container")) {
+      const number = button.closest("#first") ? 1 : 2;
+      const name = `Video ${number}: ${button.textContent.replace(/\s+/g, " ").trim()}`;
+      if (button.ariaLabel !== name) button.ariaLabel = name;
+    }
+    for (const video of this.videos) {
+      if (video.isConnected) continue;
+      video.replaceChildren(); // Chromium keeps it as long as it has its text track
+      video.removeAttribute("src");
+      video.load();
+    }
+    this.videos = document.querySelectorAll("#players video");
   }
 
-  /** Gradio refuses what the browser does not call a video, such as a GIF. Here the server decides. */
+  /** The server makes a copy that browsers play, or says what is wrong with the file. */
+  onError(event) {
+    if (event.target.closest("#players video")) event.stopImmediatePropagation();
+  }
+
+  /** Gradio refuses what browsers do not call a video, such as a GIF. Here the server decides. */
   onChange({ target }) {
-    if (target.type === "file" && target.closest("#first, #second")) target.files = this.asVideos(target.files).files;
+    if (target.matches("#players [type=file]")) target.files = this.asVideos(target.files).files;
   }
 
   onDrop(event) {
-    const { target, dataTransfer } = event;
-    const odd = [...(dataTransfer ? dataTransfer.files : [])].some((file) => !file.type.startsWith("video/"));
-    if (!odd || !target.closest("#first, #second")) return;
+    const { target, dataTransfer, bubbles, cancelable } = event;
+    const files = [...dataTransfer.files];
+    if (files.every(this.isVideo) || !target.closest("#players")) return;
     event.preventDefault();
     event.stopImmediatePropagation();
-    const { bubbles, cancelable } = event;
-    target.dispatchEvent(new DragEvent("drop", { bubbles, cancelable, dataTransfer: this.asVideos(dataTransfer.files) }));
+    const videos = { bubbles, cancelable, dataTransfer: this.asVideos(files) };
+    target.dispatchEvent(new DragEvent("drop", videos));
   }
 
   asVideos(files) {
     const transfer = new DataTransfer();
     for (const file of files) {
-      const isVideo = file.type.startsWith("video/");
-      transfer.items.add(isVideo ? file : new File([file], file.name, { type: "video/x-unknown", lastModified: file.lastModified }));
+      const { name, lastModified } = file;
+      const type = this.isVideo(file) ? file.type : "video/x-unknown";
+      transfer.items.add(new File([file], name, { type, lastModified }));
     }
     return transfer;
   }
 };
 
-/* The page's address names the run that is shown, and back and forward show the runs that were shown before. */
+/* The page's address names the shown run; back and forward show the runs that were shown before. */
 VRThinker.Address = class {
+  run = null;
+  awaited = null; // what the browser went to, until that run is shown
+  asked = this.shown(); // what the server is asked for, as a page that opens asks for its address
+  next = null; // what to ask for once that is answered
+
   constructor() {
-    this.run = null;
-    this.awaited = null; // what the browser went to, until that run is shown
-    this.asked = this.shown() || null; // what the server is asked for; a page that opens asks for the run in its address
-    this.next = null; // what to ask for once that is answered
-    this.ending = this.asked === null ? 1 : 0; // events that are over for us, and whose end the server has not told yet
-    this.ask = () => {};
-    document.addEventListener("vrt:trace", (event) => this.show(event.detail || {}));
-    window.addEventListener("popstate", (event) => {
+    document.addEventListener("vrt:trace", ({ detail }) => this.show(detail));
+    window.addEventListener("popstate", ({ state }) => {
       this.awaited = this.shown();
-      this.open(this.awaited, Boolean(event.state && event.state.run));
+      this.open(this.awaited, Boolean(state?.run));
     });
   }
 
-  /** What the address names: "trace=NAME" is a run behind a link, "run=NAME" one of the visitor's own, "" none. */
+  /** "trace=NAME" of a run behind a link, "run=NAME" of the visitor's own, "" if none is named. */
   shown() {
     const found = new URLSearchParams(location.search);
-    return ["trace", "run"].filter((kind) => found.get(kind)).map((kind) => `${kind}=${found.get(kind)}`)[0] || "";
+    const kind = ["trace", "run"].find((each) => found.get(each));
+    return kind ? `${kind}=${found.get(kind)}` : "";
   }
 
   /** A person chose a saved run: no step back or forward is awaited any more. */
@@ -191,8 +173,8 @@ VRThinker.Address = class {
   }
 
   /**
-   * Have that run shown. Answers may come in another order than what they answer, so that the server is asked for one run at a
-   * time, and of those that are wanted meanwhile for the latest. `lost`: the address names none, but a run was shown there.
+   * Ask for that run once the server has given its last answer: answers may overtake each other.
+   * Of several that are wanted meanwhile the latest counts. `lost`: a shown run has no address.
    */
   open(query, lost) {
     VRThinker.uploads.drop(); // else their files would take the place of that run's
@@ -205,149 +187,97 @@ VRThinker.Address = class {
     this.ask(kind, name, lost);
   }
 
-  /** An event that opens a run has ended, whatever it said. By then its run may be shown, and another one asked for. */
+  /** The server has answered, whatever it said. */
   ended() {
-    if (this.ending) this.ending -= 1;
-    else this.answered();
-  }
-
-  answered() {
     const { next } = this;
-    this.asked = null;
-    this.next = null;
+    Object.assign(this, { asked: null, next: null });
     if (next) this.open(...next);
   }
 
-  /** Each run that is shown is a step of the browser's history, a run that the address names already is none. */
-  show({ run, address = "", kept = "" }) {
+  /** Each run that is shown is a step of the browser's history, unless the address names it. */
+  show({ run, address, kept }) {
     if (!run || run === this.run) return;
     const first = this.run === null;
     const query = address ? `trace=${address}` : kept ? `run=${kept}` : "";
     this.run = run;
-    if (query && query === this.asked) {
-      this.ending += 1; // which may take as long as the run goes on
-      this.answered();
-    }
-    if (query && this.awaited !== null && query !== this.awaited) return; // the browser has gone on meanwhile
+    if (query && this.awaited !== null && query !== this.awaited) return; // the browser went on
     this.awaited = null;
-    const same = query === this.shown();
-    if (same && (query || first)) history.replaceState({ ...history.state, run }, "");
+    if (query === this.shown() && (query || first)) this.name(query);
     else history.pushState({ run }, "", this.of(query));
   }
 
-  name(address) {
-    history.replaceState({ ...history.state, run: this.run }, "", this.of(`trace=${address}`));
+  /** Let the address name that run, or none, at this step of the history. */
+  name(query) {
+    history.replaceState({ ...history.state, run: this.run }, "", this.of(query));
   }
 
   forget() {
-    history.replaceState(history.state, "", this.of(""));
+    this.name("");
   }
 
   of(query) {
     const url = new URL(location.href);
     const [kind, name] = query.split("=");
-    for (const each of ["trace", "run"]) url.searchParams.delete(each);
+    url.searchParams.delete("trace");
+    url.searchParams.delete("run");
     if (kind) url.searchParams.set(kind, name);
     return url;
   }
 };
 
-VRThinker.Examples = class {
-  constructor(root, onChoose) {
-    this.root = root;
-    this.onChoose = onChoose;
-    root.classList.add("vrt", "vrt-examples");
-  }
-
-  draw(cards) {
-    const { element } = VRThinker;
-    if (!cards.length) return this.root.replaceChildren();
-    const rows = [...new Set(cards.map((card) => card.row))];
-    this.root.replaceChildren(...rows.flatMap((row) => {
-      const list = element("ul", "vrt-cards");
-      list.setAttribute("aria-label", row);
-      list.append(...cards.filter((card) => card.row === row).map((card) => this.card(card)));
-      return [element("h2", "", row), list];
-    }));
-  }
-
-  card({ name, title, prompt, judge, pictures }) {
-    const { element } = VRThinker;
-    const item = element("li");
-    const button = VRThinker.button("vrt-card");
-    const screens = element("span", "vrt-screens");
-    screens.append(...pictures.filter(Boolean).map((src) => this.picture(src)));
-    const text = element("span", "vrt-card-text");
-    const words = element("span", "vrt-card-prompt", prompt);
-    words.dir = "auto";
-    text.append(element("b", "", title), words);
-    button.append(screens, text, element("span", "vrt-card-judge", judge));
-    button.addEventListener("click", () => this.onChoose(name));
-    item.append(button);
-    return item;
-  }
-
-  picture(src) {
-    const image = VRThinker.element("img");
-    image.alt = "";
-    image.loading = "lazy";
-    image.src = src;
-    return image;
-  }
+/** A saved run that lies ready. */
+VRThinker.exampleCard = ({ name, title, prompt, judge, pictures }) => {
+  const { button, element, make } = VRThinker;
+  const card = button("vrt-card", null, () => VRThinker.address.choose(`trace=${name}`));
+  const image = (src) => make("img", { alt: "", loading: "lazy", src });
+  const words = make("span", { className: "vrt-card-prompt", dir: "auto" }, prompt);
+  card.append(
+    make("span", { className: "vrt-screens" }, ...pictures.filter(Boolean).map(image)),
+    make("span", { className: "vrt-card-text" }, element("b", "", title), words),
+    element("span", "vrt-card-judge", judge),
+  );
+  return make("li", {}, card);
 };
 
 /* What a page without a run shows: what it is for, how it goes, and a recording of a real run. */
 VRThinker.intro = ({ lead, steps, links, loop }) => {
-  const { element } = VRThinker;
-  const root = element("section", "vrt-intro");
-  root.setAttribute("aria-label", "How it works");
-  const text = element("div");
-  const list = element("ol", "vrt-steps");
-  list.append(...steps.map((step) => element("li", "", step)));
-  const line = element("p", "vrt-links");
-  line.append(...links.map(([label, address]) => VRThinker.outside(label, address)));
-  text.append(element("p", "vrt-lead", lead), list, line);
-  root.append(text, VRThinker.recording(loop));
-  return root;
+  const { element, make } = VRThinker;
+  const outside = { target: "_blank", rel: "noopener noreferrer" };
+  const list = steps.map((step) => element("li", "", step));
+  const line = links.map(([label, href]) => make("a", { href, ...outside }, label));
+  const text = make(
+    "div",
+    {},
+    element("p", "vrt-lead", lead),
+    make("ol", { className: "vrt-steps" }, ...list),
+    make("p", { className: "vrt-links" }, ...line),
+  );
+  const section = { className: "vrt-intro", ariaLabel: "How it works" };
+  return make("section", section, text, VRThinker.recording(loop));
 };
 
-VRThinker.outside = (label, address) => {
-  const link = VRThinker.element("a", "", label);
-  link.href = address;
-  link.target = "_blank";
-  link.rel = "noopener noreferrer";
-  return link;
-};
-
-/** A silent loop with a button that holds it; whoever asked for less motion starts it themselves. */
+/** A silent loop and a button that holds it; whoever asked for less motion starts it themselves. */
 VRThinker.recording = ({ folder, label }) => {
-  const { element } = VRThinker;
-  const figure = element("figure", "vrt-loop");
-  const video = element("video");
-  Object.assign(video, { muted: true, loop: true, playsInline: true, preload: "auto" });
-  video.src = `${folder}/${document.body.classList.contains("dark") ? "dark" : "light"}.mp4`;
-  video.setAttribute("aria-label", label);
-  const button = VRThinker.button("vrt-hold");
-  const draw = () => {
-    VRThinker.say(button, video.paused ? "▶" : "❚❚");
-    button.setAttribute("aria-label", video.paused ? "Play the recording" : "Pause the recording");
-  };
-  video.addEventListener("play", draw);
-  video.addEventListener("pause", draw);
-  draw();
+  const { button, make, say } = VRThinker;
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const src = `${folder}/${document.body.classList.contains("dark") ? "dark" : "light"}.mp4`;
+  const loop = { muted: true, loop: true, playsInline: true, preload: "auto" };
+  const video = make("video", { ...loop, src, ariaLabel: label });
   let held = calm;
-  button.addEventListener("click", () => {
+  const move = () => (held ? video.pause() : video.play().catch(() => {}));
+  const hold = button("vrt-hold", null, () => {
     held = !video.paused;
-    if (held) video.pause();
-    else video.play().catch(() => {});
+    move();
   });
+  const draw = () => {
+    say(hold, video.paused ? "▶" : "❚❚");
+    hold.ariaLabel = video.paused ? "Play the recording" : "Pause the recording";
+  };
+  Object.assign(video, { onplay: draw, onpause: draw });
+  draw();
   if (calm) video.currentTime = 1e6; // its end: the verdict
   // Nobody sees it further down, nor once a run stands in its place.
-  new IntersectionObserver(([seen]) => {
-    if (!seen.isIntersecting) video.pause();
-    else if (!held) video.play().catch(() => {});
-  }).observe(video);
-  figure.append(video, button);
-  return figure;
+  const onSight = ([{ isIntersecting }]) => (isIntersecting ? move() : video.pause());
+  new IntersectionObserver(onSight).observe(video);
+  return make("figure", { className: "vrt-loop" }, video, hold);
 };

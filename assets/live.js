@@ -1,88 +1,87 @@
-/* Gradio's stream of events, which for this page does not end.
+/** Make an element with these properties and children. */
+VRThinker.make = (tag, properties, ...children) => {
+  const node = Object.assign(document.createElement(tag), properties);
+  node.append(...children);
+  return node;
+};
 
-The server ends it as soon as a visitor has no event left, and the page hears of that a moment later. An event that is sent within
-that moment is answered on no stream at all: a run that was begun then would never be seen. So Gradio reads a stream that stays
-open, and behind it the server's own is opened again whenever an event still waits for its answer.
-
-The end of an event that has come in parts says the last part once more; it changes nothing. */
+/* Gradio's stream of events. The server ends it as soon as no event of the page is left. An event
+that is sent before the page hears of that would be answered on no stream. So Gradio reads one that
+stays open, and the server's own is opened again behind it when an event waits for its answer. */
 VRThinker.EventStream = class {
-  constructor(fetched) {
-    this.fetched = fetched;
-    this.waiting = new Set(); // Events that are not completed
-    this.begun = new Set(); // Events of which parts have come
-    this.completed = new Set(); // Those whose completion came before the answer to their request
-    this.ask = null; // Opens the server's stream once more; null until Gradio has opened it
-    this.open = false; // The server's stream
-    this.page = null; // What Gradio reads
+  waiting = new Set(); // events that are not completed
+  begun = new Set(); // events of which parts have come
+  completed = new Set(); // events that were completed before their request was answered
+  ask = null; // opens the server's stream; null until Gradio has opened it once
+  open = false; // the server's stream
+  page = null; // what Gradio reads
+
+  constructor() {
+    const fetched = window.fetch.bind(window);
+    window.fetch = async (address, options) => {
+      const { pathname } = new URL(address.url ?? address, location.href);
+      if (pathname.endsWith("/queue/data")) {
+        const request = new Request(address, options);
+        return this.begin(() => fetched(request.clone()));
+      }
+      const answer = await fetched(address, options);
+      const joined = answer.ok && pathname.endsWith("/queue/join");
+      if (joined) this.join((await answer.clone().json()).event_id);
+      return answer;
+    };
   }
 
-  async fetch(address, options) {
-    const { pathname } = new URL(address.url || address, location.href);
-    if (pathname.endsWith("/queue/data")) return this.begin(address, options);
-    const answer = await this.fetched(address, options);
-    if (answer.ok && pathname.endsWith("/queue/join")) this.join((await answer.clone().json()).event_id);
-    return answer;
-  }
-
-  async begin(address, options) {
-    const request = new Request(address, options);
-    const ask = () => this.fetched(request.clone());
+  async begin(ask) {
     const answer = await ask();
-    if (!answer.ok || !answer.body) return answer;
-    const body = new ReadableStream({
-      start: (page) => Object.assign(this, { ask, page, open: true }),
-      cancel: () => this.leave(),
-    });
+    if (!answer.ok) return answer;
+    const start = (page) => Object.assign(this, { ask, page });
+    const body = new ReadableStream({ start, cancel: () => this.leave() });
     this.pass(answer);
-    return new Response(body, { status: answer.status, headers: answer.headers });
+    return new Response(body, answer);
   }
 
   join(id) {
     if (this.completed.delete(id)) return;
     this.waiting.add(id);
-    if (this.ask && !this.open) this.reopen();
+    if (this.ask && !this.open) this.pass(this.ask());
   }
 
-  async reopen() {
+  /** Pass on everything that the server says, but for the end. */
+  async pass(asked) {
     this.open = true;
-    const answer = await this.ask().catch((error) => ({ statusText: String(error) }));
-    if (answer.ok) this.pass(answer);
-    else this.fail(new Error(answer.statusText));
-  }
-
-  /** Everything that the server says goes to the page, but for the end. */
-  async pass(answer) {
     try {
+      const answer = await asked;
+      if (!answer.ok) throw new Error(answer.statusText);
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      for (let rest = "", part = await reader.read(); !part.done; part = await reader.read()) {
+      let rest = "";
+      for (let part = await reader.read(); !part.done; part = await reader.read()) {
         const messages = (rest + part.value).split("\n\n");
         rest = messages.pop();
         messages.forEach((text) => this.hear(text));
       }
     } catch (error) {
-      this.fail(error);
+      this.page?.error(error); // Gradio says that the connection is lost
+      this.leave();
     }
     this.open = false;
-    if (this.ask && this.waiting.size) this.reopen();
+    if (this.ask && this.waiting.size) this.pass(this.ask());
   }
 
   hear(text) {
     const message = JSON.parse(text.slice(text.indexOf("{")));
-    const { msg, event_id } = message;
+    const { msg, event_id: id, success, output } = message;
     if (msg === "close_stream") return;
     if (msg === "unexpected_error") this.waiting.clear(); // Gradio tells all events
-    if (msg === "process_completed" && !this.waiting.delete(event_id)) this.completed.add(event_id);
-    if (msg === "process_generating") this.begun.add(event_id);
-    const again = msg === "process_completed" && this.begun.delete(event_id) && message.success;
-    if (again) message.output.data = message.output.data.map(() => ({ __type__: "update" })); // Changes nothing
-    const said = again ? `data: ${JSON.stringify(message)}` : text;
-    if (this.page) this.page.enqueue(VRThinker.EventStream.ENCODER.encode(`${said}\n\n`));
-  }
-
-  /** The connection is lost: Gradio is told, as if there were nothing between. */
-  fail(error) {
-    if (this.page) this.page.error(error);
-    this.leave();
+    if (msg === "process_generating") this.begun.add(id);
+    let said = text;
+    if (msg === "process_completed") {
+      if (!this.waiting.delete(id)) this.completed.add(id);
+      if (this.begun.delete(id) && success) {
+        output.data = output.data.map(() => ({ __type__: "update" })); // not the last part again
+        said = `data: ${JSON.stringify(message)}`;
+      }
+    }
+    this.page?.enqueue(new TextEncoder().encode(`${said}\n\n`));
   }
 
   leave() {
@@ -90,27 +89,32 @@ VRThinker.EventStream = class {
     this.waiting.clear();
   }
 };
-VRThinker.EventStream.ENCODER = new TextEncoder();
-VRThinker.events = new VRThinker.EventStream(window.fetch.bind(window));
-window.fetch = (address, options) => VRThinker.events.fetch(address, options);
+VRThinker.events = new VRThinker.EventStream();
 
-/* Keeps the newest words of a run in sight, until the person scrolls elsewhere. */
+/* Keeps the newest words of a run in sight until the person scrolls elsewhere. */
 VRThinker.Follow = class {
+  on = true;
+  run = null;
+  turns = 0; // that were shown
+
   constructor(root) {
+    const turn = () => this.turn(!this.on);
     this.root = root;
-    this.on = true;
-    this.run = null;
-    this.shown = 0;
-    this.scrolledTo = window.scrollY;
-    this.button = VRThinker.button("vrt-follow", "Follow the newest words", () => this.turn(!this.on));
+    this.button = VRThinker.button("vrt-follow", "Follow the newest words", turn);
     root.append(this.button);
+    const release = () => setTimeout(() => this.release()); // after the click
     window.addEventListener("scroll", () => this.onScroll(), { passive: true });
     root.addEventListener("pointerdown", () => (this.pressed = true), true);
-    for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, () => setTimeout(() => this.release()), true);
-    this.update({});
+    window.addEventListener("pointerup", release, true);
+    window.addEventListener("pointercancel", release, true);
   }
 
-  /** Whatever was put off comes now, after the click. */
+  /** What is under a pressed button stays there, or the click would be lost. */
+  whenFree(scroll) {
+    if (this.pressed) this.late = scroll;
+    else scroll();
+  }
+
   release() {
     const { late } = this;
     this.pressed = false;
@@ -118,80 +122,62 @@ VRThinker.Follow = class {
     if (late && this.on) late();
   }
 
-  /** What is under a pressed button stays there: else it would be released over something else, and the click be lost. */
-  whenFree(scroll) {
-    if (this.pressed) this.late = scroll;
-    else scroll();
-  }
-
   turn(on) {
     this.wanted = on;
-    this.on = on;
-    this.button.setAttribute("aria-pressed", String(on));
+    this.draw(on);
     if (on) this.showNewest();
   }
 
-  update(trace) {
-    const turns = (trace.turns || []).length;
-    const live = Boolean(trace.run) && !trace.over;
-    const fresh = this.run !== trace.run;
+  draw(on) {
+    this.on = on;
+    this.button.ariaPressed = on;
+  }
+
+  update({ run, over, turns = [] }) {
+    const live = Boolean(run) && !over;
+    const fresh = this.run !== run;
     const ended = this.live && !live && !fresh;
-    if (fresh || (live && !this.live)) this.begin(trace.run);
+    if (fresh || (live && !this.live)) {
+      Object.assign(this, { run, turns: 0, scrolledTo: window.scrollY });
+      this.turn(true);
+    }
     this.live = live;
-    this.button.hidden = !live || turns === 0;
-    if (!trace.run) return;
-    const first = turns > 0 && this.shown === 0;
-    this.shown = turns;
-    if (live && this.on) this.whenFree(() => this.follow(first));
-    else if (trace.over && fresh) this.showOpened();
-    else if (trace.over && ended && this.on) this.whenFree(() => this.showOutcome());
-  }
-
-  follow(first) {
-    if (first) this.bringToTop(this.newest());
-    this.showNewest();
-  }
-
-  begin(run) {
-    this.run = run;
-    this.shown = 0;
-    this.scrolledTo = window.scrollY;
-    this.turn(true);
+    this.button.hidden = !live || turns.length === 0;
+    if (!run) return;
+    const first = turns.length > 0 && this.turns === 0;
+    this.turns = turns.length;
+    this.onScroll(); // a scroll whose event is still to come
+    if (live && this.on) this.whenFree(() => this.showNewest(first));
+    else if (ended && this.on) this.whenFree(() => this.showOutcome());
+    else if (over && fresh) {
+      VRThinker.selectTraceTab();
+      requestAnimationFrame(() => this.showOutcome());
+    }
   }
 
   newest() {
     return this.root.querySelector(".vrt-turn:last-child");
   }
 
-  bringToTop(node) {
-    const covered = VRThinker.coveredHeight();
-    const top = node.getBoundingClientRect().top - covered;
-    if (top > 0 && (node.getBoundingClientRect().bottom > window.innerHeight || covered > 8)) this.scroll(top);
-  }
-
-  coveredBelow() {
-    return Math.max(VRThinker.stopBar.height, parseFloat(getComputedStyle(this.button).bottom) + this.button.offsetHeight) + 8;
-  }
-
-  /** Scroll down just as far as the end of the newest turn needs. */
-  showNewest() {
+  /** Scroll down just as far as the end of the newest turn needs; `first`: bring it to the top. */
+  showNewest(first = false) {
     const node = this.newest();
     if (!node || !this.live) return;
-    const below = node.getBoundingClientRect().bottom + this.coveredBelow() - window.innerHeight;
+    const { innerHeight } = window;
+    const { top, bottom } = node.getBoundingClientRect();
+    const covered = VRThinker.coveredHeight();
+    if (first && top > covered && (bottom > innerHeight || covered > 8)) this.scroll(top - covered);
+    const ownHeight = parseFloat(getComputedStyle(this.button).bottom) + this.button.offsetHeight;
+    const coveredBelow = Math.max(VRThinker.stopBar.node.offsetHeight, ownHeight) + 8;
+    const below = node.getBoundingClientRect().bottom + coveredBelow - innerHeight;
     if (below > 0) this.scroll(below);
-  }
-
-  /** A run that was opened is shown, whatever was shown before. */
-  showOpened() {
-    VRThinker.selectTraceTab();
-    requestAnimationFrame(() => this.showOutcome());
   }
 
   /** A run that has ended, or that was opened, begins with its verdict. */
   showOutcome() {
-    const head = (document.getElementById("run") || this.root).getBoundingClientRect().top;
-    const top = head - VRThinker.coveredHeight();
-    if (top < -8 || head > window.innerHeight * 0.5) this.scroll(top);
+    const { top } = document.getElementById("run").getBoundingClientRect();
+    const distance = top - VRThinker.coveredHeight();
+    if (distance < -8 || top > window.innerHeight * 0.5) this.scroll(distance);
   }
 
   scroll(distance) {
@@ -205,106 +191,81 @@ VRThinker.Follow = class {
     if (Math.abs(moved) < 3) return;
     this.scrolledTo = window.scrollY;
     if (!this.live) return;
-    const node = this.newest();
-    const near = !node || node.getBoundingClientRect().bottom < window.innerHeight + 40;
-    this.on = this.wanted && near && moved > 0;
-    this.button.setAttribute("aria-pressed", String(this.on));
+    const bottom = this.newest()?.getBoundingClientRect().bottom ?? 0;
+    this.draw(this.wanted && bottom < window.innerHeight + 40 && moved > 0);
   }
 };
 
 VRThinker.coveredHeight = () => {
   const line = document.querySelector("#rail .vrt-line");
-  if (!line || getComputedStyle(line).position !== "sticky") return 8;
-  return parseFloat(getComputedStyle(line).top) + line.offsetHeight + 8;
+  const { position, top } = line ? getComputedStyle(line) : {};
+  return position === "sticky" ? parseFloat(top) + line.offsetHeight + 8 : 8;
 };
 
 VRThinker.selectTraceTab = () => {
   const tab = document.querySelector("#run [role=tab]");
-  if (tab && tab.getAttribute("aria-selected") !== "true") tab.click();
+  if (tab.ariaSelected !== "true") tab.click();
 };
 
-/* What is being read stays where it is while the run grows above it. Some browsers do so themselves ("scroll anchoring"), but not
-   all of them do, and none when what it holds on to was drawn anew. */
-VRThinker.ScrollAnchor = class {
-  constructor(root) {
-    this.root = root;
-  }
-
-  /** Look where the part of a turn stands that is being read; after the next frame it is brought back there. */
-  hold() {
-    if (this.held || window.scrollY === 0) return;
-    const parts = [...this.root.querySelectorAll(".vrt-turn > *")];
-    this.held = parts.find((part) => part.getBoundingClientRect().bottom > 0);
-    if (!this.held) return;
-    this.top = this.held.getBoundingClientRect().top;
-    this.scrolled = window.scrollY;
-    requestAnimationFrame(() => requestAnimationFrame(() => this.restore()));
-  }
-
-  restore() {
-    const shift = this.held.getBoundingClientRect().top - this.top;
-    const untouched = Math.abs(window.scrollY - this.scrolled) < 1; // neither the browser nor the person has scrolled meanwhile
-    if (this.held.isConnected && untouched && Math.abs(shift) >= 1) window.scrollBy({ top: shift, behavior: "instant" });
-    this.held = null;
-  }
+/** What is read below `root` stays in its place while the run grows above it. Not all browsers do
+so themselves, and none does when what it holds on to is drawn anew. */
+VRThinker.keepInPlace = (root) => {
+  const { scrollY } = window;
+  const boxOf = (part) => part.getBoundingClientRect();
+  const parts = scrollY > 0 ? [...root.querySelectorAll(".vrt-turn > *")] : [];
+  const held = parts.find((part) => boxOf(part).bottom > 0);
+  if (!held) return;
+  const { top } = boxOf(held);
+  const restore = () => {
+    const shift = boxOf(held).top - top;
+    const scrolled = Math.abs(window.scrollY - scrollY) >= 1; // by the browser or the person
+    const moved = held.isConnected && !scrolled && Math.abs(shift) >= 1;
+    if (moved) window.scrollBy({ top: shift, behavior: "instant" });
+  };
+  requestAnimationFrame(() => requestAnimationFrame(restore));
 };
 
-/* What a screen reader is told: the status line as its meaning changes, without its clock and its counts, and each verdict that comes. */
+/* What a screen reader is told: each new verdict, and the status line without clock and counts. */
 VRThinker.Announcer = class {
   constructor() {
-    [this.line, this.verdict] = ["", ""].map(() => {
-      const node = VRThinker.element("p", "vrt-unseen");
-      node.setAttribute("role", "status");
-      document.body.append(node);
-      return node;
-    });
-    document.addEventListener("vrt:trace", () => this.trace());
+    const region = () => VRThinker.make("p", { className: "vrt-unseen", role: "status" });
+    const verdict = region();
+    this.line = region();
+    document.body.append(this.line, verdict);
+    const draw = () => VRThinker.say(verdict, VRThinker.trace.verdict?.headline ?? "");
+    document.addEventListener("vrt:trace", draw);
   }
 
   status(line) {
     VRThinker.say(this.line, line.split(" · ")[0]);
     document.dispatchEvent(new CustomEvent("vrt:status", { detail: line }));
   }
-
-  trace() {
-    const { verdict } = VRThinker.trace || {};
-    VRThinker.say(this.verdict, (verdict && verdict.headline) || "");
-  }
 };
 
-/* Status and Stop at the foot of the window, while a run goes on whose own Stop is out of sight: on a narrow page it stands above the turns. */
+/* Status and Stop at the foot of the window while a run goes on whose own Stop is out of sight. */
 VRThinker.StopBar = class {
   constructor() {
-    const { element } = VRThinker;
-    this.node = element("div", "vrt vrt-stop-bar");
-    this.node.setAttribute("role", "group");
-    this.node.setAttribute("aria-label", "The run that goes on");
-    this.node.hidden = true;
-    this.line = element("span"); // no live region: the announcer tells of the status
     const stop = VRThinker.button("", "Stop", () => document.getElementById("stop").click());
-    this.node.append(stop, this.line);
-    document.addEventListener("vrt:status", (event) => VRThinker.say(this.line, event.detail));
+    const line = VRThinker.element("span"); // no live region: the announcer tells of the status
+    const group = { role: "group", ariaLabel: "The run that goes on", hidden: true };
+    this.node = VRThinker.make("div", { className: "vrt vrt-stop-bar", ...group }, stop, line);
+    document.addEventListener("vrt:status", ({ detail }) => VRThinker.say(line, detail));
     document.addEventListener("vrt:running", () => this.draw());
-    for (const moved of ["scroll", "resize"]) window.addEventListener(moved, () => this.draw(), { passive: true });
-  }
-
-  get height() {
-    return this.node.offsetHeight;
+    window.addEventListener("scroll", () => this.draw(), { passive: true });
+    window.addEventListener("resize", () => this.draw());
   }
 
   draw() {
-    const running = Boolean(VRThinker.buttons && VRThinker.buttons.running);
-    const hidden = !running || this.stopIsInSight();
+    if (!VRThinker.buttons) return;
+    const { top, bottom } = document.getElementById("stop").getBoundingClientRect();
+    const inSight = bottom - VRThinker.coveredHeight() > 24 && window.innerHeight - top > 24;
+    const hidden = !VRThinker.buttons.running || inSight;
     if (hidden === this.node.hidden) return;
     if (!this.node.isConnected) document.getElementById("run").prepend(this.node);
-    const focused = this.node.contains(document.activeElement) && document.activeElement;
+    const focused = document.activeElement;
+    const held = this.node.contains(focused);
     this.node.hidden = hidden;
-    document.documentElement.style.setProperty("--stop-bar", `${this.height}px`);
-    if (focused) VRThinker.pointerFocus.pass(focused, document.getElementById(running ? "stop" : "go"));
-  }
-
-  stopIsInSight() {
-    const { top, bottom } = document.getElementById("stop").getBoundingClientRect();
-    return bottom - VRThinker.coveredHeight() > 24 && window.innerHeight - top > 24;
+    document.documentElement.style.setProperty("--stop-bar", `${this.node.offsetHeight}px`);
+    if (held) VRThinker.pointerFocus.pass(focused);
   }
 };

@@ -1,28 +1,50 @@
-// Tables sort by the column whose head is pressed: numbers by value, the highest first, texts from A to Z; again turns it round.
-// What has no value stays at the end either way, and equal rows keep their order.
-
-"use strict";
-
-const keyOf = (row, column, numeric) => {
-  const cell = row.cells[column];
-  if (!numeric) return cell.textContent.trim();
-  return cell.dataset.value === undefined ? null : Number(cell.dataset.value);
+/* What a report does by itself: the tables of an evaluation are sorted, a saved run is drawn. */
+const sortKey = ({ dataset, textContent }, numeric) => {
+  if (!numeric) return textContent.trim();
+  return dataset.value === undefined ? null : Number(dataset.value);
 };
 
-const compare = (a, b) => (typeof a === "number" ? a - b : a.localeCompare(b, undefined, { numeric: true }));
-
+/* A table sorts by the column whose head is pressed: numbers with the highest first, texts from A
+to Z; again turns it round. What has no value stays at the end, and equal rows keep their order. */
 for (const table of document.querySelectorAll("table.sortable")) {
-  table.tHead.addEventListener("click", (event) => {
-    const head = event.target.closest("button")?.closest("th");
+  table.tHead.addEventListener("click", ({ target }) => {
+    const head = target.closest("button")?.closest("th");
     if (!head) return;
     const numeric = head.classList.contains("number");
     const before = head.getAttribute("aria-sort");
-    const order = before ? (before === "ascending" ? "descending" : "ascending") : numeric ? "descending" : "ascending";
-    for (const other of table.tHead.querySelectorAll("th")) other.removeAttribute("aria-sort");
-    head.setAttribute("aria-sort", order);
-    const rows = [...table.tBodies[0].rows].map((row) => [keyOf(row, head.cellIndex, numeric), row]);
-    const sign = order === "ascending" ? 1 : -1;
-    rows.sort(([a], [b]) => (a === null || b === null ? (a === null) - (b === null) : sign * compare(a, b)));
-    table.tBodies[0].append(...rows.map(([, row]) => row));
+    const down = before ? before === "ascending" : numeric;
+    for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const rows = [...table.tBodies[0].rows];
+    const keys = new Map(rows.map((row) => [row, sortKey(row.cells[head.cellIndex], numeric)]));
+    rows.sort((one, other) => {
+      const [a, b] = [keys.get(one), keys.get(other)];
+      if (a === null || b === null) return (a === null) - (b === null);
+      const order = numeric ? a - b : a.localeCompare(b, undefined, { numeric: true });
+      return down ? -order : order;
+    });
+    table.tBodies[0].append(...rows);
   });
+}
+
+const data = document.querySelector("script#data");
+if (data) {
+  const { trace, transcript } = JSON.parse(data.textContent);
+  const prompt = new VRThinker.Passage("p");
+  prompt.update(trace.prompt);
+  document.querySelector(".vrt-prompt").append(prompt.node);
+  VRThinker.say(document.querySelector(".vrt-judge"), trace.judge);
+  VRThinker.closer = new VRThinker.Closer();
+  const frames = document.getElementById("frames");
+  const gallery = new VRThinker.Frames(frames.lastElementChild, "");
+  const drawFrames = () => frames.open && gallery.update(VRThinker.shown);
+  const onShow = () => {
+    view.update(trace);
+    VRThinker.shown = view.shown;
+    drawFrames();
+  };
+  const view = new VRThinker.Trace(document.getElementById("trace"), { onShow });
+  onShow();
+  frames.addEventListener("toggle", drawFrames);
+  new VRThinker.Transcript(document.getElementById("transcript")).update(transcript);
 }

@@ -40,7 +40,7 @@ REACHED = {
     "folders of the core": 11,
     "levels below the core": 1,
     "test lines": 48_985,
-    "js and css lines": 6_139,
+    "js and css lines": 6_140,
     "js and css files": 19,
     "README bytes": 13_936,
     "package READMEs, bytes": 23_007,

@@ -20,7 +20,7 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.commands.console import ConsoleRenderer
 from vrthinker_core.errors import TraceError
 from vrthinker_core.judge import judge
-from vrthinker_core.protocols.label_probabilities import verdict_probabilities
+from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import ResultFile, read_results, result_of
 from vrthinker_core.traces import from_json, load, to_json

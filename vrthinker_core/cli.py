@@ -8,16 +8,17 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.console import Console
 from typer import Argument, Exit, Option, Typer
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends import open_backend
+from vrthinker_core.branch_plan import BranchPlan, Changes, plan_branch
 from vrthinker_core.commands.arguments import (
     INTERRUPTED,
     JudgeOption,
@@ -29,7 +30,6 @@ from vrthinker_core.commands.arguments import (
     stop_on_signal,
     with_setting_options,
 )
-from vrthinker_core.commands.branch_run import read_plan
 from vrthinker_core.commands.console import ConsoleRenderer, telling_openings
 from vrthinker_core.commands.evaluation_commands import evaluate, report
 from vrthinker_core.commands.rank_command import rank
@@ -53,7 +53,33 @@ from vrthinker_core.types import ProtocolName, Settings, Verdict, VideoPair
 from vrthinker_core.types.events import Event, Finished, Started, Swapped, Voted
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import check_order
+from vrthinker_core.types.settings import setting
 from vrthinker_core.types.wording import OUTSIDE_ADVICE, OUTSIDE_SCOPE, order_unchecked
+
+
+def read_plan(
+    origin: Path,
+    turn: int,
+    frames: Sequence[int],
+    no_tool: bool,
+    window: str | None,
+    prompt: str | None,
+    trace: Path | None,
+) -> BranchPlan:
+    """Return the checked plan of a branch; raises `BadInput` and `TraceError`."""
+    try:
+        chosen: Any = setting("window").parse(window)
+    except BadInput as bad:
+        raise BadInput(f"--window: {bad}") from None
+    plan = plan_branch(load(origin), turn, Changes(tuple(frames), no_tool, chosen, prompt))
+    if trace is not None:
+        check_trace_option(trace)
+        if trace.exists() and trace.samefile(origin):
+            raise BadInput(
+                f"{trace} holds the run to branch from and would be lost: name another file with --trace."
+            )
+    return plan
+
 
 app = Typer(
     name="python -m vrthinker_core",

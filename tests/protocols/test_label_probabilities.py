@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.protocols.test_conformance import CASES, reply_of
 from vrthinker_core.protocols import Paired, make_protocol
-from vrthinker_core.protocols.label_probabilities import MAX_CHARACTERS, label_probabilities
+from vrthinker_core.protocols.parser import MAX_CHARACTERS, label_probabilities
 from vrthinker_core.protocols.labels import (
     INVISIBLE,
     mentioned_digits,

@@ -25,7 +25,7 @@ from vrthinker_core.drawn.faults import (
     MotionFault,
     PictureFault,
 )
-from vrthinker_core.drawn.frames import DrawnFrames
+from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.drawn.moving_scene import GO, LEAP, STAY
 from vrthinker_core.drawn.renderer import Renderer
 from vrthinker_core.drawn.solids import SHAPES

@@ -11,7 +11,7 @@ from rich.progress import BarColumn
 from rich.text import Text
 
 from vrthinker_core.commands.arguments import LINE_SECONDS, print_error, progress_line
-from vrthinker_core.protocols.label_probabilities import verdict_probabilities
+from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.text import printable
 from vrthinker_core.types import Dimension, Side, Verdict, Vote

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.drawn import light as lighting
-from vrthinker_core.drawn.camera import Box, Camera
+from vrthinker_core.drawn.moving_scene import Box, Camera
 from vrthinker_core.drawn.photographs import PHOTO, ground_of_photo
 from vrthinker_core.drawn.solids import MISS, Floats, Solid
 from vrthinker_core.drawn.textures import EXTENT, SIDE, VARIANTS, Pixels, texture

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from vrthinker_core.evaluation.agreement import DimensionAgreement, Metric
-from vrthinker_core.evaluation.disagreements import disagreements
 from vrthinker_core.evaluation.figures import (
     NONE,
     agreement_sentence,
     best_baseline,
+    disagreements,
     estimate_bars,
     interval_text,
     outcome_sentences,

@@ -3,8 +3,14 @@
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
-from vrthinker_core.evaluation.disagreements import MAX_SHOWN, Disagreement
-from vrthinker_core.evaluation.figures import FLIPS, LABELS, NONE, fault_name
+from vrthinker_core.evaluation.figures import (
+    FLIPS,
+    LABELS,
+    MAX_SHOWN,
+    NONE,
+    Disagreement,
+    fault_name,
+)
 from vrthinker_core.evaluation.html import (
     Cell,
     Html,

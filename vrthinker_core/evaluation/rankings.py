@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.evaluation.agreement import TAIL, exact_end
-from vrthinker_core.evaluation.outcomes import (
+from vrthinker_core.evaluation.schedule import all_pairs, connected, pairs_by_name
+from vrthinker_core.evaluation.strengths import (
     Counts,
     WinCounts,
     as_counted,
     count_wins,
+    fit_strengths,
     pair_score,
     win_rates,
 )
-from vrthinker_core.evaluation.schedule import all_pairs, connected, pairs_by_name
-from vrthinker_core.evaluation.strengths import fit_strengths
 from vrthinker_core.evaluation.video_table import VideoTable
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import MissingRule, PairResult

@@ -13,7 +13,7 @@ from vrthinker_core.backends import Backend, open_backend
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.batch import check_pairs_in_hand, judge_many
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.outcomes import pair_score, win_rates
+from vrthinker_core.evaluation.strengths import pair_score, win_rates
 from vrthinker_core.results.result import OUTSIDE_REASON
 from vrthinker_core.storage import allow_pairs
 from vrthinker_core.types import Dimension, Settings, StopReason, Trace, VideoPair

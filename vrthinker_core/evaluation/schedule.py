@@ -14,9 +14,13 @@ import numpy as np
 
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.outcomes import as_counted, count_wins
 from vrthinker_core.evaluation.run import Engine, evaluate, results_so_far
-from vrthinker_core.evaluation.strengths import fit_strengths, outcome_variance
+from vrthinker_core.evaluation.strengths import (
+    as_counted,
+    count_wins,
+    fit_strengths,
+    outcome_variance,
+)
 from vrthinker_core.evaluation.video_table import VideoTable
 from vrthinker_core.results.layout import EvaluationPair, pair_id
 from vrthinker_core.results.result import PairResult

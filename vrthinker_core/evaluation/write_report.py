@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.disagreements import MAX_SHOWN, disagreements
 from vrthinker_core.evaluation.evaluation_page import METRICS, evaluation_page, fact
 from vrthinker_core.evaluation.figures import (
+    MAX_SHOWN,
+    disagreements,
     estimate_bars,
     points,
     points_with_interval,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vrthinker_core.errors import LASTING_FAULTS, BadInput, describe
-from vrthinker_core.protocols.label_probabilities import verdict_probabilities
+from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.storage import LineFile, atomic_path, os_errors, type_adapter
 from vrthinker_core.types import Dimension, Side, StopReason, Trace, Verdict

@@ -43,13 +43,13 @@ from vrthinker_core.training.rollouts import (
 )
 from vrthinker_core.training.row_set import SHOWN, keep_rollouts
 from vrthinker_core.training.run_folder import RunFolder, TimeBudget, stage_record, world_size
-from vrthinker_core.training.saved_judge import stored_dtype
 from vrthinker_core.training.sft import save_trained, trainer_arguments
 from vrthinker_core.training.sharding import (
     heads_in_root,
     is_sharded,
     launched_in_bf16,
     open_whole,
+    stored_dtype,
     weights_in_every_process,
 )
 from vrthinker_core.training.trainer_checkpoints import (

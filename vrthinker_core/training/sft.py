@@ -28,13 +28,13 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training.config import OptimizerConfig, SftConfig, TrainConfig
 from vrthinker_core.training.row_set import without_pixels
 from vrthinker_core.training.run_folder import world_size
-from vrthinker_core.training.saved_judge import save_judge
 from vrthinker_core.training.sharding import (
     forget_deepspeed,
     heads_in_root,
     is_sharded,
     launched_in_bf16,
     open_whole,
+    save_judge,
 )
 from vrthinker_core.training.token_rows import PIXELS, TokenRow, collate, pictures
 from vrthinker_core.training.trainer_checkpoints import TrainerPace, quiet_libraries, train_and_save

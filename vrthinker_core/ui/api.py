@@ -34,7 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vrthinker_core.__about__ import __version__
 from vrthinker_core.errors import BadInput, VrThinkerError
-from vrthinker_core.protocols.label_probabilities import label_probabilities
+from vrthinker_core.protocols.parser import label_probabilities
 from vrthinker_core.types import Dimension, Reply, Settings, Verdict, VideoPair
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.types.settings import SETTINGS, parse_settings

@@ -526,11 +526,7 @@ class Handlers:
             playable = services.uploads.playable_of
             first, second = (path and str(playable(path)) for path in videos)
             updates: Updates = {parts.first: first, parts.second: second}
-            return {
-                **updates,
-                parts.prompt: trace.started.prompt,
-                **self._finished(session, shown),
-            }
+            return {**updates, parts.prompt: trace.started.prompt, **self._finished(session, shown)}
 
         try:
             async with self._reading:
@@ -594,11 +590,7 @@ class Handlers:
         parts, view = self._parts, self._view(session, shown, refusal)
         hidden = {"passages": [[words.HIDDEN, words.HIDDEN_HELP]]}
         transcript = hidden if shown.hidden else RunView(shown.run.state).transcript()
-        return {
-            parts.status: self._status(shown),
-            parts.trace: view,
-            parts.transcript: transcript,
-        }
+        return {parts.status: self._status(shown), parts.trace: view, parts.transcript: transcript}
 
     def _view(self, session: Session, shown: ShownRun, refusal: str = "") -> Json:
         """Return `RunView.page` with what only an open page knows.
@@ -634,74 +626,61 @@ class Handlers:
 class PlayerHandlers:
     """Handlers for the video of one side: uploaded, fetched, removed. A shown run stays."""
 
-    def __init__(self, handlers: Handlers, parts: PageComponents, uploads: Uploads, side: Side):
+    def __init__(
+        self, handlers: Handlers, parts: PageComponents, uploads: Uploads, side: Side
+    ) -> None:
         self._handlers, self._parts, self._uploads, self._side = handlers, parts, uploads, side
+        self._player, self._address = parts.videos[side - 1], parts.addresses[side - 1]
 
-    def on_arrival(
-        self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
-    ) -> Updates:
+    def on_arrival(self, values: FormValues, request: gr.Request) -> Updates:
         """Note a file that was uploaded, before a copy of it is made."""
-        path, session = (first, second)[self._side - 1], self._handlers.session_of(request)
-        if not path:
-            return no_updates()
-        return self._changed(session, file_digest(Path(path)), prompt, (first, second))
+        path, session = values[self._player], self._handlers.session_of(request)
+        return self._changed(session, file_digest(Path(path)), values) if path else no_updates()
 
-    def on_upload(
-        self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
-    ) -> Updates:
+    def on_upload(self, values: FormValues, request: gr.Request) -> Updates:
         """Show a copy of a file that browsers cannot play, after `on_arrival`."""
-        path, session = (first, second)[self._side - 1], self._handlers.session_of(request)
+        path, session = values[self._player], self._handlers.session_of(request)
         if not path:
             return no_updates()
         shown, digest = self._playable(Path(path), session), file_digest(Path(path))
         if session.digests[self._side - 1] != digest or shown == Path(path):
             return no_updates()  # another file has come meanwhile, or browsers play this one
-        status, line = self._parts.status, self._line(session, prompt, (first, second))
+        status, line = self._parts.status, self._line(session, values)
         if isinstance(shown, Path):
-            player = self._parts.videos[self._side - 1]
-            return {player: str(shown), status: f"{words.COPY_SHOWN} {line}"}
+            return {self._player: str(shown), status: f"{words.COPY_SHOWN} {line}"}
         if isinstance(shown, NoCopy):
             session.hold(self._side, Path(path))
             return {status: f"{shown} {words.NO_COPY} {line}"}
         if isinstance(shown, VideoUnavailable):  # it can be compared later
             return {status: f"{shown} {line}"}
         session.refused = {**session.refused, digest: str(shown)}
-        return {status: self._line(session, prompt, (first, second))}
+        return {status: self._line(session, values)}
 
-    def on_address(
-        self,
-        address: str | None,
-        prompt: str | None,
-        first: str | None,
-        second: str | None,
-        request: gr.Request,
-    ) -> Updates:
+    def on_address(self, values: FormValues, request: gr.Request) -> Updates:
         """Replace the video by the file at a web address."""
-        if not (address or "").strip():
-            return {self._parts.status: words.NO_ADDRESS}
+        address, status = (values[self._address] or "").strip(), self._parts.status
+        if not address:
+            return {status: words.NO_ADDRESS}
         session = self._handlers.session_of(request)
         before = session.shown
         try:
-            path = self._uploads.fetch(str(address))
+            path = self._uploads.fetch(address)
         except VrThinkerError as error:
-            return {self._parts.status: str(error)}
+            return {status: str(error)}
         playable = self._playable(path, session)
         if not isinstance(playable, Path):
-            return {self._parts.status: str(playable)}
+            return {status: str(playable)}
         shown = session.shown
         if shown is not None and shown.is_replay and shown is not before:
             return no_updates()  # a saved run with its own videos was opened meanwhile
-        changed = self._changed(session, file_digest(path), prompt, (first, second))
-        line = self._line(session, prompt, (first, second))
+        changed = self._changed(session, file_digest(path), values)
+        line = self._line(session, values)
         line = line if playable == path else f"{words.COPY_SHOWN} {line}"
-        player = self._parts.videos[self._side - 1]
-        return {**changed, player: str(playable), self._parts.status: line}
+        return {**changed, self._player: str(playable), status: line}
 
-    def on_clear(
-        self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
-    ) -> Updates:
+    def on_clear(self, values: FormValues, request: gr.Request) -> Updates:
         """Note that the video was removed."""
-        return self._changed(self._handlers.session_of(request), EMPTY, prompt, (first, second))
+        return self._changed(self._handlers.session_of(request), EMPTY, values)
 
     def _playable(self, path: Path, session: Session) -> Path | VrThinkerError:
         """Hold and return the file to show, or return the error."""
@@ -712,26 +691,24 @@ class PlayerHandlers:
         session.hold(self._side, path, shown)
         return shown
 
-    def _line(self, session: Session, prompt: str | None, players: Players) -> str:
+    def _line(self, session: Session, values: FormValues) -> str:
         """Say that the shown run judged other videos, or else the next step."""
-        digests, refusals = session.digests, session.refusals
+        refusals = session.refusals
         if session.changed_sides() and not any(refusals):
             return words.CHANGED
         # The browser's values are older than what is known of this player.
-        first, second = players
-        paths = (digests[0], second) if self._side is Side.FIRST else (first, digests[1])
+        paths = [None if part is self._player else values[part] for part in self._parts.videos]
         here = [
             bool(path or digest) and not refusal
-            for path, digest, refusal in zip(paths, digests, refusals, strict=True)
+            for path, digest, refusal in zip(paths, session.digests, refusals, strict=True)
         ]
-        return words.next_step(here[0], here[1], prompt, list(filter(None, refusals)))
+        told = list(filter(None, refusals))
+        return words.next_step(here[0], here[1], values[self._parts.prompt], told)
 
-    def _changed(
-        self, session: Session, digest: str, prompt: str | None, players: Players
-    ) -> Updates:
+    def _changed(self, session: Session, digest: str, values: FormValues) -> Updates:
         """Note the player's new file, and show the page after that."""
         session.put(self._side, digest)
-        line = self._line(session, prompt, players)
+        line = self._line(session, values)
         if session.shown is None:
             return {self._parts.status: line}
         return self._handlers.changed_run(session, line) or no_updates()
@@ -915,7 +892,8 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
 
 
 def _connect_players(parts: PageComponents, services: Services, handlers: Handlers) -> None:
-    inputs, outputs = [parts.prompt, *parts.videos], parts.run_outputs
+    inputs: set[Any] = {parts.prompt, *parts.videos}
+    outputs = parts.run_outputs
     line, follow = [parts.prompt, parts.status], {"js": FOLLOW_PROMPT, **MULTIPLE}
     parts.prompt.change(None, line, parts.status, **follow)
     for side, player, address in zip(Side, parts.videos, parts.addresses, strict=True):
@@ -926,7 +904,7 @@ def _connect_players(parts: PageComponents, services: Services, handlers: Handle
         player.clear(own.on_clear, inputs, outputs, **UNQUEUED)
         entered = address.submit(lambda: words.FETCHING, None, parts.status, **UNQUEUED)
         fetched = entered.then(
-            own.on_address, [address, *inputs], changed, concurrency_id="fetched", **limits
+            own.on_address, {address, *inputs}, changed, concurrency_id="fetched", **limits
         )
         for written in (copied.then, fetched.then):  # the prompt may have been written meanwhile
             written(None, line, parts.status, **follow)

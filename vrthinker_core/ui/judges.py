@@ -6,14 +6,16 @@ import os
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent import futures
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 import gradio as gr
 
 from vrthinker_core.backends import NANO_NAME, Backend, default_choice, open_backend
-from vrthinker_core.backends.judge_name import HOSTED, SERVED, Kind, judge_title, parse_judge
+from vrthinker_core.backends.base import RemoteBackend
+from vrthinker_core.backends.judge_name import judge_title
 from vrthinker_core.errors import BackendFailed, BadInput, CheckpointError, VrThinkerError
 from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.protocols.paired import Paired
@@ -26,64 +28,44 @@ from vrthinker_core.video import DecoderPool
 TRACE_NOT_KEPT = (
     "The server could not keep its own record of this run. Download the trace if you need it."
 )
-SERVED_AT_ONCE = 8  # runs of one judge behind a server, which batches them
-HOSTED_AT_ONCE = 4  # of one judge that is paid by the request and limits them
+SERVED_AT_ONCE = 8  # runs of one served or hosted judge
 MAX_GPU_SECONDS = 75  # ZeroGPU refuses a run that needs more than a visitor's remaining quota
 
 
 OpenJudge = Callable[[], Backend]  # opens one judge, or raises VrThinkerError
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeOpener:
-    """Opens the judge of a choice; errors have its name in place of its path."""
-
-    choice: str | None  # see `open_backend`
-    name: str
-    kind: Kind = "nano"
-
-    def __call__(self) -> Backend:
-        """Open it, or raise VrThinkerError."""
-        choice, name = self.choice, self.name
-        if choice is None:
-            return open_backend()
-        try:
-            return open_backend(choice, name)
-        except VrThinkerError as error:
-            shown = name if choice.startswith("server:") else choice  # it may hold a password
-            logging.getLogger(__name__).warning("The judge %s cannot be opened. %s", shown, error)
-            source, sentence = choice.partition(":")[2] or choice, str(error)
-            path = Path(source).expanduser()
-            for written in (str(path.absolute()), str(path), source):
-                sentence = sentence.replace(written, name) if os.sep in written else sentence
-            raise type(error)(sentence) from error
-
-
-def judge_openers(chosen: Sequence[str]) -> dict[str, JudgeOpener]:
+def judge_openers(chosen: Sequence[str]) -> dict[str, OpenJudge]:
     """Return an opener by name for each choice of `open_backend`.
 
     The order stays, and equal names get a number. Without a choice: the best judge this machine can
     run and, unless it is the same, the built-in judge.
     """
-    openers: dict[str, JudgeOpener] = {}
+    openers: dict[str, OpenJudge] = {}
     for choice in chosen:
         title = name = judge_title(choice)
         numbers = count(2)
         while name in openers:
             name = f"{title} {next(numbers)}"
-        openers[name] = JudgeOpener(choice, name, _kind(choice))
+        openers[name] = partial(_open, choice, name)
     if not chosen:
-        best = default_choice()
-        openers[judge_title(best)] = JudgeOpener(None, judge_title(best), _kind(best))
-        openers.setdefault(NANO_NAME, JudgeOpener("nano", NANO_NAME))
+        openers[judge_title(default_choice())] = partial(open_backend, None)
+        openers.setdefault(NANO_NAME, partial(_open, "nano", NANO_NAME))
     return openers
 
 
-def _kind(choice: str) -> Kind:
+def _open(choice: str, name: str) -> Backend:
+    """Open a judge; errors have its name in place of its path."""
     try:
-        return parse_judge(choice).kind
-    except BadInput:  # opening it will say so
-        return "nano"
+        return open_backend(choice, name)
+    except VrThinkerError as error:
+        shown = name if choice.startswith("server:") else choice  # it may hold a password
+        logging.getLogger(__name__).warning("The judge %s cannot be opened. %s", shown, error)
+        source, sentence = choice.partition(":")[2] or choice, str(error)
+        path = Path(source).expanduser()
+        for written in (str(path.absolute()), str(path), source):
+            sentence = sentence.replace(written, name) if os.sep in written else sentence
+        raise type(error)(sentence) from error
 
 
 class JudgeLoader:
@@ -96,6 +78,7 @@ class JudgeLoader:
         """
         self.decoder_pool = DecoderPool()
         self._openers = dict(judges)
+        self._served: set[str] = set()  # the judges that a server runs, once they are loaded
         self._futures = {name: futures.Future[Backend]() for name in judges}
         if in_thread:
             threading.Thread(target=self._load_all, name="load judges", daemon=True).start()
@@ -123,12 +106,10 @@ class JudgeLoader:
     def device(self, name: str, at_once: int) -> tuple[str, int]:
         """Return what runs that judge, and how many runs it takes at once.
 
-        All judges on this machine share it: `at_once` runs. Each server takes some of its own.
+        All judges on this machine share it: `at_once` runs. A server batches what it is sent.
         """
-        opener = self._openers[name := self.choose(name)]
-        if not isinstance(opener, JudgeOpener) or opener.kind not in SERVED:
-            return "local", at_once
-        return name, max(at_once, HOSTED_AT_ONCE if opener.kind in HOSTED else SERVED_AT_ONCE)
+        name = self.choose(name)
+        return (name, max(at_once, SERVED_AT_ONCE)) if name in self._served else ("local", at_once)
 
     def is_loaded(self, name: str = "") -> bool:
         """Whether that judge ("" for the default) has been opened, or has failed to."""
@@ -183,7 +164,9 @@ class JudgeLoader:
         self.decoder_pool.preload()
         for name, open_judge in self._openers.items():
             try:
-                self._futures[name].set_result(open_judge())
+                backend = open_judge()
+                self._served |= {name} if isinstance(backend, RemoteBackend) else set()
+                self._futures[name].set_result(backend)
             except BaseException as error:  # noqa: BLE001 - the page shows what happened
                 if not isinstance(error, VrThinkerError):
                     kind = type(error).__name__

@@ -190,7 +190,6 @@ class Page:
     def _all_routes(self) -> list[BaseRoute]:
         services = self._services
         empty = Response(NO_TRIMMER, media_type="text/javascript")
-        trimmer = (f"/static/ffmpeg/ffmpeg-core.{kind}" for kind in ("js", "wasm"))
         thumbnails = StaticFiles(directory=services.sessions.thumbnail_root)
         return [
             Mount("/intro", StaticFiles(directory=ASSETS / "intro")),
@@ -198,7 +197,7 @@ class Page:
             *self._routes.routes(),
             *(RunsRoutes(services.runs).routes() if services.runs else ()),
             *api.mcp_routes(),
-            *(Route(path, lambda _: empty) for path in trimmer),
+            Route("/static/ffmpeg/{part}", lambda _: empty),
         ]
 
 

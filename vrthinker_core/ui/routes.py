@@ -83,7 +83,7 @@ def render_report(trace: Trace) -> str:
     Pictures are inside; its policy allows our script and style alone.
     """
     view = RunView.of(trace)
-    style, script = joined("run.css"), joined(*VIEW, "saved_report.js")
+    style, script = joined("run.css"), joined(*VIEW, "report.js")
     # JSON that cannot close the script element around it
     values = json.dumps({"trace": view.page(inline_image), "transcript": view.transcript()})
     for sign in "<>&":

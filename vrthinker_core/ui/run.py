@@ -285,11 +285,7 @@ class BackgroundRun:
     """A job in a thread of its own, so that no page slows the judge."""
 
     def __init__(
-        self,
-        job: RunJob,
-        run_job: JobRunner,
-        queue: JudgeQueue,
-        first: RunState | None = None,
+        self, job: RunJob, run_job: JobRunner, queue: JudgeQueue, first: RunState | None = None
     ) -> None:
         """Prepare the run. `first`: the run whose order is checked; the job's is the second one."""
         self.job = job

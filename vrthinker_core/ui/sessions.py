@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vrthinker_core.branch_plan import BranchPlan, Changes
+from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings, Side, VideoPair, Vote
 from vrthinker_core.types.events import Started, Trace
@@ -83,15 +83,6 @@ class ShownRun:
     def hide(self, votes_first: bool, voted: bool = False) -> None:
         """Hide the verdict from who votes first, unless they have voted."""
         self.hidden, self.voted = votes_first and not voted, voted
-
-
-@dataclass(frozen=True, slots=True)
-class BranchRequest:
-    """A branch that somebody asked for; the run that is shown may refuse it."""
-
-    turn: int
-    changes: Changes
-    judge: str = ""  # "" for the judge of the run
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,8 +400,11 @@ class Sessions:
         """
         earliest = time.monotonic() - SESSION_SECONDS
         with self._lock:
-            idle = sorted(self._sessions.values(), key=lambda session: session.used_at)
-            idle = [session for session in idle if not session.is_busy]
+            # Pages that are closed, or have shown nothing, go first
+            idle = sorted(
+                (session for session in self._sessions.values() if not session.is_busy),
+                key=lambda each: (self._is_open(each.id), bool(each.shown), each.used_at),
+            )
             extra = len(self._sessions) - MAX_SESSIONS
         kept = more + sum(map(_size, idle))
         for number, session in enumerate(idle):

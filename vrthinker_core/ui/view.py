@@ -16,8 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from vrthinker_core.protocols.frame_facts import read_frame_facts
-from vrthinker_core.protocols.label_probabilities import label_probabilities, verdict_probabilities
-from vrthinker_core.protocols.parser import find_sentence, frame_numbers
+from vrthinker_core.protocols.parser import (
+    find_sentence,
+    frame_numbers,
+    label_probabilities,
+    verdict_probabilities,
+)
 from vrthinker_core.types import (
     ClipInfo,
     Dimension,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vrthinker_core.drawn.faults import OPENING_FRAMES
-from vrthinker_core.drawn.frames import DrawnFrames
+from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.drawn.video_files import write_video
 from vrthinker_core.drawn.world import (
     SIMPLE,

@@ -11,7 +11,6 @@ import pytest
 
 from tests.evaluation.ranking.simulated import engine_of, judged, noisy_judge, table_of
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.outcomes import Counts
 from vrthinker_core.evaluation.rankings import rank_generators
 from vrthinker_core.evaluation.schedule import (
     AdaptiveSchedule,
@@ -19,7 +18,7 @@ from vrthinker_core.evaluation.schedule import (
     judge_pairs,
     planned_pairs,
 )
-from vrthinker_core.evaluation.strengths import PRIOR, fit_strengths
+from vrthinker_core.evaluation.strengths import PRIOR, Counts, fit_strengths
 from vrthinker_core.evaluation.video_table import VideoTable
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import MissingRule, PairResult

@@ -25,8 +25,8 @@ from tests.evaluation.support.made_results import (
     verdict,
 )
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.console_summary import print_comparison, print_summary
-from vrthinker_core.evaluation.disagreements import MAX_SHOWN, disagreements
+from vrthinker_core.commands.evaluation_commands import print_comparison, print_summary
+from vrthinker_core.evaluation.figures import MAX_SHOWN, disagreements
 from vrthinker_core.evaluation.judge_comparison import compare_judges
 from vrthinker_core.evaluation.summary import summarize
 from vrthinker_core.evaluation.write_report import write_comparison, write_report

@@ -19,8 +19,8 @@ from tests.support.by_heart import learn_by_heart
 from vrthinker_core.backends.checkpoint import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.training.saved_judge import save_judge
 from vrthinker_core.training.sft import collate_features, freeze_vision
+from vrthinker_core.training.sharding import save_judge
 from vrthinker_core.training.token_rows import token_rows
 
 REAL = Path(os.environ.get("VRT_REAL_TOKENIZER", "no tokenizer"))
