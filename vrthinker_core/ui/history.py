@@ -189,7 +189,7 @@ class History:
         for each in (self._traces, self._videos):
             each.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = threading.RLock()  # held while a run is read, merged and written
-        with self._alone() as runs:
+        with self._alone(check=True) as runs:
             runs.execute("PRAGMA user_version = 1")
             self._import_records(runs, folder / "records")
         self.sweep()
@@ -319,20 +319,25 @@ class History:
     # -- the folder ------------------------------------------------------------------------------
 
     @contextmanager
-    def _alone(self) -> Iterator[sqlite3.Connection]:
+    def _alone(self, check: bool = False) -> Iterator[sqlite3.Connection]:
         """Give the table, with nobody else in the folder. Raises OSError."""
         try:
-            with self._lock, contextlib.closing(self._connect()) as runs, runs:
+            with self._lock, contextlib.closing(self._connect(check)) as runs, runs:
                 runs.execute("BEGIN IMMEDIATE")
                 yield runs
         except sqlite3.Error as error:
             raise OSError(f"the list of runs cannot be written: {error}") from error
 
-    def _connect(self) -> sqlite3.Connection:
-        """Open the table; a damaged one is put aside, and a new one begun."""
+    def _connect(self, check: bool = False) -> sqlite3.Connection:
+        """Open the table; a damaged one is put aside, and a new one begun.
+
+        Without `check` only damage to its head is found.
+        """
         runs = sqlite3.connect(self._database, timeout=LOCK_SECONDS, isolation_level=None)
         try:
             runs.execute(TABLE)
+            if check and (found := runs.execute("PRAGMA quick_check").fetchone()) != ("ok",):
+                raise sqlite3.DatabaseError(found)
             return runs
         except sqlite3.DatabaseError as error:
             runs.close()
