@@ -378,7 +378,7 @@ class History:
         return self._select("1")
 
     def _get(self, name: str) -> RunRecord | None:
-        return self._select("name = ?", name).get(name)
+        return self._select("name = ?", name).get(name) if NAME.fullmatch(name) else None
 
     def _records(self, owner: str, links: bool = False) -> dict[str, RunRecord]:
         if not owner or not self.keeps:
