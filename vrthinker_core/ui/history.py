@@ -429,7 +429,8 @@ class History:
     def _drop_old(self, runs: sqlite3.Connection) -> None:
         """Remove runs that are too old, and the oldest until the others have room."""
         rows = runs.execute("SELECT name, until FROM runs ORDER BY begun").fetchall()
-        gone = {name for name, until in rows if until <= time.time()}
+        traces = {path.stem for path in self._traces.iterdir()}  # a crash may cost one
+        gone = {name for name, until in rows if until <= time.time() or name not in traces}
         self._remove(runs, gone)
         names = [name for name, _ in rows if name not in gone]
         while names and (len(names) > MAX_RUNS or self._bytes() > self._max_bytes):
