@@ -182,6 +182,7 @@ MAX_BODY_BYTES = 10_000_000  # any other request: small, unless it brings videos
 MAX_URL_BYTES = 8000
 MAX_NAME_BYTES = 255  # no file has a longer name
 
+CALLS = tuple(f"/gradio_api/{name}" for name in ("run/", "api/", "call/", "queue/join"))
 NO_FUNCTION = (
     404,
     "There is no such function here, or not with these parameters. /gradio_api/info lists those there are.",
@@ -247,7 +248,7 @@ class RequestLimitsMiddleware:
             else:
                 await self._app(scope, receive, send)
         except (FnIndexInferError, KeyError, TypeError):
-            if path.startswith(("/gradio_api/run/", "/gradio_api/api/", "/gradio_api/call/")):
+            if path.startswith(CALLS):
                 raise Refusal(*NO_FUNCTION) from None
             raise
 
