@@ -138,12 +138,24 @@ class UnfinishedBodies:
             self.discard(worst)
 
 
-async def _drain(receive: Receive) -> None:
-    """Read a refused body's rest: a sending client would miss the answer."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN_SECONDS):
-            while (await receive()).get("more_body", False):
-                pass
+class Incoming:
+    """The messages of one request, and whether its whole body has come."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive, self._is_whole = receive, False
+
+    async def __call__(self) -> Message:
+        """Return the next message."""
+        message = await self._receive()
+        self._is_whole = not message.get("more_body", False)
+        return message
+
+    async def drain(self) -> None:
+        """Read a refused body's rest: a sending client would miss the answer."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while not self._is_whole:
+                    await self()
 
 
 def _check(body: bytes) -> None:
@@ -202,7 +214,7 @@ class RequestLimitsMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        has_begun, answer = False, None
+        has_begun, answer, incoming = False, None, Incoming(receive)
 
         async def send_noting(message: Message) -> None:
             nonlocal has_begun
@@ -210,7 +222,7 @@ class RequestLimitsMiddleware:
             await send(message)
 
         try:
-            await self._answer(scope, receive, send_noting)
+            await self._answer(scope, incoming, send_noting)
         except ClientDisconnect:
             pass  # nobody is there to be answered
         except Refusal as refusal:
@@ -225,7 +237,7 @@ class RequestLimitsMiddleware:
                 return
             raise  # the log says what it was
         if answer is not None:  # by now nothing holds what had come of the body
-            await _drain(receive)
+            await incoming.drain()
             if not has_begun:
                 await answer(scope, receive, send)
 
