@@ -31,7 +31,7 @@ def start_app(options: Sequence[str], environment: Mapping[str, str], log: Path)
 def fork_app(options: Sequence[str], environment: Mapping[str, str], log: Path) -> psutil.Process:
     """The same, forked from a process that has imported the page: the imports are paid for once a run of tests."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["spaces", "vrthinker_core.ui.app"])
+    context.set_forkserver_preload(["spaces", "vrthinker_core.ui.page"])
     process = context.Process(
         target=_run_app, args=(_with_own_runs(options, log), dict(environment), log)
     )

@@ -19,7 +19,7 @@ from tests.support.app_process import fork_app, is_alive, start_app
 from tests.support.waiting import PATIENCE_MS, PATIENCE_S
 from tests.ui.support.saved_examples import ENDLESS, write_example
 from vrthinker_core.types import Trace
-from vrthinker_core.ui.html_report import render_report
+from vrthinker_core.ui.routes import render_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page

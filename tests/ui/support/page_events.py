@@ -42,11 +42,6 @@ def act(server: Server, event: int, values: Sequence[object]) -> Any:
 def comparing(server: Server) -> tuple[int, int]:
     """The number of the Compare button's event, and how many inputs it has."""
     page = config(server)
-    types = {component["id"]: component["type"] for component in page["components"]}
-    (found,) = (
-        event
-        for event in page["dependencies"]
-        if event["queue"]
-        and [types[number] for number in event["inputs"]][:3] == ["video", "video", "textbox"]
-    )
+    (go,) = (each["id"] for each in page["components"] if each["props"].get("elem_id") == "go")
+    (found,) = (each for each in page["dependencies"] if [go, "click"] in each["targets"])
     return found["id"], len(found["inputs"])
