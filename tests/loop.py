@@ -19,17 +19,18 @@ import av
 from PIL import Image
 
 from tests.support.browser import started
+from vrthinker_core.__about__ import ASSETS
 from vrthinker_core.traces import load
 from vrthinker_core.types.events import Event, Finished, FramesShown, TextArrived, Trace
-from vrthinker_core.ui import assets
-from vrthinker_core.ui.html_report import inline_image
-from vrthinker_core.ui.page_json import ViewJson, view_json
-from vrthinker_core.ui.run_state import RunState, fold, reply_reader
+from vrthinker_core.ui.page import EXAMPLES
+from vrthinker_core.ui.routes import VIEW, joined
+from vrthinker_core.ui.run import RunState, fold
+from vrthinker_core.ui.view import Json, RunView, inline_image
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-EXAMPLE = assets.EXAMPLES / "think-3-equal-at-first-sight"
+EXAMPLE = EXAMPLES / "think-3-equal-at-first-sight"
 WIDTH, HEIGHT = 640, 400
 RATE = 6  # pictures a second
 COLOURS = 96  # of a GIF
@@ -44,7 +45,7 @@ def main() -> None:
     """Record all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--out", type=Path, default=assets.ASSETS / "intro", help="folder of the recordings"
+        "--out", type=Path, default=ASSETS / "intro", help="folder of the recordings"
     )
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
@@ -59,17 +60,14 @@ def main() -> None:
         print(path, path.stat().st_size)
 
 
-def steps(trace: Trace) -> Iterator[tuple[ViewJson, int]]:
+def steps(trace: Trace) -> Iterator[tuple[Json, int]]:
     """The run as the page shows it, step by step, and for how many pictures each step stands."""
     events = list(pieces(trace.events()))
     for event, state in zip(
         events, list(accumulate(events, fold, initial=RunState()))[1:], strict=True
     ):
         if state.turns:
-            yield (
-                view_json(state, inline_image, reply_reader(state.started)),
-                HOLD.get(type(event), 1),
-            )
+            yield RunView(state).page(inline_image), HOLD.get(type(event), 1)
 
 
 def pieces(events: Iterator[Event]) -> Iterator[Event]:
@@ -87,7 +85,7 @@ def pieces(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def pictures(
-    chromium: Browser, scheme: str, views: list[tuple[ViewJson, int]]
+    chromium: Browser, scheme: str, views: list[tuple[Json, int]]
 ) -> Iterator[tuple[bytes, int]]:
     """A PNG of each step: the newest words while the judge writes, the verdict at the end."""
     context = chromium.new_context(
@@ -95,8 +93,8 @@ def pictures(
         color_scheme="dark" if scheme == "dark" else "light",
     )
     page: Page = context.new_page()
-    style = assets.joined(*assets.VIEW_STYLES)
-    page.set_content(PAGE.format(style=style, script=assets.joined(*assets.VIEW)))
+    style = joined("run.css")
+    page.set_content(PAGE.format(style=style, script=joined(*VIEW)))
     for view, count in views:
         top = "0" if view["verdict"] else "document.documentElement.scrollHeight"
         page.evaluate(

@@ -14,8 +14,9 @@ from vrthinker_core.traces import load
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.events import Trace, Turn
 from vrthinker_core.ui import words
-from vrthinker_core.ui.assets import EXAMPLES
-from vrthinker_core.ui.tiles import Examples, ThumbnailFiles
+from vrthinker_core.ui.history import Examples
+from vrthinker_core.ui.page import EXAMPLES
+from vrthinker_core.ui.view import ThumbnailFiles
 from vrthinker_core.video.files import file_digest
 
 FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/trace.json"))

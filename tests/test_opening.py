@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from pathlib import Path
 
@@ -18,10 +17,10 @@ from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Finished, Opening, Started, StopReason
-from vrthinker_core.ui.background_run import BackgroundRun, RunJob
-from vrthinker_core.ui.judge_loader import JudgeLoader
-from vrthinker_core.ui.page_json import status_line
-from vrthinker_core.ui.run_state import fold_all
+from vrthinker_core.ui.judges import JudgeLoader
+from vrthinker_core.ui.queue import JudgeQueue
+from vrthinker_core.ui.run import BackgroundRun, RunJob, RunState, fold
+from vrthinker_core.ui.view import RunView
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +53,8 @@ def test_a_run_tells_how_much_of_its_videos_has_been_read(
     assert first == sorted(first)
     assert openings[-1].shares[1] == 1, "the short one is open"
     assert list(load(path).events()) == events[len(openings) :], "no trace keeps them"
-    state = fold_all(openings)
-    assert status_line(state, 3.0) == f"Reading video 1 · {int(first[-1] * 100)} % · 3.0 s"
+    view = RunView(fold(RunState(), openings[-1]))
+    assert view.status(3.0) == f"Reading video 1 · {int(first[-1] * 100)} % · 3.0 s"
 
 
 def test_a_run_that_is_stopped_while_it_reads_ends_there(
@@ -97,16 +96,17 @@ def test_the_page_says_what_is_being_read_and_stop_works_meanwhile(
     judges = JudgeLoader({"script": lambda: ScriptedBackend([ANSWER])})
     pair, trace = VideoPair("p", clips[0], endless_clip), tmp_path / "trace.json"
     job = RunJob(pair, Settings(), trace, tmp_path / "stop", "script")
-    judge_slots = threading.Semaphore(1)
-    run = BackgroundRun(job, judges.run_job, judge_slots)
+    queue = JudgeQueue()
+    run = BackgroundRun(job, judges.run_job, queue)
     try:
-        until(lambda: "Reading video 2 · " in status_line(run.state, run.seconds, run.pace))
+        run.start()
+        until(lambda: "Reading video 2 · " in RunView(run.state).status(run.seconds, run.pace))
         state = run.stop()
         assert state.finished is not None
         assert state.finished.stop is StopReason.CANCELLED
-        assert status_line(state, run.seconds).startswith("Stopped before the first turn")
+        assert RunView(state).status(run.seconds).startswith("Stopped before the first turn")
         assert run.join(15), "the judge is free again"
-        assert judge_slots.acquire(blocking=False)
+        assert queue.counts() == (0, 0)
     finally:
         judges.close()
 

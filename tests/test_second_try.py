@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
 from io import StringIO
 
 import psutil
@@ -28,7 +29,7 @@ from vrthinker_core.errors import (
 from vrthinker_core.types import StopReason
 from vrthinker_core.types.events import FramesShown, TextArrived
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.ui.run_state import fold_all
+from vrthinker_core.ui.run import RunState, fold
 from vrthinker_core.ui.words import turn_remarks
 
 
@@ -64,7 +65,7 @@ def test_a_judge_that_fails_once_answers_as_if_it_had_not(engine: Engine, first:
     assert replace(end_of(events), seconds=0) == replace(end_of(smooth), seconds=0), (
         "verdict, forced, error: nothing differs"
     )
-    turns, expected = (fold_all(found).turns for found in (events, smooth))
+    turns, expected = (reduce(fold, found, RunState()).turns for found in (events, smooth))
     assert [turn.text for turn in turns] == [turn.text for turn in expected]
     second, plain = turns[1].turn, expected[1].turn
     assert second is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import TraceWriter, from_json, load, to_json
 from vrthinker_core.types import Preference, Run, Verdict, Vote
 from vrthinker_core.types.events import Swapped, Trace, Voted
-from vrthinker_core.ui.run_state import fold, fold_all
+from vrthinker_core.ui.run import RunState, fold, state_of
 
 AT = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
 LABELS = Verdict(TA=Preference.FIRST, MQ=Preference.SECOND)
@@ -45,8 +46,9 @@ def test_the_last_vote_counts_and_its_place_among_the_events_does_not() -> None:
     earlier = Voted(replace(VOTE, note="before the order was checked"))
     at = next(number for number, event in enumerate(events) if isinstance(event, Swapped))
     live = [*events[:at], earlier, *events[at:]]
-    assert fold_all(live) == fold_all(events) == fold_all(from_json(to_json(trace)).events())
-    assert fold(fold_all(live), earlier).vote == earlier.vote
+    state = reduce(fold, live, RunState())
+    assert state == state_of(trace) == state_of(from_json(to_json(trace)))
+    assert fold(state, earlier).vote == earlier.vote
 
 
 def test_a_vote_that_is_recorded_is_in_the_file(tmp_path: Path) -> None:

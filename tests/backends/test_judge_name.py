@@ -11,7 +11,7 @@ from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.hosted import read_key
 from vrthinker_core.backends.judge_name import JudgeName, judge_title, model_title, parse_judge
 from vrthinker_core.errors import BackendRefused, BadInput
-from vrthinker_core.ui.judge_loader import judge_openers
+from vrthinker_core.ui.judges import judge_openers
 
 HOST = "http://[::1]:8000/v1"
 

@@ -266,12 +266,15 @@ async def calls(target: Target, size: Size) -> tuple[Figures, Promises]:
     http = HttpClient(target.server.url)
     files = [{"path": await http.upload(clip), "meta": FILE_META} for clip in target.clips]
     call = {"data": [*files, "Nobody reads this."]}
-    answers = [await http.post("gradio_api/call/compare", call) for _ in range(size.calls)]
+    for _ in range(size.calls):
+        await http.post("gradio_api/call/compare", call)
     started = time.perf_counter()
-    while await _unfinished_calls(http) and time.perf_counter() - started < 2 * DROPPED_S:
+    taken, unfinished = 0, 0
+    while (unfinished or not taken) and time.perf_counter() - started < 2 * DROPPED_S:
         await asyncio.sleep(0.5)
+        unfinished = await _unfinished_calls(http)
+        taken = max(taken, unfinished)
     seconds = round(time.perf_counter() - started, 1)
-    taken = sum(status == 200 for status, _ in answers)
     return {"calls": size.calls, "taken": taken, "dropped_s": seconds}, {
         f"dropped within {DROPPED_S:g} s": seconds <= DROPPED_S
     }

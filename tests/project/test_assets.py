@@ -13,7 +13,7 @@ from vrthinker_core.backends.served_model import recognise
 from vrthinker_core.commands.train_command import resolved_model
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.html import render_page
-from vrthinker_core.ui.assets import VIEW, joined
+from vrthinker_core.ui.routes import VIEW, joined
 
 NEEDED_FOR: dict[str, Callable[[], object]] = {
     "the built-in judge": partial(open_backend, "nano"),

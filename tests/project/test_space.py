@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from tests.support.loopback_server import LoopbackServer, QuietHandler, serving
-from vrthinker_core.ui import mcp
+from vrthinker_core.ui import api
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -148,14 +148,14 @@ def test_a_space_can_be_built(built: dict[str, Version]) -> None:
 
 
 def test_a_space_has_mcp(built: dict[str, Version]) -> None:
-    assert built["mcp"] in Requirement(mcp.MCP_REQUIREMENT).specifier
+    assert built["mcp"] in Requirement(api.MCP_REQUIREMENT).specifier
     assert built["pydantic"] <= Version("2.12.5")
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12"])
 def test_what_the_tests_need_goes_with_it(python: str) -> None:
     pytest.importorskip("uv")
-    assert resolved(python, *dev())["mcp"] in Requirement(mcp.MCP_REQUIREMENT).specifier
+    assert resolved(python, *dev())["mcp"] in Requirement(api.MCP_REQUIREMENT).specifier
 
 
 # -- the upload ----------------------------------------------------------------------------------------------------------

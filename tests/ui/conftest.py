@@ -8,7 +8,7 @@ import socket
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,31 +17,25 @@ import pytest
 
 from tests.support.app_process import fork_app, is_alive, start_app
 from tests.support.waiting import PATIENCE_MS, PATIENCE_S
-from tests.ui.support.saved_examples import ENDLESS, write_example
+from tests.ui.support.saved_examples import ENDLESS, LABELS, write_example
 from vrthinker_core.types import Trace
-from vrthinker_core.ui.routes import render_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 ROOT = Path(__file__).resolve().parents[2]
 DESKTOP = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
-PHONE = {
-    "viewport": {"width": 390, "height": 844},
-    "device_scale_factor": 2,
-    "is_mobile": True,
-    "has_touch": True,
-}
+PHONE: dict[str, Any] = {"is_mobile": True, "has_touch": True, "device_scale_factor": 2}
+PHONE["viewport"] = {"width": 390, "height": 844}
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 
 
 class Server:
-    """`app.py` in a process of its own: a new interpreter, or, much sooner, forked from one that has imported everything."""
+    """`app.py` in a process of its own: a new one, or, sooner, a fork that has imported it all."""
 
     def __init__(
         self,
@@ -54,28 +48,19 @@ class Server:
         self.url = f"http://127.0.0.1:{(port := free_port())}/"
         self.log = folder / "server.log"
         self.folder = folder
-        environment = {
-            **os.environ,
-            "TMPDIR": str(folder),
-            "PYTHONUNBUFFERED": "1",
-            **(variables or {}),
-        }
-        start = fork_app if forked else start_app
+        environment = {**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}
         # no test waits for the run of another
         told = ["--judge", judge, "--port", str(port), "--after-leaving", "0", *options]
-        self.process = start(told, environment, self.log)
+        start = fork_app if forked else start_app
+        self.process = start(told, {**environment, **(variables or {})}, self.log)
         self._wait()
 
     def _wait(self) -> None:
-        end = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end:
+        for _ in range(round(PATIENCE_S / 0.25)):
             assert is_alive(self.process), self.log.read_text()
-            try:
-                urllib.request.urlopen(self.url, timeout=PATIENCE_S).close()
-            except OSError:
-                time.sleep(0.25)
-            else:
-                return
+            with suppress(OSError):
+                return urllib.request.urlopen(self.url, timeout=PATIENCE_S).close()
+            time.sleep(0.25)
         raise AssertionError(f"the server did not start: {self.log.read_text()}")
 
     def stop(self) -> None:
@@ -91,26 +76,20 @@ OpenReport = Callable[..., "Page"]
 
 def write_script(path: Path, replies: Sequence[str], **options: object) -> str:
     """A scripted judge's file, as `--judge` takes it."""
-    lines = [{"reply": reply} for reply in replies]
-    path.write_text("\n".join(json.dumps(line) for line in [options, *lines]), encoding="utf-8")
+    lines = [options, *({"reply": reply} for reply in replies)]
+    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     return f"scripted:{path}"
 
 
 @pytest.fixture(scope="module")
 def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
-    """Starts servers with a scripted judge; all are stopped at the end of the file: even idle ones take CPU time."""
+    """Starts servers with a scripted judge; all are stopped at the end of the file."""
     running: list[Server] = []
 
     def start(replies: Sequence[str], *chosen: str, **options: object) -> Server:
         folder = tmp_path_factory.mktemp("server")
-        running.append(
-            Server(
-                folder,
-                write_script(folder / "script.jsonl", replies, **options),
-                *chosen,
-                forked=True,
-            )
-        )
+        script = write_script(folder / "script.jsonl", replies, **options)
+        running.append(Server(folder, script, *chosen, forked=True))
         return running[-1]
 
     yield start
@@ -121,7 +100,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
 @pytest.fixture(scope="module")
 def answering(serve: Serve) -> Server:
     """A server for tests that only send requests and need no script of their own."""
-    return serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
+    return serve([LABELS])
 
 
 @pytest.fixture(scope="module")
@@ -148,15 +127,11 @@ def axe() -> str:
 
 @pytest.fixture(scope="module")
 def contexts(chromium: Browser) -> Iterator[Callable[..., BrowserContext]]:
-    """A browser context for each choice of options: one that has compiled the page's scripts opens it much faster.
-
-    Pages that are open side by side, by their `number`, get contexts of their own: a browser's connections are too few for both.
-    """
+    """A browser context for each choice of options, and each `number` of pages side by side."""
     opened: dict[str, BrowserContext] = {}
 
     def context(number: int, **options: Any) -> BrowserContext:
-        key = repr((number, sorted(options.items())))
-        if key not in opened:
+        if (key := repr((number, sorted(options.items())))) not in opened:
             opened[key] = chromium.new_context(**{**DESKTOP, **options})
             opened[key].set_default_timeout(PATIENCE_MS)
         return opened[key]
@@ -166,47 +141,38 @@ def contexts(chromium: Browser) -> Iterator[Callable[..., BrowserContext]]:
         used.close()
 
 
+# Keeps all that the status line ever said: a short run is over before a slow test has looked.
 KEEP_STATUS = """
-(() => {
-    const area = HTMLTextAreaElement.prototype;
-    const value = Object.getOwnPropertyDescriptor(area, "value");
-    window.statusSaid = [];
-    Object.defineProperty(area, "value", {
-        ...value,
-        set(text) {
-            if (this.closest("#status")) window.statusSaid.push(String(text));
-            value.set.call(this, text);
-        },
-    });
-})();
+const area = HTMLTextAreaElement.prototype, value = Object.getOwnPropertyDescriptor(area, "value");
+window.statusSaid = [];
+Object.defineProperty(area, "value", { ...value, set(text) {
+    if (this.closest("#status")) window.statusSaid.push(String(text));
+    value.set.call(this, text);
+} });
 """
-"""Keeps all that the status line of a page ever said: a short run is over before a slow test has looked."""
 
 
 @pytest.fixture
 def new_page(contexts: Callable[..., BrowserContext]) -> Iterator[Callable[..., Page]]:
-    """Opens empty pages without storage or cookies; an error, a dialog or a foreign request on any page fails the test."""
+    """Opens empty pages; an error, a dialog or a foreign request on any fails the test."""
     pages: list[Page] = []
     errors: list[str] = []
 
+    def requested(url: str) -> None:
+        if not url.startswith(("http://127.0.0.1:", "data:", "blob:", "file:")):
+            errors.append(f"a request left: {url}")
+
     def start(**options: Any) -> Page:
         page = contexts(len(pages), **options).new_page()
-        page.add_init_script(KEEP_STATUS)
+        page.add_init_script(f"(() => {{ {KEEP_STATUS} }})()")
         pages.append(page)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: errors.append(f"a script ran: {dialog.message}"))
-        page.on(
-            "request",
-            lambda request: (
-                None if is_local(request.url) else errors.append(f"a request left: {request.url}")
-            ),
-        )
+        page.on("request", lambda request: requested(request.url))
         return page
 
     yield start
-    for page in pages:
-        if page.is_closed():
-            continue
+    for page in (page for page in pages if not page.is_closed()):
         page.evaluate("if (location.protocol.startsWith('http')) localStorage.clear()")
         page.close()
         page.context.clear_cookies()
@@ -231,8 +197,7 @@ def open_file(new_page: Callable[..., Page]) -> Callable[[Path], Page]:
     """Opens a file from the disk, which may request nothing but itself."""
 
     def start(path: Path) -> Page:
-        page = new_page()
-        requests: list[str] = []
+        page, requests = new_page(), list[str]()
         page.on("request", lambda request: requests.append(request.url))
         page.goto(path.as_uri())
         assert [url for url in requests if not url.startswith("data:")] == [path.as_uri()]
@@ -244,6 +209,7 @@ def open_file(new_page: Callable[..., Page]) -> Callable[[Path], Page]:
 @pytest.fixture
 def open_report(open_file: Callable[[Path], Page], tmp_path: Path) -> OpenReport:
     """Opens the report of a trace."""
+    from vrthinker_core.ui.routes import render_report  # here: Gradio comes with it, and is slow
 
     def start(trace: Trace) -> Page:
         path = tmp_path / "report.html"
@@ -251,10 +217,6 @@ def open_report(open_file: Callable[[Path], Page], tmp_path: Path) -> OpenReport
         return open_file(path)
 
     return start
-
-
-def is_local(url: str) -> bool:
-    return url.startswith(("http://127.0.0.1:", "data:", "blob:", "file:"))
 
 
 @contextmanager

@@ -262,6 +262,7 @@ class Sessions:
         folder = self._trace_root / name
         owner = owner or (former.owner if former else "")
         self.drop_waiting(session)
+        self._queue.check(judge)
         for left in list(self._left.values()):
             if owner and left.owner == owner:
                 left.run.request_stop()

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.benchmarks.tools.http_client import FILE_META, SERVICE_UNAVAILABLE, HttpClient
+from tests.benchmarks.tools.http_client import FILE_META, OK, HttpClient
+from vrthinker_core.ui import words
 
 
 @dataclass(frozen=True)
@@ -17,20 +18,20 @@ class CompareResult:
 
     seconds: float
     """From the call until its last item, or until the refusal."""
-    last_item: dict[str, Any] | None
-    """The last item of the stream; None when the queue was full."""
+    last_item: dict[str, Any]
+    """The last item of the stream; empty when none came."""
     prompt: str
     """The prompt that was sent."""
 
     @property
     def busy(self) -> bool:
-        """The queue was full."""
-        return self.last_item is None
+        """The call was told that too many runs wait."""
+        return self.last_item.get("error") == words.BUSY
 
     @property
     def complete(self) -> bool:
         """The run of this call's own prompt ended with a verdict on every dimension."""
-        item = self.last_item or {}
+        item = self.last_item
         return (
             item.get("prompt") == self.prompt
             and item.get("stop") == "answered"
@@ -40,11 +41,11 @@ class CompareResult:
 
 async def compare(http: HttpClient, paths: Sequence[str], prompt: str) -> CompareResult:
     """Call `compare` with two uploaded files, and read its stream to the end."""
-    started, last_item = time.perf_counter(), {}
+    started, last_item = time.perf_counter(), dict[str, Any]()
     files = [{"path": path, "meta": FILE_META} for path in paths]
     status, answer = await http.post("gradio_api/call/compare", {"data": [*files, prompt]})
-    if status == SERVICE_UNAVAILABLE:
-        return CompareResult(time.perf_counter() - started, None, prompt)
+    if status != OK:
+        return CompareResult(time.perf_counter() - started, last_item, prompt)
     async with http.request(f"gradio_api/call/compare/{answer['event_id']}") as (_, stream):
         while line := await stream.readline():
             if line.startswith(b"data: ") and (data := json.loads(line[6:])):

@@ -71,18 +71,6 @@ class PageConfig:
             if any(trigger == "load" for _, trigger in event["targets"])
         ]
 
-    def event_after(self, event: PageEvent, success: bool) -> PageEvent | None:
-        """The event that follows another one after its success, or after its failure."""
-        condition = "trigger_only_on_success" if success else "trigger_only_on_failure"
-        return next(
-            (
-                other
-                for other in self._events
-                if other["trigger_after"] == event["id"] and other[condition]
-            ),
-            None,
-        )
-
     def inputs(self, event: PageEvent, **filled: Any) -> list[Any]:
         """The event's input values: those filled in here by `elem_id`, and the components' defaults."""
         values = {self._component_ids[elem_id]: value for elem_id, value in filled.items()}
@@ -125,7 +113,7 @@ class ObservedRun:
 
     @property
     def busy(self) -> bool:
-        """The page said that the waiting room is full."""
+        """The page said that too many runs wait."""
         return words.BUSY in self.status
 
     @property
@@ -203,23 +191,12 @@ class PageClient:
     ) -> ObservedRun:
         """Press Compare with both players filled, and follow the run to its end; `observed` is filled in on the way."""
         observed = observed or ObservedRun()
+        event = self._config.event("go", "click")
         first, second = files
-        pressed = self._config.event("go", "click")
-        event = await self._unqueued(
-            pressed,
-            observed,
-            self._config.inputs(pressed, first=first, second=second, prompt=prompt),
-        )
-        if event is not None:
-            success = False
-            inputs = self._config.inputs(event, first=first, second=second, prompt=prompt)
-            async for message, line, data in self._queued(event, inputs):
-                success = message["success"]
-                if data:
-                    self._observe(observed, event, line, data)
-            following = self._config.event_after(event, success)
-            if following is not None:
-                await self._unqueued(following, observed, [])
+        inputs = self._config.inputs(event, first=first, second=second, prompt=prompt)
+        async for _, line, data in self._queued(event, inputs):
+            if data:
+                self._observe(observed, event, line, data)
         observed.seconds = observed.elapsed
         await asyncio.gather(*self._fetching)
         return observed
@@ -233,9 +210,11 @@ class PageClient:
     def _observe(
         self, observed: ObservedRun, event: PageEvent, line: bytes, data: list[Any]
     ) -> None:
+        self._note_outputs(observed, event, data)
+        if not observed.trace:
+            return  # a place in the queue, or a refusal
         observed.updates += 1
         observed.first_update = observed.first_update or observed.elapsed
-        self._note_outputs(observed, event, data)
         names = dict.fromkeys(
             name.decode()
             for name in PICTURE.findall(line)
@@ -278,25 +257,6 @@ class PageClient:
             "event_data": None,
             "trigger_id": None,
         }
-
-    async def _unqueued(
-        self, event: PageEvent, observed: ObservedRun, data: list[Any]
-    ) -> PageEvent | None:
-        """Run an event that does not queue, and those that follow it without inputs; returns the first one that queues."""
-        following: PageEvent | None = event
-        while following is not None and not following["queue"]:
-            success = True
-            if following["backend_fn"]:
-                status, answer = await self._http.post(
-                    "gradio_api/run/predict", self._body(following, data)
-                )
-                success = status == OK
-                if success:
-                    self._note_outputs(observed, following, answer["data"])
-            else:
-                observed.status = following["js"]
-            following, data = self._config.event_after(following, success), []
-        return following
 
     async def _queued(
         self, event: PageEvent, data: list[Any], event_data: Any = None

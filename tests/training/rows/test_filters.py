@@ -38,8 +38,7 @@ from vrthinker_core.training.run_folder import ROLLOUTS
 from vrthinker_core.training.teaching import RowFilter
 from vrthinker_core.types import Preference, Run, Settings, Trace, Verdict
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.ui.listed_run import Trait
-from vrthinker_core.ui.listed_runs import TraceFiles
+from vrthinker_core.ui.runs_tab import TraceFiles, Trait
 
 TIES = Verdict(*[Preference.TIE] * 4)
 

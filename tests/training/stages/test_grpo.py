@@ -38,7 +38,7 @@ from vrthinker_core.training.run_folder import TimeBudget, TrainingRun, open_run
 from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
 from vrthinker_core.training.trainer_checkpoints import TrainerPace
 from vrthinker_core.types import Frame, FrameRef, StopReason
-from vrthinker_core.ui.listed_runs import TraceFiles
+from vrthinker_core.ui.runs_tab import TraceFiles
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`gradient_checkpointing` is deprecated:FutureWarning"

@@ -38,7 +38,7 @@ from vrthinker_core.training.run_folder import (
 from vrthinker_core.training.sft import sft_arguments
 from vrthinker_core.training.sft_data import SftData, open_ready_runs
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
-from vrthinker_core.ui.listed_runs import TraceFiles
+from vrthinker_core.ui.runs_tab import TraceFiles
 
 RUN = TrainingRun("cold-start", "nano", "drawn:3")
 FEW = (

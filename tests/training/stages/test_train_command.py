@@ -27,7 +27,7 @@ from vrthinker_core.training.pair_set import kept_rollouts
 from vrthinker_core.training.pipeline import STAGES, TrainingData
 from vrthinker_core.training.run_folder import TrainedStage, TrainingRun, open_run_folder
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
-from vrthinker_core.ui.listed_runs import TraceFiles
+from vrthinker_core.ui.runs_tab import TraceFiles
 
 FEW = (
     "settings.max_turns=1 cold_start.traces=2 cold_start.sft.epochs=1 cold_start.sft.batch=2 "

@@ -1,6 +1,4 @@
-"""Clips whose frames show their own number as black and white bars, and the script that reads the number in a browser."""
-
-from __future__ import annotations
+"""Clips whose frames show their number as bars, and the script that reads it in a browser."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -9,16 +7,17 @@ from pathlib import Path
 import av
 import numpy as np
 
-BITS = 10
-BAR = 16
+BITS, BAR = 10, 16
 WIDTH, HEIGHT = BITS * BAR, 64
 
+# Seeks a player (when seconds are given), waits until it has, and reads the shown frame's number
 READ = f"""async ([selector, seconds]) => {{
-  const video = document.querySelector(selector);
+  const video = document.querySelector(selector), canvas = document.createElement("canvas");
+  const later = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+  const drawn = () => new Promise((done) => requestAnimationFrame(done));
   if (seconds !== null) video.currentTime = seconds;
-  for (let tries = 0; video.seeking && tries < 600; tries += 1) await new Promise((done) => setTimeout(done, 20));
-  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-  const canvas = document.createElement("canvas");
+  for (let tries = 0; video.seeking && tries < 600; tries += 1) await later(20);
+  await drawn().then(drawn);
   [canvas.width, canvas.height] = [{WIDTH}, {HEIGHT}];
   const context = canvas.getContext("2d");
   context.drawImage(video, 0, 0, {WIDTH}, {HEIGHT});
@@ -29,7 +28,6 @@ READ = f"""async ([selector, seconds]) => {{
   }}
   return number;
 }}"""
-"""Seeks a player (when seconds are given), waits until it has, and reads the number of the frame that it shows."""
 
 
 def picture(number: int) -> np.ndarray:
@@ -40,11 +38,9 @@ def picture(number: int) -> np.ndarray:
 
 
 def write_bars(path: Path, codec: str, times: Sequence[Fraction]) -> Path:
-    """A clip with one frame at each of `times` (seconds); the suffix of `path` chooses the container."""
-    options = {
-        "libx264": {"preset": "veryfast", "crf": "18", "bf": "2"},
-        "libvpx-vp9": {"deadline": "realtime", "cpu-used": "8"},
-    }
+    """A clip with one frame at each of `times` (seconds), in the container of its suffix."""
+    options = {"libx264": {"preset": "veryfast", "crf": "18", "bf": "2"}}
+    options["libvpx-vp9"] = {"deadline": "realtime", "cpu-used": "8"}
     base = Fraction(1, 12_000)
     with av.open(str(path), "w") as container:
         stream = container.add_stream(codec, rate=24, options=options[codec])
@@ -64,6 +60,6 @@ def steady(frames: int, rate: int) -> list[Fraction]:
 
 
 def uneven(frames: int) -> list[Fraction]:
-    """Times of a frame rate that changes with every frame, between 10 and 60 frames a second."""
+    """Times of a frame rate that changes with every frame, between 10 and 60 a second."""
     gaps = [Fraction(1, 10 + (number * 37) % 51) for number in range(frames)]
     return [sum(gaps[:number], Fraction(0)) for number in range(frames)]

@@ -1,7 +1,5 @@
 """A browser's names for tests, which are skipped where Playwright is not installed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -10,5 +8,4 @@ from tests.ui.conftest import Clips as Clips
 
 api = pytest.importorskip("playwright.sync_api")
 APIResponse, Locator, Page, Route = api.APIResponse, api.Locator, api.Page, api.Route
-expect = api.expect
-Open = Callable[..., Page]
+expect, Open = api.expect, Callable[..., Page]

@@ -1,7 +1,5 @@
 """Traces of runs, built without a judge."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Sequence
@@ -10,24 +8,20 @@ from typing import Any
 
 from PIL import Image
 
-from vrthinker_core.types import (
-    ClipInfo,
-    FrameRef,
-    FrameSelection,
-    Preference,
-    Reply,
-    Settings,
-    Side,
-    Thumbnail,
-    Verdict,
-)
+from vrthinker_core import types
+from vrthinker_core.types import FrameRef, FrameSelection, Preference, Reply, Side, Verdict
 from vrthinker_core.types.events import Finished, Run, Started, StopReason, Trace, Turn
 from vrthinker_core.types.messages import Completion, LabelToken
 
-FRAMES = 64
-FPS = 24.0
+FRAMES, FPS = 64, 24.0
 WHOLE = Verdict(TA=Preference.FIRST, MQ=Preference.TIE, VQ=Preference.SECOND, OA=Preference.FIRST)
 THINK = "Video 1 keeps the ball on a straight path; video 2 lets it jump near the middle. "
+ANSWER = "<Think>Both are sharp.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+SHARES = {"TA": (0.02, 0.93, 0.05), "MQ": (0.5, 0.3, 0.2), "VQ": (0.0, 0.0, 1.0)}
+SHARES["OA"] = (0.0015, 0.9985, 0.0)
+
+View = tuple[FrameRef, ...] | None
+Shown = tuple[types.Thumbnail, ...]
 
 
 def jpeg(red: int, green: int, blue: int, size: tuple[int, int] = (96, 96)) -> bytes:
@@ -36,111 +30,54 @@ def jpeg(red: int, green: int, blue: int, size: tuple[int, int] = (96, 96)) -> b
     return buffer.getvalue()
 
 
-def clip(name: str, notes: tuple[str, ...] = ()) -> ClipInfo:
-    return ClipInfo(
-        name, f"digest of {name}", "mp4", "h264", 320, 240, FRAMES, FPS, FRAMES / FPS, notes=notes
-    )
+def clip(name: str, notes: tuple[str, ...] = ()) -> types.ClipInfo:
+    digest, seconds = f"digest of {name}", FRAMES / FPS
+    return types.ClipInfo(name, digest, "mp4", "h264", 320, 240, FRAMES, FPS, seconds, notes=notes)
 
 
-def thumbnail(slot: int, side: Side, number: str | None = None, note: str = "") -> Thumbnail:
-    index = slot // 2
-    picture = jpeg(slot * 2, 90 * side, 255 - slot)
-    return Thumbnail(
-        FrameRef(slot, side),
-        number or str(slot),
-        index,
-        index / FPS,
-        (index + 1) / FPS,
-        picture,
-        note,
-    )
+def thumbnail(slot: int, side: Side, number: str | None = None) -> types.Thumbnail:
+    index, picture = slot // 2, jpeg(slot * 2, 90 * side, 255 - slot)
+    place, times = FrameRef(slot, side), (index / FPS, (index + 1) / FPS)
+    return types.Thumbnail(place, number or str(slot), index, *times, picture)
 
 
-def pairs(slots: Sequence[int]) -> tuple[Thumbnail, ...]:
+def pairs(slots: Sequence[int]) -> Shown:
     return tuple(thumbnail(slot, side) for slot in slots for side in Side)
 
 
+def refs(frames: Shown) -> tuple[FrameRef, ...]:
+    return tuple(frame.ref for frame in frames)
+
+
 def completion(text: str, piece: int = 8) -> Completion:
-    lengths = [min(piece, len(text) - start) for start in range(0, len(text), piece)]
-    return Completion(
-        text, pieces=tuple(lengths), prompt_tokens=312, new_tokens=len(text.split()), seconds=1.6
-    )
+    pieces = tuple(min(piece, len(text) - start) for start in range(0, len(text), piece))
+    words = len(text.split())
+    return Completion(text, pieces=pieces, prompt_tokens=312, new_tokens=words, seconds=1.6)
 
 
-def asking(
-    number: int,
-    shown: tuple[Thumbnail, ...],
-    wanted: Sequence[int],
-    view: tuple[FrameRef, ...] | None = None,
-) -> Turn:
+def asking(number: int, shown: Shown, wanted: Sequence[int], view: View = None) -> Turn:
     text = f"noted {number}; thought {number}; wants {list(wanted)}"
-    reply = Reply(
-        text,
-        f"What stood out in turn {number}.",
-        THINK * 3,
-        FrameSelection(tuple(wanted), asked=len(wanted)),
-    )
+    wants = FrameSelection(tuple(wanted), asked=len(wanted))
+    reply = Reply(text, f"What stood out in turn {number}.", THINK * 3, wants)
     return Turn(number, "told", shown, completion(text), reply, in_view=view or refs(shown))
 
 
-def answering(
-    number: int,
-    shown: tuple[Thumbnail, ...],
-    verdict: Verdict = WHOLE,
-    view: tuple[FrameRef, ...] | None = None,
-) -> Turn:
+def answering(number: int, shown: Shown, verdict: Verdict = WHOLE, view: View = None) -> Turn:
     text = f"noted {number}; thought {number}; answers"
     reply = Reply(text, f"What stood out in turn {number}.", THINK * 2, verdict=verdict, final=True)
     return Turn(number, "told", shown, completion(text), reply, in_view=view or refs(shown))
 
 
-def refs(frames: Sequence[Thumbnail]) -> tuple[FrameRef, ...]:
-    return tuple(frame.ref for frame in frames)
-
-
 def started(prompt: str = "A ball pans steadily.", **changes: object) -> Started:
-    base = {
-        "judge": "by hand",
-        "dialect": "paired",
-        "settings": Settings(max_turns=6),
-        "clips": (clip("a.mp4"), clip("b.mp4")),
-    }
+    base: dict[str, Any] = {"judge": "by hand", "dialect": "paired"}
+    base |= {"settings": types.Settings(max_turns=6), "clips": (clip("a.mp4"), clip("b.mp4"))}
     return Started(prompt, **{**base, **changes})
 
 
-ANSWER = "<Think>Both are sharp.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
-SHARES = {
-    "TA": (0.02, 0.93, 0.05),
-    "MQ": (0.5, 0.3, 0.2),
-    "VQ": (0.0, 0.0, 1.0),
-    "OA": (0.0015, 0.9985, 0.0),
-}
-
-
-def label_tokens(text: str = ANSWER) -> tuple[LabelToken, ...]:
-    """Of each label in an answer, with the probabilities of `SHARES`."""
-    return tuple(
-        LabelToken(found.end() - 1, SHARES[found[1]])
-        for found in re.finditer(r"(TA|MQ|VQ|OA)=\d", text)
-    )
-
-
-def telling_probabilities(reasoning: str = "") -> Trace:
-    """A run of three turns whose last reply is `ANSWER`, with how likely each label was, and perhaps with reasoning beside it."""
-    trace = three_turns()
-    last = trace.turns[-1]
-    told = replace(completion(ANSWER), reasoning=reasoning, label_tokens=label_tokens())
-    reply = replace(last.reply, text=ANSWER, think="Both are sharp.")
-    return replace(trace, turns=(*trace.turns[:-1], replace(last, completion=told, reply=reply)))
-
-
 def three_turns(**changes: object) -> Trace:
-    """Two requests for frames and an answer; the frames of the first request are no longer in view at the end."""
-    opening, middle, late = (
-        pairs([16, 48, 80, 112]),
-        pairs([10, 30, 60, 90]),
-        pairs([56, 58, 60, 62, 64, 66]),
-    )
+    """Two requests for frames and an answer; at the end those of the first have left the view."""
+    opening, middle = pairs([16, 48, 80, 112]), pairs([10, 30, 60, 90])
+    late = pairs([56, 58, 60, 62, 64, 66])
     turns = (
         asking(1, opening, [10, 30, 60, 90]),
         asking(2, middle, [56, 58, 60, 62, 64, 66], refs(opening) + refs(middle)),
@@ -155,3 +92,17 @@ def both_orders(second: Verdict | None = WHOLE, trace: Trace | None = None, **en
     end = {"stop": StopReason.ANSWERED, **end}
     started = replace(first.started, clips=first.started.clips[::-1])
     return replace(first, swapped=Run(started, first.turns, Finished(verdict=second, **end)))
+
+
+def label_tokens(text: str = ANSWER) -> tuple[LabelToken, ...]:
+    """Of each label in an answer, with the probabilities of `SHARES`."""
+    labels = re.finditer(r"(TA|MQ|VQ|OA)=\d", text)
+    return tuple(LabelToken(found.end() - 1, SHARES[found[1]]) for found in labels)
+
+
+def telling_probabilities(reasoning: str = "") -> Trace:
+    """A run whose last reply is `ANSWER`, with each label's shares and reasoning beside it."""
+    *before, last = three_turns().turns
+    told = replace(completion(ANSWER), reasoning=reasoning, label_tokens=label_tokens())
+    reply = replace(last.reply, text=ANSWER, think="Both are sharp.")
+    return replace(three_turns(), turns=(*before, replace(last, completion=told, reply=reply)))

@@ -1,7 +1,5 @@
 """The page's own events, sent by hand."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 import uuid
@@ -27,11 +25,9 @@ def join(server: Server, event: int, values: Sequence[object], session_id: str) 
 
 def act(server: Server, event: int, values: Sequence[object]) -> Any:
     """Send one of the page's events. Returns its output, or its error."""
-    session_id = uuid.uuid4().hex
-    join(server, event, values, session_id)
-    with urllib.request.urlopen(
-        f"{server.url}gradio_api/queue/data?session_hash={session_id}", timeout=PATIENCE_S
-    ) as response:
+    join(server, event, values, session_id := uuid.uuid4().hex)
+    url = f"{server.url}gradio_api/queue/data?session_hash={session_id}"
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
         for line in response:
             message = json.loads(line.removeprefix(b"data:")) if line.startswith(b"data:") else {}
             if message.get("msg") == "process_completed":

@@ -1,7 +1,5 @@
 """Saved runs as examples: clips that a scripted judge has compared."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,18 +12,18 @@ from vrthinker_core.judge import judge
 from vrthinker_core.types import ProtocolName, Settings, VideoPair
 
 PROMPT = "A white block glides to the right."
-THINK = (
-    "The block glides in both; video 2 shows it slower, and `${alert(1)}` <b>stays text</b>. " * 3
-)
+THINK = 3 * "The block glides in both, in video 2 slower; `${alert(1)}` <b>stays text</b>. "
 
 
 def ask(*indices: int) -> str:
     """A reply that asks for frames."""
     wanted = f'{{"name": "select_frames", "arguments": {{"frame_indices": {list(indices)}}}}}'
-    return f"<Snapshot>A block on a coloured field.</Snapshot><Think>{THINK}</Think><tool_call>{wanted}</tool_call>"
+    noted = f"<Snapshot>A block on a coloured field.</Snapshot><Think>{THINK}</Think>"
+    return f"{noted}<tool_call>{wanted}</tool_call>"
 
 
-ANSWER = f"<Snapshot>It stays whole.</Snapshot><Think>{THINK}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+LABELS = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+ANSWER = f"<Snapshot>It stays whole.</Snapshot><Think>{THINK}</Think>{LABELS}"
 ENDLESS = "<Think>" + "on and on and on " * 20_000
 SCRIPT = (ask(10, 30, 60, 90, 140), ANSWER)
 

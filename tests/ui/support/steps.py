@@ -1,7 +1,5 @@
 """What tests do on the page, step by step."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path
@@ -10,14 +8,14 @@ from tests.support.waiting import PATIENCE_S, until
 from tests.ui.support.browsing import Clips, Page, expect
 from tests.ui.support.saved_examples import PROMPT
 
+PLAYABLE = "name => document.querySelector(`#${name} video`)?.readyState >= 1"
+
 
 def fill(page: Page, clips: Clips, prompt: str = PROMPT) -> None:
     for name, clip in zip(("first", "second"), clips, strict=True):
         page.locator(f"#{name} input[type=file]").set_input_files(str(clip))
     for name in ("first", "second"):
-        page.wait_for_function(
-            "name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name
-        )
+        page.wait_for_function(PLAYABLE, arg=name)
     page.locator("#prompt textarea").fill(prompt)
 
 
@@ -29,17 +27,14 @@ def wait_for(page: Page, pattern: str) -> None:
     """Until the page's status line says that."""
     end = time.monotonic() + PATIENCE_S
     while not re.search(pattern, said := status(page)):
-        assert time.monotonic() < end, (
-            f"not within {PATIENCE_S} s: {pattern!r}; the page says {said!r}"
-        )
+        assert time.monotonic() < end, f"not {pattern!r} in time; the page says {said!r}"
         page.wait_for_timeout(30)
 
 
 def wait_until_said(page: Page, pattern: str) -> None:
     """Until the status line has said that, be it gone again since."""
-    page.wait_for_function(
-        "pattern => window.statusSaid.some(text => RegExp(pattern).test(text))", arg=pattern
-    )
+    said = "pattern => window.statusSaid.some(text => RegExp(pattern).test(text))"
+    page.wait_for_function(said, arg=pattern)
 
 
 def start(page: Page, clips: Clips) -> None:
@@ -48,7 +43,7 @@ def start(page: Page, clips: Clips) -> None:
 
 
 def tab(page: Page, name: str) -> None:
-    """Open a tab. Gradio lays its tabs out once more soon after the page is drawn, and then takes no click."""
+    """Open a tab: Gradio lays its tabs out again soon after drawing, and then takes no click."""
     button = page.get_by_role("tab", name=name).first
 
     def opened() -> bool:
@@ -60,13 +55,12 @@ def tab(page: Page, name: str) -> None:
 
 
 def video_files(page: Page) -> list[str]:
-    return page.evaluate(
-        "['first', 'second'].map(name => (document.querySelector(`#${name} video`)?.src || '').split('/').slice(-2).join('/'))"
-    )
+    source = "(document.querySelector(`#${name} video`)?.src || '').split('/').slice(-2).join('/')"
+    return page.evaluate(f"['first', 'second'].map(name => {source})")
 
 
 def trace_text(page: Page) -> str:
-    """The whole text of the trace, without the progress that Gradio lays over it, unseen, while an event goes on."""
+    """The text of the trace, without the progress that Gradio lays over it, unseen."""
     return page.locator("#trace .html-container").inner_text()
 
 
@@ -106,9 +100,5 @@ def choose(page: Page, name: str, value: str) -> None:
 def serious_violations(page: Page, axe: str) -> list[str]:
     page.evaluate(axe)
     found = page.evaluate("axe.run().then(({ violations }) => violations)")
-    return [
-        f"{violation['id']}: {node['html'][:200]}"
-        for violation in found
-        if violation["impact"] in ("serious", "critical")
-        for node in violation["nodes"]
-    ]
+    serious = [each for each in found if each["impact"] in ("serious", "critical")]
+    return [f"{each['id']}: {node['html'][:200]}" for each in serious for node in each["nodes"]]
