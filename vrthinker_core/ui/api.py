@@ -567,6 +567,7 @@ class Endpoints:
         async with AsyncExitStack() as cleanup:
             try:
                 name = services.judges.choose(judge)
+                services.queue.check(name)
                 chosen, enter = resolve_settings(settings), cleanup.enter_async_context
                 fetch = services.uploads.fetch_beside
                 first = await enter(resolve_video(video1, "Video 1", fetch))

@@ -246,24 +246,24 @@ class History:
         """
         if not self.keeps or not owner:
             return False
-        with self._lock:  # the latest state is kept last
-            before = self._get(name)
-            if before is not None:
-                begun = before.begun
-                with suppress(TraceError):  # one that is damaged is replaced
-                    trace = merge_traces(trace, load(self._traces / f"{name}.json"))
-            record = RunRecord.of(owner, trace, begun, time.time() + self._seconds)
-            if before is not None and before.videos:
-                record, videos = replace(record, videos=before.videos), ()
-            try:
+        try:
+            with self._lock:  # the latest state is kept last
+                before = self._get(name)
+                if before is not None:
+                    begun = before.begun
+                    with suppress(TraceError):  # one that is damaged is replaced
+                        trace = merge_traces(trace, load(self._traces / f"{name}.json"))
+                record = RunRecord.of(owner, trace, begun, time.time() + self._seconds)
+                if before is not None and before.videos:
+                    record, videos = replace(record, videos=before.videos), ()
                 stored = self._put(name, record, trace, videos, again=again)
                 if stored and not again:
                     self.delete(owner, list(self._records(owner))[:-MAX_LISTED])
                 return stored
-            except OSError as error:
-                told = error.strerror or error
-                logging.getLogger(__name__).warning("A run could not be kept: %s", told)
-                return False
+        except OSError as error:
+            told = error.strerror or error
+            logging.getLogger(__name__).warning("A run could not be kept: %s", told)
+            return False
 
     def delete(self, owner: str, names: Collection[str] | None = None) -> None:
         """Delete the visitor's runs of these names, or all, with the links to them."""

@@ -47,15 +47,20 @@ class JudgeQueue:
         self._most, self._place, self._is_loaded = waiting, place, is_loaded
         self._waiting: list[tuple[object, str]] = []  # runs with their judges, in order
         self._running: dict[object, str] = {}  # to the device
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
-    def join(self, run: object, judge: str) -> None:
-        """Let a run wait. Raises BadInput if too many do."""
+    def check(self, judge: str) -> None:
+        """Raise BadInput if too many runs wait for that judge's device."""
         device, width = self._place(judge)
         with self._lock:
             here = sum(self._place(other)[0] == device for _, other in self._waiting)
             if here + self._count(device) >= self._most + width:
                 raise BadInput(words.BUSY)
+
+    def join(self, run: object, judge: str) -> None:
+        """Let a run wait. Raises BadInput if too many do."""
+        with self._lock:
+            self.check(judge)
             self._waiting.append((run, judge))
 
     def take(self, run: object) -> bool:
@@ -130,6 +135,11 @@ class CheckedBlocks(gr.Blocks):
         self._queue.ANALYTICS_MAX_EVENTS = 0  # nobody reads them
         # Else whoever has waited longest is forgotten first
         self._queue.pending_messages_per_session.max_size = sys.maxsize
+        # Gradio describes every component anew for each session, for links that the page has not:
+        # 20 ms, in which nobody is answered
+        whole = self.default_config.config_for_block
+        quick: Any = lambda block_id, shown, *rest: whole(block_id, shown, *rest) if shown else {}  # noqa: E731
+        self.default_config.config_for_block = quick  # type: ignore[method-assign]
 
     async def drop_uncollected(self) -> list[str]:
         """Drop the events of clients that have collected nothing since the last call.
@@ -172,29 +182,22 @@ class CheckedBlocks(gr.Blocks):
             raise gr.Error(sentence, print_exception=False) from None
 
     async def postprocess_data(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
-        """Do as Gradio, for the outputs that change: it would build skipped ones anew.
-
-        No copy of the values is kept.
-        """
+        """Do as Gradio, for the outputs that change: it would build skipped ones anew."""
         skipped, values, outputs = gr.skip(), predictions, list(block_fn.outputs)
-        try:
-            if isinstance(predictions, dict) and predictions:
-                values = convert_component_dict_to_list(outputs, predictions)
-            if values == skipped:
-                values = [dict(skipped) for _ in outputs]
-            if not isinstance(values, list | tuple) or skipped not in values:
-                return list(await super().postprocess_data(block_fn, predictions, state))
-            both = [pair for pair in zip(outputs, values, strict=True) if pair[1] != skipped]
-            changing, changed = copy.copy(block_fn), [value for _, value in both]
-            changing.outputs = [output for output, _ in both]
-            made: Iterator[Any] = iter(())
-            if changed:
-                given = changed if len(changed) > 1 else changed[0]
-                made = iter(await super().postprocess_data(changing, given, state))
-            return [dict(skipped) if value == skipped else next(made) for value in values]
-        finally:
-            if state is not None:
-                state.config_values.clear()
+        if isinstance(predictions, dict) and predictions:
+            values = convert_component_dict_to_list(outputs, predictions)
+        if values == skipped:
+            values = [dict(skipped) for _ in outputs]
+        if not isinstance(values, list | tuple) or skipped not in values:
+            return list(await super().postprocess_data(block_fn, predictions, state))
+        both = [pair for pair in zip(outputs, values, strict=True) if pair[1] != skipped]
+        changing, changed = copy.copy(block_fn), [value for _, value in both]
+        changing.outputs = [output for output, _ in both]
+        made: Iterator[Any] = iter(())
+        if changed:
+            given = changed if len(changed) > 1 else changed[0]
+            made = iter(await super().postprocess_data(changing, given, state))
+        return [dict(skipped) if value == skipped else next(made) for value in values]
 
     def forget_session(self, session_id: str) -> None:
         """Drop what Gradio keeps of a visitor who has left."""

@@ -1,0 +1,342 @@
+"""The endpoints as programs and the README use them, and what may be named there as a file."""
+
+import base64
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_type_hints
+from urllib.parse import quote
+
+import pytest
+from gradio_client import handle_file
+from gradio_client.utils import python_type_to_json_schema
+
+from tests.support.waiting import PATIENCE_S, until
+from tests.test_votes import VOTE
+from tests.ui.conftest import ROOT, Clips, Serve, Server
+from tests.ui.support import api as calls
+from tests.ui.support.api import answers, check_refused, client, file, files, upload, uploaded
+from tests.ui.support.handmade_runs import both_orders, telling_probabilities
+from tests.ui.support.page_events import act, config
+from tests.ui.support.saved_examples import LABELS, PROMPT
+from vrthinker_core import __version__
+from vrthinker_core.errors import BadInput
+from vrthinker_core.types import Settings
+from vrthinker_core.types.settings import SETTINGS
+from vrthinker_core.ui import api, words
+from vrthinker_core.ui.api import NOT_AN_OBJECT, resolve_settings, settings_schema
+from vrthinker_core.ui.queue import NOT_UPLOADED
+from vrthinker_core.ui.run import RunState
+from vrthinker_core.ui.view import RunView
+
+FRAMES = '"arguments": {"frame_indices": [10, 60, 200]}'
+LOOK = f'<think>It jumps.</think><tool_call>{{"name": "select_frames", {FRAMES}}}</tool_call>'
+END = f"<Snapshot>Steady.</Snapshot><Think>Vidéo 1 is steadier.</Think>{LABELS}"
+VERDICT = {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
+ONE_TURN = {"max_turns": 1, "temperature": "0.5", "window": "all", "seed": None}
+
+
+@pytest.fixture(scope="module")
+def server(serve: Serve) -> Server:
+    return serve([LOOK, END], pause=0.02)
+
+
+def check_run(items: list[dict[str, Any]], prompt: str = PROMPT) -> None:
+    assert len(items) > 2, "no item came before the last one"
+    assert all(item["stop"] is None for item in items if item != items[-1])
+    counts = [len(item["turns"]) for item in items]
+    assert counts == sorted(counts)
+    last = items[-1]
+    assert (last["stop"], last["labels"], last["error"]) == ("answered", VERDICT, "")
+    assert (last["judge"], last["protocol"], last["prompt"]) == ("script", "paired", prompt)
+    first, second = last["turns"]
+    assert first["requested"] == [10, 60]
+    assert first["remarks"] == ["1 request ignored, no such frame: 200."]
+    read = second["snapshot"], second["think"], second["text"]
+    assert read == ("Steady.", "Vidéo 1 is steadier.", END)
+    shown = [(frame["video"], frame["number"], frame["index"]) for frame in second["frames"]]
+    assert sorted(shown) == [(1, "10", 3), (1, "60", 22), (2, "10", 2), (2, "60", 14)]
+    assert "jpeg" not in json.dumps(items)
+
+
+def check_one_turn(run: dict[str, Any]) -> None:
+    """The judge wanted to look again, and may not."""
+    assert (run["stop"], len(run["turns"]), run["error"]) == ("turn limit", 1, "")
+    assert "The judge was asked to answer now." in run["turns"][0]["remarks"]
+
+
+def test_a_run_through_gradio_client_and_through_plain_http(server: Server, clips: Clips) -> None:
+    told = {"prompt": PROMPT, "api_name": "/compare"}
+    job = client(server).submit(*map(handle_file, clips), **told)
+    check_run(list(job))
+    check_run(job.outputs())
+    check_run(answers(server, *uploaded(server, clips), PROMPT))
+    check_one_turn(client(server).predict(*map(handle_file, clips), settings=ONE_TURN, **told))
+    for settings in (ONE_TURN, json.dumps(ONE_TURN)):
+        check_one_turn(answers(server, *uploaded(server, clips), PROMPT, "", settings)[-1])
+
+
+def test_both_orders(server: Server, clips: Clips) -> None:
+    """The first verdict comes at once; the second run is told in the sides of the first."""
+    items = answers(server, *uploaded(server, clips), PROMPT, "", {"swap": True})
+    early = [item for item in items if item["swapped"] and item["swapped"]["stop"] is None]
+    assert any(item["labels"] for item in early)
+    second = items[-1]["swapped"]
+    assert (items[-1]["labels"], second["stop"], second["unchecked"]) == (VERDICT, "answered", "")
+    assert second["labels"] == {"TA": 2, "MQ": 0, "VQ": 1, "OA": 2}
+    assert second["order"] == {"TA": "flips", "MQ": "stable", "VQ": "flips", "OA": "flips"}
+    assert [turn["frames"][0]["video"] for turn in second["turns"]] == [2, 2]
+
+
+def test_runs_of_several_clients_never_mix(server: Server, clips: Clips) -> None:
+    """Nor do two calls of one client at the same time."""
+    videos, program = uploaded(server, clips), client(server)
+    prompts = [f"Prompt number {number}." for number in range(6)]
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.map(lambda prompt: answers(server, *videos, prompt), prompts[:4])
+        told = [(*map(handle_file, clips), prompt) for prompt in prompts[4:]]
+        jobs = [program.submit(*values, api_name="/compare") for values in told]
+    for prompt, items in zip(prompts, [*found, *map(list, jobs)], strict=True):
+        check_run(items, prompt)
+
+
+def test_clients_wait_for_one_judge_and_a_disconnect_frees_it(serve: Serve, clips: Clips) -> None:
+    """A full line is told at once."""
+    endless = serve(["on and on " * 4000], "--waiting", "1", pause=0.02)
+    program, videos = client(endless), uploaded(endless, clips)
+    (folder,) = endless.folder.glob("vr-thinker-page-*")
+
+    def counts() -> tuple[int, int]:
+        found = program.predict(api_name="/health")
+        return found["judging"], found["waiting"]
+
+    first = calls.messages(calls.begin(endless, *videos, PROMPT))
+    until(lambda: next(first)[1][0]["turns"])
+    second = calls.messages(calls.begin(endless, *videos, "Another prompt."))
+    until(lambda: counts() == (1, 1))
+    check_refused(answers(endless, *videos, "A third one.")[-1], words.BUSY)
+    first.close()
+    until(lambda: next(second)[1][0]["turns"])
+    assert counts() == (1, 0)
+    second.close()
+    until(lambda: counts() == (0, 0))
+    until(lambda: not any((folder / "records").iterdir()))
+
+
+def test_bad_input_is_a_sentence(server: Server, clips: Clips, tmp_path: Path) -> None:
+    (words_only := tmp_path / "words.mp4").write_text("no video at all\n" * 9)
+    one, two, text = uploaded(server, (*clips, words_only))
+    concat = {"protocol": "concat", "frames_per_call": 12}
+    for values, sentence in (
+        ((one, two, "  "), "prompt is empty"),
+        ((one, two, 7), "prompt must be a text"),
+        ((one, two, "word " * 9000), "characters"),
+        ((one, text, PROMPT), "Video 2: words.mp4 is a text file"),
+        ((one, two, PROMPT, "nobody"), "There is no judge 'nobody' here."),
+        ((one, two, PROMPT, "", concat), '"Frames per call" must lie between 1 and 8; it is 12.'),
+        *(((one, two, PROMPT, "", given), sentence) for given, sentence in WRONG_SETTINGS),
+    ):
+        check_refused(answers(server, *values)[-1], sentence)
+
+
+def test_only_these_endpoints_are_offered_and_their_answers_described(server: Server) -> None:
+    info: Any = client(server).view_api(return_format="dict", print_info=False)
+    found = info["named_endpoints"]
+    assert (list(found), info["unnamed_endpoints"]) == (["/compare", "/health"], {})
+    taken = found["/compare"]["parameters"]
+    names = [value["parameter_name"] for value in taken]
+    assert names == ["video1", "video2", "prompt", "judge", "settings"]
+    assert (taken[-1]["parameter_default"], taken[-1]["type"]) == (None, settings_schema())
+    for name, shape in (("/compare", api.RunJson), ("/health", api.HealthJson)):
+        (value,) = found[name]["returns"]
+        assert value["type"] == python_type_to_json_schema(shape)
+        assert value["python_type"]["type"].startswith("dict(status: str, ")
+
+
+def test_health(server: Server) -> None:
+    names = "name", "label", "help", "range", "default"
+    assert client(server).predict(api_name="/health") == {
+        **{"status": "ready", "judge": "script", "protocol": "paired", "error": ""},
+        **{"notes": ["A script replies, not a model."], "judging": 0, "waiting": 0},
+        "judges": [{"name": "script", "status": "ready", "error": ""}],
+        "settings": [{name: getattr(row, name) for name in names} for row in SETTINGS],
+        "version": __version__,
+    }
+
+
+def test_every_item_has_the_shape_that_is_described() -> None:
+    """Every key, in its order, and JSON: also where nothing began or all was refused."""
+    trace = replace(both_orders(trace=telling_probabilities()), vote=VOTE)
+    whole: Any = api.run_json(RunView.of(trace), 4.6)
+    nothing = api.run_json(RunView(RunState())), api.refused_json("No.")
+    turn = whole["turns"][-1]
+    for part, shape in (
+        *((item, api.RunJson) for item in (whole, *nothing)),
+        *((turn, api.TurnJson), (turn["frames"][0], api.FrameJson), (whole["vote"], api.VoteJson)),
+        *((whole["swapped"], api.SecondRunJson), (whole["labels"], api.LabelsJson)),
+        *((whole["probabilities"], api.ProbabilitiesJson), (turn["labels"], api.LabelsJson)),
+    ):
+        assert list(part) == list(get_type_hints(shape))
+        assert json.loads(json.dumps(part)) == part
+    first = {"video": 1, "number": "16", "index": 8, "seconds": 8 / 24, "until": 9 / 24}
+    assert whole["turns"][0]["frames"][0] == first
+
+
+README = (ROOT / "vrthinker_core/ui/README.md").read_text("utf-8").partition("\n## ")[0]
+BLOCKS = dict(re.findall(r"^```(python|bash)\n(.*?)^```", README, re.S | re.M))
+PRINTED = {"python": f"answered {VERDICT} [[10, 60], []]\n", "bash": '"stop": "answered"'}
+
+
+@pytest.mark.parametrize(("language", "program"), [("python", sys.executable), ("bash", "bash")])
+def test_the_readme(
+    language: str, program: str, server: Server, clips: Clips, tmp_path: Path
+) -> None:
+    if language == "bash" and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    for clip, name in zip(clips, ("one.mp4", "two.mp4"), strict=True):
+        shutil.copy(clip, tmp_path / name)
+    code = BLOCKS[language].replace("http://127.0.0.1:7860", server.url.rstrip("/"))
+    done = subprocess.run([program, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert PRINTED[language] in done.stdout
+
+
+# Fits the schema; `test_settings` has the sentence of each setting
+WRONG_SETTINGS = [
+    *((each, NOT_AN_OBJECT) for each in ("max_turns=3", "[" * 10_000, "[3]")),
+    ({"turns": 3}, "There is no setting 'turns'. There are protocol, window,"),
+    ('{"max_turns": 33}', '"Turns" must lie between 1 and 32; it is 33.'),
+    *((each, "") for each in ('{"seed": NaN}', f'{{"seed": 1{"0" * 5000}}}')),
+]
+WRONG_TYPES: list[tuple[object, str]] = [(each, NOT_AN_OBJECT) for each in (7, [], True)]
+WRONG_TYPES += [({"max_turns": each}, f"; it is {each}.") for each in ([3], True, {"name": 1})]
+
+
+def test_settings_come_as_an_object_or_as_text_and_are_described_by_the_table() -> None:
+    for nothing in (None, "", {}, "{}", {"max_turns": None, "window": "own", "protocol": ""}):
+        assert resolve_settings(nothing) == Settings()
+    for given in ({"window": "2", "max_turns": 3.0}, '{"window": 2.0, "max_turns": "3"}'):
+        assert resolve_settings(given) == Settings(window=2, max_turns=3)
+    for given, sentence in (*WRONG_SETTINGS, *WRONG_TYPES):
+        with pytest.raises(BadInput, match=re.escape(sentence) or None):
+            resolve_settings(given)
+    described = settings_schema()["anyOf"][0]["properties"]
+    assert list(described) == list(get_type_hints(Settings))
+    for row in SETTINGS:
+        shown = described[row.name]
+        assert shown["description"] == f"{row.label}. {row.help} Range: {row.range}."
+        assert shown.get("default") == row.default
+
+
+PATHS = [
+    *("/etc/passwd", "/proc/self/environ", "{folder}/server.log", "app.py", "{uploads}", "{link}"),
+    *("{uploads}/../script.jsonl", "{uploads}/../../script.jsonl", "{uploads}/../records"),
+    *("{uploads}/../pictures/../../script.jsonl", "assets/examples/../../app.py", ""),
+    *("file:///etc/passwd", "concat:/etc/passwd", "data:video/mp4;base64,AAAA"),
+]
+PASSWORDS = file("/etc/passwd")
+SHAPES = ["/etc/passwd", {"path": "/etc/passwd"}, {"video": PASSWORDS}, [PASSWORDS]]
+ADDRESSES = ("gradio_api/file={}", "gradio_api/file/{}", "gradio_api/proxy={}")
+
+
+def event_answers(server: Server, value: object) -> Iterator[dict[str, Any]]:
+    """What every event of the page that takes a file answers, with `value` for each file."""
+    page = config(server)
+    kinds = {component["id"]: component["type"] for component in page["components"]}
+    for event in page["dependencies"]:
+        takes = [kinds[component] in ("video", "uploadbutton") for component in event["inputs"]]
+        if any(takes):
+            yield act(server, event["id"], [value if each else None for each in takes])
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_file_of_the_machine_can_be_named(path: str, server: Server, clips: Clips) -> None:
+    """Not to the API, not in an event of the page, and not in an address."""
+    clip, refusal = upload(server, clips[0]), "Video 1 is no uploaded file."
+    uploads = Path(clip).parents[1]
+    (link := uploads / "link.mp4").unlink(missing_ok=True)
+    link.symlink_to("/etc/passwd")  # no upload can make one
+    path = path.format(uploads=uploads, folder=server.folder, link=link)
+    before = set(files(server.folder))
+    check_refused(answers(server, {"path": path}, file(clip), PROMPT)[-1], refusal)
+    check_refused(answers(server, path, file(clip), PROMPT)[-1], "Video 1")
+    call = calls.begin(server, file(path), file(clip), PROMPT)
+    event, data = list(calls.messages(call))[-1]
+    said = data["error"] if event == "error" else data[0]["error"]
+    assert said == NOT_UPLOADED or said.startswith(refusal)
+    for address in (*ADDRESSES, "static/{}", "assets/{}"):
+        url = server.url + quote(address.format(path), safe="/=:.")
+        assert calls.status_of(url) in (400, 403, 404, 405)
+    if path not in ("", str(uploads)):
+        found = [reply.get("error") for reply in event_answers(server, file(path))]
+        assert found == [NOT_UPLOADED] * max(5, len(found))
+    assert set(files(server.folder)) <= before  # an earlier test's may go meanwhile
+
+
+@pytest.mark.parametrize("value", [*SHAPES, {**PASSWORDS, "is_stream": True}])
+def test_the_page_takes_none_in_any_other_shape(value: object, server: Server) -> None:
+    before = set(files(server.folder))
+    for reply in event_answers(server, value):
+        assert ("error" in reply, "data" in reply, "root:" in str(reply)) == (True, False, False)
+    assert set(files(server.folder)) <= before
+
+
+def test_nothing_is_fetched_from_this_machine(server: Server, clips: Clips) -> None:
+    """Not by the API, not by an event of the page, and not by an address."""
+    clip = upload(server, clips[0])
+    with socket.create_server(("127.0.0.1", 0)) as local:
+        url = f"http://127.0.0.1:{local.getsockname()[1]}/film.mp4"
+        event, data = list(calls.messages(calls.begin(server, file(url), file(clip), PROMPT)))[-1]
+        assert (event, data["error"][-1]) == ("error", ".")
+        check_refused(answers(server, {"path": url}, file(clip), PROMPT)[-1], "no uploaded file")
+        check_refused(answers(server, url, file(clip), PROMPT)[-1], "")
+        assert all(reply["error"].endswith(".") for reply in event_answers(server, file(url)))
+        assert list(event_answers(server, {**file(clip), "url": url}))
+        for address in ADDRESSES:
+            assert calls.status_of(server.url + address.format(url)) in (400, 403, 404)
+        local.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            local.accept()
+
+
+@pytest.mark.parametrize("name", ["page.html", "picture.svg", "script.js", "video.mp4.html"])
+def test_uploads_are_served_as_attachments_only(name: str, server: Server, tmp_path: Path) -> None:
+    (evil := tmp_path / name).write_text("<script xmlns='http://www.w3.org/2000/svg'></script>")
+    address = f"{server.url}gradio_api/file={upload(server, evil)}"
+    with urllib.request.urlopen(address, timeout=PATIENCE_S) as response:
+        headers = response.headers
+    assert headers["content-disposition"].startswith("attachment")
+    told = headers["content-type"], headers["x-content-type-options"]
+    assert told == ("application/octet-stream", "nosniff")
+
+
+def test_a_video_is_an_upload_by_four_names_or_sent_itself(server: Server, clips: Clips) -> None:
+    path, data = upload(server, clips[0]), base64.b64encode(clips[0].read_bytes()).decode()
+    address, sent = f"https://a.org/gradio_api/file={path}", f"data:video/mp4;base64,{data}"
+    for both in ((path, {"path": path}), (file(path), address), (sent, sent)):
+        assert answers(server, *both, PROMPT)[-1]["stop"] == "answered"
+
+
+NO_VIDEOS = [
+    *(None, 7, [], {}, {"path": 7}, {"path": None}, {"path": ""}, "", "a\0b", "film.mp4"),
+    *("file:///etc/passwd", "ftp://a.org/a", {"path": "https://a.org/film.mp4"}),
+    *(f"http://a.org/gradio_api/file={each}" for each in ("/etc/passwd", "%2Fetc%2Fgroup")),
+]
+WRONG_DATA = [f"data:video/mp4{each}" for each in (";base64,!!!!", ",abc", ";base64,AAA")]
+TOO_LARGE = f"data:video/mp4;base64,{'A' * (api.MAX_DATA_URL_BYTES * 4 // 3 + 8)}"
+REFUSED = [(TOO_LARGE, "has more than 3.5 MB"), *((each, "cannot be read") for each in WRONG_DATA)]
+REFUSED += [(each, "is no uploaded file. Upload it first") for each in NO_VIDEOS]
+
+
+def test_nothing_else_is_a_video(server: Server, clips: Clips) -> None:
+    other = upload(server, clips[1])
+    for given, why in REFUSED:
+        check_refused(answers(server, given, other, PROMPT)[-1], f"Video 1 {why}")

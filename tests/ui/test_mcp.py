@@ -1,0 +1,224 @@
+"""The MCP tools: the real client of the package `mcp`, against a real server."""
+
+import asyncio
+import base64
+import importlib.metadata
+import json
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.support.threads import run_in_thread
+from tests.support.waiting import until
+from tests.ui import test_api
+from tests.ui.conftest import ROOT, Clips, Serve, Server, write_script
+from tests.ui.support.api import META, answers, check_refused, client, file, files, upload
+from tests.ui.support.saved_examples import PROMPT
+from vrthinker_core.ui import api
+
+EVIL = {"path": str(ROOT / "app.py"), "meta": META}
+
+
+@pytest.fixture(scope="module")
+def server(serve: Serve) -> Server:
+    if why := api.why_no_mcp():
+        pytest.skip(why)
+    return serve([test_api.LOOK, test_api.END], protocol="paired")
+
+
+def with_session(server: Server, work: Callable[[Any], Awaitable[Any]]) -> Any:
+    """The result of `work` with an MCP session, in a thread: see `run_in_thread`."""
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamable_http_client
+
+    async def run() -> Any:
+        connected = streamable_http_client(f"{server.url}gradio_api/mcp/")
+        async with connected as (read, write, _), ClientSession(read, write) as session:
+            await session.initialize()
+            return await work(session)
+
+    return run_in_thread(run())
+
+
+def call(server: Server, *videos: object, **more: object) -> tuple[bool, str]:
+    """Whether a call of `compare` is an error, and its text."""
+    told = {"video1": videos[0], "video2": videos[1], "prompt": PROMPT, **more}
+    called = with_session(server, lambda session: session.call_tool("compare", told))
+    (content,) = called.content
+    return called.isError, content.text
+
+
+def compare(server: Server, *videos: object, **more: object) -> Any:
+    is_error, text = call(server, *videos, **more)
+    assert not is_error, text
+    return json.loads(text)
+
+
+def data_url(clip: Path) -> str:
+    """A clip of 1.4 MB, of which players skip most: MCP takes 4 MB in all."""
+    padding = (1_400_008).to_bytes(4, "big") + b"free" + bytes(1_400_000)
+    return f"data:video/mp4;base64,{base64.b64encode(clip.read_bytes() + padding).decode()}"
+
+
+def test_only_these_tools_are_offered_and_each_parameter_is_described(server: Server) -> None:
+    async def list_all(session: Any) -> tuple[Any, ...]:
+        listed = await session.list_resources(), await session.list_prompts()
+        return (await session.list_tools()).tools, listed[0].resources, listed[1].prompts
+
+    tools, *others = with_session(server, list_all)
+    assert ([tool.name for tool in tools], others) == (["compare", "health"], [[], []])
+    assert all(len(tool.description) > 40 for tool in tools)
+    taken, nothing = (tool.inputSchema for tool in tools)
+    assert nothing["properties"] == {}
+    assert list(taken["properties"]) == ["video1", "video2", "prompt", "judge", "settings"]
+    assert taken["required"] == ["video1", "video2", "prompt"]
+    for name, told in taken["properties"].items():
+        assert told["description"].endswith(".")
+        kinds = {kind["type"] for kind in told.get("anyOf", [told])}
+        assert kinds == ({"object", "string", "null"} if name == "settings" else {"string"})
+
+
+def test_a_video_can_be_given_in_every_way(server: Server, clips: Clips, tmp_path: Path) -> None:
+    """Its name may hold any character, and the run is the same as over HTTP."""
+    odd = Path(shutil.copy(clips[0], tmp_path / "größe 100% #1.mp4"))
+    paths = [upload(server, clip) for clip in (odd, clips[1])]
+    turns = answers(server, *map(file, paths), PROMPT)[-1]["turns"]
+    addresses = [f"{server.url}gradio_api/file={quote(path)}" for path in paths]
+    before = sorted(files(server.folder))
+    for given in (paths, addresses, map(data_url, clips)):
+        run = compare(server, *given)
+        assert (run["stop"], run["labels"], run["turns"]) == ("answered", test_api.VERDICT, turns)
+    until(lambda: sorted(files(server.folder)) == before)
+
+
+def test_settings_reach_the_run_and_bad_input_is_a_sentence(server: Server, clips: Clips) -> None:
+    """MCP itself refuses what does not fit the schema."""
+    videos = [upload(server, clip) for clip in clips]
+    for settings in (test_api.ONE_TURN, json.dumps(test_api.ONE_TURN)):
+        test_api.check_one_turn(compare(server, *videos, settings=settings))
+    for settings, sentence in test_api.WRONG_SETTINGS[:5:4]:
+        check_refused(compare(server, *videos, settings=settings), sentence)
+    check_refused(compare(server, f"file={EVIL['path']}", videos[1]), "no uploaded file")
+    for settings, _ in test_api.WRONG_TYPES:
+        is_error, text = call(server, *videos, settings=settings)
+        assert (is_error, "Traceback" in text) == (True, False)
+        assert text.startswith("Input validation error: ")
+
+
+EVILS: list[dict[str, Any]] = [{"video1": EVIL}, {"prompt": EVIL}, {"more": EVIL}]
+EVILS += [{"settings": each} for each in (EVIL, {"window": EVIL}, {"more": EVIL})]
+
+
+@pytest.mark.parametrize("given", EVILS)
+def test_no_file_is_uploaded(given: dict[str, Any], server: Server, clips: Clips) -> None:
+    """Gradio's client would upload every file of the machine that such a value names."""
+    before = sorted(files(server.folder))
+    assert call(server, *map(data_url, clips), **given)[0]
+    assert sorted(files(server.folder)) == before
+
+
+def refusal(server: Server, path: str, body: bytes | None, **headers: str) -> tuple[int, str]:
+    request = urllib.request.Request(f"{server.url}gradio_api/mcp{path}", body, headers)
+    with pytest.raises(urllib.error.HTTPError) as refused, urllib.request.urlopen(request):
+        pass
+    return refused.value.code, refused.value.read().decode()
+
+
+def test_the_origin_guard_covers_the_tools(server: Server) -> None:
+    """And only one way of transport is offered."""
+    foreign = "http://evil.example", "null", server.url[:-1].replace("127.0.0.1", "localhost")
+    for path in ("", "/", "/http/", "/schema", "/sse", "/messages/"):
+        for body in (None, b"{}"):
+            assert refusal(server, path, body, Host="evil.example")[0] == 400
+            assert {refusal(server, path, body, Origin=each)[0] for each in foreign} == {403}
+    assert refusal(server, "/sse", None) == (404, api.NO_SSE)
+
+
+@pytest.mark.usefixtures("server")
+def test_a_disconnect_frees_the_judge(endless: Server, clips: Clips) -> None:
+    first, second = (upload(endless, clip) for clip in clips)
+    arguments = {"video1": first, "video2": second, "prompt": PROMPT}
+
+    async def cancel_while_judging(session: Any) -> None:
+        pending = asyncio.ensure_future(session.call_tool("compare", arguments))
+        while json.loads((await session.call_tool("health", {})).content[0].text)["judging"] == 0:
+            await asyncio.sleep(0.05)
+        pending.cancel()
+
+    with_session(endless, cancel_while_judging)
+    until(lambda: client(endless).predict(api_name="/health")["judging"] == 0)
+    (folder,) = endless.folder.glob("vr-thinker-page-*/records")
+    until(lambda: not any(folder.iterdir()))
+
+
+def test_an_assistant_as_the_readme_says(server: Server, clips: Clips, tmp_path: Path) -> None:
+    """It has two servers: the upload tool, which is a process beside it, and the page."""
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    readme = (ROOT / "vrthinker_core/ui/README.md").read_text("utf-8").partition("```json")[2]
+    told = json.loads(readme.partition("```")[0].replace("http://127.0.0.1:7860/", server.url))
+    page, uploads = told["mcpServers"].values()
+    assert page["url"] == f"{server.url}gradio_api/mcp/"
+    assert Path(uploads["command"]).parts[-3:] == (".venv", "bin", "gradio")
+    gradio = str(Path(sys.executable).with_name("gradio"))
+    process = StdioServerParameters(command=gradio, args=[*uploads["args"][:-1], str(tmp_path)])
+    copies = [{"file": str(shutil.copy(clip, tmp_path))} for clip in clips]
+
+    async def upload_both() -> list[str]:
+        with Path(tmp_path / "log").open("w") as log:
+            async with stdio_client(process, log) as streams, ClientSession(*streams) as session:
+                await session.initialize()
+                (tool,) = (await session.list_tools()).tools
+                results = [await session.call_tool(tool.name, each) for each in copies]
+                return [result.content[0].text for result in results]
+
+    assert compare(server, *run_in_thread(upload_both()))["labels"] == test_api.VERDICT
+
+
+def fake_package(folder: Path, version: str) -> Path:
+    """Make `mcp` seem to be installed in that version in `folder`."""
+    (metadata := folder / f"mcp-{version}.dist-info").mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: mcp\nVersion: {version}\n")
+    return folder
+
+
+def test_a_package_unfit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of another version, one that is broken, and one that is missing."""
+    for version in ("2.0.0b1", "2.3.0", "1.23.3", "0.9.1", "3", "unknown"):
+        monkeypatch.syspath_prepend(fake_package(tmp_path / version, version))
+        assert api.why_no_mcp() == api.WRONG_VERSION.format(version)
+    (fake_package(tmp_path, "1.30.0") / "mcp.py").touch()
+    code = "from vrthinker_core.ui import api; print(api.why_no_mcp())"
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == api.BROKEN.format("1.30.0")
+
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    assert api.why_no_mcp() == api.NOT_INSTALLED
+
+
+def test_a_page_without_mcp_says_so(tmp_path: Path) -> None:
+    sentence = api.WRONG_VERSION.format("2.3.0")
+    variables = {"PYTHONPATH": str(fake_package(tmp_path, "2.3.0"))}
+    server = Server(
+        tmp_path, write_script(tmp_path / "a.jsonl", [test_api.END]), variables=variables
+    )
+    try:
+        assert client(server).predict(api_name="/health")["status"] == "ready"
+        for path in ("", "/", "/sse"):
+            assert refusal(server, path, b"{}") == refusal(server, path, None) == (404, sentence)
+        assert sentence in server.log.read_text().splitlines()
+    finally:
+        server.stop()

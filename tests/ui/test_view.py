@@ -1,0 +1,358 @@
+"""What may be shown of a run: text stays text, nothing is invented, what is hidden is not sent."""
+
+import json
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.waiting import PATIENCE_S
+from tests.ui.conftest import OpenReport
+from tests.ui.support import handmade_runs as runs
+from tests.ui.support.handmade_runs import WHOLE, both_orders, pairs, started, three_turns
+from vrthinker_core import types
+from vrthinker_core.protocols import make_protocol
+from vrthinker_core.traces import from_json, to_json
+from vrthinker_core.types import Preference, Reply, Side, StopReason, Trace
+from vrthinker_core.types.events import Branch, Finished, FramesShown, Origin, Swapped, TextArrived
+from vrthinker_core.types.messages import Completion
+from vrthinker_core.types.order import swap_verdict
+from vrthinker_core.ui import run, view, words
+from vrthinker_core.ui.api import run_json
+from vrthinker_core.ui.handlers import Services, strip_json
+from vrthinker_core.ui.history import Examples, History, RunRecord
+from vrthinker_core.ui.queue import JudgeQueue
+from vrthinker_core.ui.routes import Routes, render_report
+from vrthinker_core.ui.run import RunState, fold, state_of, trace_of
+from vrthinker_core.ui.sessions import BranchSet, KeptRun
+from vrthinker_core.ui.view import RunView
+
+ATTACKS = [
+    *("<img src=x onerror=alert(1)>", "${alert(1)}", "</script><script>alert(1)</script>"),
+    *("`${1}`", "\u202eright to left", "{{value}}", "x" * 1_000_000),
+]
+FLIP, STABLE = both_orders(WHOLE), both_orders(swap_verdict(WHOLE))
+OUTSIDE = replace(three_turns(), finished=Finished(StopReason.ANSWERED, outside_scope=True))
+THOUGHT = "I wonder about the ball. "
+TOLD = both_orders(trace=runs.telling_probabilities(THOUGHT))
+OPENING, ANSWERED = three_turns().turns[0], Finished(StopReason.ANSWERED, WHOLE)
+ORIGIN, NOTHING = Origin("A ball pans.", "by hand", types.Settings()), Any
+
+
+def image_of(frame: types.Thumbnail) -> view.ImageSource:
+    return view.ImageSource(f"frames/{frame.ref.side}-{frame.ref.slot}.jpg", 96, 96)
+
+
+def page_of(told: Trace | RunState) -> Any:
+    return (RunView.of(told) if isinstance(told, Trace) else RunView(told)).page(image_of)
+
+
+def item_of(trace: Trace) -> Any:
+    return run_json(RunView.of(trace))
+
+
+def turn_of(**changes: Any) -> Any:
+    """One turn as the page is given it."""
+    return page_of(Trace(started(), (replace(OPENING, **changes),)))["turns"][0]
+
+
+@given(st.integers(0, 50), st.sampled_from(["paired", "concat", "klingon"]))
+def test_every_moment_of_a_run_can_be_shown(moment: int, protocol: str) -> None:
+    """Into how many pieces its text was split does not matter."""
+    events = list(both_orders(trace=three_turns(dialect=protocol)).events())[:moment]
+    joined = list(run.join_text(events))
+    shown = RunView(reduce(fold, events, RunState()))
+    assert shown.state == reduce(fold, joined, RunState())
+    assert sum(isinstance(getattr(each, "event", each), TextArrived) for each in joined) <= 6
+    json.dumps([shown.page(image_of), shown.transcript(), run_json(shown)], allow_nan=False)
+    assert shown.status(1.5)
+
+
+def test_a_state_becomes_the_trace_it_came_from() -> None:
+    assert trace_of(state_of(TOLD)) == TOLD == from_json(to_json(TOLD))
+    never = fold(state_of(three_turns()), Swapped(Finished(StopReason.CANCELLED)))
+    assert trace_of(never) == three_turns(), "a second run that never began"
+
+
+def test_a_turn_is_shown_while_the_judge_writes_it_and_once_after_its_end() -> None:
+    """In its parts, or, when nothing can be read, as it comes."""
+    read = [["Snapshot", "A ball."], ["Think", "It"]]
+    half = "<Snapshot>A ball.</Snapshot><Think>It"
+    for text, parts in (("", []), ("noted 1", [["Writing", "noted 1"]]), (half, read)):
+        events = started(), FramesShown(1, "told", pairs([16, 48])), TextArrived(1, text)
+        (turn,) = page_of(reduce(fold, events, RunState()))["turns"]
+        assert [tile["label"] for tile in turn["tiles"]] == ["#16", "#48"]
+        assert (turn["parts"], turn["live"]) == (parts, True)
+    cut = turn_of(completion=Completion(half, "cancelled"), reply=Reply(half, "A ball.", "It"))
+    unread = turn_of(completion=Completion("noted"), reply=Reply("noted"))
+    assert (cut["parts"], unread["parts"]) == (read, [["Reply as it came", "noted"]])
+
+
+CALL = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>'
+CUT = ["", "<Think>it ro", "<Think>x</Think><Answer>TA=1, MQ", "<Snapshot>a</Snapshot>"]
+
+
+@pytest.mark.parametrize("text", [*CUT, f"<Think>x</Think>{CALL} and"])
+def test_a_turn_that_was_stopped_is_not_blamed_for_it(text: str, tmp_path: Path) -> None:
+    """A whole reply of this kind is; one that had asked for frames says so."""
+    pair = types.VideoPair("p", tmp_path / "a.mp4", tmp_path / "b.mp4")
+    events = started(), FramesShown(1, "told", pairs([16])), TextArrived(1, text)
+    job = run.RunJob(pair, types.Settings(), tmp_path / "trace.json", tmp_path / "stop")
+    stopped = run.BackgroundRun(job, lambda _: (event for event in events), JudgeQueue())
+    stopped.start()
+    assert stopped.wait(PATIENCE_S)
+    (turn,) = page_of(stopped.state)["turns"]
+    said = "asked for 2 more" if CALL in text else "stopped"
+    assert (turn["state"], turn["remarks"]) == (f"1 frame pair · {said}", [])
+    reply = make_protocol(types.Settings(), "paired").parse(text)
+    whole = turn_of(completion=Completion(text), reply=reply)
+    assert CALL in text or (whole["remarks"] and "answer" in whole["state"])
+
+
+LABELS = ["Video 1", "Video 1", "Video 2", "No difference found"]
+SAID = ["Not said", "Video 1", "No difference found", "Not said"]
+PARTIAL = types.Verdict(TA=Preference.FIRST, VQ=Preference.TIE)
+ENDS = [
+    (ANSWERED, "Video 1 is better overall", LABELS, 0),
+    (Finished(StopReason.TURN_LIMIT, WHOLE, True, True), "Video 1 is better overall", LABELS, 2),
+    (Finished(StopReason.NO_ANSWER, PARTIAL), "No overall verdict", SAID, 1),
+    *((Finished(stop, error="Why. What to do."), "No verdict", [], 0) for stop in StopReason),
+    (Finished(StopReason.FAILED, error="Sound only.", fault="VideoError"), "No verdict", [], 0),
+]
+
+
+@pytest.mark.parametrize(("finished", "headline", "labels", "caveats"), ENDS)
+def test_a_verdict_is_shown_as_far_as_it_was_given(
+    finished: Finished, headline: str, labels: list[str], caveats: int
+) -> None:
+    """What the judge left open is not filled in, and what ended the run keeps its turns."""
+    trace = replace(three_turns(), finished=finished)
+    shown, item = page_of(trace), item_of(trace)
+    assert shown["verdict"]["headline"].startswith(headline)
+    assert [chip["label"] for chip in shown["verdict"]["chips"]] == labels
+    assert len(shown["verdict"]["caveats"]) == caveats
+    assert [turn["live"] for turn in shown["turns"]] == [False] * 3
+    given = finished.verdict and {each.value: label for each, label in finished.verdict}
+    told = given, finished.stop, finished.error, finished.provisional, finished.forced
+    names = "labels", "stop", "error", "provisional", "forced"
+    assert tuple(item[name] for name in names) == told
+    wanted = [turn["requested"] for turn in item["turns"]]
+    assert wanted == [[10, 30, 60, 90], [56, 58, 60, 62, 64, 66], []]
+    if finished.stop is StopReason.FAILED:
+        advice = f"{finished.error} {words.OTHER_VIDEO}" if finished.fault else finished.error
+        assert page_of(RunState(finished=finished))["ending"] == shown["ending"] == advice
+
+
+def test_frames_that_do_not_come_again_are_a_remark_of_the_turn_that_would_show_them() -> None:
+    opening, late = pairs([16, 48]), pairs([10])
+    in_view = runs.refs((*opening, *late))
+    asking = runs.asking(1, opening, [16, 10, 48]), runs.asking(2, late, [10, 16], in_view)
+    trace = Trace(started(), (*asking, runs.answering(3, (), view=in_view)), ANSWERED)
+    again = [[], ["Already shown: 16, 48."], ["Already shown: 10, 16."]]
+    for turns in (page_of(trace)["turns"], item_of(trace)["turns"]):
+        assert [turn["remarks"] for turn in turns] == again
+    branch = page_of(replace(trace, started=started(branch=Branch(ORIGIN, 3, frames=(48,)))))
+    assert branch["turns"][2]["remarks"] == ["Already shown: 48."]
+    assert branch["no_check"], "one that took turns over is never checked"
+    assert not page_of(replace(trace, started=started(branch=Branch(ORIGIN, 1))))["no_check"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 127), st.sampled_from(Side)), unique=True, max_size=40))
+def test_every_frame_is_on_one_tile_and_on_its_own_side(places: list[tuple[int, Side]]) -> None:
+    tiles = view.group_tiles([runs.thumbnail(*place) for place in places])
+    halves = [(half.ref, side) for tile in tiles for side, half in tile.halves.items()]
+    assert sorted((ref.slot, side) for ref, side in halves) == sorted(places)
+    assert all(ref.side is side for ref, side in halves)
+
+
+def test_a_tile_names_what_the_judge_saw_and_marks_what_it_sees_no_more() -> None:
+    one, other = (runs.thumbnail(12, side, str(48 * side)) for side in Side)
+    assert [tile.label for tile in view.group_tiles([one, other])] == ["#48 · #96"]
+    (alone,) = view.group_tiles([other])
+    first, second = alone.to_json((None, None), frozenset(), image_of)["halves"]
+    assert (alone.label, first, second["gone"]) == ("#96", None, True)
+    tiles = [turn["tiles"] for turn in page_of(three_turns())["turns"]]
+    gone = [[tile["label"] for tile in each if "gone" in tile["halves"][0]] for each in tiles]
+    assert gone == [[], ["#10", "#30", "#90"], []], "60 came back in the third turn"
+
+
+def test_the_rail_counts_as_the_protocol_does() -> None:
+    grids = [page_of(three_turns(dialect=each))["grid"] for each in ("paired", "concat", "klingon")]
+    counts = [grid and (grid["slots"], *grid["first"], grid["last"]) for grid in grids]
+    assert counts == [(128, 0, 0, "127"), (48, 1, 49, "96"), None]
+
+
+@given(st.integers(), st.floats(), st.floats())
+def test_times_and_places_are_finite(index: int, seconds: float, until: float) -> None:
+    frame = runs.thumbnail(16, Side.FIRST)
+    assert frame.seconds < view.seek_time(frame) < frame.until
+    odd = replace(frame, index=index, seconds=seconds, until=until)
+    assert abs(view.seek_time(odd)) < float("inf")
+    assert 0 <= view.timeline_position(odd, runs.clip("a")) <= 1
+
+
+def test_a_flip_has_no_winner_and_every_tile_stands_on_the_persons_sides() -> None:
+    shown = RunView.of(FLIP).page(view.inline_image)
+    order, tie = shown["order"], "No difference found"
+    rows = [(row["first"]["label"], row["second"]["label"], row["effect"]) for row in order["rows"]]
+    flips = ("Video 1", "Video 2", "flips")
+    assert rows == [flips, flips, ("Video 2", "Video 1", "flips"), (tie, tie, "stable")]
+    assert (order["line"][:5], page_of(STABLE)["order"]["line"][:6]) == ("Flips", "Stable")
+    chips = [(chip["label"], chip["value"]) for chip in shown["verdict"]["chips"]]
+    assert chips == [*[("No reliable winner", None)] * 3, (tie, Preference.TIE)]
+    assert item_of(FLIP)["labels"]["OA"] == Preference.FIRST
+    for first, second in zip(shown["turns"], order["run"]["turns"], strict=True):
+        for both in zip(first["tiles"], second["tiles"], strict=True):
+            one, two = ([half["src"] for half in tile["halves"]] for tile in both)
+            assert one == two[::-1]
+
+
+UNCHECKED = [
+    (Finished(StopReason.CANCELLED), "Order not checked: the second run was stopped."),
+    (Finished(StopReason.FAILED, error="It broke."), "Order not checked: It broke."),
+    (None, ""),
+]
+
+
+@pytest.mark.parametrize(("finished", "why"), UNCHECKED)
+def test_without_a_second_verdict_the_first_one_stands(finished: Finished | None, why: str) -> None:
+    trace = replace(FLIP, swapped=replace(FLIP.swapped, finished=finished))
+    shown, item = page_of(trace), item_of(trace)
+    assert shown["verdict"] == page_of(three_turns())["verdict"]
+    told = tuple(shown["order"][name] for name in ("line", "rows", "live"))
+    assert told == (why or words.CHECKING, [], not why)
+    second = tuple(item["swapped"][name] for name in ("stop", "labels", "order", "unchecked"))
+    assert second == (finished and finished.stop, None, None, why)
+    assert item["labels"] == {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
+    assert RunView.of(trace).status(3).startswith("Sides swapped: ") == (not why)
+
+
+def test_a_doubtful_label_says_how_likely_it_was_and_programs_are_told_all_numbers() -> None:
+    told, untold = page_of(TOLD), page_of(three_turns())
+    for shown, likely in ((told, [False, False, False, True]), (untold, [False] * 4)):
+        assert ["likely" in chip["help"] for chip in shown["verdict"]["chips"]] == likely
+        labels = shown["turns"][-1]["labels"]
+        assert [bool(label["probability"]) for label in labels] == likely
+    item, shares = item_of(TOLD), {name: list(each) for name, each in runs.SHARES.items()}
+    assert item["probabilities"] == item["turns"][-1]["probabilities"] == shares
+    back = {name: [tie, second, first] for name, (tie, first, second) in shares.items()}
+    assert item["swapped"]["probabilities"] == back
+    assert [turn["reasoning"] for turn in item["turns"]] == ["", "", THOUGHT]
+    assert item_of(three_turns())["probabilities"] is None
+    *before, last = TOLD.turns
+    partial = replace(last, reply=replace(last.reply, verdict=replace(WHOLE, VQ=None)))
+    ended = Finished(StopReason.TURN_LIMIT, replace(WHOLE, VQ=None))
+    item = item_of(Trace(TOLD.started, (*before, partial), ended))
+    assert item["probabilities"] == {**shares, "VQ": None}, "a label that was never said"
+
+
+def test_the_transcript_holds_both_runs_and_reasoning_before_its_reply() -> None:
+    second = replace(TOLD.swapped, started=replace(TOLD.swapped.started, system="Judge well."))
+    told = RunView.of(replace(TOLD, swapped=second)).transcript()["passages"]
+    texts = [text for _, text in told if text in (THOUGHT, runs.ANSWER, "Judge well.")]
+    assert texts == [THOUGHT, runs.ANSWER, "Judge well.", THOUGHT, runs.ANSWER]
+
+
+CLAIMS = [
+    (three_turns(), "Video 1 is better overall", "not swap-tested"),
+    (STABLE, "Video 1 is better overall", ""),
+    (FLIP, "No reliable winner: swapping the sides changed it.", ""),
+    (OUTSIDE, "No verdict: this judge cannot judge real videos", ""),
+]
+
+
+@pytest.mark.parametrize(("trace", "headline", "note"), CLAIMS)
+def test_all_say_the_same(trace: Trace, headline: str, note: str, tmp_path: Path) -> None:
+    """Page, list and the preview of a link."""
+    verdict = page_of(trace)["verdict"]
+    assert (verdict["headline"], verdict["note"]) == (headline, note)
+    in_list = "Demo run, no verdict" if trace is OUTSIDE else headline
+    row = RunRecord.of("", trace, 0.0, 0.0).row("name")
+    assert (row["outcome"], row["unchecked"]) == (in_list, note)
+    history = History(tmp_path)
+    services: Any = *[NOTHING] * 3, history, Examples(tmp_path), NOTHING
+    preview = Routes(Services(*services), NOTHING).preview(history.share("0" * 24, trace))
+    assert preview.title.startswith(in_list.rstrip("."))
+    assert ("Video 1" in preview.description) == headline.startswith("Video 1")
+
+
+def test_outside_its_scope_no_label_reaches_anybody() -> None:
+    shown, item = page_of(OUTSIDE), item_of(OUTSIDE)
+    assert OUTSIDE.turns[-1].reply.verdict is not None
+    assert (item["outside_scope"], item["stop"]) == (True, "answered")
+    for told in (item, *item["turns"]):
+        assert told["labels"] is told["probabilities"] is None
+    assert not any((shown["verdict"]["chips"], *(turn["labels"] for turn in shown["turns"])))
+    assert "another judge" in shown["ending"]
+    kept: Any = KeptRun(OUTSIDE, 1, NOTHING), None
+    strip = strip_json(BranchSet("name", 1, kept), state_of(OUTSIDE))
+    said = [(each["note"], each["labels"]) for each in strip["runs"]]
+    assert said == [("Demo run, no verdict", [])] * 2
+
+
+def test_frames_are_shown_for_a_reason_only_if_it_names_them() -> None:
+    *before, last = three_turns().turns
+    thought = "Text alignment: both follow. It is jerky between 10 and 30. Overall: video 1."
+    turn = replace(last, reply=replace(last.reply, think=thought))
+    chips = page_of(replace(three_turns(), turns=(*before, turn)))["verdict"]["chips"]
+    named = {chip["name"]: chip["frames"] for chip in chips}
+    assert named["Motion quality"] == ["#10", "#30"]
+    assert named["Text alignment"] == named["Overall"] == []
+    chips = page_of(Trace(started(), (), ANSWERED))["verdict"]["chips"]
+    assert [(chip["reason"], chip["frames"]) for chip in chips] == [("", [])] * 4
+
+
+def test_of_a_hidden_run_nothing_is_sent_that_tells_its_verdict() -> None:
+    shown = page_of(replace(TOLD, turns=(replace(OPENING, forced=True), *TOLD.turns[1:])))
+    hidden = view.hide_verdict(shown)
+    for telling in (THOUGHT, "%", "reliable", "What stood out", "sharp", "asked", "answer"):
+        assert telling in json.dumps(shown)
+        assert telling not in json.dumps(hidden)
+    assert [turn["tiles"] for turn in hidden["turns"]] == [turn["tiles"] for turn in shown["turns"]]
+
+
+def attacked(attack: str) -> Trace:
+    """A run that says the same everywhere."""
+    told = started(prompt=attack, notes=(attack,), judge=attack, system=attack)
+    problems = (types.Problem(types.ProblemKind.NO_ACTION, attack),)
+    reply = Reply(attack, attack, attack, problems=problems)
+    completion = replace(runs.completion(attack, 4096), reasoning=attack)
+    turn = replace(OPENING, completion=completion, reply=reply, told=attack)
+    return Trace(told, (turn,), Finished(StopReason.FAILED, error=attack))
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_text_stays_text_byte_for_byte(attack: str) -> None:
+    """And data never becomes markup of the report."""
+    shown = page_of(trace := attacked(attack))
+    (turn,) = shown["turns"]
+    assert shown["prompt"] == shown["notes"][0] == shown["ending"] == attack
+    assert [text for _, text in turn["parts"]] == [attack] * 3
+    assert (turn["remarks"], turn["aside"][1]) == ([attack], attack)
+    assert [text for _, text in RunView.of(trace).transcript()["passages"]] == [attack] * 4
+    report = render_report(trace)
+    assert report.count("<script") == report.count("</script>") == 2
+    assert "<img" not in report.partition("<script>")[0]
+
+
+LOADED = "[...document.images].filter(image => image.naturalWidth > 0).length"
+
+
+@pytest.mark.browser
+def test_the_report_shows_either_run_and_claims_no_winner(open_report: OpenReport) -> None:
+    for trace in (replace(FLIP, swapped=replace(FLIP.swapped, turns=FLIP.turns[:2])), OUTSIDE):
+        page = open_report(trace)
+        assert page.title().startswith("Demo run, no verdict") == (trace is OUTSIDE)
+        assert page.locator(".vrt-headline").inner_text().startswith("No ")
+        assert page.locator(".vrt-verdict .vrt-says1, .vrt-verdict .vrt-says2").count() == 0
+        assert page.locator(".vrt-chip").count() == (0 if trace is OUTSIDE else 4)
+        assert page.evaluate(LOADED) == page.locator("img").count() == 28
+        for choice in page.locator(".vrt-choice button:visible").all():
+            choice.click()
+            swapped = choice.inner_text() == "Sides swapped"
+            assert page.locator(".vrt-turn").count() == (2 if swapped else 3)
+            assert page.locator(".vrt-swapped-notice").is_visible() == swapped
