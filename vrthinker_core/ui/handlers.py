@@ -184,25 +184,24 @@ class Handlers:
     ) -> AsyncIterator[Updates]:
         """Judge a branch of the shown run in its place, and show it as it goes."""
         session, parts = self.session_of(request), self._parts
-        before: list[BranchSet | None] = []
 
         def start() -> ShownRun:
-            wanted = self._planned(session, event, (first, second))
-            before.append(session.keep_branch())
-            return self._start(session, request, *wanted)
+            return self._start(session, request, *self._planned(session, event, (first, second)))
 
         def say(sentence: str) -> Updates:
             return {parts.branches: {"refusal": sentence}}
 
-        runs = self._run(session, start, say)
-        async for updates in runs:
-            if before and before[0] and session.waiting:
-                session.begin_branch(session.waiting.name, before[0])
-                prompt = session.waiting.run.pair.prompt  # type: ignore[union-attr]
-                before.clear()
-                yield {**say(""), parts.prompt: prompt, **updates}
-            else:
-                yield updates
+        def begin(shown: ShownRun) -> None:
+            prompt = shown.run.pair.prompt  # type: ignore[union-attr]
+            if session.started and prompt != session.started.prompt:
+                told[parts.prompt] = prompt
+            if before := session.keep_branch():
+                session.begin_branch(shown.name, before)
+
+        told = say("")
+        async for updates in self._run(session, start, say, begin):
+            yield {**told, **updates}
+            told.clear()
 
     def show_branch(self, prompt: str | None, event: gr.EventData, request: gr.Request) -> Updates:
         """Show the run that the strip names, unless one goes on."""
@@ -260,12 +259,17 @@ class Handlers:
         return self._updates(session, shown)
 
     async def _run(
-        self, session: Session, start: Callable[[], ShownRun], say: Callable[[str], Updates]
+        self,
+        session: Session,
+        start: Callable[[], ShownRun],
+        say: Callable[[str], Updates],
+        begin: Callable[[ShownRun], object] = lambda _: None,
     ) -> AsyncIterator[Updates]:
         """Show a run's place in the queue, then the run as it goes.
 
         `start` checks all that it needs and lets the run join the queue; `say` shows why it raises
-        BadInput. If nobody asks for more, the run is stopped or left: see `Sessions`.
+        BadInput; `begin` is called when the run takes the place of the shown one. If nobody asks
+        for more, the run is stopped or left: see `Sessions`.
         """
         parts, services, line = self._parts, self._services, ""
         try:
@@ -288,6 +292,7 @@ class Handlers:
                 line = now
                 await wait_while(waits, PLACE_SECONDS)
             if session.waiting is shown:
+                begin(shown)
                 services.sessions.show(session, shown)
             async for updates in self._follow(session, shown, number):
                 yield updates

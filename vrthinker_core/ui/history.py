@@ -189,7 +189,7 @@ class History:
         for each in (self._traces, self._videos):
             each.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = threading.RLock()  # held while a run is read, merged and written
-        with self._alone() as runs:
+        with self._alone(check=True) as runs:
             runs.execute("PRAGMA user_version = 1")
             self._import_records(runs, folder / "records")
         self.sweep()
@@ -246,24 +246,24 @@ class History:
         """
         if not self.keeps or not owner:
             return False
-        with self._lock:  # the latest state is kept last
-            before = self._get(name)
-            if before is not None:
-                begun = before.begun
-                with suppress(TraceError):  # one that is damaged is replaced
-                    trace = merge_traces(trace, load(self._traces / f"{name}.json"))
-            record = RunRecord.of(owner, trace, begun, time.time() + self._seconds)
-            if before is not None and before.videos:
-                record, videos = replace(record, videos=before.videos), ()
-            try:
+        try:
+            with self._lock:  # the latest state is kept last
+                before = self._get(name)
+                if before is not None:
+                    begun = before.begun
+                    with suppress(TraceError):  # one that is damaged is replaced
+                        trace = merge_traces(trace, load(self._traces / f"{name}.json"))
+                record = RunRecord.of(owner, trace, begun, time.time() + self._seconds)
+                if before is not None and before.videos:
+                    record, videos = replace(record, videos=before.videos), ()
                 stored = self._put(name, record, trace, videos, again=again)
                 if stored and not again:
                     self.delete(owner, list(self._records(owner))[:-MAX_LISTED])
                 return stored
-            except OSError as error:
-                told = error.strerror or error
-                logging.getLogger(__name__).warning("A run could not be kept: %s", told)
-                return False
+        except OSError as error:
+            told = error.strerror or error
+            logging.getLogger(__name__).warning("A run could not be kept: %s", told)
+            return False
 
     def delete(self, owner: str, names: Collection[str] | None = None) -> None:
         """Delete the visitor's runs of these names, or all, with the links to them."""
@@ -319,20 +319,25 @@ class History:
     # -- the folder ------------------------------------------------------------------------------
 
     @contextmanager
-    def _alone(self) -> Iterator[sqlite3.Connection]:
+    def _alone(self, check: bool = False) -> Iterator[sqlite3.Connection]:
         """Give the table, with nobody else in the folder. Raises OSError."""
         try:
-            with self._lock, contextlib.closing(self._connect()) as runs, runs:
+            with self._lock, contextlib.closing(self._connect(check)) as runs, runs:
                 runs.execute("BEGIN IMMEDIATE")
                 yield runs
         except sqlite3.Error as error:
             raise OSError(f"the list of runs cannot be written: {error}") from error
 
-    def _connect(self) -> sqlite3.Connection:
-        """Open the table; a damaged one is put aside, and a new one begun."""
+    def _connect(self, check: bool = False) -> sqlite3.Connection:
+        """Open the table; a damaged one is put aside, and a new one begun.
+
+        Without `check` only damage to its head is found.
+        """
         runs = sqlite3.connect(self._database, timeout=LOCK_SECONDS, isolation_level=None)
         try:
             runs.execute(TABLE)
+            if check and (found := runs.execute("PRAGMA quick_check").fetchone()) != ("ok",):
+                raise sqlite3.DatabaseError(found)
             return runs
         except sqlite3.DatabaseError as error:
             runs.close()
@@ -373,7 +378,7 @@ class History:
         return self._select("1")
 
     def _get(self, name: str) -> RunRecord | None:
-        return self._select("name = ?", name).get(name)
+        return self._select("name = ?", name).get(name) if NAME.fullmatch(name) else None
 
     def _records(self, owner: str, links: bool = False) -> dict[str, RunRecord]:
         if not owner or not self.keeps:
@@ -424,7 +429,8 @@ class History:
     def _drop_old(self, runs: sqlite3.Connection) -> None:
         """Remove runs that are too old, and the oldest until the others have room."""
         rows = runs.execute("SELECT name, until FROM runs ORDER BY begun").fetchall()
-        gone = {name for name, until in rows if until <= time.time()}
+        traces = {path.stem for path in self._traces.iterdir()}  # a crash may cost one
+        gone = {name for name, until in rows if until <= time.time() or name not in traces}
         self._remove(runs, gone)
         names = [name for name, _ in rows if name not in gone]
         while names and (len(names) > MAX_RUNS or self._bytes() > self._max_bytes):

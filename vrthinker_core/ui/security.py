@@ -138,12 +138,24 @@ class UnfinishedBodies:
             self.discard(worst)
 
 
-async def _drain(receive: Receive) -> None:
-    """Read a refused body's rest: a sending client would miss the answer."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN_SECONDS):
-            while (await receive()).get("more_body", False):
-                pass
+class Incoming:
+    """The messages of one request, and whether its whole body has come."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive, self._is_whole = receive, False
+
+    async def __call__(self) -> Message:
+        """Return the next message."""
+        message = await self._receive()
+        self._is_whole = not message.get("more_body", False)
+        return message
+
+    async def drain(self) -> None:
+        """Read a refused body's rest: a sending client would miss the answer."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while not self._is_whole:
+                    await self()
 
 
 def _check(body: bytes) -> None:
@@ -182,6 +194,7 @@ MAX_BODY_BYTES = 10_000_000  # any other request: small, unless it brings videos
 MAX_URL_BYTES = 8000
 MAX_NAME_BYTES = 255  # no file has a longer name
 
+CALLS = tuple(f"/gradio_api/{name}" for name in ("run/", "api/", "call/", "queue/join"))
 NO_FUNCTION = (
     404,
     "There is no such function here, or not with these parameters. /gradio_api/info lists those there are.",
@@ -201,7 +214,7 @@ class RequestLimitsMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        has_begun, answer = False, None
+        has_begun, answer, incoming = False, None, Incoming(receive)
 
         async def send_noting(message: Message) -> None:
             nonlocal has_begun
@@ -209,7 +222,7 @@ class RequestLimitsMiddleware:
             await send(message)
 
         try:
-            await self._answer(scope, receive, send_noting)
+            await self._answer(scope, incoming, send_noting)
         except ClientDisconnect:
             pass  # nobody is there to be answered
         except Refusal as refusal:
@@ -224,7 +237,7 @@ class RequestLimitsMiddleware:
                 return
             raise  # the log says what it was
         if answer is not None:  # by now nothing holds what had come of the body
-            await _drain(receive)
+            await incoming.drain()
             if not has_begun:
                 await answer(scope, receive, send)
 
@@ -247,7 +260,7 @@ class RequestLimitsMiddleware:
             else:
                 await self._app(scope, receive, send)
         except (FnIndexInferError, KeyError, TypeError):
-            if path.startswith(("/gradio_api/run/", "/gradio_api/api/", "/gradio_api/call/")):
+            if path.startswith(CALLS):
                 raise Refusal(*NO_FUNCTION) from None
             raise
 

@@ -266,7 +266,7 @@ class Sessions:
         for left in list(self._left.values()):
             if owner and left.owner == owner:
                 left.run.request_stop()
-        self.expire()
+        self.expire(own=session)
         job = RunJob(pair, settings, folder / "trace.json", folder / "stop", judge, plan)
         run = BackgroundRun(job, self._run_job, self._queue)
         kept = name if owner and self._history.keeps else ""
@@ -335,7 +335,7 @@ class Sessions:
         name, size = secrets.token_hex(12), memory_of(trace)
         self.drop_waiting(session)
         self.show(session, None)
-        self.expire(size)
+        self.expire(size, session)
         run, thumbnails = Replay(trace), self.thumbnails(name)
         shown = ShownRun(name, run, thumbnails, owner, kept, link, videos, size=size)
         self.show(session, shown)
@@ -393,26 +393,34 @@ class Sessions:
         """Whether the run goes on when its page is left."""
         return self._after_leaving > 0 and bool(shown.kept) and shown.run.begun
 
-    def expire(self, more: int = 0) -> None:
-        """End sessions that nothing goes on in.
+    def expire(self, more: int = 0, own: Session | None = None) -> None:
+        """End sessions that nothing goes on in, but for `own`.
 
         Those that were not used for `SESSION_SECONDS` and whose page is closed, the oldest beyond
-        `MAX_SESSIONS`, and the oldest until runs and `more` bytes take at most `MAX_KEPT_BYTES`.
+        `MAX_SESSIONS`, and the oldest until runs and `more` bytes take at most `MAX_KEPT_BYTES`. If
+        that is not enough, pages whose run waits or goes on lose what they keep beside it.
         """
         earliest = time.monotonic() - SESSION_SECONDS
         with self._lock:
             # Pages that are closed, or have shown nothing, go first
-            idle = sorted(
-                (session for session in self._sessions.values() if not session.is_busy),
+            every = sorted(
+                self._sessions.values(),
                 key=lambda each: (self._is_open(each.id), bool(each.shown), each.used_at),
             )
-            extra = len(self._sessions) - MAX_SESSIONS
-        kept = more + sum(map(_size, idle))
+        others = [session for session in every if session is not own]
+        idle = [session for session in others if not session.is_busy]
+        extra, kept = len(every) - MAX_SESSIONS, more + sum(map(_size, every))
         for number, session in enumerate(idle):
             unused = session.used_at < earliest and not self._is_open(session.id)
             if number < extra or unused or kept > MAX_KEPT_BYTES:
                 kept -= _size(session)
                 self.end(session.id)
+        for session in (session for session in others if session.is_busy):
+            if kept > MAX_KEPT_BYTES:
+                kept -= _size(session)
+                session.branch_set = None
+                if session.shown is not None and session.shown.run.over:
+                    self.show(session, None)
 
     def end(self, session_id: str) -> None:
         """Forget a page; its run is left or removed, in a thread."""
@@ -466,9 +474,11 @@ class Sessions:
 
 
 def _size(session: Session) -> int:
-    """Bytes of memory that the runs of a page take which is not busy."""
+    """Bytes of memory that a page keeps of runs that are over."""
     shown, branches = session.shown, session.branch_set
-    if shown is not None and shown.size is None:
-        shown.size = memory_of(trace_of(shown.run.state))
     kept = sum(run.size for run in branches.runs if run) if branches else 0
-    return kept + (shown.size or 0 if shown else 0)
+    if shown is None or not shown.run.over:
+        return kept
+    if shown.size is None:
+        shown.size = memory_of(trace_of(shown.run.state))
+    return kept + shown.size

@@ -1,6 +1,4 @@
-"""ZeroGPU: `app.py` under the real `spaces` package, with a scheduler of our own, and with a GPU that is only imitated."""
-
-from __future__ import annotations
+"""ZeroGPU: `app.py` under the real `spaces`, our own scheduler, and a GPU that is imitated."""
 
 import http.server
 import json
@@ -9,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -22,17 +21,14 @@ from tests.ui.conftest import Clips, Server, write_script
 from tests.ui.support import handmade_runs
 from tests.ui.support.api import answers, begin, messages, uploaded
 from tests.ui.support.page_events import act, comparing
-from tests.ui.support.saved_examples import PROMPT
+from tests.ui.support.saved_examples import ANSWER, PROMPT, ask
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import JudgeEvent
-from vrthinker_core.ui.background_run import JobRunner, RunJob
-from vrthinker_core.ui.zero_gpu import gpu_seconds, naming_gpu_errors
+from vrthinker_core.ui.judges import gpu_seconds, naming_gpu_errors
+from vrthinker_core.ui.run import JobRunner, RunJob
 
-REPLIES = [
-    '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>',
-    "<Think>Video 1 is steadier.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>",
-]
+REPLIES = [ask(10, 30), ANSWER]
 OTHER_ANSWER = "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
 REFUSAL = {"left": 10, "wait": 3600}
 GRANT = {"idle": True, "nvidiaIndex": 0, "nvidiaUUID": "GPU-0", "allowToken": "a token"}
@@ -54,11 +50,8 @@ class Scheduler:
         self.received.append((name, values))
         if name != "/schedule":
             return 200, b"{}"
-        return (
-            (200, json.dumps(GRANT).encode())
-            if self.accepts
-            else (429, json.dumps(REFUSAL).encode())
-        )
+        status, said = (200, GRANT) if self.accepts else (429, REFUSAL)
+        return status, json.dumps(said).encode()
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +71,8 @@ def scheduler() -> Iterator[Scheduler]:
             """Log nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as service:
-        threading.Thread(
-            target=service.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
+        serve = partial(service.serve_forever, poll_interval=0.02)
+        threading.Thread(target=serve, daemon=True).start()
         running.url = f"http://127.0.0.1:{service.server_address[1]}"
         yield running
         service.shutdown()
@@ -97,11 +89,9 @@ def space(scheduler: Scheduler, tmp_path_factory: pytest.TempPathFactory) -> Ite
         "PYTHONPATH": str(folder),
         "HOME": str(folder),
     }
-    first, second = (
-        write_script(folder / "script.jsonl", REPLIES, protocol="paired"),
-        write_script(folder / "other.jsonl", [OTHER_ANSWER]),
-    )
-    server = Server(folder, first, "--judge", second, variables=variables)
+    other = write_script(folder / "other.jsonl", [OTHER_ANSWER])
+    judge = write_script(folder / "script.jsonl", REPLIES, protocol="paired")
+    server = Server(folder, judge, "--judge", other, variables=variables)
     yield server
     server.stop()
 
@@ -116,14 +106,10 @@ def test_a_run_happens_in_the_process_that_holds_the_gpu(
 ) -> None:
     """The job and its events are pickled between the processes on the way."""
     items = answers(space, *uploaded(space, clips), PROMPT)
-    assert (items[-1]["stop"], items[-1]["labels"]) == (
-        "answered",
-        {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1},
-    )
+    labels = {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
+    assert (items[-1]["stop"], items[-1]["labels"]) == ("answered", labels)
     assert [turn["requested"] for turn in items[-1]["turns"]] == [[10, 30], []]
-    assert len(scheduler.requests("/startup-report")) == 1, (
-        "the Space found a function that asks for a GPU"
-    )
+    assert len(scheduler.requests("/startup-report")) == 1, "a function asks for a GPU"
     assert int(scheduler.requests("/allow")[0]["pid"]) != space.process.pid
     released = [{"allowToken": "a token", "fail": "false"}] * len(scheduler.requests("/schedule"))
     until_equal(lambda: scheduler.requests("/release"), released)  # once the visitor has the answer
@@ -150,11 +136,8 @@ def test_a_refusal_is_shown_with_its_reason(
     files = uploaded(space, clips)
     scheduler.accepts = False
     token = "header.eyJ1c2VyIjoiYW5uYSJ9.signature"
-    refused = [
-        data[0]
-        for _, data in messages(begin(space, *files, PROMPT, **{"X-IP-Token": token}))
-        if data
-    ][-1]
+    told = messages(begin(space, *files, PROMPT, **{"X-IP-Token": token}))
+    refused = [data[0] for _, data in told if data][-1]
     scheduler.accepts = True
     assert scheduler.requests("/schedule")[-1]["token"] == token
     assert (refused["stop"], refused["labels"]) == ("failed", None)
@@ -165,12 +148,8 @@ def test_a_refusal_is_shown_with_its_reason(
 
 def refused(run_job: JobRunner, open_judge: Callable[[str], object] = str) -> tuple[int, str]:
     """How many events a job had before it failed, and the sentence."""
-    job, seen = (
-        RunJob(
-            VideoPair("p", Path("a"), Path("b")), Settings(), Path("trace"), Path("stop"), "one"
-        ),
-        list[JudgeEvent](),
-    )
+    pair, seen = VideoPair("p", Path("a"), Path("b")), list[JudgeEvent]()
+    job = RunJob(pair, Settings(), Path("trace"), Path("stop"), "one")
     with pytest.raises(VrThinkerError) as failure:
         seen.extend(naming_gpu_errors(run_job, open_judge)(job))
     return len(seen), str(failure.value)
@@ -187,12 +166,11 @@ def test_a_judge_that_cannot_be_opened_borrows_no_gpu() -> None:
     assert refused(run_job, open_judge) == (0, "The judge one is damaged.")
 
 
-@pytest.mark.parametrize(
-    ("events", "said"), [(0, "No GPU could be borrowed. Wait."), (2, "The GPU was taken back")]
-)
-def test_a_gpu_that_is_refused_and_one_that_is_taken_back_are_told_apart(
-    events: int, said: str
-) -> None:
+WHEN = [(0, "No GPU could be borrowed. Wait."), (2, "The GPU was taken back")]
+
+
+@pytest.mark.parametrize(("events", "said"), WHEN)
+def test_a_gpu_refused_and_one_taken_back_are_told_apart(events: int, said: str) -> None:
     def run_job(_: RunJob) -> Generator[JudgeEvent, None, None]:
         yield from islice(handmade_runs.three_turns().events(), events)
         raise gr.Error("Wait.")
@@ -212,7 +190,7 @@ torch._C._cuda_getCurrentRawStream = lambda device: 0
 torch.cuda._is_in_bad_fork, torch.cuda._cudart = bool, object()
 import spaces
 from vrthinker_core.backends import checkpoint as loader
-from vrthinker_core.ui.judge_loader import JudgeLoader, judge_openers
+from vrthinker_core.ui.judges import JudgeLoader, judge_openers
 
 loader.SMALL_MODEL_WEIGHTS = 0  # else so small a model stays on the processor
 
@@ -225,15 +203,10 @@ judges.close()
 
 def test_a_checkpoint_is_opened_on_the_gpu_that_is_imitated(tmp_path: Path) -> None:
     write_random_checkpoint(tmp_path / "judge")
-    environment = {
-        **os.environ,
-        "SPACES_ZERO_GPU": "true",
-        "SPACES_ZERO_DEVICE_API_URL": "http://127.0.0.1:9",
-        "OMP_NUM_THREADS": "1",
-    }
+    environment = {**os.environ, "SPACES_ZERO_GPU": "true", "OMP_NUM_THREADS": "1"}
+    environment["SPACES_ZERO_DEVICE_API_URL"] = "http://127.0.0.1:9"
     command = [sys.executable, "-c", OPEN, str(tmp_path / "judge")]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=240, check=False
-    )
+    options = {"capture_output": True, "text": True, "timeout": 240, "check": False}
+    done = subprocess.run(command, env=environment, **options)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip().splitlines()[-1] == "{'cuda'} torch.bfloat16"

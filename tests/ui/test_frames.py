@@ -1,0 +1,207 @@
+"""Looking closer: the judge's very pixels, or nothing; bounded in bytes and in turns that wait."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from PIL import Image
+
+from tests.support.small_clips import write_clip
+from tests.support.waiting import PATIENCE_S, until
+from tests.ui.conftest import Clips
+from tests.ui.support.inside import Inside, files, inside
+from tests.ui.support.saved_examples import ANSWER, ask
+from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.judge import judge
+from vrthinker_core.traces import load
+from vrthinker_core.types import Frame, FrameRef, Settings, Side, VideoPair
+from vrthinker_core.types.events import Trace
+from vrthinker_core.types.messages import Message
+from vrthinker_core.ui import frames, words
+from vrthinker_core.ui.frames import ExactFrames
+from vrthinker_core.ui.judges import JudgeLoader
+from vrthinker_core.ui.sessions import ShownRun
+
+CALLS = {"paired": (10, 30, 60, 90), "concat": (5, 20, 21, 70)}
+PAIRED, CONCAT = Settings(protocol="paired"), Settings(protocol="concat", opening="card")
+Seen = list[dict[FrameRef, Frame]]  # the frames of both runs as they reached the judge
+
+
+@pytest.fixture(scope="module")
+def judges() -> Iterator[JudgeLoader]:
+    """A judge that writes for long."""
+    endless = ScriptedBackend(["word " * 10_000], protocol="paired", pause=0.01)
+    with closing(JudgeLoader({"endless": lambda: endless}, in_thread=False)) as loader:
+        yield loader
+
+
+@pytest.fixture
+def here(tmp_path: Path, judges: JudgeLoader) -> Iterator[Inside]:
+    with inside(tmp_path, judges) as opened:
+        yield opened
+
+
+def judged(clips: Clips, path: Path, settings: Settings = PAIRED) -> tuple[Trace, Seen]:
+    """A run of two turns in both orders."""
+    seen: Seen = [{}, {}]
+    calls, replies = list[Sequence[Message]](), [ask(*CALLS[settings.protocol]), ANSWER]
+
+    def script(messages: Sequence[Message]) -> str:
+        run, turn = divmod(len(calls), 2)
+        calls.append(messages)
+        seen[run].update({frame.ref: frame for message in messages for frame in message.frames})
+        return replies[turn]
+
+    pair, backend = VideoPair("A block.", *clips), ScriptedBackend(script, settings.protocol)
+    for _ in judge(pair, backend, replace(settings, swap="on"), trace=path):
+        pass
+    return load(path), seen
+
+
+@pytest.fixture(scope="module")
+def run(clips: Clips, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    return judged(clips, tmp_path_factory.mktemp("run") / "trace.json")[0]
+
+
+def replay(here: Inside, trace: Trace, videos: Clips, page: str = "anna") -> ShownRun:
+    return here.sessions.start_replay(here.sessions.get(page), trace, videos=videos)
+
+
+def decoded(exact: ExactFrames, shown: ShownRun, turn: int = 1, swapped: bool = False) -> Any:
+    return exact.request(shown, turn, swapped).result(PATIENCE_S)
+
+
+def sizes(here: Inside) -> dict[Path, tuple[int, int]]:
+    """Each picture's bytes, and when it was written."""
+    stats = {path: path.stat() for path in files(here.sessions.thumbnail_root)}
+    return {path: (stat.st_size, stat.st_mtime_ns) for path, stat in stats.items()}
+
+
+@pytest.mark.parametrize("settings", [PAIRED, replace(PAIRED, fit="letterbox"), CONCAT])
+def test_the_pixels_are_those_that_the_judge_was_given_of_the_persons_own_videos(
+    here: Inside, clips: Clips, settings: Settings, tmp_path: Path
+) -> None:
+    trace, seen = judged(clips, tmp_path / "trace.json", settings)
+    shown = replay(here, trace, clips)
+    for swapped in (False, True):
+        found = [decoded(here.exact, shown, turn, swapped) for turn in (1, 2)]
+        assert [turn["note"] for turn in found] == ["", ""]
+        sources = {key: src for turn in found for key, src in turn["frames"].items()}
+        for ref, frame in seen[swapped].items():
+            src = sources.pop(f"{3 - ref.side if swapped else int(ref.side)}-{ref.slot}")
+            with Image.open(here.sessions.thumbnail_root / Path(src).relative_to("frames")) as png:
+                assert (*png.size, png.tobytes()) == (frame.width, frame.height, frame.rgb)
+        assert sources == {}
+
+
+def test_a_live_run_gives_them_while_it_goes_on(here: Inside, pair: VideoPair) -> None:
+    shown = here.sessions.start_run(here.sessions.get("anna"), pair, Settings())
+    until(lambda: shown.run.state.turns and shown.run.state.turns[0].text)
+    assert len(decoded(here.exact, shown)["frames"]) == 8
+    assert not shown.run.over
+
+
+def test_nothing_is_written_twice_and_all_goes_with_the_page(
+    here: Inside, run: Trace, clips: Clips
+) -> None:
+    shown = replay(here, run, clips)
+    first, written = decoded(here.exact, shown), sizes(here)
+    assert len(written) == 8
+    assert (decoded(here.exact, shown), sizes(here)) == (first, written)
+    here.sessions.end("anna")
+    until(lambda: not sizes(here))
+    assert (decoded(here.exact, shown, 2)["frames"], sizes(here)) == ({}, {})
+
+
+def test_a_video_is_opened_once_for_all_turns_and_closed_when_nobody_looks(
+    here: Inside, run: Trace, clips: Clips, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decoders() -> set[int]:
+        return {child.pid for child in psutil.Process().children(recursive=True)} - before
+
+    one, other, before = *(replay(here, run, clips, page) for page in ("a", "b")), set[int]()
+    before = decoders()
+    decoded(here.exact, one)
+    opened = decoders()
+    for turn in (2, 1):
+        decoded(here.exact, one, turn)
+        assert (decoders(), len(opened)) == (opened, 2)
+    decoded(here.exact, other)
+    until(lambda: len(decoders()) == 2 and not decoders() & opened)
+    here.exact.close_idle()
+    decoded(here.exact, other, 2)
+    assert len(decoders()) == 2
+    monkeypatch.setattr(frames, "IDLE_SECONDS", -1.0)
+    here.exact.close_idle()
+    until(lambda: not decoders())
+
+
+@pytest.mark.parametrize("second", ["another", "gone"])
+@pytest.mark.parametrize("first", ["another", "its own"])
+def test_videos_that_are_gone_leave_thumbnails_and_no_others_stand_for_them(
+    here: Inside, run: Trace, clips: Clips, tmp_path: Path, first: str, second: str
+) -> None:
+    copies = tmp_path / "1.mp4", tmp_path / "2.mp4"
+    told = zip(copies, clips, run.started.clips, (first, second), strict=True)
+    for copy, clip, info, kind in told:
+        if kind == "another":
+            write_clip(copy, frames=info.frames, hue=120)
+        elif kind == "its own":
+            shutil.copy(clip, copy)
+    found = decoded(here.exact, replay(here, run, copies))
+    left = 4 * (first == "its own")
+    assert len(found["frames"]) == left
+    assert found["note"] == (words.VIDEO_GONE.format(2) if left else words.VIDEOS_GONE)
+
+
+def test_a_trace_that_lies_about_its_frames_gets_none(
+    here: Inside, run: Trace, clips: Clips
+) -> None:
+    far, farther, late, *true = run.turns[0].frames
+    lies = [replace(late, index=late.index + 1), *true]
+    for frame, slot in ((far, 128), (farther, 2**40)):
+        lies.append(replace(frame, ref=FrameRef(slot, Side.FIRST)))
+    trace = replace(run, turns=(replace(run.turns[0], frames=tuple(lies)),))
+    found = decoded(here.exact, replay(here, trace, clips))
+    assert found["frames"].keys() == {f"{int(each.ref.side)}-{each.ref.slot}" for each in true}
+    assert found["note"] == words.VIDEO_GONE.format(1)
+
+
+def test_one_run_and_all_together_take_no_more_than_their_bytes(
+    here: Inside, run: Trace, clips: Clips, judges: JudgeLoader
+) -> None:
+    shown = [replay(here, run, clips, page) for page in ("anna", "bert", "cleo")]
+
+    def taken() -> int:
+        return sum(size for size, _ in sizes(here).values())
+
+    with closing(ExactFrames(judges.decoder_pool, max_run_bytes=20_000)) as exact:
+        found = [decoded(exact, shown[0], turn) for turn in (1, 2)]
+    assert (0 < taken() <= 20_000, found[-1]["note"]) == (True, words.NO_ROOM_FOR_FRAMES)
+    most = 2 * taken() if decoded(here.exact, shown[0]) else 0
+    with closing(ExactFrames(judges.decoder_pool, max_bytes=most)) as exact:
+        found = [decoded(exact, shown[number]) for number in (0, 1, 0, 2)]
+        kept = {path.parent.name for path in sizes(here)}
+        assert kept == {shown[0].name, shown[2].name}, "what was looked at longest ago goes"
+        assert {len(turn["frames"]) for turn in [*found, decoded(exact, shown[1])]} == {8}
+
+
+def test_the_route_serves_a_runs_turns_to_no_crowd_and_nothing_else(
+    here: Inside, run: Trace, clips: Clips, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = replay(here, run, clips)
+
+    def got(turn: str, name: str = shown.name) -> Any:
+        return here.http.get(f"/runs/{name}/turns/{turn}/frames")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(frames, "MAX_WAITING", 0)
+        assert (got("1").status_code, got("1").text) == (503, words.MANY_LOOK_CLOSER)
+    assert got("1").json() == decoded(here.exact, shown)
+    wrong = [got(turn) for turn in ("0", "3", "9" * 40, "-1", "01", "1.0", "x", "9" * 5000)]
+    assert {answer.status_code for answer in [*wrong, got("1", "another")]} == {404}

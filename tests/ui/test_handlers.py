@@ -1,0 +1,513 @@
+"""What the page's events do for a visitor, without a browser."""
+
+import asyncio
+import json
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.benchmarks.tools.metrics import list_files, max_concurrent, process_tree
+from tests.benchmarks.tools.numbered_clips import foreign_content, write_pair
+from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
+from tests.support.threads import run_in_thread
+from tests.support.waiting import until
+from tests.ui.conftest import Clips, Serve
+from tests.ui.support import handmade_runs
+from tests.ui.support.inside import BRANCH, RUN, Inside, OpenPage, finish_at_once, inside
+from tests.ui.support.inside import run_until_stopped as write_on
+from tests.ui.support.saved_examples import ANSWER, ask, write_old
+from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.protocols.sanitize import MAX_PROMPT
+from vrthinker_core.traces import from_json, to_json
+from vrthinker_core.types import Preference, Verdict
+from vrthinker_core.types.events import Event, Finished, StopReason, Trace
+from vrthinker_core.types.progress import place_in_queue
+from vrthinker_core.ui import words
+from vrthinker_core.ui.history import Examples
+from vrthinker_core.ui.judges import JudgeLoader
+from vrthinker_core.ui.run import RunJob, state_of
+from vrthinker_core.ui.sessions import MAX_BRANCHES
+from vrthinker_core.video.files import file_digest
+
+ASKED = RUN.started.prompt
+Pair = tuple[Path, Path]
+
+
+@pytest.fixture(scope="module")
+def judges() -> Iterator[JudgeLoader]:
+    names = "by hand", "another"
+    openers = {name: partial(ScriptedBackend, [ANSWER], name=name) for name in names}
+    with closing(JudgeLoader(openers, in_thread=False)) as loader:
+        yield loader
+
+
+@pytest.fixture
+def here(tmp_path: Path, judges: JudgeLoader) -> Iterator[Inside]:
+    """A server whose judge answers at once, and otherwise for a branch."""
+
+    def judge(job: RunJob) -> Generator[Event, None, None]:
+        for event in finish_at_once(job):
+            if job.plan and isinstance(event, Finished) and event.verdict:
+                event = replace(event, verdict=replace(event.verdict, VQ=Preference.TIE))
+            yield event
+
+    with inside(tmp_path, judges, judge) as opened:
+        yield opened
+
+
+@pytest.fixture
+def busy(tmp_path: Path, judges: JudgeLoader) -> Iterator[Inside]:
+    """A server whose judge writes until it is stopped; two may wait for it."""
+    with inside(tmp_path, judges, write_on, waiting=2) as opened:
+        yield opened
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Pair:
+    """Two files, which no handmade judge reads."""
+    for name in "ab":
+        (tmp_path / f"{name}.mp4").write_text(name)
+    return tmp_path / "a.mp4", tmp_path / "b.mp4"
+
+
+def running(here: Inside, two: Pair, name: str = "anna", **cookies: str) -> OpenPage:
+    """A visitor's page that shows their own run."""
+    page = OpenPage(here, name, name, **cookies)
+    page.compare(two)
+    until(lambda: (page["trace"] or {}).get("turns"))
+    return page
+
+
+def compared(here: Inside, two: Pair, name: str = "anna", **cookies: str) -> OpenPage:
+    """The same, when the run is over."""
+    page = running(here, two, name, **cookies)
+    until(lambda: page["trace"]["over"])
+    return page
+
+
+def replaying(here: Inside, two: Any = (None, None), trace: Trace = RUN) -> OpenPage:
+    """A page that shows a saved run of these videos."""
+    page = OpenPage(here)
+    here.sessions.start_replay(page.session, trace, videos=two)
+    return page
+
+
+# -- runs and their line -------------------------------------------------------------------------
+
+
+def test_who_waits_is_told_their_place_and_may_leave(busy: Inside, two: Pair) -> None:
+    anna, bert = running(busy, two), replaying(busy)
+    cleo, dora = OpenPage(busy, "cleo"), OpenPage(busy, "dora")
+    bert.compare(two)
+    until(lambda: bert["status"] == place_in_queue(1))
+    cleo.compare(two)
+    until(lambda: cleo["status"] == place_in_queue(2))
+    dora.compare(two).result()
+    assert (dora["status"], dora["buttons"]["running"]) == (words.BUSY, False)
+    assert (bert.session.shown.is_replay, bert["trace"]) == (True, None), "what was shown stays"
+    earlier = bert["buttons"]["number"]
+    assert bert.stop()["buttons"] == {"number": earlier, "running": False}
+    until(lambda: cleo["status"] == place_in_queue(1))
+    bert.compare(two)
+    until(lambda: bert["status"] == place_in_queue(2))
+    bert.stop(earlier)
+    assert bert.session.waiting, "what is said of an earlier run stops no later one"
+    assert anna.stop()["status"].startswith("Stopped")
+    until(lambda: cleo["trace"] and cleo["trace"]["turns"])
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"videos": 1}, words.MISSING_VIDEOS),
+        ({"gone": True}, words.GONE),
+        ({"prompt": "\u200b \n"}, "The prompt is empty."),
+        ({"prompt": "x" * (MAX_PROMPT + 1)}, "The prompt has"),
+        ({"judge": "nobody"}, "There is no judge 'nobody' here."),
+        ({"temperature": "2.5"}, 'The setting "Temperature" must lie between 0 and 2; it is 2.5.'),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_comparison_that_cannot_be_made_says_why_and_changes_nothing(
+    busy: Inside, two: Pair, form: dict[str, Any], said: str
+) -> None:
+    page, form = replaying(busy), dict(form)
+    if form.pop("gone", False):
+        two[0].unlink()
+    page.compare([*two[: form.pop("videos", 2)], None][:2], **form).result()
+    assert page["status"].startswith(said)
+    assert (page["trace"], page["buttons"]["running"]) == (None, False)
+    assert (page.session.shown.is_replay, busy.queue.counts()) == (True, (0, 0))
+
+
+def test_the_form_reaches_the_run(here: Inside, two: Pair) -> None:
+    page, numbers = OpenPage(here), {"temperature": "0.7", "seed": "2", "max_new_tokens": "409"}
+    page.compare(two, judge="another", window="all", fit="letterbox", **numbers).result()
+    job = page.session.shown.run.job
+    found = job.settings
+    assert (job.judge, found.window, found.fit) == ("another", "all", "letterbox")
+    assert (found.temperature, found.seed, found.max_new_tokens) == (0.7, 2, 409)
+    asked = {"turn": "1", "no_tool": True, "frames": "", "window": "2", "prompt": "A cat."}
+    branched(page, two, **asked, judge="by hand")
+    job = page.session.shown.run.job
+    assert (job.judge, job.pair.prompt, job.settings.window) == ("by hand", "A cat.", 2)
+    assert (job.plan.branch.turn, job.plan.branch.no_tool, page["prompt"]) == (1, True, "A cat.")
+
+
+def test_a_run_that_was_left_is_followed_on_another_page(busy: Inside, two: Pair) -> None:
+    first, second = running(busy, two), OpenPage(busy, "second", "anna")
+    stranger, name = OpenPage(busy, "stranger", "bert"), first["trace"]["kept"]
+    busy.sessions.end("anna")
+    for page in (stranger, second):
+        page.act(busy.on.open, page.form([None, None], ""), run=name)
+    assert (stranger["status"], stranger["trace"]) == (words.NO_SUCH_RUN, None)
+    assert (second["prompt"], second["first"]) == (ASKED, str(two[0]))
+    following, length = second.begin(busy.on.follow), len(json.dumps(second["trace"]))
+    until(lambda: len(json.dumps(second["trace"])) > length)
+    assert second["buttons"]["running"]
+    second.request.query_params = {"trace": busy.history.share("0" * 24, RUN)}
+    second.act(busy.on.open_linked)
+    said = second["status"], second["trace"]["run"]
+    following.result()
+    assert (second["status"], second["trace"]["run"]) == said, "no late answer takes its place"
+
+
+def test_runs_stream_at_once_unmixed_and_leave_nothing(serve: Serve, tmp_path: Path) -> None:
+    long = "<Think>" + "It glides. " * 20
+    replies = [reply.replace("<Think>", long) for reply in (ask(10, 60), ANSWER)]
+    server = serve(replies, "--at-once", "6", protocol="paired", pause=0.01)
+
+    async def visit(client: PageClient, number: int) -> ObservedRun:
+        prompt, both = f"{number}.", write_pair(tmp_path, number)
+        run = await client.compare(await client.open_with_clips(both), prompt)
+        trace = await client.download_trace(run)
+        assert run.complete
+        assert (run.prompts, len(run.pictures) > 1) == ({prompt}, True)
+        assert foreign_content(trace, run.pictures, number, prompt) == []
+        return run
+
+    def left() -> tuple[set[Path], set[int]]:
+        """Files, but for videos and kept runs, which stay for a while; and processes."""
+        found, kept = list_files(server.folder), server.folder / "runs"
+        files = {path for path in found if path.suffix != ".mp4" and kept not in path.parents}
+        return files, {process.pid for process in process_tree(server)}
+
+    async def crowd() -> list[ObservedRun]:
+        site = await PageConfig.open(server.url)
+        clients = [PageClient(site) for _ in range(6)]
+        runs = await asyncio.gather(*(visit(each, n) for n, each in enumerate(clients)))
+        assert left()[0] > before[0]
+        await asyncio.gather(*(client.close() for client in clients))
+        return runs
+
+    before = left()
+    assert max_concurrent(run_in_thread(crowd())) > 1
+    until(lambda: left() == before)
+
+
+# -- the order -----------------------------------------------------------------------------------
+
+FOREIGN = replace(RUN, started=replace(RUN.started, judge="someone else"))
+UNREAD = replace(RUN, finished=Finished(StopReason.NO_ANSWER))
+
+
+@pytest.mark.parametrize(
+    ("trace", "prompt", "players", "said"),
+    [
+        (UNREAD, ASKED, "ab", words.NOTHING_TO_CHECK),
+        (RUN, "Something else.", "ab", words.CHECK_CHANGED),
+        (RUN, ASKED, "aa", words.CHECK_CHANGED),
+        (RUN, ASKED, "  ", words.CHECK_NO_VIDEOS),
+        (RUN, ASKED, "a ", words.CHECK_NO_VIDEO.format(2)),
+        (BRANCH, ASKED, "ab", words.CHECK_BRANCH),
+        (FOREIGN, ASKED, "ab", words.CHECK_NO_JUDGE.format("someone else")),
+    ],
+)
+def test_an_order_that_cannot_be_checked_is_told_beside_the_button(
+    here: Inside, two: Pair, trace: Trace, prompt: str, players: str, said: str
+) -> None:
+    page, held = replaying(here, two, trace), {"a": str(two[0]), "b": str(two[1])}
+    page.act(here.on.check, prompt, *map(held.get, players))
+    assert (page["trace"]["refusal"], here.queue.counts()) == (said, (0, 0))
+    nothing = OpenPage(here, "empty").act(here.on.check, prompt, None, None)
+    assert nothing["status"] == words.NOTHING_TO_CHECK
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_an_order_is_checked_again_and_again_and_kept(here: Inside, two: Pair, saved: bool) -> None:
+    page = replaying(here, two) if saved else compared(here, two)
+    before = page.session.shown
+    before.link = "example"
+    for _ in range(2):
+        page.act(here.on.check, ASKED, *map(str, two))
+        shown = page.session.shown
+        assert len(page["trace"]["order"]["rows"]) == 4
+        assert (shown.name, shown.files, shown.link) == (before.name, two, "")
+        first, second = map(Path, (shown.run.job.pair.first, shown.run.job.pair.second))
+        assert (second, first, shown.run.job.settings.swap) == (*two, "off")
+        assert replace(shown.run.state, swapped=None) == state_of(RUN)
+        assert shown.run.state.swapped.finished == RUN.finished
+    if not saved:
+        until(lambda: here.history.open(before.owner, before.kept)[0].swapped)
+
+
+# -- branches ------------------------------------------------------------------------------------
+
+
+def branched(page: OpenPage, two: Pair, **asked: Any) -> list[dict[str, Any]]:
+    """Begin a branch of the shown run; the strip afterwards."""
+    asked = {"turn": 2, "frames": "4, 9", **asked}
+    return strip(page.act(page.here.on.branch, *map(str, two), **asked))
+
+
+def strip(page: OpenPage) -> list[dict[str, Any]]:
+    return (page["trace"]["branches"] or {"runs": []})["runs"]
+
+
+def show(page: OpenPage, place: object) -> Any:
+    """Show another run of the strip; what is shown then."""
+    return page.act(page.here.on.show_branch, ASKED, place=place)["trace"]
+
+
+def test_a_branch_and_its_origin_can_both_be_shown(here: Inside, two: Pair) -> None:
+    page = compared(here, two)
+    assert strip(page) == []
+    origin, branch = branched(page, two)
+    assert (origin["name"], branch["name"]) == ("Origin", "From turn 2, with frames 4, 9")
+    assert [each["name"] for each in branch["labels"] if each["differs"]] == ["Visual quality"]
+    assert "from turn 2, with frames 4, 9" in page["trace"]["notes"][0]
+    assert [turn["taken"] for turn in page["trace"]["turns"]] == [True, False, False]
+    places = {0: 0, 7: 0, -1: 0, "x": 0, None: 0, 1: 1}
+    assert {place: show(page, place)["branches"]["shown"] for place in places} == places
+    show(page, 0)
+    assert page.session.shown.run.state == state_of(RUN)
+    assert [run["name"] for run in strip(page)] == [origin["name"], branch["name"]]
+    page.compare(two).result()
+    assert strip(page) == [], "another run has no part in it"
+
+
+def test_the_origin_and_the_run_a_branch_comes_from_stay(here: Inside, two: Pair) -> None:
+    page = compared(here, two)
+    for number in range(1, MAX_BRANCHES + 3):
+        runs = branched(page, two, frames=str(number))
+        assert (runs[0]["name"], runs[-1]["name"][-2:]) == ("Origin", f"{number:2}")
+        assert page["trace"]["branches"]["shown"] == len(runs) - 1 < MAX_BRANCHES
+    show(page, 1)
+    after = branched(page, two, frames="60")
+    assert [run["name"] for run in after[:-1]] == [run["name"] for run in (*runs[:2], *runs[3:])]
+
+
+def test_a_branch_that_is_stopped_as_it_waits_changes_nothing(busy: Inside, two: Pair) -> None:
+    page = replaying(busy, two)
+    running(busy, two)
+    asked = page.begin(busy.on.branch, *map(str, two), turn=1, prompt="A cat.")
+    until(lambda: page["status"] == place_in_queue(1))
+    page.stop()
+    asked.result()
+    assert (strip(page), page.session.branches(), page["prompt"]) == ([], None, None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *[{"turn": turn} for turn in (None, True, 1.5, "²", 10**400, 0, 9)],
+        *[{"frames": frames} for frames in ("4, x", "-4", "1," * 10_000, [4], "9" * 5000)],
+        *[{"window": window} for window in ("often", [1])],
+        *[{"judge": judge} for judge in ("none", {"a": 1})],
+        {"prompt": "x" * (MAX_PROMPT + 1)},
+    ],
+    ids=lambda wrong: str(wrong)[:30],
+)
+def test_a_branch_that_no_form_asks_for_is_refused_in_one_sentence(
+    here: Inside, two: Pair, wrong: dict[str, object]
+) -> None:
+    page = replaying(here, two).act(here.on.branch, *map(str, two), **{"turn": 2, **wrong})
+    said = page["branches"]["refusal"]
+    assert said[0].isupper()
+    assert said.endswith(".")
+    assert (page.session.shown.is_replay, here.queue.counts()) == (True, (0, 0))
+
+
+# -- votes ---------------------------------------------------------------------------------------
+
+LABELS = {"TA": 1, "MQ": 0, "VQ": None, "OA": 2}
+FORM = {"labels": LABELS, "agrees": False, "slots": [60], "note": " A jump.\ud800 "}
+FIRST = {"vote_first": "on"}  # the cookie of who votes first
+
+
+def vote(page: OpenPage, given: object = FORM, act: str = "vote", run: str = "") -> Any:
+    """What is kept of a vote on the shown run."""
+    shown = page.session.shown
+    page.act(page.here.on.vote, run=run or shown.name, act=act, vote=given)
+    return shown.run.state.vote
+
+
+def test_a_vote_is_kept_downloaded_and_shared(here: Inside, two: Pair) -> None:
+    page = compared(here, two)
+    shown = page.session.shown
+
+    def shared() -> Trace:
+        return here.http.post(f"/runs/{shown.name}/link").json()["trace"]
+
+    before = shared()
+    forged = {"at": "2001-01-01T00:00:00Z", "blind": True}  # which no client decides
+    given = vote(page, FORM | forged)
+    labels = Verdict(TA=Preference.FIRST, MQ=Preference.TIE, OA=Preference.SECOND)
+    assert (given.labels, given.agrees, given.slots) == (labels, False, (60,))
+    assert (given.note, given.blind) == ("A jump.?", False)
+    assert abs(datetime.now(UTC) - given.at) < timedelta(minutes=5)
+    compared_with_judge = [row["compared"] for row in page["trace"]["vote"]["rows"]]
+    assert compared_with_judge == ["differ", "agree", "", "agree"]
+    assert here.history.open(shown.owner, shown.kept)[0].vote == given
+    assert from_json(here.http.get(f"/runs/{shown.name}/trace.json").content).vote == given
+    links = [here.history.linked(name)[0].vote for name in (before, shared())]
+    assert links == [None, given], "a link shows what was shared"
+
+
+def test_a_vote_on_a_shared_run_is_the_visitors_own(here: Inside) -> None:
+    name = here.history.share("0" * 24, RUN)
+    mine, other = OpenPage(here, "mine", "anna"), OpenPage(here, "other", "bert")
+    for page in (mine, other):
+        page.request.query_params = {"trace": name}
+        page.act(here.on.open_linked)
+    given, shown = vote(mine), mine.session.shown
+    assert here.history.open(shown.owner, shown.kept)[0].vote == given
+    assert (here.history.linked(name)[0].vote, other.session.shown.run.state.vote) == (None, None)
+    assert (shown.link, other.session.shown.link) == ("", name)
+    mine.act(here.on.open_linked)
+    assert vote(mine, run=shown.name) is None
+    assert mine["status"] == words.NO_RUN, "that run is not shown any more"
+
+
+def test_a_hidden_verdict_is_voted_on_blind_and_hidden_until_then(here: Inside, two: Pair) -> None:
+    page = compared(here, two, **FIRST)
+    page.act(here.on.branch, *map(str, two), turn=2)
+    assert page["transcript"]["passages"] == [[words.HIDDEN, words.HIDDEN_HELP]]
+    blind = vote(page)
+    origin, _ = strip(page)
+    assert (origin["note"], origin["labels"]) == (words.HIDDEN, []), "it waits for a vote, too"
+    assert (blind.blind, blind.agrees) == (True, None), "nobody agrees with what they did not see"
+    assert page["trace"]["verdict"]
+    assert vote(page, FORM | {"note": "On second thought."}).blind
+    assert not vote(page, FORM | {"labels": {"OA": 1}}).blind
+    ballots = [show(page, place)["ballot"] for place in (0, 1)]
+    assert [(each["hidden"], each["own"]) for each in ballots] == [(True, False), (False, True)]
+    show(page, 0)
+    vote(page, act="show")
+    assert not vote(page).blind
+
+
+def test_a_pair_that_only_the_second_run_showed_may_be_marked(here: Inside) -> None:
+    both = handmade_runs.both_orders()
+    later = replace(RUN.turns[0], frames=handmade_runs.pairs([17]))
+    page = replaying(here, trace=replace(both, swapped=replace(both.swapped, turns=(later,))))
+    assert vote(page, {"slots": [17]}).slots == (17,)
+
+
+def test_a_vote_while_the_run_goes_on_outlives_its_end(busy: Inside, two: Pair) -> None:
+    page = running(busy, two, **FIRST)
+    given, shown = vote(page, FORM | {"slots": [16]}), page.session.shown
+    page.stop()
+    until(lambda: busy.history.open(shown.owner, shown.kept)[0].vote == given)
+    page = running(busy, two, "bert")
+    assert vote(page) is None
+    assert page["trace"]["ballot"]["refusal"] == words.TOO_EARLY, "they watch it being judged"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(None, "vote", [], {}, {"labels": {}, "note": "  "}, {"labels": {"TA": 7}}),
+        *({"labels": "TA=1"}, {"note": "x" * 3000}, {"note": {"text": "x"}}, {"slots": [17]}),
+        *({"slots": list(range(20))}, {"slots": [16, 16]}, {"agrees": "perhaps"}),
+    ],
+    ids=lambda given: str(given)[:30],
+)
+def test_a_vote_that_no_form_sends_is_refused_in_a_sentence(here: Inside, given: Any) -> None:
+    page = replaying(here)
+    assert vote(page, given) is None
+    assert page["trace"]["ballot"]["refusal"].endswith(".")
+
+
+# -- players -------------------------------------------------------------------------------------
+
+
+def put(page: OpenPage, side: int, file: Path | None, prompt: str = "") -> str:
+    """Upload a file into a player, or clear it; the status line afterwards."""
+    player, parts = page.here.players[side - 1], page.here.parts
+    page.values |= {parts.videos[side - 1]: file and str(file), parts.prompt: prompt}
+    for event in (player.on_arrival, player.on_upload) if file else (player.on_clear,):
+        page.act(event, page.values)
+    return str(page["status"])
+
+
+def fetch(page: OpenPage, side: int, address: str) -> str:
+    """Enter a web address; the status line afterwards."""
+    page.values[page.here.parts.addresses[side - 1]] = address
+    return str(page.act(page.here.players[side - 1].on_address, page.values)["status"])
+
+
+def test_the_next_step_counts_no_refused_file(here: Inside, clips: Clips, two: Pair) -> None:
+    page, text = OpenPage(here), two[0].rename(two[0].with_name("text.mp4"))
+    text.write_text("This is no video. " * 100)
+    refused = "text.mp4 is a text file, not a video."
+    assert put(page, 1, text) == f"{refused} {words.OTHER_VIDEO}"
+    assert put(page, 2, clips[1]) == f"{refused} {words.ONE_VIDEO}"
+    page.compare([text, clips[1]]).result()
+    assert page["status"] == f"{refused} {words.OTHER_VIDEO}"
+    assert put(page, 1, None) == words.ONE_VIDEO
+    assert put(page, 1, clips[0]) == words.TWO_VIDEOS
+    assert put(page, 1, clips[0], "A prompt.") == words.READY_TO_COMPARE
+
+
+def test_the_judge_reads_the_file_of_which_a_copy_is_shown(here: Inside, two: Pair) -> None:
+    page, old = OpenPage(here), write_old(two[0].with_name("odd.avi"))
+    assert put(page, 2, old) == f"{words.COPY_SHOWN} {words.ONE_VIDEO}"
+    players, addresses = (page["first"], page["second"]), {"file:///a.mp4": "http", "": "Give"}
+    assert Path(players[1]).suffix == ".mp4"
+    for address, said in addresses.items():
+        assert said in fetch(page, 1, address), "an address that cannot be fetched"
+        assert (page["first"], page["second"]) == players
+    page.compare([two[0], Path(players[1])]).result()
+    assert page.session.shown.files == (two[0], old)
+    assert old in here.sessions.files()
+
+
+def test_a_run_whose_videos_were_replaced_says_what_it_judged(here: Inside, clips: Clips) -> None:
+    told = zip(RUN.started.clips, clips, strict=True)
+    one, other = (replace(clip, digest=file_digest(path)) for clip, path in told)
+    page = replaying(here, trace=replace(RUN, started=replace(RUN.started, clips=(one, other))))
+    for side, clip in enumerate(clips, 1):
+        put(page, side, clip)
+    assert page["trace"]["changed"] == "", "its own videos, put beside a run that was opened"
+    page.act(here.on.swap_videos, page["first"], page["second"])
+    assert (page["first"], page["status"]) == (str(clips[1]), words.SWAPPED)
+    page.act(here.on.swap_videos, page["first"], page["second"])
+    assert put(page, 2, clips[0]) == words.CHANGED
+    assert page["trace"]["changed"] == "This run judged another video 2: b.mp4."
+    assert put(page, 1, None) == words.CHANGED
+    assert page["trace"]["changed"] == "This run judged other videos: a.mp4 and b.mp4."
+    assert page["trace"]["verdict"], "it stays"
+
+
+def test_examples_that_can_be_read_are_offered_and_opened(
+    tmp_path: Path, judges: JudgeLoader
+) -> None:
+    for name, data in {"b": to_json(RUN), "a": to_json(BRANCH), "broken": b"{}"}.items():
+        (tmp_path / "examples" / name).mkdir(parents=True)
+        (tmp_path / "examples" / name / "trace.json").write_bytes(data)
+    with inside(tmp_path, judges) as here:
+        cards = Examples(tmp_path / "examples").cards(here.sessions.thumbnails)
+        assert [card["name"] for card in cards] == ["a", "b"]
+        pictures = [Path(src).relative_to("frames") for src in cards[0]["pictures"]]
+        assert all((here.sessions.thumbnail_root / picture).is_file() for picture in pictures)
+        for name, said in {"b": "Replaying a saved trace", "../b": words.NO_SUCH_LINK}.items():
+            page = OpenPage(here, name)
+            page.act(here.on.open, page.form([None, None], ""), example=name)
+            assert page["status"].startswith(said)

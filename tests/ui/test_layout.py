@@ -1,0 +1,88 @@
+"""What the page's form offers for each row of the table of settings."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.protocols import make_protocol, with_defaults
+from vrthinker_core.protocols.factory import chosen_protocol
+from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings
+from vrthinker_core.ui.layout import OWN_NAME, choices, default_value, form_values, help_text
+
+every_row = pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
+DEFAULTS = {row.name: default_value(row) for row in SETTINGS}
+
+
+def test_the_form_as_it_opens_gives_the_default_settings() -> None:
+    assert parse_settings(DEFAULTS) == Settings()
+
+
+@every_row
+def test_all_that_a_setting_may_be_is_offered_once_with_its_default_and_its_help(
+    row: Setting,
+) -> None:
+    names, values = zip(*choices(row), strict=True)
+    assert default_value(row) in values
+    assert len(set(names)) == len(set(values)) == len(values)
+    assert (OWN_NAME, OWN) in choices(row)[:1] or row.default is not None
+    assert [row.parse(value) for value in values if value != OWN] == [*row.offered, *row.words]
+    only = [name for name in ("concat", "paired") if f"Only in {name}." in help_text(row)]
+    assert only == [row.protocol] * bool(row.protocol)
+
+
+ANYTHING = st.one_of(
+    *(st.none(), st.text(), st.integers(), st.floats(), st.lists(st.text())),
+    st.dictionaries(st.text(), st.text()),
+)
+
+
+@every_row
+@given(value=ANYTHING)
+def test_any_value_is_refused_or_becomes_one_in_range_and_changes_no_other(
+    row: Setting, value: object
+) -> None:
+    try:
+        settings = parse_settings(DEFAULTS | {row.name: value})
+    except BadInput:
+        return
+    row.check(getattr(settings, row.name))
+    assert replace(settings, **{row.name: row.default}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("window", None), ("max_turns", None), ("frames_per_call", None), ("window", -1)],
+        *[("max_turns", 99), ("frames_per_call", 12), ("max_new_tokens", 0), ("total", 97)],
+        ("temperature", 5.0),
+    ],
+)
+def test_what_no_run_can_be_asked_for_is_left_as_the_form_opens(name: str, value: Any) -> None:
+    """A trace from elsewhere may hold it; 12 frames per call are more than `concat` allows."""
+    begun = with_defaults(Settings(temperature=0.3), make_protocol(Settings(), "concat"))
+    found = form_values(replace(begun, **{name: value}), ("concat",))
+    assert found == {**DEFAULTS, **({} if name == "temperature" else {"temperature": "0.3"})}
+
+
+@pytest.mark.parametrize("trained", [(), ("paired",), ("concat",), ("paired", "concat")], ids=str)
+@given(data=st.data())
+def test_the_form_asks_for_the_settings_of_a_run_again(
+    trained: tuple[ProtocolName, ...], data: st.DataObject
+) -> None:
+    def begun(settings: Settings) -> Settings:
+        return with_defaults(settings, make_protocol(settings, chosen_protocol(settings, trained)))
+
+    offered = {row.name: [value for _, value in choices(row)] for row in SETTINGS}
+    drawn = {name: data.draw(st.sampled_from(values)) for name, values in offered.items()}
+    try:
+        run = begun(parse_settings(drawn))
+    except BadInput:
+        return  # more frames per call than the protocol allows
+    assert begun(parse_settings(form_values(run, trained))) == run
+    for default in (form_values(begun(Settings()), trained), form_values(Settings())):
+        assert parse_settings(default) == Settings()

@@ -1,0 +1,104 @@
+"""The judge's line: who begins, who waits, who is refused, and what nobody collects."""
+
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.waiting import PATIENCE_S, until
+from tests.ui.conftest import Clips, Serve, Server
+from tests.ui.support.api import answers, begin, check_refused, client, file, upload, uploaded
+from tests.ui.support.inside import files
+from tests.ui.support.page_events import act, comparing, config, join
+from tests.ui.support.saved_examples import ENDLESS, PROMPT
+from vrthinker_core.errors import BadInput
+from vrthinker_core.ui import words
+from vrthinker_core.ui.queue import JudgeQueue
+
+WAITING = 2
+
+
+def test_each_device_takes_as_many_runs_as_it_may_in_the_order_they_came() -> None:
+    places = {"here": ("local", 1), "also here": ("local", 1), "far": ("server", 2)}
+    queue = JudgeQueue(place=places.__getitem__)
+    judges = {"a": "here", "b": "also here", "c": "far", "d": "here", "e": "far", "f": "far"}
+    for run, judge in judges.items():
+        queue.join(run, judge)
+    assert [run for run in reversed(judges) if queue.take(run)] == ["e", "c", "a"]
+    assert [queue.before(run) for run in ("b", "d", "f")] == [1, 2, 2]
+    assert queue.counts() == (3, 3)
+    queue.leave("b")  # which was stopped as it waited
+    assert not queue.take("d")
+    queue.leave("a")
+    assert [run for run in ("f", "d") if queue.take(run)] == ["d"]
+    queue.leave("e")
+    assert queue.take("f")
+
+
+@pytest.mark.parametrize(("width", "waiting"), [(1, 0), (2, 0), (1, 2), (3, 1)])
+def test_a_device_is_waited_for_by_so_many_and_no_more(width: int, waiting: int) -> None:
+    queue = JudgeQueue(waiting, lambda judge: (judge, width))
+    for run in range(width + waiting):
+        queue.join(run, "here")
+    for begun in range(width):
+        with pytest.raises(BadInput, match=words.BUSY):
+            queue.join("late", "here")
+        assert queue.take(begun)
+    queue.join("elsewhere", "another device")
+    queue.leave(0)
+    queue.join("late", "here")
+
+
+def test_a_run_whose_judge_is_still_loading_lets_others_pass_and_keeps_its_place() -> None:
+    loaded = {"quick"}
+    queue = JudgeQueue(is_loaded=loaded.__contains__)
+    for run, judge in {"a": "slow", "b": "quick", "c": "quick"}.items():
+        queue.join(run, judge)
+    assert [run for run in ("a", "b", "c") if queue.take(run)] == ["b"]
+    loaded.add("slow")
+    queue.leave("b")
+    assert [run for run in ("c", "a") if queue.take(run)] == ["a"]
+
+
+def counts(server: Server) -> tuple[int, int]:
+    """How many comparisons run, and how many wait."""
+    found = client(server).predict(api_name="/health")
+    return found["judging"], found["waiting"]
+
+
+def events(server: Server, trigger: str, of: str | None = None) -> list[dict[str, Any]]:
+    """The page's events with outputs that such a trigger sets off, on a component of that type."""
+    page = config(server)
+    types = {part["id"]: part["type"] for part in page["components"]}
+    pairs = [(event, target) for event in page["dependencies"] for target in event["targets"]]
+    found = [event for event, (part, name) in pairs if (name, types.get(part)) == (trigger, of)]
+    return [event for event in found if event["outputs"]]
+
+
+def test_a_full_line_holds_up_nothing_else_and_calls_that_nobody_collects_leave_it(
+    serve: Serve, examples: Path, clips: Clips
+) -> None:
+    options = ("--waiting", str(WAITING), "--examples", str(examples))
+    server = serve([ENDLESS], *options, protocol="paired", pause=0.05)
+    videos, (compare, inputs) = uploaded(server, clips), comparing(server)
+    (folder,) = server.folder.glob("vr-thinker-page-*")
+    with urllib.request.urlopen(begin(server, *videos, PROMPT), timeout=PATIENCE_S) as stream:
+        words_of_the_judge = (line for line in stream if b"on and on" in line)
+        assert next(words_of_the_judge)
+        join(server, compare, [*videos, PROMPT, *[None] * (inputs - 3)], "nobody's page")
+        for _ in range(WAITING):
+            begin(server, *videos, PROMPT)
+        until(lambda: counts(server) == (1, WAITING))
+        check_refused(answers(server, *videos, PROMPT)[-1], words.BUSY)
+        for page in ("", "?trace=a-block", "config"):
+            assert urllib.request.urlopen(server.url + page, timeout=PATIENCE_S).status == 200
+        for event in events(server, "load"):
+            assert act(server, event["id"], [])["data"], "the page loads"
+        for event in events(server, "upload", of="video"):
+            arrived = act(server, event["id"], [file(upload(server, clips[0]))])
+            assert arrived["data"], "a video arrives"
+        assert counts(server)[1] > 0, "all this while others wait"
+        until(lambda: counts(server) == (1, 0))
+        assert next(words_of_the_judge), "a call that is collected goes on"
+    until(lambda: counts(server) == (0, 0) and not files(folder / "records"))

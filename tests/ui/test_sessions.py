@@ -1,0 +1,210 @@
+"""What sessions keep is bounded, and goes with its page, but for a run that was left."""
+
+import gc
+import os
+import time
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.waiting import PATIENCE_S, until
+from tests.ui.support import handmade_runs
+from tests.ui.support.inside import RUN, files, finish_at_once, make_sessions, run_until_stopped
+from vrthinker_core.traces import from_json, to_json
+from vrthinker_core.types import Settings, Side, VideoPair
+from vrthinker_core.types.events import Event, Trace
+from vrthinker_core.ui.page import give_back_memory
+from vrthinker_core.ui.run import RunJob, state_of
+from vrthinker_core.ui.sessions import Sessions, ShownRun
+
+PAIR = VideoPair(RUN.started.prompt, Path("a.mp4"), Path("b.mp4"))
+ANNA, BERT = "a" * 64, "b" * 64
+MODULE = "vrthinker_core.ui.sessions."
+FRAME = handmade_runs.thumbnail(16, Side.FIRST)
+Patch = pytest.MonkeyPatch
+
+
+def waiting(sessions: Sessions, page: str, owner: str = "") -> ShownRun:
+    return sessions.start_run(sessions.get(page), PAIR, Settings(), owner=owner)
+
+
+def shown(sessions: Sessions, page: str, owner: str = "", run: ShownRun | None = None) -> ShownRun:
+    """A run that goes on, or is over, on that page."""
+    run = run or waiting(sessions, page, owner)
+    until(lambda: run.run.state.turns)
+    sessions.show(sessions.get(page), run)
+    return run
+
+
+def replayed(sessions: Sessions, page: str, trace: Trace = RUN, owner: str = "") -> ShownRun:
+    return sessions.start_replay(sessions.get(page), trace, owner=owner, kept=owner and page)
+
+
+@pytest.mark.parametrize("end", ["the page is closed", "another run", "as it waits"])
+def test_a_run_that_no_page_shows_is_stopped_and_its_files_go(tmp_path: Path, end: str) -> None:
+    known = end == "another run"  # nobody comes back to the run of a visitor who is not
+    sessions = make_sessions(tmp_path, run_until_stopped, after_leaving=0.0 if known else 600.0)
+    if end == "as it waits":
+        shown(sessions, "before it")
+    run = (waiting if end == "as it waits" else shown)(sessions, "page", ANNA if known else "")
+    run.thumbnails(FRAME)
+    assert set(run.files) <= set(sessions.files()), "nobody else deletes its videos"
+    if end == "another run":
+        replayed(sessions, "page")
+    sessions.end("page")
+    assert run.run.join(PATIENCE_S)
+    until(lambda: not [path for path in files(tmp_path) if run.name in path.parts])
+    assert sessions.find_run(run.name) is None
+    assert run.thumbnails(replace(FRAME, jpeg=b"late")).src == ""
+    sessions.close()
+
+
+def test_closing_stops_every_judge(tmp_path: Path) -> None:
+    sessions = make_sessions(tmp_path, run_until_stopped)
+    runs = [shown(sessions, "anna"), waiting(sessions, "bert")]
+    sessions.close()
+    assert all(run.run.over for run in runs)
+
+
+def test_a_thumbnail_is_written_once_whatever_its_bytes_are(tmp_path: Path) -> None:
+    run = replayed(make_sessions(tmp_path), "page")
+    found = run.thumbnails(FRAME)
+    (path,) = (tmp_path / "page" / "pictures").rglob("*.jpg")
+    assert path.read_bytes() == FRAME.jpeg
+    assert (found.src, found.width) == (f"frames/{run.name}/{path.name}", 96)
+    path.unlink()
+    assert run.thumbnails(replace(FRAME)) == found
+    assert not path.exists()
+    for jpeg in (b"", b"<svg onload=alert(1)>", b"\xff\xd8\xff"):
+        broken = run.thumbnails(replace(FRAME, jpeg=jpeg))
+        assert (broken.width, broken.height, broken.src[-4:]) == (1, 1, ".jpg")
+
+
+def test_a_run_whose_history_cannot_be_read_or_written_goes_on(tmp_path: Path) -> None:
+    def lose_the_disk(job: RunJob) -> Generator[Event, None, None]:
+        (tmp_path / "kept").rename(tmp_path / "lost")
+        yield from finish_at_once(job)
+
+    run = shown(make_sessions(tmp_path, lose_the_disk), "page", ANNA)
+    until(lambda: run.run.over)
+    assert run.run.state == state_of(RUN)
+
+
+def test_a_run_that_was_left_goes_on_for_a_while_for_its_visitors_pages(tmp_path: Path) -> None:
+    sessions = make_sessions(tmp_path, run_until_stopped, after_leaving=0.5)
+    run = shown(sessions, "page", ANNA)
+    sessions.end("page")
+    assert (sessions.live_runs(ANNA), sessions.live_runs(BERT)) == ([run], [])
+    for page in ("another", "a third"):
+        shown(sessions, page, run=run)
+    sessions.end("another")
+    time.sleep(0.8)
+    assert not run.run.over, "a page shows it"
+    sessions.end("a third")
+    assert not run.run.over
+    until(lambda: run.run.over and sessions.find_run(run.name) is None)
+
+
+def test_a_left_run_gives_way_to_its_visitors_next_one_and_to_who_waits(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    sessions = make_sessions(tmp_path, run_until_stopped, at_once=2, after_leaving=600.0)
+    left = shown(sessions, "left", ANNA)
+    sessions.end("left")
+    replayed(sessions, "page", owner=ANNA)
+    assert not left.run.over
+    following = shown(sessions, "page")  # whose it is, is known from what the page has shown
+    assert left.run.join(PATIENCE_S)
+    sessions.end("page")
+    shown(sessions, "a stranger's")
+    assert not following.run.over
+    monkeypatch.setattr(MODULE + "GIVE_WAY_SECONDS", 0.2)
+    shown(sessions, "another stranger's")
+    assert following.run.over
+    sessions.close()
+
+
+def test_a_session_ends_an_hour_after_its_last_use_unless_its_page_is_open_or_busy(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    later, opened = [0.0], {"open"}
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + later[0], time=time.time)
+    monkeypatch.setattr(MODULE + "time", clock)
+    options: Any = {"after_leaving": 0.0, "is_open": opened.__contains__}
+    sessions = make_sessions(tmp_path, run_until_stopped, **options)
+    slow = shown(sessions, "slow", ANNA)
+    for page in ("open", "used", "unused"):
+        replayed(sessions, page, owner=ANNA)
+
+    def after(seconds: float) -> list[str]:
+        later[0] += seconds
+        sessions.expire()
+        return ["slow" if run is slow else run.kept for run in sessions.runs_of(ANNA)]
+
+    assert after(3000) == ["slow", "open", "used", "unused"]
+    sessions.get("used")
+    assert after(3000) == ["slow", "open", "used"]
+    assert after(3000) == ["slow", "open"]
+    slow.run.stop()
+    opened.clear()
+    assert after(1) == []
+
+
+def large_trace(megabytes: int) -> Trace:
+    """A trace with pictures of that size."""
+    shown = handmade_runs.pairs(range(2 * megabytes))
+    frames = (replace(each, jpeg=each.jpeg.ljust(2**18, b"\0")) for each in shown)
+    return replace(RUN, turns=(replace(RUN.turns[0], frames=tuple(frames)), *RUN.turns[1:]))
+
+
+def test_what_pages_keep_is_bounded_the_oldest_go_first_and_no_run_that_goes_on(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(MODULE + "MAX_KEPT_BYTES", 10 * 2**20)
+    sessions = make_sessions(tmp_path, run_until_stopped)
+    runs = {"live": shown(sessions, "live"), "small": replayed(sessions, "small")}
+
+    def kept() -> str:
+        return " ".join(page for page, run in runs.items() if sessions.find_run(run.name))
+
+    runs |= {page: replayed(sessions, page, large_trace(3)) for page in "12345678"}
+    assert kept() == "live 6 7 8"
+    runs["large"] = replayed(sessions, "one that is larger than all", large_trace(12))
+    assert kept() == "live large"
+    queued = []
+    for page in "abcdef":  # which keep a run, and it among branches, beside one that waits
+        runs[page], session = replayed(sessions, page, large_trace(3)), sessions.get(page)
+        session.branch_set = session.keep_branch()
+        queued.append(waiting(sessions, page))
+    assert kept() == "live f"
+    assert [page for page in "abcdef" if sessions.get(page).branch_set] == ["f"]
+    assert not any(run.run.over for run in queued)
+    for page in "abcdef":
+        sessions.end(page)
+    monkeypatch.setattr(MODULE + "MAX_SESSIONS", 3)
+    runs |= {page: replayed(sessions, page) for page in "uvwxyz"}
+    assert kept() == "live y z"
+    sessions.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no word of a process's memory")
+def test_the_memory_of_traces_that_were_dropped_is_given_back(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    def resident() -> float:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    monkeypatch.setattr(MODULE + "MAX_KEPT_BYTES", 60 * 2**20)
+    sessions, data = make_sessions(tmp_path), to_json(large_trace(24))
+    before = resident()
+    for page in map(str, range(8)):
+        replayed(sessions, page, from_json(data))
+    assert resident() - before < 180
+    for page in map(str, range(8)):
+        sessions.end(page)
+    until(lambda: (gc.collect(), give_back_memory(), resident() - before < 40)[-1])
