@@ -4,27 +4,40 @@
  */
 window.VRThinker = window.VRThinker || {};
 
-VRThinker.element = (tag, className = "", text = null) => {
+/** An element. `look` is its class or its attributes; what is empty of `content` is left out. */
+VRThinker.element = (tag, look = "", ...content) => {
   const node = document.createElement(tag);
-  if (className) node.className = className;
-  if (text !== null) node.textContent = text;
+  const attributes = typeof look === "string" ? look && { class: look } : look;
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...content.flat().filter(Boolean));
   return node;
 };
 
-/** A button that sends no form; `onClick` is what it does. */
-VRThinker.button = (className = "", text = null, onClick = null) => {
-  const button = VRThinker.element("button", className, text);
+/** A button that sends no form. */
+VRThinker.button = (look, content, onClick = null) => {
+  const button = VRThinker.element("button", look, content);
   button.type = "button";
-  if (onClick) button.addEventListener("click", onClick);
+  button.addEventListener("click", onClick);
   return button;
 };
 
-/** Make `node` say `text`. Only what is new is written, so that a selection in the text outlives a stream. */
+/** Make `node` say `text`. Only what is new is written: a selection of text outlives a stream. */
 VRThinker.say = (node, text) => {
   const old = node.textContent;
   if (old === text) return;
-  if (old && text.startsWith(old) && node.firstChild === node.lastChild) node.firstChild.appendData(text.slice(old.length));
+  const grows = old && text.startsWith(old) && node.firstChild === node.lastChild;
+  if (grows) node.firstChild.appendData(text.slice(old.length));
   else node.textContent = text;
+};
+
+/** Put what `draw` makes of `data` into `node` if `data` is new. Without data, hide the node. */
+VRThinker.fill = (node, data, draw) => {
+  const key = JSON.stringify(data ?? []);
+  if (node.drawn === key) return false;
+  node.drawn = key;
+  node.hidden = key === "[]";
+  node.replaceChildren(...(node.hidden ? [] : draw(data).flat().filter(Boolean)));
+  return true;
 };
 
 VRThinker.seconds = (value) => (Number.isFinite(value) ? `${value.toFixed(2)} s` : "–");
