@@ -1,107 +1,91 @@
-/* The form of a vote: a label a dimension, agree or disagree, the deciding pairs, a note. */
+/* The form of a vote: a label for each dimension, agree or disagree, the deciding pairs, a note. */
 VRThinker.Ballot = class {
   constructor(dimensions, send) {
-    const { element } = VRThinker;
+    const { element, button } = VRThinker;
     this.dimensions = dimensions;
     this.send = send;
-    this.asked = false;
     this.slots = [];
     this.refusal = "";
-    this.notice = element("div", "vrt-hidden");
-    this.node = element("details", "vrt-ballot");
-    this.node.addEventListener("toggle", () => this.onToggle());
-    this.buildNotice();
-    this.build();
-    document.addEventListener("vrt:votefirst", (event) => !event.detail && this.hidden && this.send("show"));
+    const show = button("vrt-pill", "Show the verdict without voting", () => send("show"));
+    const why = element("p", "", "What the judge says is hidden until you have voted.");
+    this.notice = element("div", { class: "vrt-hidden", hidden: "" }, why, show);
+    this.form = this.build();
+    const summary = element("summary", "", "Vote yourself");
+    this.node = element("details", "vrt-ballot", summary, this.form);
+    this.node.addEventListener("toggle", () => {
+      if (this.node.open || !this.editing) return;
+      this.editing = false;
+      document.dispatchEvent(new CustomEvent("vrt:ballot"));
+    });
+    document.addEventListener("vrt:votefirst", ({ detail: on }) => {
+      if (!on && this.hidden) send("show");
+    });
     document.addEventListener("vrt:tile", (event) => this.offer(event.detail));
   }
 
-  buildNotice() {
-    const { element } = VRThinker;
-    const show = VRThinker.button("vrt-pill", "Show the verdict without voting", () => this.send("show"));
-    this.notice.append(element("p", "", "What the judge says is hidden until you have voted."), show);
-    this.notice.hidden = true;
-  }
-
   build() {
-    const { element } = VRThinker;
-    const form = element("form");
-    const labels = [["1", "Video 1"], ["0", "Tie"], ["2", "Video 2"], ["", "Not said"]];
-    this.groups = Object.fromEntries(this.dimensions.map(([key, name, help]) => [key, this.group(key, name, labels, help)]));
-    this.agrees = this.group("agrees", "The judge’s verdict", [["true", "Agree"], ["false", "Disagree"], ["", "Not said"]]);
-    this.note = element("textarea");
-    this.note.rows = 2;
-    this.note.maxLength = 2000;
-    const note = element("label", "vrt-field", "Note");
-    note.append(this.note);
+    const { element, button } = VRThinker;
+    const none = [null, "Not said"];
+    const labels = [[1, "Video 1"], [0, "Tie"], [2, "Video 2"], none];
+    const groups = this.dimensions.map(([key, name, help]) => this.group(key, name, labels, help));
+    const views = [[true, "Agree"], [false, "Disagree"], none];
+    this.agrees = this.group("agrees", "The judge’s verdict", views);
+    this.choice = element("select");
+    this.choice.addEventListener("change", () => {
+      if (this.choice.value) this.mark(Number(this.choice.value));
+    });
+    const pill = { class: "vrt-pill", hidden: "" };
+    this.offered = button(pill, "", () => this.mark(this.offered.slot));
+    this.marked = element("span", "vrt-marked");
+    this.note = element("textarea", { rows: 2, maxlength: 2000 });
+    this.said = element("span", { class: "vrt-vote-said", role: "status" });
+    const pair = element("label", "vrt-field", "Deciding pair", this.choice);
     const save = element("button", "vrt-save-vote", "Save vote");
-    this.said = element("span", "vrt-vote-said");
-    this.said.setAttribute("role", "status");
-    const foot = element("p", "vrt-vote-foot");
-    foot.append(save, this.said);
-    form.append(...Object.values(this.groups), this.agrees, this.buildPairs(), note, foot);
+    const form = element("form", "", groups, this.agrees, [
+      element("p", "vrt-pairs", pair, this.offered, this.marked),
+      element("label", "vrt-field", "Note", this.note),
+      element("p", "vrt-vote-foot", save, this.said),
+    ]);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.sent = true;
       this.refusal = "";
       this.send("vote", this.value());
     });
-    this.node.append(element("summary", "", "Vote yourself"), form);
+    return form;
   }
 
-  /** Buttons of which one is pressed: radio buttons, so that arrow keys choose and Tab leaves them. */
+  /** Radio buttons, so that arrow keys choose one and Tab leaves them. Their values are JSON. */
   group(key, name, choices, help = "") {
     const { element } = VRThinker;
-    const group = element("fieldset", "vrt-choices");
-    group.title = help;
-    group.append(element("legend", "", name));
-    for (const [value, text] of choices) {
-      const label = element("label", `vrt-side${value}`);
-      const input = element("input");
-      input.type = "radio";
-      input.name = `vrt-vote-${key}`;
-      input.value = value;
-      label.append(input, element("span", "", text));
-      group.append(label);
-    }
-    return group;
+    const labels = choices.map(([value, text]) => {
+      const input = element("input", { type: "radio", name: `vrt-vote-${key}`, value });
+      return element("label", `vrt-side${value ?? ""}`, input, element("span", "", text));
+    });
+    const look = { class: "vrt-choices", title: help };
+    return element("fieldset", look, element("legend", "", name), labels);
   }
 
-  buildPairs() {
-    const { element } = VRThinker;
-    const line = element("p", "vrt-pairs");
-    const label = element("label", "vrt-field", "Deciding pair");
-    this.choice = element("select");
-    this.choice.addEventListener("change", () => this.choice.value && this.mark(Number(this.choice.value)));
-    label.append(this.choice);
-    this.offered = VRThinker.button("vrt-pill", "", () => this.mark(this.offered.slot));
-    this.offered.hidden = true;
-    this.marked = element("span", "vrt-marked");
-    line.append(label, this.offered, this.marked);
-    return line;
+  get open() {
+    return !this.node.hidden;
   }
 
   /** The person sees what was chosen once the server has kept it: then the form closes. */
   update(trace, asked) {
-    const { vote = null, ballot = {} } = trace;
-    const fresh = this.run !== trace.run;
-    const key = vote ? vote.key : "";
-    const saved = !fresh && vote !== null && ballot.own && !ballot.refusal && (key !== this.saved || this.sent);
-    this.trace = trace;
-    this.asked = asked;
-    this.hidden = Boolean(ballot.hidden) && asked;
+    const { run, vote, ballot = {} } = trace;
+    const fresh = this.run !== run;
+    const kept = !fresh && vote && ballot.own && !ballot.refusal;
+    const saved = kept && (vote.key !== this.key || this.sent);
+    const hidden = Boolean(ballot.hidden) && asked;
+    const turned = fresh || saved || this.hidden !== hidden;
+    Object.assign(this, { trace, run, hidden, key: vote?.key });
     if (fresh) this.fill(null);
-    if (fresh || saved) this.editing = this.sent = false;
-    if (fresh || saved) this.refusal = "";
-    this.refusal = ballot.refusal || this.refusal; // it stands until the next try, whatever the run goes on to show
-    this.run = trace.run;
-    this.saved = key;
-    this.notice.hidden = !this.hidden;
+    if (fresh || saved) Object.assign(this, { editing: false, sent: false, refusal: "" });
+    this.refusal = ballot.refusal || this.refusal; // stands until the next try
+    this.notice.hidden = !hidden;
     this.agrees.hidden = !VRThinker.hasVerdict(trace);
-    this.node.hidden = !asked || (vote !== null && !this.editing);
-    this.open = asked && !this.node.hidden;
-    if (fresh || saved || this.hidden !== this.wasHidden) this.node.open = this.hidden || this.editing;
-    this.wasHidden = this.hidden;
+    this.node.hidden = !asked || Boolean(vote && !this.editing);
+    if (turned) this.node.open = hidden || this.editing;
     VRThinker.say(this.said, this.refusal);
     this.drawPairs();
   }
@@ -111,99 +95,82 @@ VRThinker.Ballot = class {
     this.fill(own ? vote : null);
     this.editing = true;
     this.node.open = true;
-    this.open = true;
     this.node.hidden = false;
-  }
-
-  onToggle() {
-    if (this.node.open || !this.editing) return;
-    this.editing = false;
-    document.dispatchEvent(new CustomEvent("vrt:ballot"));
-  }
-
-  focus() {
     this.node.querySelector("input:checked").focus();
   }
 
-  fill(vote) {
-    const values = Object.fromEntries((vote ? vote.rows : []).map((row) => [row.dimension, row.value]));
-    for (const [key, group] of Object.entries(this.groups)) this.choose(group, values[key]);
-    this.choose(this.agrees, vote ? vote.agrees : null);
-    this.slots = vote ? [...vote.slots] : [];
-    this.note.value = vote ? vote.note : "";
-    this.offered.hidden = true;
-    this.pairsKey = null;
+  radios(key) {
+    return this.form.elements[`vrt-vote-${key}`];
   }
 
-  choose(group, value) {
-    const wanted = value === null || value === undefined ? "" : String(value);
-    for (const input of group.querySelectorAll("input")) input.checked = input.value === wanted;
+  fill(vote) {
+    for (const [key] of this.dimensions) {
+      const row = vote?.rows.find(({ dimension }) => dimension === key);
+      this.radios(key).value = String(row?.value ?? null);
+    }
+    this.radios("agrees").value = String(vote?.agrees ?? null);
+    this.slots = [...(vote?.slots ?? [])];
+    this.note.value = vote?.note ?? "";
+    this.offered.hidden = true;
   }
 
   value() {
-    const chosen = (group) => group.querySelector("input:checked").value;
-    const labels = {};
-    for (const [key, group] of Object.entries(this.groups)) labels[key] = chosen(group) === "" ? null : Number(chosen(group));
-    const agrees = this.agrees.hidden || chosen(this.agrees) === "" ? null : chosen(this.agrees) === "true";
+    const chosen = (key) => JSON.parse(this.radios(key).value);
+    const labels = Object.fromEntries(this.dimensions.map(([key]) => [key, chosen(key)]));
+    const agrees = this.agrees.hidden ? null : chosen("agrees");
     return { labels, agrees, slots: this.slots, note: this.note.value };
   }
 
   /** The pair that the players show can be marked without looking for it in the list. */
-  offer(tile) {
-    if (!this.open || this.slots.includes(tile.slot)) return;
-    this.offered.slot = tile.slot;
-    this.offered.textContent = `Mark ${tile.label}`;
+  offer({ slot, label }) {
+    if (!this.open || this.slots.includes(slot)) return;
+    this.offered.slot = slot;
+    this.offered.textContent = `Mark ${label}`;
     this.offered.hidden = false;
   }
 
   mark(slot) {
-    if (!this.slots.includes(slot) && this.slots.length < 16) this.slots.push(slot);
+    if (this.slots.length < 16) this.slots.push(slot);
     this.offered.hidden = true;
     this.drawPairs();
   }
 
   drawPairs() {
+    const { fill } = VRThinker;
     const pairs = VRThinker.pairs(this.trace);
-    const key = JSON.stringify([pairs, this.slots]);
-    if (this.pairsKey === key) return;
-    this.pairsKey = key;
-    const { element } = VRThinker;
-    const option = (value, text) => {
-      const node = element("option", "", text);
-      node.value = value;
-      return node;
-    };
-    const left = pairs.filter(([slot]) => !this.slots.includes(slot));
-    this.choice.replaceChildren(option("", "Mark a pair"), ...left.map(([slot, label]) => option(slot, label)));
-    this.marked.replaceChildren(...this.slots.flatMap((slot) => this.chip(slot)));
+    const left = [...pairs].filter(([slot]) => !this.slots.includes(slot));
+    const marked = this.slots.map((slot) => [slot, pairs.get(slot)]);
+    const option = ([slot, label]) => new Option(label, slot);
+    fill(this.choice, [["", "Mark a pair"], ...left], (choices) => choices.map(option));
+    fill(this.marked, marked, () => this.slots.map((slot) => this.chip(slot)));
   }
 
   chip(slot) {
     const link = VRThinker.pairLink(this.trace, slot);
-    const remove = VRThinker.button("vrt-pill", "×", () => {
+    const look = { class: "vrt-pill", "aria-label": `Unmark ${link.textContent}` };
+    const remove = VRThinker.button(look, "×", () => {
       this.slots = this.slots.filter((other) => other !== slot);
       this.drawPairs();
       this.choice.focus();
     });
-    remove.setAttribute("aria-label", `Unmark ${link.textContent}`);
     return [link, remove];
   }
 };
 
-/* The switch "Vote first". A cookie holds it: the server must know it before it sends the first word of a judge. */
+/* The switch "Vote first". A cookie tells the server before it sends the first word of a judge. */
 VRThinker.mountVoteFirst = (root) => {
   const { element } = VRThinker;
-  root.classList.add("vrt", "vrt-vote-first");
-  const label = element("label");
-  const box = element("input");
-  box.type = "checkbox";
+  const box = element("input", { type: "checkbox" });
+  const help = element("span", "", "Hide each run’s verdict until I have voted.");
   box.checked = /(^|; )vote_first=on(;|$)/.test(document.cookie);
-  label.append(box, element("b", "", "Vote first"), element("span", "", "Hide each run’s verdict until I have voted."));
-  root.replaceChildren(label);
+  root.classList.add("vrt", "vrt-vote-first");
+  root.replaceChildren(element("label", "", box, element("b", "", "Vote first"), help));
   box.addEventListener("change", () => {
     // A page inside another site's frame, as on Hugging Face, keeps only cookies of this kind.
-    const scope = location.protocol === "https:" ? "SameSite=None; Secure; Partitioned" : "SameSite=Lax";
-    document.cookie = `vote_first=${box.checked ? "on" : "off"}; path=/; max-age=31536000; ${scope}`;
+    const framed = "SameSite=None; Secure; Partitioned";
+    const scope = location.protocol === "https:" ? framed : "SameSite=Lax";
+    const value = box.checked ? "on" : "off";
+    document.cookie = `vote_first=${value}; path=/; max-age=31536000; ${scope}`;
     document.dispatchEvent(new CustomEvent("vrt:votefirst", { detail: box.checked }));
   });
 };
