@@ -5,7 +5,7 @@ from vrthinker_core.__about__ import asset
 
 EXAMPLES = ASSETS / "examples"
 
-VIEW = ("trace.js", "verdict.js", "frames.js", "closer.js")  # draws a run, in a saved report, too
+VIEW = ("trace.js", "verdict.js", "closer.js")  # draws a run, in a saved report, too
 INPUTS = ("players.js", "live.js", "inputs.js", "history.js", "ballot.js", "branches.js", "runs.js")
 PAGE = (*VIEW, *INPUTS, "page.js")
 HEARTBEAT = "heartbeat.js"  # In the head, before Gradio's scripts; all others come after them
