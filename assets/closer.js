@@ -1,3 +1,12 @@
+VRThinker.clamp = (value, least, most) => Math.min(most, Math.max(least, value));
+
+/** An element with these properties and children, which may be nodes or text. */
+VRThinker.make = (tag, properties, ...children) => {
+  const node = Object.assign(document.createElement(tag), properties);
+  node.append(...children);
+  return node;
+};
+
 /* One zoom for all `.vrt-lens` below `root`: a wheel, a pinch or a key enlarges them around the same place, a drag moves them. */
 VRThinker.MOST_ZOOM = 16;
 VRThinker.ZOOM_STEP = 1.5;
@@ -437,27 +446,25 @@ VRThinker.Closer = class {
 /* All frames of a run: its pairs by turn, each turn's beside what the judge wrote about them. */
 VRThinker.Frames = class {
   constructor(root, empty, onTile) {
-    const { element } = VRThinker;
-    this.empty = element("p", "vrt-empty", empty);
+    this.empty = VRThinker.element("p", "vrt-empty", empty);
     this.tiles = new VRThinker.Tiles(root, onTile);
     this.turns = new VRThinker.TurnList(this.tiles, "vrt-gallery", "Frames by turn");
     root.classList.add("vrt");
     root.replaceChildren(this.empty, this.turns.node);
-    this.update({});
   }
 
-  /** Draw `data` as `view.data` gives it; what has not changed is left alone. */
-  update(data) {
-    const shown = data || {};
-    const turns = (shown.turns || []).map((turn) => ({ ...turn, foot: "", confidence: [], labels: [], remarks: [] }));
+  /** Draw a trace as `view.data` gives it; what has not changed is left alone. */
+  update({ turns = [], ...trace } = {}) {
+    const bare = { foot: "", confidence: [], labels: [], remarks: [] };
     this.empty.hidden = turns.length > 0;
-    this.turns.update(shown, turns);
+    this.turns.update(trace, turns.map((turn) => ({ ...turn, ...bare })));
     this.tiles.markLinks();
   }
 };
 
-/* The exact text that was sent to the judge and came back, with everything visible that usually is not. */
-VRThinker.UNSEEN = /(<\|[^|<>]{1,40}\|>|[\u0000-\u0008\u000b-\u001f\u007f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff])/;
+/* The exact text that the judge got and wrote, with everything visible that usually is not. */
+VRThinker.UNSEEN =
+  /(<\|[^|<>]{1,40}\|>|[\0-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff])/;
 VRThinker.MOST_TOKENS = 2000;
 
 VRThinker.Transcript = class {
@@ -467,29 +474,27 @@ VRThinker.Transcript = class {
   }
 
   update(transcript) {
-    const key = JSON.stringify(transcript || null);
+    const { passages = [] } = transcript ?? {};
+    const key = JSON.stringify(passages);
     if (this.key === key) return;
     this.key = key;
-    const passages = (transcript && transcript.passages) || [];
-    this.root.replaceChildren(...passages.map(([heading, text]) => this.passage(heading, text)));
-  }
-
-  passage(heading, text) {
-    const section = VRThinker.element("section");
-    const passage = new VRThinker.Passage("pre", (node, shown) => node.replaceChildren(...VRThinker.visible(shown)));
-    passage.update(text);
-    section.append(VRThinker.element("h3", "", heading), passage.node);
-    return section;
+    const sections = passages.map(([heading, text]) => {
+      const passage = new VRThinker.Passage("pre", VRThinker.writeVisible);
+      passage.update(text);
+      return VRThinker.make("section", {}, VRThinker.element("h3", "", heading), passage.node);
+    });
+    this.root.replaceChildren(...sections);
   }
 };
 
-/** Text as nodes in which control tokens stand out and unseen characters have a name. */
-VRThinker.visible = (text) => {
+/** Write `text` so that control tokens stand out and unseen characters have a name. */
+VRThinker.writeVisible = (node, text) => {
   const pieces = text.split(VRThinker.UNSEEN);
-  if (pieces.length > 2 * VRThinker.MOST_TOKENS) return [document.createTextNode(text)];
-  return pieces.map((piece, position) => {
-    if (position % 2 === 0) return document.createTextNode(piece);
+  if (pieces.length > 2 * VRThinker.MOST_TOKENS) return node.replaceChildren(text);
+  const draw = (piece, position) => {
+    if (position % 2 === 0) return piece;
     const code = piece.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
     return VRThinker.element("mark", "", piece.length === 1 ? `U+${code}` : piece);
-  });
+  };
+  node.replaceChildren(...pieces.map(draw));
 };
