@@ -1,78 +1,65 @@
-/* The players of a saved run whose videos are not at hand: they show the frames that the judge saw. */
+/* Players of a saved run whose videos are not at hand: they show the frames that the judge saw. */
 VRThinker.LOST = {
   1: "Video 1 of this run is not kept here: its player shows the frames that the judge saw.",
   2: "Video 2 of this run is not kept here: its player shows the frames that the judge saw.",
   12: "The videos of this run are not kept here: the players show the frames that the judge saw.",
 };
 
-/** The frames of one side that a run saw, each with its tile's label, in the order of their times. */
-VRThinker.seenFrames = (trace, side) => {
-  const tiles = (trace.turns || []).flatMap((turn) => turn.tiles).filter((tile) => tile.halves[side]);
-  return tiles.map((tile) => ({ label: tile.label, ...tile.halves[side] })).sort((a, b) => a.at - b.at);
-};
+/** The first of `things` that is nearest, as `away` measures it; undefined if there are none. */
+VRThinker.nearest = (things, away) => [...things].sort((a, b) => away(a) - away(b))[0];
 
-/** What stands in one empty player. It has the parts of a video element that `Players` uses; a moment shows the nearest frame. */
+/** What stands in an empty player, with the parts of a video element that `Players` uses. */
 VRThinker.Still = class {
   constructor(part, number) {
-    const { element } = VRThinker;
-    this.part = part;
-    this.number = number;
-    this.frames = [];
-    this.frame = null; // the one that is seen
-    this.time = 0;
-    this.paused = true;
-    this.playbackRate = 1;
-    this.node = element("div", "vrt vrt-still");
-    this.node.hidden = true;
-    this.image = element("img");
+    Object.assign(this, { part, number, shown: false, frames: [], time: 0, paused: true });
+    this.image = VRThinker.element("img");
     const upload = VRThinker.button("", "Upload", () => this.uploadArea().click());
-    upload.setAttribute("aria-label", `Upload video ${number}`);
-    this.node.append(this.image, upload);
+    upload.ariaLabel = `Upload video ${number}`;
+    const properties = { className: "vrt vrt-still", hidden: true };
+    this.node = VRThinker.make("div", properties, this.image, upload);
     this.node.addEventListener("dragover", (event) => event.preventDefault());
-    this.node.addEventListener("drop", (event) => this.onDrop(event));
+    this.node.addEventListener("drop", (event) => {
+      event.preventDefault();
+      event.stopPropagation();
+      const { dataTransfer } = event;
+      const again = new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer });
+      this.uploadArea().dispatchEvent(again);
+    });
   }
 
-  /** Gradio's own, which a picture covers; null while it holds a video or one is being uploaded. */
+  /** Gradio's own, which the picture covers; null while it holds or gets a video. */
   uploadArea() {
     return document.querySelector(`${this.part} button.upload-container`);
   }
 
-  onDrop(event) {
-    event.preventDefault();
-    event.stopPropagation();
-    const { dataTransfer } = event;
-    this.uploadArea().dispatchEvent(new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer }));
-  }
-
-  get shown() {
-    return !this.node.hidden;
-  }
-
-  /** Stand in the player when it is empty, and there are frames. Returns whether that has changed. */
+  /** Stand in the player when it is empty and there are frames. Return whether that has changed. */
   stand() {
-    const hidden = this.frames.length === 0 || !this.uploadArea();
-    if (hidden === this.node.hidden) return false;
-    this.node.hidden = hidden;
+    const shown = this.frames.length > 0 && this.uploadArea() !== null;
+    if (shown === this.shown) return false;
+    this.shown = shown;
+    this.node.hidden = !shown;
     this.pause();
-    if (!hidden) document.querySelector(this.part).append(this.node);
+    if (shown) document.querySelector(this.part).append(this.node);
     return true;
   }
 
   get duration() {
-    return Math.max(0, ...this.frames.map(({ at, place }) => at / place).filter(Number.isFinite)) || 1;
+    const lengths = this.frames.map(({ at, place }) => at / place).filter(Number.isFinite);
+    return Math.max(0, ...lengths) || 1;
   }
 
   get currentTime() {
     return this.time;
   }
 
+  /** Show the frame that is nearest to this moment. */
   set currentTime(seconds) {
-    this.time = Math.min(this.duration, Math.max(0, seconds));
-    const far = ({ at }) => Math.abs(at - this.time);
-    this.frame = this.frames.reduce((nearest, frame) => (far(frame) < far(nearest) ? frame : nearest), this.frames[0]) || null;
+    this.time = VRThinker.clamp(seconds, 0, this.duration);
+    this.frame = VRThinker.nearest(this.frames, ({ at }) => Math.abs(at - this.time));
     if (!this.frame || this.image.getAttribute("src") === this.frame.src) return;
-    this.image.src = this.frame.src;
-    this.image.alt = `Video ${this.number}, ${this.frame.label}, ${VRThinker.seconds(this.frame.time)}`;
+    const { src, label, time } = this.frame;
+    this.image.src = src;
+    this.image.alt = `Video ${this.number}, ${label}, ${VRThinker.seconds(time)}`;
   }
 
   get ended() {
@@ -88,7 +75,7 @@ VRThinker.Still = class {
       if (this.paused) return;
       this.currentTime += (Math.max(0, now - before) / 1000) * this.playbackRate;
       before = now;
-      if (this.ended) this.paused = true;
+      if (this.ended) this.pause();
       else requestAnimationFrame(tick);
     };
     requestAnimationFrame(tick);
@@ -99,38 +86,36 @@ VRThinker.Still = class {
   }
 };
 
-/** Both sides, and the sentence that says what is seen. `onChange` is told when a player shows something else. */
+/** Both sides, and the sentence that says what is seen; `onChange` hears when that changes. */
 VRThinker.Stills = class {
   constructor(parts, onChange) {
-    this.sides = parts.map((part, side) => new VRThinker.Still(part, side + 1));
     this.onChange = onChange;
-    this.run = null;
-    this.sentence = VRThinker.element("p", "vrt-lost");
-    this.sentence.setAttribute("role", "status");
-    this.sentence.hidden = true;
+    this.sides = parts.map((part, side) => new VRThinker.Still(part, side + 1));
+    this.sentence = VRThinker.make("p", { className: "vrt-lost", role: "status", hidden: true });
     this.observer = new MutationObserver(() => this.draw());
   }
 
-  /** The frames of the run that is shown; a run that has just come is shown from its beginning. */
+  /** Take the frames of a run. Return whether it has just come, to be shown from its beginning. */
   update(trace) {
-    const lost = trace.stills || [];
+    const { run, stills: lost = [] } = trace;
+    const fresh = this.run !== run;
+    this.run = run;
     this.sides.forEach((still, side) => {
-      still.frames = lost.includes(side + 1) ? VRThinker.seenFrames(trace, side) : [];
-      still.currentTime = this.run === trace.run ? still.currentTime : 0;
+      const turns = lost.includes(still.number) ? trace.turns : [];
+      const tiles = turns.flatMap((turn) => turn.tiles).filter((tile) => tile.halves[side]);
+      still.frames = tiles.map(({ label, halves }) => ({ label, ...halves[side] }));
+      still.currentTime = fresh ? 0 : still.time;
     });
     const players = document.getElementById("players");
-    if (lost.length && players) this.observer.observe(players, { childList: true, subtree: true });
-    else this.observer.disconnect();
-    const fresh = this.run !== trace.run && lost.length > 0;
-    this.run = trace.run;
+    if (lost.length) this.observer.observe(players, { childList: true, subtree: true });
     this.draw();
-    return fresh;
+    return fresh && lost.length > 0;
   }
 
   draw() {
-    const changed = this.sides.map((still) => still.stand()).includes(true);
-    if (!changed) return;
-    const text = VRThinker.LOST[this.sides.filter((still) => still.shown).map((still) => still.number).join("")] || "";
+    if (!this.sides.map((still) => still.stand()).includes(true)) return;
+    const shown = this.sides.filter((still) => still.shown);
+    const text = VRThinker.LOST[shown.map((still) => still.number).join("")] ?? "";
     this.sentence.hidden = !text;
     VRThinker.say(this.sentence, text);
     this.onChange();
