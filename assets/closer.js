@@ -1,12 +1,5 @@
 VRThinker.clamp = (value, least, most) => Math.min(most, Math.max(least, value));
 
-/** An element with these properties and children, which may be nodes or text. */
-VRThinker.make = (tag, properties, ...children) => {
-  const node = Object.assign(document.createElement(tag), properties);
-  node.append(...children);
-  return node;
-};
-
 /* One zoom for all `.vrt-lens` below `root`: wheel, pinch and keys enlarge, a drag moves. */
 VRThinker.MOST_ZOOM = 16;
 VRThinker.ZOOM_STEP = 1.5;

@@ -10,6 +10,13 @@ VRThinker.element = (tag, look = "", ...content) => {
   return node;
 };
 
+/** An element with these properties and children; what is empty of `children` is left out. */
+VRThinker.make = (tag, properties, ...children) => {
+  const node = Object.assign(document.createElement(tag), properties);
+  node.append(...children.filter(Boolean));
+  return node;
+};
+
 /** A button that sends no form. */
 VRThinker.button = (look, content, onClick = null) => {
   const button = VRThinker.element("button", look, content);
