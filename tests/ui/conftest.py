@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
+from shutil import copytree
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.app_process import fork_app, is_alive, start_app
 from tests.support.waiting import PATIENCE_MS, PATIENCE_S
-from tests.ui.support.saved_examples import ENDLESS, write_example
-from vrthinker_core.types import Trace
+from tests.ui.support.saved_examples import ENDLESS, SCRIPT, ask, write_example
+from vrthinker_core.types import Settings, Trace
 from vrthinker_core.ui.html_report import render_report
 
 if TYPE_CHECKING:
@@ -51,20 +52,28 @@ class Server:
         variables: Mapping[str, str] | None = None,
         forked: bool = False,
     ) -> None:
-        self.url = f"http://127.0.0.1:{(port := free_port())}/"
-        self.log = folder / "server.log"
-        self.folder = folder
-        environment = {
+        self.folder, self.log = folder, folder / "server.log"
+        self._environment = {
             **os.environ,
             "TMPDIR": str(folder),
             "PYTHONUNBUFFERED": "1",
             **(variables or {}),
         }
-        start = fork_app if forked else start_app
+        self._start_app = fork_app if forked else start_app
         # no test waits for the run of another
-        told = ["--judge", judge, "--port", str(port), "--after-leaving", "0", *options]
-        self.process = start(told, environment, self.log)
+        self._options = ["--judge", judge, "--after-leaving", "0", *options]
+        self._start()
+
+    def _start(self) -> None:
+        self.url = f"http://127.0.0.1:{(port := free_port())}/"
+        told = [*self._options, "--port", str(port)]
+        self.process = self._start_app(told, self._environment, self.log)
         self._wait()
+
+    def restart(self) -> None:
+        """Stop it, and start it anew at another address; it finds what it has kept."""
+        self.stop()
+        self._start()
 
     def _wait(self) -> None:
         end = time.monotonic() + PATIENCE_S
@@ -124,12 +133,6 @@ def answering(serve: Serve) -> Server:
     return serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
 
 
-@pytest.fixture(scope="module")
-def endless(serve: Serve) -> Server:
-    """A server whose judge writes without end."""
-    return serve([ENDLESS], protocol="paired", pause=0.05)
-
-
 @pytest.fixture(scope="session")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of two examples, which no test changes."""
@@ -137,6 +140,36 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_example(folder / "a-block")
     write_example(folder / "b-block", hue=40)
     return folder
+
+
+@pytest.fixture(scope="session")
+def every_example(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """These, one with frames of video 1 only, one in both orders, and two that have lost videos."""
+    folder = tmp_path_factory.mktemp("every_example")
+    copytree(examples, folder, dirs_exist_ok=True)
+    asked = ask(5, 6).replace("frame_indices", "target_frames")
+    answered = "<final answer>TA=1, MQ=0, VQ=2, OA=1</final answer>"
+    # Videos are found by their content: each run has its own
+    write_example(folder / "c-one-side", [asked, answered], hue=30, protocol="concat")
+    write_example(folder / "d-both-orders", hue=50, settings=Settings(swap="on"))
+    for name, lost in {"e-half": ["second"], "f-gone": ["first", "second"]}.items():
+        write_example(folder / name, hue=60 + 5 * len(lost))
+        for side in lost:
+            (folder / name / f"{side}.mp4").unlink()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(serve: Serve, every_example: Path) -> Server:
+    """The server behind `page`: it has examples of every kind, and may fetch from local addresses."""
+    options = ("--local-addresses", "--examples", str(every_example))
+    return serve(SCRIPT, *options, protocol="paired", pause=0.01)
+
+
+@pytest.fixture(scope="module")
+def endless(serve: Serve) -> Server:
+    """A server whose judge asks for frames once and then writes without end; one visitor may wait for it."""
+    return serve([SCRIPT[0], ENDLESS], "--waiting", "1", protocol="paired", pause=0.05)
 
 
 @pytest.fixture(scope="session")
@@ -166,8 +199,12 @@ def contexts(chromium: Browser) -> Iterator[Callable[..., BrowserContext]]:
         used.close()
 
 
-KEEP_STATUS = """
+KEEP_SAID = """
 (() => {
+    window.announced = [];
+    const said = ({ target }) => (target.closest ? target : target.parentElement)?.closest(".vrt-unseen[role=status]");
+    new MutationObserver((all) => all.map(said).forEach((node) => node && announced.push(node.textContent)))
+        .observe(document, { childList: true, characterData: true, subtree: true });
     const area = HTMLTextAreaElement.prototype;
     const value = Object.getOwnPropertyDescriptor(area, "value");
     window.statusSaid = [];
@@ -180,7 +217,7 @@ KEEP_STATUS = """
     });
 })();
 """
-"""Keeps all that the status line of a page ever said: a short run is over before a slow test has looked."""
+"""Keeps all that a page's status line ever said, and what screen readers were told: a short run is over before a test has looked."""
 
 
 @pytest.fixture
@@ -191,7 +228,7 @@ def new_page(contexts: Callable[..., BrowserContext]) -> Iterator[Callable[..., 
 
     def start(**options: Any) -> Page:
         page = contexts(len(pages), **options).new_page()
-        page.add_init_script(KEEP_STATUS)
+        page.add_init_script(KEEP_SAID)
         pages.append(page)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: errors.append(f"a script ran: {dialog.message}"))
@@ -224,6 +261,13 @@ def open_page(new_page: Callable[..., Page]) -> Callable[..., Page]:
         return page
 
     return start
+
+
+@pytest.fixture
+def page(request: pytest.FixtureRequest, open_page: Callable[..., Page]) -> Page:
+    """The page of the `server`, or what `opened` says."""
+    of, screen = getattr(request, "param", ("server", {}))
+    return open_page(request.getfixturevalue(of).url, **screen)
 
 
 @pytest.fixture

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
+from tests.support.waiting import until
+from tests.ui.support.browsing import APIResponse, Page, Route
 
 SCRIPT = """() => {
     const fetched = window.fetch;
@@ -72,3 +71,29 @@ def release(page: Page) -> None:
     page.evaluate(
         "() => { Object.assign(heldStream, { reached: null, holding: false }); heldStream.pass(); }"
     )
+    page.wait_for_function("heldStream.held.length === 0")
+
+
+class HeldAnswer:
+    """The answer to the first of a page's requests whose body has these words, which the page gets when it is released."""
+
+    def __init__(self, page: Page, words: str = "") -> None:
+        self._page, self._words = page, words
+        self.held: tuple[Route, APIResponse] | None = None
+        page.route("**/gradio_api/{queue/join,run/predict}*", self._on_request)
+
+    def _on_request(self, route: Route) -> None:
+        if self.held or self._words not in (route.request.post_data or ""):
+            route.continue_()
+        else:
+            self.held = route, route.fetch()
+
+    def wait(self) -> tuple[Route, APIResponse]:
+        """Until the server has given it."""
+        until(lambda: self._page.wait_for_timeout(20) or self.held)
+        assert self.held
+        return self.held
+
+    def release(self) -> None:
+        route, response = self.wait()
+        route.fulfill(response=response)

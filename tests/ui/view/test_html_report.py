@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.test_votes import VOTE
 from tests.ui.conftest import OpenReport
 from tests.ui.support import handmade_runs
 from tests.ui.view.test_page_json import ATTACKS
@@ -41,6 +42,23 @@ def test_it_opens_from_the_disk_and_shows_the_whole_run(open_report: OpenReport)
         "[...document.images].length === 28 && [...document.images].every(image => image.naturalWidth > 0)"
     )
     assert page.locator(".vrt-transcript mark").inner_text() == "<|im_end|>"
+    page.locator("#frames summary").click()
+    page.locator("#frames .vrt-tile").nth(4).click()
+    closer = page.get_by_role("dialog").inner_text()
+    assert "#10 · turn 2" in closer
+    assert "Thumbnail" in closer
+    page.keyboard.press("ArrowLeft")
+    assert "#112 · turn 1" in page.get_by_role("dialog").inner_text()
+    assert page.locator(".vrt-lens img").first.evaluate("image => image.naturalWidth > 0")
+
+
+@pytest.mark.browser
+def test_it_shows_the_vote_and_no_form(open_report: OpenReport) -> None:
+    page = open_report(replace(handmade_runs.three_turns(), vote=VOTE))
+    said = page.locator(".vrt-voted").inner_text()
+    for text in ("A person’s vote", VOTE.note, "Video 1 · they agree", "Video 2 · they differ"):
+        assert text in said
+    assert page.locator("form, .vrt-hidden, .vrt-voted .vrt-pill").count() == 0
 
 
 @pytest.mark.browser
