@@ -82,6 +82,14 @@ def engine(request: pytest.FixtureRequest, pair: VideoPair, tmp_path: Path) -> E
     return Engine(pair, tmp_path / "run.json", *ENGINES[request.param])
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever opens a page is a test of the browser."""
+    for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.browser)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Before the first test: is there a browser for those that need one?"""
     wanted = any("chromium" in getattr(item, "fixturenames", ()) for item in session.items)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, TypeVar
 
 
@@ -17,7 +19,7 @@ class QuietHandler(BaseHTTPRequestHandler):
 class LoopbackServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, handler: type[QuietHandler]) -> None:
+    def __init__(self, handler: Callable[..., QuietHandler]) -> None:
         super().__init__(("127.0.0.1", 0), handler)
 
     @property
@@ -44,3 +46,14 @@ def serving(server: Server) -> Iterator[Server]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class _Files(QuietHandler, SimpleHTTPRequestHandler):
+    """Those of a folder."""
+
+
+@contextmanager
+def serving_files(folder: Path) -> Iterator[str]:
+    """The address of a server that gives the files in `folder`, as long as the block lasts."""
+    with serving(LoopbackServer(partial(_Files, directory=str(folder)))) as server:
+        yield server.address

@@ -8,34 +8,41 @@ import socket
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
+from shutil import copytree
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.app_process import fork_app, is_alive, start_app
 from tests.support.waiting import PATIENCE_MS, PATIENCE_S
-from tests.ui.support.saved_examples import ENDLESS, LABELS, write_example
-from vrthinker_core.types import Trace
+from tests.ui.support.saved_examples import ENDLESS, SCRIPT, ask, write_example
+from vrthinker_core.types import Settings, Trace
+from vrthinker_core.ui.routes import render_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 ROOT = Path(__file__).resolve().parents[2]
 DESKTOP = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
-PHONE: dict[str, Any] = {"is_mobile": True, "has_touch": True, "device_scale_factor": 2}
-PHONE["viewport"] = {"width": 390, "height": 844}
+PHONE = {
+    "viewport": {"width": 390, "height": 844},
+    "device_scale_factor": 2,
+    "is_mobile": True,
+    "has_touch": True,
+}
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 class Server:
-    """`app.py` in a process of its own: a new one, or, sooner, a fork that has imported it all."""
+    """`app.py` in a process of its own: a new interpreter, or, much sooner, forked from one that has imported everything."""
 
     def __init__(
         self,
@@ -45,22 +52,39 @@ class Server:
         variables: Mapping[str, str] | None = None,
         forked: bool = False,
     ) -> None:
-        self.url = f"http://127.0.0.1:{(port := free_port())}/"
-        self.log = folder / "server.log"
-        self.folder = folder
-        environment = {**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}
+        self.folder, self.log = folder, folder / "server.log"
+        self._environment = {
+            **os.environ,
+            "TMPDIR": str(folder),
+            "PYTHONUNBUFFERED": "1",
+            **(variables or {}),
+        }
+        self._start_app = fork_app if forked else start_app
         # no test waits for the run of another
-        told = ["--judge", judge, "--port", str(port), "--after-leaving", "0", *options]
-        start = fork_app if forked else start_app
-        self.process = start(told, {**environment, **(variables or {})}, self.log)
+        self._options = ["--judge", judge, "--after-leaving", "0", *options]
+        self._start()
+
+    def _start(self) -> None:
+        self.url = f"http://127.0.0.1:{(port := free_port())}/"
+        told = [*self._options, "--port", str(port)]
+        self.process = self._start_app(told, self._environment, self.log)
         self._wait()
 
+    def restart(self) -> None:
+        """Stop it, and start it anew at another address; it finds what it has kept."""
+        self.stop()
+        self._start()
+
     def _wait(self) -> None:
-        for _ in range(round(PATIENCE_S / 0.25)):
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
             assert is_alive(self.process), self.log.read_text()
-            with suppress(OSError):
-                return urllib.request.urlopen(self.url, timeout=PATIENCE_S).close()
-            time.sleep(0.25)
+            try:
+                urllib.request.urlopen(self.url, timeout=PATIENCE_S).close()
+            except OSError:
+                time.sleep(0.25)
+            else:
+                return
         raise AssertionError(f"the server did not start: {self.log.read_text()}")
 
     def stop(self) -> None:
@@ -76,20 +100,26 @@ OpenReport = Callable[..., "Page"]
 
 def write_script(path: Path, replies: Sequence[str], **options: object) -> str:
     """A scripted judge's file, as `--judge` takes it."""
-    lines = [options, *({"reply": reply} for reply in replies)]
-    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    lines = [{"reply": reply} for reply in replies]
+    path.write_text("\n".join(json.dumps(line) for line in [options, *lines]), encoding="utf-8")
     return f"scripted:{path}"
 
 
 @pytest.fixture(scope="module")
 def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
-    """Starts servers with a scripted judge; all are stopped at the end of the file."""
+    """Starts servers with a scripted judge; all are stopped at the end of the file: even idle ones take CPU time."""
     running: list[Server] = []
 
     def start(replies: Sequence[str], *chosen: str, **options: object) -> Server:
         folder = tmp_path_factory.mktemp("server")
-        script = write_script(folder / "script.jsonl", replies, **options)
-        running.append(Server(folder, script, *chosen, forked=True))
+        running.append(
+            Server(
+                folder,
+                write_script(folder / "script.jsonl", replies, **options),
+                *chosen,
+                forked=True,
+            )
+        )
         return running[-1]
 
     yield start
@@ -100,13 +130,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
 @pytest.fixture(scope="module")
 def answering(serve: Serve) -> Server:
     """A server for tests that only send requests and need no script of their own."""
-    return serve([LABELS])
-
-
-@pytest.fixture(scope="module")
-def endless(serve: Serve) -> Server:
-    """A server whose judge writes without end."""
-    return serve([ENDLESS], protocol="paired", pause=0.05)
+    return serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
 
 
 @pytest.fixture(scope="session")
@@ -119,6 +143,36 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def every_example(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """These, one with frames of video 1 only, one in both orders, and two that have lost videos."""
+    folder = tmp_path_factory.mktemp("every_example")
+    copytree(examples, folder, dirs_exist_ok=True)
+    asked = ask(5, 6).replace("frame_indices", "target_frames")
+    answered = "<final answer>TA=1, MQ=0, VQ=2, OA=1</final answer>"
+    # Videos are found by their content: each run has its own
+    write_example(folder / "c-one-side", [asked, answered], hue=30, protocol="concat")
+    write_example(folder / "d-both-orders", hue=50, settings=Settings(swap="on"))
+    for name, lost in {"e-half": ["second"], "f-gone": ["first", "second"]}.items():
+        write_example(folder / name, hue=60 + 5 * len(lost))
+        for side in lost:
+            (folder / name / f"{side}.mp4").unlink()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(serve: Serve, every_example: Path) -> Server:
+    """The server behind `page`: it has examples of every kind, and may fetch from local addresses."""
+    options = ("--local-addresses", "--examples", str(every_example))
+    return serve(SCRIPT, *options, protocol="paired", pause=0.01)
+
+
+@pytest.fixture(scope="module")
+def endless(serve: Serve) -> Server:
+    """A server whose judge asks for frames once and then writes without end; one visitor may wait for it."""
+    return serve([SCRIPT[0], ENDLESS], "--waiting", "1", protocol="paired", pause=0.05)
+
+
+@pytest.fixture(scope="session")
 def axe() -> str:
     """The script of axe-core, from its Python package."""
     package = pytest.importorskip("axe_playwright_python")
@@ -127,11 +181,15 @@ def axe() -> str:
 
 @pytest.fixture(scope="module")
 def contexts(chromium: Browser) -> Iterator[Callable[..., BrowserContext]]:
-    """A browser context for each choice of options, and each `number` of pages side by side."""
+    """A browser context for each choice of options: one that has compiled the page's scripts opens it much faster.
+
+    Pages that are open side by side, by their `number`, get contexts of their own: a browser's connections are too few for both.
+    """
     opened: dict[str, BrowserContext] = {}
 
     def context(number: int, **options: Any) -> BrowserContext:
-        if (key := repr((number, sorted(options.items())))) not in opened:
+        key = repr((number, sorted(options.items())))
+        if key not in opened:
             opened[key] = chromium.new_context(**{**DESKTOP, **options})
             opened[key].set_default_timeout(PATIENCE_MS)
         return opened[key]
@@ -141,38 +199,51 @@ def contexts(chromium: Browser) -> Iterator[Callable[..., BrowserContext]]:
         used.close()
 
 
-# Keeps all that the status line ever said: a short run is over before a slow test has looked.
-KEEP_STATUS = """
-const area = HTMLTextAreaElement.prototype, value = Object.getOwnPropertyDescriptor(area, "value");
-window.statusSaid = [];
-Object.defineProperty(area, "value", { ...value, set(text) {
-    if (this.closest("#status")) window.statusSaid.push(String(text));
-    value.set.call(this, text);
-} });
+KEEP_SAID = """
+(() => {
+    window.announced = [];
+    const said = ({ target }) => (target.closest ? target : target.parentElement)?.closest(".vrt-unseen[role=status]");
+    new MutationObserver((all) => all.map(said).forEach((node) => node && announced.push(node.textContent)))
+        .observe(document, { childList: true, characterData: true, subtree: true });
+    const area = HTMLTextAreaElement.prototype;
+    const value = Object.getOwnPropertyDescriptor(area, "value");
+    window.statusSaid = [];
+    Object.defineProperty(area, "value", {
+        ...value,
+        set(text) {
+            if (this.closest("#status")) window.statusSaid.push(String(text));
+            value.set.call(this, text);
+        },
+    });
+})();
 """
+"""Keeps all that a page's status line ever said, and what screen readers were told: a short run is over before a test has looked."""
 
 
 @pytest.fixture
 def new_page(contexts: Callable[..., BrowserContext]) -> Iterator[Callable[..., Page]]:
-    """Opens empty pages; an error, a dialog or a foreign request on any fails the test."""
+    """Opens empty pages without storage or cookies; an error, a dialog or a foreign request on any page fails the test."""
     pages: list[Page] = []
     errors: list[str] = []
 
-    def requested(url: str) -> None:
-        if not url.startswith(("http://127.0.0.1:", "data:", "blob:", "file:")):
-            errors.append(f"a request left: {url}")
-
     def start(**options: Any) -> Page:
         page = contexts(len(pages), **options).new_page()
-        page.add_init_script(f"(() => {{ {KEEP_STATUS} }})()")
+        page.add_init_script(KEEP_SAID)
         pages.append(page)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: errors.append(f"a script ran: {dialog.message}"))
-        page.on("request", lambda request: requested(request.url))
+        page.on(
+            "request",
+            lambda request: (
+                None if is_local(request.url) else errors.append(f"a request left: {request.url}")
+            ),
+        )
         return page
 
     yield start
-    for page in (page for page in pages if not page.is_closed()):
+    for page in pages:
+        if page.is_closed():
+            continue
         page.evaluate("if (location.protocol.startsWith('http')) localStorage.clear()")
         page.close()
         page.context.clear_cookies()
@@ -193,11 +264,19 @@ def open_page(new_page: Callable[..., Page]) -> Callable[..., Page]:
 
 
 @pytest.fixture
+def page(request: pytest.FixtureRequest, open_page: Callable[..., Page]) -> Page:
+    """The page of the `server`, or what `opened` says."""
+    of, screen = getattr(request, "param", ("server", {}))
+    return open_page(request.getfixturevalue(of).url, **screen)
+
+
+@pytest.fixture
 def open_file(new_page: Callable[..., Page]) -> Callable[[Path], Page]:
     """Opens a file from the disk, which may request nothing but itself."""
 
     def start(path: Path) -> Page:
-        page, requests = new_page(), list[str]()
+        page = new_page()
+        requests: list[str] = []
         page.on("request", lambda request: requests.append(request.url))
         page.goto(path.as_uri())
         assert [url for url in requests if not url.startswith("data:")] == [path.as_uri()]
@@ -209,7 +288,6 @@ def open_file(new_page: Callable[..., Page]) -> Callable[[Path], Page]:
 @pytest.fixture
 def open_report(open_file: Callable[[Path], Page], tmp_path: Path) -> OpenReport:
     """Opens the report of a trace."""
-    from vrthinker_core.ui.routes import render_report  # here: Gradio comes with it, and is slow
 
     def start(trace: Trace) -> Page:
         path = tmp_path / "report.html"
@@ -217,6 +295,10 @@ def open_report(open_file: Callable[[Path], Page], tmp_path: Path) -> OpenReport
         return open_file(path)
 
     return start
+
+
+def is_local(url: str) -> bool:
+    return url.startswith(("http://127.0.0.1:", "data:", "blob:", "file:"))
 
 
 @contextmanager

@@ -1,0 +1,293 @@
+"""A comparison: what is in sight while the judge writes and after it, Stop, the queue, refusals."""
+
+import re
+
+import pytest
+
+from tests.support.waiting import until
+from tests.ui.conftest import within
+from tests.ui.support import steps
+from tests.ui.support.api import client, uploaded
+from tests.ui.support.browsing import PHONE, Clips, Open, Page, Route, Serve, Server, expect, opened
+from tests.ui.support.held_stream import hold_when, open_held, release, wait_until_held
+from tests.ui.support.saved_examples import PROMPT, THINK, ask
+from vrthinker_core.protocols.sanitize import MAX_PROMPT
+
+WORDS = f"{THINK} Frames 16 and 80 show video 1 as a whole (frame 80); so it goes on. {THINK}"
+REASONS = "TA: alike. VQ: video 2 is sharper at frame 30. Overall video 1 is better at frame 60."
+ANSWER = f"<Think>{REASONS}</Think><Answer>TA=0, VQ=2, MQ=0, OA=1</Answer>"
+SOME_WORDS = "document.querySelector('.vrt-turn:nth-child({}) .vrt-text')?.textContent.length > 200"
+COVERED = """(it) => { it.scrollIntoView(); const { x, y } = it.getBoundingClientRect();
+    return !document.elementFromPoint(x + 4, y + 4).closest("#prompt"); }"""  # by what stays
+FIRST = "Video 1 is better overall"
+
+
+@pytest.fixture(scope="module")
+def server(serve: Serve) -> Server:
+    asked = (ask(*frames).replace(THINK, WORDS) for frames in ([10, 30, 60, 90, 140], [20, 40]))
+    return serve([*asked, ANSWER], protocol="paired", pause=0.01)
+
+
+@pytest.mark.parametrize("screen", steps.SCREENS.values(), ids=steps.SCREENS)
+def test_the_first_screen_holds_the_newest_words_then_the_verdict(
+    server: Server, new_page: Open, clips: Clips, screen: dict[str, object]
+) -> None:
+    page = open_held(new_page, server.url, **screen)
+    turns, players = steps.turns(page), page.locator("#players")
+    hold_when(page, SOME_WORDS.format(1))
+    steps.start(page, clips)
+    wait_until_held(page)
+    steps.wait_until_in_view(turns.first.locator(".vrt-tile").first)
+    steps.wait_until_last_word(page)
+    hold_when(page, SOME_WORDS.format(2))
+    wait_until_held(page)
+    steps.wait_until_in_view(turns.nth(1).locator(".vrt-tile").last)
+    expect(players).to_be_in_viewport(ratio=0.99)
+    steps.wait_until_last_word(page)
+    release(page)
+    steps.wait_for(page, "^Finished after 3 turns")
+    steps.wait_until_in_view(steps.headline(page), *page.locator(".vrt-reason").all())
+    expect(players).to_be_in_viewport(ratio=0.99)
+    assert page.locator("#trace .vrt-tile").count() == page.locator(".vrt-mark").count() == 10
+    assert steps.fits(page)
+    assert screen is steps.SCREENS["1440"] or page.locator("#prompt label").evaluate(COVERED)
+
+
+def test_a_verdict_gives_reasons_and_a_screen_reader_tells_it(page: Page, clips: Clips) -> None:
+    long, notice, chips = "A red ball. " * (MAX_PROMPT // 12), steps.changed(page), ".vrt-chip"
+    page.locator("#go").click()
+    page.wait_for_function("announced.some((text) => text.includes('needs two videos'))")
+    steps.compare(page, clips, long)
+    for end in ("/^Finished after 3 turns in [^·]+$/", f"/^{FIRST}$/"):
+        page.wait_for_function(f"announced.filter((text) => {end}.test(text)).length === 1")
+    labels = ["Video 1", "No difference found", "Video 2", "No difference found"]
+    expect(page.locator(f"{chips} > button b")).to_have_text(labels)
+    overall, alignment, quality, _ = page.locator(chips).all()
+    expect(overall).to_contain_text("Overall video 1 is better at frame 60.")
+    expect(overall.locator(".vrt-deciding .vrt-ref")).to_have_text(["#60"])
+    expect(alignment.locator(".vrt-deciding")).to_have_count(0)  # it names no frame
+    quality.locator(".vrt-deciding .vrt-ref").click()
+    assert "index 30 of 127" in steps.moment(page)
+    assert steps.chosen(page) == "30"
+    link = steps.turns(page).first.locator(".vrt-ref", has_text="80").last
+    link.hover()
+    for part in (".vrt-tile.lit", ".vrt-mark.lit"):
+        expect(page.locator(part)).to_have_attribute("data-frames", "80")
+    expect(link.locator("..")).to_have_text("80);")
+    expect(link.locator("..")).to_have_css("white-space", "nowrap")  # no line begins with ")"
+    expect(steps.turns(page).first.locator(".vrt-remarks")).to_contain_text("140")
+    assert steps.stays(page, notice.is_visible)
+    expect(notice).to_be_hidden()
+    steps.write_prompt(page, "Something else.")
+    expect(notice).to_contain_text("This run judged the prompt “A red ball. A red ball.")
+    assert len(notice.inner_text()) < 200
+    steps.write_prompt(page, long)
+    expect(notice).to_be_hidden()
+
+
+@opened("endless", low={"viewport": {"width": 1280, "height": 500}})
+def test_who_reads_on_is_left_alone_and_changes_what_comes_next(page: Page, clips: Clips) -> None:
+    line, notice = page.locator("#status"), steps.changed(page)
+    steps.start(page, clips)
+    steps.wait_until_said(page, "^Turn 1 of 6")
+    height = line.bounding_box()["height"]
+    steps.wait_for(page, r"^Turn 2 of 6 · writing · [\d.]+ tokens a second · .* at most \d+ s left")
+    assert line.bounding_box()["height"] == height, "a longer line moves nothing below it"
+    steps.wait_until_last_word(page)
+    page.mouse.move(900, 250)
+    page.mouse.wheel(0, -250)
+    steps.place_while_the_judge_writes(page)
+    follow = steps.button(page, "Follow the newest words")
+    expect(follow).to_have_attribute("aria-pressed", "false")
+    follow.dispatch_event("click")
+    steps.wait_until_last_word(page)
+    page.mouse.down()  # what is pressed stays under the pointer
+    before = steps.place_while_the_judge_writes(page)
+    page.mouse.up()
+    page.wait_for_function("before => window.scrollY > before", arg=before)
+    steps.wait_until_last_word(page)
+    steps.clear(page, "second")
+    steps.put(page, "second", clips[0])
+    expect(notice).to_contain_text(f"judged another video 2: {clips[1].name}.")
+    steps.write_prompt(page, "Something else.")
+    expect(notice).to_contain_text(f"judged the prompt “{PROMPT}”")
+    page.locator("#stop").click()
+    page.wait_for_function("announced.some((text) => text.startsWith('Stopped after 2 turns'))")
+    assert page.evaluate("announced").count("Turn 1 of 6") == 1, "not every second"
+    expect(notice).to_contain_text("another video 2")
+
+
+@opened("endless")
+def test_stop_ends_a_run_at_once_and_keeps_everything(page: Page, clips: Clips) -> None:
+    last, sent = steps.turns(page).nth(1), page.locator(".vrt-transcript pre")
+    steps.begin(page, clips)
+    steps.wait_for(page, "^Turn 2 of 6 · writing")
+    page.wait_for_function("window.scrollY > 0")
+    expect(page.locator("#stop")).to_be_in_viewport()
+    expect(page.get_by_role("group", name="The run that goes on")).to_have_count(0)
+    with within(10):  # the judge would go on for minutes
+        page.locator("#stop").click()
+        expect(page.locator(".vrt-ending")).to_be_visible()
+    steps.wait_for(page, r"^Stopped after 2 turns in .* · [\d,]+ tokens read, [\d,]+ written$")
+    assert steps.stays(page, last.inner_text)
+    expect(last).to_contain_text("on and on")
+    expect(last.locator(".vrt-state")).to_contain_text("stopped")
+    expect(last).not_to_contain_text(re.compile("no usable answer|token limit"))
+    expect(steps.headline(page)).to_contain_text("No verdict")
+    steps.tab(page, "Frames")
+    expect(page.locator("#frames .vrt-tile img")).to_have_count(16)
+    steps.tab(page, "Raw transcript")
+    expect(sent.first).to_have_text(re.compile(r"\w"))
+    cut = "all => all.filter((node) => node.scrollHeight > node.clientHeight + 1).length"
+    assert sent.evaluate_all(cut) == 0
+
+
+@pytest.mark.parametrize("anchoring", ["auto", "none"])  # where the browser keeps it, and not
+@opened(low={"viewport": {"width": 1280, "height": 400}})
+def test_what_is_read_stays_in_its_place(page: Page, clips: Clips, anchoring: str) -> None:
+    page.evaluate("value => document.documentElement.style.overflowAnchor = value", anchoring)
+    steps.start(page, clips)
+    words = steps.turns(page).first.locator(".vrt-text p").first
+    page.locator(".vrt-follow:not([hidden])").dispatch_event("click")  # no longer
+    expect(words).to_be_visible()
+    steps.turns(page).first.locator("header").evaluate("node => node.scrollIntoView()")
+    before = words.bounding_box()["y"]
+    steps.wait_until_over(page)  # two turns have come below it, and the verdict above
+    until(lambda: words.bounding_box()["y"] == pytest.approx(before, abs=1))
+
+
+@opened("endless", phone=PHONE, landscape={"viewport": {"width": 844, "height": 390}})
+def test_on_a_small_screen_stop_stays_in_sight(page: Page, clips: Clips) -> None:
+    bar = page.get_by_role("group", name="The run that goes on")
+    stop = steps.button(bar, "Stop")
+    steps.start(page, clips)
+    expect(stop).to_be_in_viewport(ratio=1)
+    expect(page.locator("#stop")).not_to_be_in_viewport()
+    until(lambda: bar.locator("span").inner_text() == steps.status(page) != "")
+    steps.wait_until_last_word(page)
+    assert min(stop.bounding_box()["width"], stop.bounding_box()["height"]) >= 44
+    assert bar.locator("[role=status], [aria-live]").count() == 0, "the status is announced once"
+    if steps.is_narrow(page):
+        page.evaluate("scrollTo(0, 0)")
+        expect(page.locator("#stop")).to_be_in_viewport()
+        expect(bar).to_have_count(0)
+        page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+    stop.press("Enter")
+    steps.wait_for(page, "^Stopped")
+    expect(bar).to_have_count(0)
+    expect(page.locator("#go")).to_be_focused()
+
+
+def test_the_queue_tells_ones_place(endless: Server, open_page: Open, clips: Clips) -> None:
+    second, third, fourth = (open_page(endless.url) for _ in range(3))
+    program = client(endless)
+    first = program.submit(*uploaded(endless, clips), PROMPT, api_name="/compare")
+    until(lambda: first.outputs())
+    fourth.locator("#go").click()
+    steps.wait_for(fourth, "needs two videos")  # nobody waits to be told so
+    steps.start(second, clips)
+    steps.wait_for(second, "You are second; one comparison is before yours.")
+    steps.start(third, clips)
+    steps.wait_for(third, "You are third; two comparisons are before yours.")
+    files = steps.video_files(third)
+    steps.button(third, "Swap sides").click()
+    steps.start(fourth, clips)
+    steps.wait_for(fourth, "Too many people are waiting")
+    steps.expect_idle(fourth)
+    second.locator("#stop").click()
+    steps.wait_for(second, "^Ready to compare")
+    steps.wait_for(third, "You are second; one comparison is before yours.")
+    assert steps.video_files(third) == files, "what waits is not changed"
+    first.cancel()
+    steps.wait_for(third, "writing")
+    steps.stop(third)
+    program.close()
+
+
+# -- presses and refusals -------------------------------------------------------------------------
+
+
+def expect_refused(page: Page, sentence: str) -> None:
+    steps.wait_for(page, sentence)
+    steps.expect_idle(page)
+    assert not steps.said(page, "^Too many people")
+
+
+@opened("answering")
+def test_compare_waits_for_no_upload_and_begins_one_run(page: Page, clips: Clips) -> None:
+    uploads, go, prompt = list[Route](), page.locator("#go"), page.locator("#prompt textarea")
+    page.route("**/gradio_api/upload?*", lambda route: uploads.append(route))
+    for side, clip in zip(steps.SIDES, clips, strict=True):
+        steps.put(page, side, clip)
+    steps.write_prompt(page, PROMPT)
+    until(lambda: page.wait_for_timeout(20) or len(uploads) == 2)
+    for _ in range(3):
+        go.click()
+    steps.wait_for(page, "still being uploaded")
+    prompt.press("Control+Enter")  # presses Compare a moment later
+    assert steps.stays(page, lambda: steps.status(page), 200)
+    for each in uploads:
+        each.continue_()
+    steps.wait_for(page, "^Ready to compare")
+    assert steps.stays(page, go.is_visible)
+    failed = {"status": 500, "json": {"error": "It failed."}}
+    page.route("**/run/predict*", lambda route: route.fulfill(**failed), times=1)
+    go.click()
+    expect_refused(page, "no longer has these videos")
+    page.evaluate("() => { for (const _ of '123') document.querySelector('#go').click(); }")
+    steps.wait_until_over(page)
+    assert steps.stays(page, go.is_visible)
+    steps.expect_runs(page, FIRST)
+    go.click()
+    steps.expect_runs(page, FIRST, FIRST)
+    address = page.url
+    for text in ("", " \n ", "\u200b"):
+        prompt.fill(text)
+        go.click()
+        expect_refused(page, "prompt is empty")
+        expect(steps.headline(page)).to_have_text(FIRST)
+        expect(page).to_have_url(address)
+
+
+@opened("endless")
+def test_lost_videos_are_to_be_added_again(page: Page, endless: Server, clips: Clips) -> None:
+    steps.fill(page, clips)
+    for file in endless.folder.rglob("*.mp4"):
+        file.unlink()
+    page.locator("#go").click()
+    expect_refused(page, "no longer has these videos")
+    for side in steps.SIDES:
+        steps.clear(page, side)
+    steps.begin(page, clips)
+    steps.stop(page)
+
+
+TAP = """([id, time]) => {
+    const how = { bubbles: true, cancelable: true, detail: 1, pointerType: "touch" };
+    const tap = new PointerEvent("click", how);
+    Object.defineProperty(tap, "timeStamp", { value: time });
+    document.getElementById(id).dispatchEvent(tap);
+}"""
+"""A finger's tap, at a moment that no slow machine moves."""
+
+
+@opened("endless")
+def test_the_second_of_two_presses_does_not_count_elsewhere(page: Page, clips: Clips) -> None:
+    running, idle = page.locator("#stop"), page.locator("#go")
+    steps.fill(page, clips)
+    for pressed, other in ((idle, running), (running, idle)):
+        box = pressed.bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        for count in (1, 2):
+            page.mouse.down(click_count=count)
+            page.mouse.up(click_count=count)
+            expect(other).to_be_visible()
+        assert steps.stays(page, other.is_visible)
+    now = page.evaluate("performance.now()")
+    page.evaluate(TAP, ["go", now])
+    expect(running).to_be_visible()
+    page.evaluate(TAP, ["stop", now + 200])
+    assert steps.stays(page, running.is_visible)
+    page.evaluate(TAP, ["stop", now + 600])
+    steps.wait_for(page, "^Stopped")
+    steps.expect_runs(page, "Stopped", "Stopped")

@@ -1,0 +1,141 @@
+"""The page for everybody: axe, the focus, forced colours, small screens and large letters."""
+
+import io
+
+from PIL import Image, ImageChops
+
+from tests.support.waiting import until_equal
+from tests.ui.support import steps
+from tests.ui.support.browsing import PHONE, Clips, Locator, Page, expect, opened
+
+PARTS = {"Trace": ".vrt-verdict", "Frames": "#frames img", "Raw transcript": "#transcript pre"}
+PARTS |= {"Save and share": ".vrt-takes", "Your runs": ".vrt-runs li"}
+
+
+@opened(**steps.SCHEMES)
+def test_axe_finds_nothing_serious_before_and_after_a_run(page: Page, axe: str) -> None:
+    expect(page.locator(".vrt-notes li").first).to_be_visible()
+    steps.open_settings(page, more=True)
+    assert steps.serious_violations(page, axe) == []
+    steps.show_example(page, 3)
+    steps.button(page, "Sides swapped", exact=True).click()
+    expect(page.locator(".vrt-swapped-notice")).to_be_visible()
+    assert steps.serious_violations(page, axe) == []
+    steps.show_example(page)
+    for name, part in PARTS.items():
+        steps.tab(page, name)
+        expect(page.locator(part).first).to_be_visible()
+        assert steps.serious_violations(page, axe) == []
+
+
+@opened("endless", **steps.SCHEMES)
+def test_axe_finds_nothing_serious_in_a_live_run(page: Page, axe: str, clips: Clips) -> None:
+    steps.begin(page, clips)
+    assert steps.serious_violations(page, axe) == []
+    steps.stop(page)
+    assert steps.serious_violations(page, axe) == []
+    steps.expect_runs(page, "Stopped")
+    steps.button(page, "Delete all runs").click()
+    expect(steps.button(page, "Keep them")).to_be_focused()
+    assert steps.serious_violations(page, axe) == []
+
+
+def seen(page: Page, part: str, beyond: int) -> Image.Image:
+    """A part as it is drawn, and so many pixels around it."""
+    box = page.locator(part).bounding_box()
+    area = {side: box[side] - beyond for side in "xy"}
+    area |= {side: box[side] + 2 * beyond for side in ("width", "height")}
+    return Image.open(io.BytesIO(page.screenshot(clip=area))).convert("L")
+
+
+@opened(**steps.SCHEMES)
+def test_the_focus_is_seen_and_the_hint_in_an_empty_field_can_be_read(page: Page) -> None:
+    expect(page.locator(".vrt-notes li").first).to_be_visible()
+    page.locator("#addresses button").first.click()
+    expect(page.locator("#address-2 input")).to_be_visible()
+    for part in ("#prompt textarea", "#address-1 input", "#address-2 input"):
+        darkest, brightest = seen(page, part, -8).getextrema()
+        lights = [((value / 255 + 0.055) / 1.055) ** 2.4 for value in (darkest, brightest)]
+        assert (lights[1] + 0.05) / (lights[0] + 0.05) >= 4.5, part
+    parts = ("#prompt textarea", "#vote-first input")
+    pictures = [seen(page, part, 6) for part in parts]
+    page.keyboard.press("Tab")  # from here on the keys move the focus
+    for part, before in zip(parts, pictures, strict=True):
+        page.locator(part).focus()
+        difference = ImageChops.difference(before, seen(page, part, 6))
+        left, top, right, bottom = difference.point(lambda light: 255 * (light > 60)).getbbox()
+        assert right - left >= before.width - 16
+        assert bottom - top >= before.height - 16
+
+
+def colour(part: Locator, x: int, from_bottom: int) -> object:
+    """As it is drawn: what a browser says of its styles tells nothing of forced colours."""
+    picture = Image.open(io.BytesIO(part.screenshot())).convert("RGB")
+    return picture.getpixel((x, picture.height - from_bottom))
+
+
+@opened(forced={"forced_colors": "active"})
+def test_forced_colours_leave_the_verdict_and_the_chosen_tab_to_be_seen(page: Page) -> None:
+    steps.show_example(page)
+    page.locator("h1").hover()
+    first, tie = (
+        [colour(mark, 4, 4) for mark in page.locator(f".vrt-says{value} .vrt-glyph i").all()[:2]]
+        for value in (1, 0)
+    )
+    assert first[0] != first[1]
+    assert tie == [first[0], first[0]]
+    chosen, another = (page.get_by_role("tab", name=name).first for name in ("Trace", "Frames"))
+    assert colour(chosen, 20, 1) != colour(another, 20, 1)
+    mark = page.locator(".vrt-mark").first
+    filled = colour(mark, 6, 24)
+    mark.evaluate("(mark) => mark.classList.add('gone')")
+    assert filled != colour(mark, 6, 24), "a frame that left the judge's view has a hollow mark"
+
+
+LOW_BUTTONS = """() => [...document.querySelectorAll("button, summary")]
+    .filter((node) => node.checkVisibility({ visibilityProperty: true }))
+    .filter((node) => !node.matches(".vrt-ref, #players button") && node.offsetHeight < 44)
+    .map((node) => node.outerHTML.slice(0, 120))"""
+"""Links in a sentence are as high as its lines, and Gradio's player has its own controls."""
+SMALL_LETTERS = """() => [...document.querySelectorAll("input, select, textarea")]
+    .filter((node) => node.checkVisibility() && parseFloat(getComputedStyle(node).fontSize) < 16)
+    .filter((node) => !node.disabled).map((node) => node.outerHTML.slice(0, 120))"""
+FINGER_ON_CLEAR = """(button) => {
+    const { right, top } = button.getBoundingClientRect();
+    const under = ([x, y]) => document.elementFromPoint(right - x, top + y);
+    return [[2, 2], [38, 2], [2, 38], [38, 38]].every((place) => under(place) === button);
+}"""
+
+
+@opened(phone={**PHONE, "color_scheme": "dark"})
+def test_on_a_phone_a_finger_hits_every_button_and_all_fits(page: Page) -> None:
+    """And the recording stands still, at its end, for who asks for less motion."""
+    loop = page.locator(".vrt-loop video")
+    loop.scroll_into_view_if_needed()
+    read = "video => [video.paused, video.src.split('/').pop(), video.currentTime > 5]"
+    until_equal(lambda: loop.evaluate(read), [True, "dark.mp4", True])
+    expect(steps.button(page, "Play the recording")).to_be_visible()
+    assert page.evaluate(LOW_BUTTONS) == []
+    steps.open_settings(page)
+    page.locator("#addresses button").first.click()
+    expect(page.locator("#address-1 input")).to_be_visible()
+    assert steps.fits(page)
+    steps.show_example(page)
+    assert page.evaluate(LOW_BUTTONS) == []
+    assert page.locator("#first button[aria-label='Clear']").evaluate(FINGER_ON_CLEAR)
+    page.locator(".vrt-ballot summary").click()
+    assert page.evaluate(SMALL_LETTERS) == []
+    assert steps.fits(page)
+    steps.look(page)
+    assert page.evaluate(LOW_BUTTONS) == []
+
+
+@opened(zoomed={"viewport": {"width": 640, "height": 450}, "device_scale_factor": 2})
+def test_at_twice_the_size_nothing_is_cut_off(page: Page) -> None:
+    steps.open_settings(page, more=True)
+    assert steps.fits(page)
+    steps.show_example(page, 3)
+    for name in PARTS:
+        steps.tab(page, name)
+        assert steps.fits(page)
+        expect(page.get_by_role("tab", name=name).first).to_be_in_viewport(ratio=0.98)

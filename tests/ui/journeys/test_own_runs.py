@@ -1,0 +1,147 @@
+"""Your runs: after a reload, a restart of the server and deletion, and the settings of a run."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.ui.support import handmade_runs, steps
+from tests.ui.support.browsing import Clips, Open, Page, Serve, Server, expect, write_script
+from tests.ui.support.saved_examples import ENDLESS, PROMPT
+
+
+@pytest.fixture(scope="module")
+def server(serve: Serve, examples: Path, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """A server with two judges, of which one writes without end and the other takes its time."""
+    file = tmp_path_factory.mktemp("judges") / "slow.jsonl"
+    long = f"<Think>{'on and on ' * 60}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+    options = ("--judge", write_script(file, [long], protocol="paired", pause=0.03))
+    options += ("--examples", str(examples), "--after-leaving", "300")
+    return serve([ENDLESS], *options, protocol="paired", pause=0.03)
+
+
+def open_run(page: Page, outcome: str) -> None:
+    steps.expect_runs(page, outcome)
+    page.locator(".vrt-open-run").click()
+
+
+def leave_and_come_back(page: Page) -> None:
+    """A run goes on after a reload; the list and the way back from an example lead to it."""
+    trace = page.get_by_role("tab", name="Trace").first
+    page.reload()
+    steps.expect_running(page)
+    expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
+    for _ in ("the run is shown", "an example is shown"):
+        open_run(page, "Goes on")
+        expect(trace).to_have_attribute("aria-selected", "true")
+        steps.expect_running(page)
+        expect(page.locator(".vrt-text p").last).to_be_in_viewport()
+        steps.show_example(page)
+    page.go_back()
+    steps.expect_running(page)
+    steps.stop(page)
+
+
+def delete_by_keyboard(page: Page) -> None:
+    steps.tab(page, "Your runs")
+    page.locator(".vrt-open-run").focus()
+    for keys, focused in (("Tab Enter Enter", "Delete this run"), ("Enter Tab", "Delete it")):
+        for key in keys.split():  # at first it is kept
+            page.keyboard.press(key)
+        expect(steps.button(page, focused)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".vrt-none")).to_be_visible()
+    expect(page.locator("#history").get_by_text("Deleted.")).to_be_focused()
+
+
+def test_no_run_is_lost(page: Page, open_page: Open, server: Server, clips: Clips) -> None:
+    steps.begin(page, clips)
+    expect(page).to_have_url(re.compile(r"\?run=[0-9a-f]{24}$"))
+    address = page.url
+    leave_and_come_back(page)
+    expect(page).to_have_url(address)
+    steps.clear(page, "second")
+    steps.write_prompt(page, "Another prompt.")
+    open_run(page, "Stopped")  # as it was, whatever has become of the inputs
+    expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
+    expect(page.locator("#second video")).to_be_visible()
+    shared, stranger = steps.link(page), open_page(address)  # in a browser of its own
+    steps.wait_for(stranger, "gone, or belongs to another visitor")
+    before = server.url
+    assert stranger.request.delete(f"{before}history/{address[-24:]}").json()["runs"] == []
+    server.restart()
+    for visitor, place in ((page, address), (stranger, shared)):
+        visitor.goto(place.replace(before, server.url))
+        expect(visitor.locator(".vrt-ending")).to_contain_text("Stopped without a verdict")
+        expect(visitor.locator(".vrt-tile")).to_have_count(4)
+        assert all(steps.video_files(visitor))
+    address = page.url
+    delete_by_keyboard(page)
+    expect(page).to_have_url(server.url)  # which a reload shows
+    page.goto(address)
+    steps.wait_for(page, "is gone")
+    stranger.reload()  # the link has ended, too
+    steps.wait_for(stranger, "was deleted")
+
+
+def begin_slow(page: Page, clips: Clips) -> str:
+    """Begin a run of the slow judge, of at most three turns; returns where the page was."""
+    home = page.url
+    steps.open_settings(page)
+    steps.choose(page, "judge", "slow")
+    steps.choose(page, "max_turns", "3")
+    steps.begin(page, clips)
+    return home
+
+
+def expect_form(page: Page, judge: str, max_turns: str) -> None:
+    expect(page.locator("#max_turns input")).to_have_value(max_turns)
+    expect(page.locator("#judge input")).to_have_value(judge)
+
+
+def test_a_run_that_was_followed_goes_on(page: Page, clips: Clips, tmp_path: Path) -> None:
+    home = begin_slow(page, clips)
+    page.reload()
+    expect(page.locator(".vrt-judge")).to_have_text("Judge: slow")
+    steps.open_settings(page)
+    expect_form(page, "slow", "3")
+    page.goto(home)
+    open_run(page, "Video 1 is better overall")
+    steps.wait_for(page, "^Replaying")
+    steps.tab(page, "Trace")
+    steps.button(page, "Check the order").click()
+    steps.wait_for(page, "^Sides swapped: Turn 1")
+    page.locator("#stop").click()
+    page.locator("#go").click()
+    steps.wait_for(page, "^Turn 1 of 3 · writing")
+    (tmp_path / "none.json").write_text("{}")
+    steps.open_trace(page, tmp_path / "none.json")  # the run is stopped, and stays
+    steps.wait_for(page, "not a VR-Thinker trace")
+    steps.expect_idle(page)
+    expect(page.locator(".vrt-ending")).to_contain_text("Stopped")
+    steps.replay(page, tmp_path / "t.json", handmade_runs.three_turns(prompt=" \n "))
+    steps.tab(page, "Your runs")
+    expect(page.locator(".vrt-run-prompt[dir=auto]").first).to_have_text("No prompt")
+    expect(steps.button(page, "Delete this run: No prompt")).to_be_visible()
+
+
+def test_settings_go_with_their_run(page: Page, clips: Clips, tmp_path: Path) -> None:
+    home = begin_slow(page, clips)
+    steps.stop(page)
+    trace = steps.saved(page, tmp_path / "trace.json")
+    page.goto(home)
+    steps.open_settings(page)
+    steps.choose(page, "max_turns", "2")
+    open_run(page, "Stopped")
+    expect_form(page, "slow", "3")
+    steps.show_example(page)
+    expect_form(page, "script", "2")
+    steps.open_trace(page, trace)
+    expect_form(page, "slow", "3")
+    steps.show_example(page)
+    expect_form(page, "script", "2")
+    page.go_back()
+    expect_form(page, "slow", "3")
+    steps.choose(page, "max_turns", "4")
+    steps.show_example(page)
+    expect_form(page, "slow", "4")  # a choice for the next run

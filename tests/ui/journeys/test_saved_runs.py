@@ -1,0 +1,100 @@
+"""Saved runs: examples, links, files, the frames of a run, swapped sides, and the address that names what is shown."""
+
+import re
+from pathlib import Path
+
+from tests.ui.support import steps
+from tests.ui.support.browsing import Clips, Open, Page, Server, expect, opened
+from tests.ui.support.saved_examples import PROMPT
+
+LOADED = "[...document.querySelectorAll('#frames img')].every(({ naturalWidth }) => naturalWidth)"
+
+
+def expect_video(page: Page, side: str, file: str) -> None:
+    expect(page.locator(f"#{side} video")).to_have_attribute("src", re.compile(f"{file}$"))
+
+
+def test_an_example_shows_its_run_and_can_be_compared_with_its_sides_swapped(page: Page) -> None:
+    card, changed = page.locator(".vrt-card").first, page.locator(".vrt-changed")
+    expect(card).to_contain_text(PROMPT)
+    expect(card).to_contain_text("Judge: scripted")
+    steps.show_example(page)
+    expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
+    expect(steps.turns(page)).to_have_count(2)
+    expect(page.locator(".vrt-mark")).to_have_count(8)
+    expect_video(page, "second", "a-block/second.mp4")
+    steps.tab(page, "Frames")
+    captions = [f"#{slot}" for slot in (16, 48, 80, 112, 10, 30, 60, 90)]
+    expect(page.locator("#frames .vrt-caption b")).to_have_text(captions)
+    expect(page.locator("#frames .vrt-tile img")).to_have_count(16)
+    page.locator("#frames .vrt-tile").last.scroll_into_view_if_needed()
+    page.wait_for_function(LOADED)
+    expect(page.locator("#frames .vrt-turn .vrt-text h4").first).to_have_text("Snapshot")
+    assert steps.link(page).endswith("?trace=a-block")
+    steps.button(page, "Swap sides").click()
+    steps.wait_for(page, "^Sides swapped")
+    expect_video(page, "first", "second.mp4")
+    expect_video(page, "second", "first.mp4")
+    expect(changed).to_contain_text("judged these videos with the sides swapped")
+    expect(steps.turns(page)).to_have_count(2)
+    steps.button(page, "Swap sides").click()
+    steps.wait_for(page, "^Replaying")
+    expect(changed).to_be_hidden()
+    page.locator("#go").click()
+    steps.wait_for(page, "^Finished after 2 turns")
+
+
+def test_links_and_files(page: Page, open_page: Open, clips: Clips, tmp_path: Path) -> None:
+    stranger = open_page(page.url)
+    steps.compare(page, clips)
+    expect(page).to_have_url(re.compile(r"\?run=[0-9a-f]{24}$"))
+    live, address = steps.trace_text(page), steps.link(page)
+    assert re.search(r"\?trace=[0-9a-f]{24}$", address)
+    expect(page).to_have_url(address)
+    visitor = open_page(address)
+    expect(steps.headline(visitor)).to_be_visible()
+    assert steps.trace_text(visitor).replace("Judge: script\n", "") == live
+    expect(visitor.locator("#prompt textarea")).to_have_value(PROMPT)
+    assert all(file.endswith(".mp4") for file in steps.video_files(visitor))
+    trace, path = steps.saved_trace(page, tmp_path), tmp_path / "trace.json"
+    steps.replay(page, path)
+    assert [Path(file).name for file in steps.video_files(page)] == ["one.mp4", "two.mp4"]
+    steps.open_trace(stranger, path)
+    steps.wait_for(stranger, "^Replaying")
+    expect(steps.headline(stranger)).to_be_in_viewport()
+    assert steps.video_files(stranger) == ["", ""]
+    assert steps.saved_trace(stranger, tmp_path) == trace
+    report = steps.saved(stranger, tmp_path / "report.html", "Report (.html)")
+    assert "Video 1 is better overall" in report.read_text("utf-8")
+
+
+@opened(**steps.SCREENS)
+def test_an_example_brings_its_verdict_into_view_from_anywhere(page: Page) -> None:
+    for number, name in enumerate(("Trace", "Frames", "Save and share")):
+        steps.tab(page, name)
+        page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+        steps.show_example(page, number)
+        steps.wait_until_in_view(steps.headline(page))
+
+
+def test_the_browsers_steps_lead_from_run_to_run(page: Page, server: Server) -> None:
+    notes = page.locator(".vrt-notes")
+    expect(notes).to_contain_text("A script replies")
+    for number, name in enumerate(("a-block", "b-block")):
+        steps.show_example(page, number)
+        expect(page).to_have_url(f"{server.url}?trace={name}")
+    steps.write_prompt(page, "Another prompt.")
+    for step, name in ((page.go_back, "a"), (page.go_forward, "b"), (page.go_back, "a")):
+        step()
+        expect_video(page, "second", f"{name}-block/second.mp4")
+        expect(page).to_have_url(f"{server.url}?trace={name}-block")
+        expect(steps.turns(page)).to_have_count(2)
+    page.go_back()
+    expect(steps.turns(page)).to_have_count(0)
+    expect(page.locator("#second video")).to_have_count(0)
+    expect(notes).to_contain_text("A script replies")  # what an empty page says of its judge
+    page.go_forward()
+    steps.wait_until_in_view(steps.headline(page))
+    page.reload()
+    expect_video(page, "second", "a-block/second.mp4")
+    steps.wait_until_in_view(steps.headline(page))

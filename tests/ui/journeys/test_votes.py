@@ -1,0 +1,99 @@
+"""Voting: after the verdict, before it, and what stays hidden until then."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.ui.support import steps
+from tests.ui.support.browsing import Clips, Page, Serve, Server, expect, opened
+from tests.ui.support.saved_examples import ask, write_example
+
+THINK = "<Think>TELLTALE: video 1 is the better one, see frame 60.</Think>"
+ANSWER = f"<Snapshot>TELLTALE</Snapshot>{THINK}<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+ASK = ask(10, 30, 60, 90).replace("The block", "TELLTALE")
+TELLS = ("TELLTALE", "is better", "you agree", "final answer", "Check the order")
+
+
+@pytest.fixture(scope="module")
+def server(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    folder = tmp_path_factory.mktemp("examples")
+    write_example(folder / "a-block", [ASK, ANSWER])
+    return serve([ASK, ANSWER], "--examples", str(folder), protocol="paired")
+
+
+def say(page: Page, dimension: str, position: int) -> None:
+    """A label by the keyboard: from "Not said", the last one, arrow keys lead round the others."""
+    page.get_by_role("group", name=dimension).get_by_role("radio", checked=True).focus()
+    for _ in range(position + 1):
+        page.keyboard.press("ArrowRight")
+
+
+def save(page: Page, *labels: str) -> None:
+    steps.button(page, "Save vote").click()
+    expect(page.locator(".vrt-own li")).to_have_text(list(labels), use_inner_text=True)
+
+
+def expect_nothing_told(page: Page, axe: str) -> None:
+    expect(page.locator(".vrt-hidden")).to_be_visible()
+    for name in ("Frames", "Raw transcript", "Save and share", "Trace"):
+        steps.tab(page, name)
+        seen = page.locator("body").inner_text()
+        assert [word for word in TELLS if word in seen] == []
+    expect(page.locator(".vrt-takes a[href]")).to_have_count(0)
+    assert steps.serious_violations(page, axe) == []
+
+
+def test_a_vote_is_kept_and_can_be_changed(page: Page, tmp_path: Path) -> None:
+    steps.show_example(page)
+    page.locator(".vrt-ballot summary").click()
+    steps.button(page, "Save vote").click()
+    expect(page.locator(".vrt-vote-said")).to_contain_text("before you save")
+    say(page, "Overall", 0)
+    say(page, "Motion quality", 2)
+    page.get_by_role("radio", name="Disagree").check(force=True)
+    page.get_by_label("Deciding pair").select_option(label="#60")
+    page.get_by_label("Note").fill("<b>A jump</b>")
+    assert steps.fits_a_phone(page)
+    save(page, "Overall Video 1 · you agree", "Motion quality Video 2 · you differ")
+    expect(page.locator(".vrt-voted")).to_contain_text("<b>A jump</b>")
+    page.locator(".vrt-voted .vrt-ref").click()
+    assert steps.chosen(page) == "60"
+    steps.button(page, "Change").click()
+    say(page, "Overall", 0)
+    tie = "Overall No difference found · you differ"
+    save(page, tie, "Motion quality Video 2 · you differ")
+    vote = steps.saved_trace(page, tmp_path).vote
+    assert vote.labels.labels == {"MQ": 2, "OA": 0}
+    assert (vote.agrees, vote.slots, vote.blind) == (False, (60,), False)
+
+
+def test_vote_first_hides_a_run(page: Page, clips: Clips, axe: str, tmp_path: Path) -> None:
+    page.get_by_label("Vote first").check()
+    steps.compare(page, clips)
+    expect(steps.turns(page)).to_have_count(2)
+    expect_nothing_told(page, axe)
+    say(page, "Visual quality", 2)
+    save(page, "Visual quality Video 2 · you agree")
+    expect(steps.headline(page)).to_have_text("Video 1 is better overall")
+    expect(page.locator(".vrt-voted")).to_contain_text("before the verdict was seen")
+    assert steps.serious_violations(page, axe) == []
+    assert steps.saved_trace(page, tmp_path).vote.blind
+
+
+@opened(dark={"color_scheme": "dark"})
+def test_vote_first_holds_for_links(page: Page, axe: str, tmp_path: Path) -> None:
+    page.get_by_label("Vote first").check()
+    page.goto(f"{page.url}?trace=a-block")
+    expect_nothing_told(page, axe)
+    expect(page.get_by_label("Vote first")).to_be_checked()
+    told = page.locator("meta").evaluate_all("all => all.map(({ content }) => content).join()")
+    assert "is better" not in told
+    steps.button(page, "Show the verdict without voting").click()
+    expect(steps.headline(page)).to_be_visible()
+    expect(page.locator(".vrt-hidden")).to_be_hidden()
+    expect(page.locator(".vrt-turns")).to_contain_text("TELLTALE")
+    page.locator(".vrt-ballot summary").click()
+    say(page, "Overall", 1)
+    save(page, "Overall No difference found · you differ")
+    assert steps.serious_violations(page, axe) == []
+    assert not steps.saved_trace(page, tmp_path).vote.blind
