@@ -74,15 +74,6 @@ def started(prompt: str = "A ball pans steadily.", **changes: object) -> Started
     return Started(prompt, **{**base, **changes})
 
 
-ANSWER = "<Think>Both are sharp.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
-SHARES = {
-    "TA": (0.02, 0.93, 0.05),
-    "MQ": (0.5, 0.3, 0.2),
-    "VQ": (0.0, 0.0, 1.0),
-    "OA": (0.0015, 0.9985, 0.0),
-}
-
-
 def doubtful(reasoning: str) -> Trace:
     """The same, of a judge that said how sure it was, and left out one dimension."""
     trace, partial = telling_probabilities(reasoning), replace(WHOLE, VQ=None)
