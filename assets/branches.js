@@ -2,112 +2,89 @@
 VRThinker.BranchForm = class {
   /** `data` as `ui/branch_form.py` gives it; `start` sends the form's values. */
   constructor(data, start) {
-    const { element } = VRThinker;
     this.words = data.words;
     this.start = start;
-    this.node = element("form", "vrt-whatif");
-    this.node.setAttribute("aria-label", this.words.open.replace("…", ""));
-    this.turn = this.input("turn", "number");
-    this.frames = this.input("frames", "text");
-    this.frames.maxLength = 8 * data.maxFrames;
-    this.take = VRThinker.button("", this.words.take, () => this.toggleTaking());
-    this.noTool = this.input("noTool", "checkbox");
-    this.window = this.select("window", [[this.words.same, ""], ...data.windows]);
-    this.judge = this.select("judge", [[this.words.same, ""], ...data.judges.map((name) => [name, name])]);
-    this.prompt = element("textarea");
-    this.prompt.rows = 2;
-    this.prompt.maxLength = data.maxPrompt;
-    this.build();
+    this.taking = false; // what is pressed on the rail becomes a frame of the form
+    this.build(data);
     this.node.addEventListener("submit", (event) => this.submit(event));
     this.node.addEventListener("input", () => this.fit());
     this.node.addEventListener("keydown", (event) => {
       if (event.key === "Escape") this.close();
       event.stopPropagation(); // what is typed here moves no player
     });
-    document.addEventListener("pointerup", (event) => event.target.closest("#rail .vrt-track") && this.addMoment());
-    document.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && event.target.closest("#rail .vrt-track")) this.addMoment();
-    });
-    document.addEventListener("click", (event) => {
-      const mark = event.target.closest("#rail .vrt-mark");
+    const moment = ({ target }) => {
+      if (target.closest("#rail .vrt-track")) this.add(VRThinker.rail.numbers());
+    };
+    document.addEventListener("pointerup", moment);
+    document.addEventListener("keydown", (event) => event.key === "Enter" && moment(event));
+    document.addEventListener("click", ({ target }) => {
+      const mark = target.closest("#rail .vrt-mark");
       if (mark) this.add(mark.dataset.frames);
     });
   }
 
-  build() {
-    const { element } = VRThinker;
-    const { words } = this;
-    this.framesHelp = element("small", "", words.framesHelp);
-    this.promptHelp = element("small", "", words.promptLater);
-    this.said = element("p", "vrt-whatif-said");
-    this.said.setAttribute("role", "alert");
-    const send = element("button", "vrt-start", words.start);
-    send.type = "submit";
-    const foot = element("div", "vrt-whatif-foot");
-    foot.append(send, VRThinker.button("", words.close, () => this.close()));
-    const taken = element("span", "vrt-take");
-    taken.append(this.frames, this.take);
-    this.node.append(
-      this.label(words.turn, this.turn, element("small", "", words.turnHelp)),
-      this.label(words.frames, taken, this.framesHelp),
-      this.label(words.noTool, this.noTool),
-      this.label(words.window, this.window),
-      this.label(words.judge, this.judge),
-      this.label(words.prompt, this.prompt, this.promptHelp),
+  build({ words, maxFrames, maxPrompt, windows, judges }) {
+    const { element, button } = VRThinker;
+    const small = (text) => element("small", "", text);
+    const input = (name, type, more) =>
+      element("input", { name, type, autocomplete: "off", ...more });
+    const select = (name, choices) => {
+      const options = [[words.same, ""], ...choices].map((choice) => new Option(...choice));
+      return element("select", { name }, options);
+    };
+    this.turn = input("turn", "number", { min: 1 });
+    this.frames = input("frames", "text", { maxlength: 8 * maxFrames, "aria-label": words.frames });
+    this.take = button("", words.take, () => this.fit(!this.taking));
+    this.noTool = input("noTool", "checkbox");
+    this.window = select("window", windows);
+    this.judge = select("judge", judges.map((name) => [name, name]));
+    this.prompt = element("textarea", { rows: 2, maxlength: maxPrompt });
+    this.framesHelp = small(words.framesHelp);
+    this.promptHelp = small(words.promptLater);
+    this.said = element("p", { class: "vrt-whatif-said", role: "alert" });
+    // No label: it could name one of the two only.
+    const taken = element("span", "vrt-take", this.frames, this.take);
+    const text = (name) => element("span", "", name);
+    const field = (name, ...parts) => element("label", "vrt-field", text(name), parts);
+    this.node = element(
+      "form",
+      { class: "vrt-whatif", "aria-label": words.open.replace("…", "") },
+      field(words.turn, this.turn, small(words.turnHelp)),
+      element("div", "vrt-field", text(words.frames), taken, this.framesHelp),
+      element("label", "vrt-field vrt-tick", this.noTool, text(words.noTool)),
+      field(words.window, this.window),
+      field(words.judge, this.judge),
+      field(words.prompt, this.prompt, this.promptHelp),
       this.said,
-      foot,
+      element("div", "vrt-whatif-foot", [
+        element("button", "vrt-start", words.start),
+        button("", words.close, () => this.close()),
+      ]),
     );
   }
 
-  input(name, type) {
-    const input = VRThinker.element("input");
-    input.type = type;
-    input.name = name;
-    input.autocomplete = "off";
-    return input;
-  }
-
-  select(name, choices) {
-    const select = VRThinker.element("select");
-    select.name = name;
-    select.append(...choices.map(([text, value]) => new Option(text, value)));
-    return select;
-  }
-
-  /** A field with its name and help. A field within others, like that of the frames, is named by itself. */
-  label(text, field, help = null) {
-    const { element } = VRThinker;
-    const box = field.type === "checkbox";
-    const label = element(field === this.frames.parentNode ? "div" : "label", box ? "vrt-field vrt-tick" : "vrt-field");
-    if (label.tagName === "DIV") this.frames.setAttribute("aria-label", text);
-    const name = element("span", "", text);
-    label.append(...(box ? [field, name] : [name, field]), ...(help ? [help] : []));
-    return label;
+  get isFirst() {
+    return Number(this.turn.value) <= 1;
   }
 
   open(card, turn, trace, judge = null) {
     this.opener = document.activeElement;
-    this.count = trace.turns.length;
-    this.turn.min = 1;
-    this.turn.max = this.count + 1;
+    this.node.reset();
+    this.turn.max = trace.turns.length + 1;
     this.turn.value = turn;
-    this.frames.value = "";
-    this.noTool.checked = false;
-    this.window.value = "";
-    this.judge.value = judge || "";
+    this.judge.value = judge ?? "";
     this.prompt.value = trace.prompt || "";
     this.judged = this.prompt.value;
-    this.setTaking(false);
     this.say("");
     card.append(this.node);
-    this.fit();
+    this.fit(false);
     (judge === null ? this.turn : this.judge).focus();
   }
 
   close() {
-    this.setTaking(false);
+    this.fit(false);
     this.node.remove();
-    if (this.opener && this.opener.isConnected) this.opener.focus();
+    this.opener.focus();
   }
 
   say(sentence) {
@@ -116,50 +93,36 @@ VRThinker.BranchForm = class {
   }
 
   /** What the first turn cannot have, or only it: said before anything is sent. */
-  fit() {
-    const first = Number(this.turn.value) <= 1;
-    const { words } = this;
-    this.frames.disabled = this.take.disabled = first;
-    if (first) this.setTaking(false);
-    VRThinker.say(this.framesHelp, first ? words.framesFirst : this.taking ? words.taking : words.framesHelp);
-    this.prompt.disabled = !first;
-    this.promptHelp.hidden = first;
+  fit(taking = this.taking) {
+    const { words, isFirst } = this;
+    this.taking = taking && !isFirst;
+    this.take.setAttribute("aria-pressed", this.taking);
+    this.frames.disabled = this.take.disabled = isFirst;
+    const help = this.taking ? words.taking : words.framesHelp;
+    VRThinker.say(this.framesHelp, isFirst ? words.framesFirst : help);
+    this.prompt.disabled = !isFirst;
+    this.promptHelp.hidden = isFirst;
   }
 
   submit(event) {
+    const { isFirst, prompt, judged } = this;
     event.preventDefault();
-    const first = Number(this.turn.value) <= 1;
-    this.setTaking(false);
+    this.fit(false);
     this.say("");
-    const prompt = first && this.prompt.value !== this.judged ? this.prompt.value : null;
     this.start({
       turn: Number(this.turn.value),
-      frames: first ? "" : this.frames.value,
+      frames: isFirst ? "" : this.frames.value,
       no_tool: this.noTool.checked,
       window: this.window.value,
       judge: this.judge.value,
-      prompt,
+      prompt: isFirst && prompt.value !== judged ? prompt.value : null,
     });
-  }
-
-  toggleTaking() {
-    this.setTaking(!this.taking);
-    this.fit();
-  }
-
-  setTaking(on) {
-    this.taking = on;
-    this.take.setAttribute("aria-pressed", String(on));
-  }
-
-  addMoment() {
-    if (VRThinker.rail) this.add(VRThinker.rail.numbers());
   }
 
   add(numbers) {
     if (!this.taking || !this.node.isConnected) return;
-    const chosen = this.frames.value.match(/\d+/g) || [];
-    this.frames.value = [...new Set([...chosen, ...(numbers.match(/\d+/g) || [])])].join(", ");
+    const all = `${this.frames.value} ${numbers}`.match(/\d+/g) ?? [];
+    this.frames.value = [...new Set(all)].join(", ");
   }
 };
 
@@ -167,129 +130,95 @@ VRThinker.BranchForm = class {
 VRThinker.Branches = class {
   /** `form` asks for a branch; `show` shows the run at a place. */
   constructor(form, show) {
-    const { element } = VRThinker;
+    const { element, button } = VRThinker;
     this.form = form;
     this.words = form.words;
     this.show = show;
-    this.node = element("section", "vrt-strip");
-    this.node.setAttribute("aria-label", this.words.strip);
     this.scroll = element("div", "vrt-strip-scroll");
-    this.compare = VRThinker.button("vrt-compare", this.words.compare, () => this.openForJudge());
-    this.node.append(this.scroll);
-    document.addEventListener("vrt:trace", (event) => this.draw(event.detail || {}));
+    const look = { class: "vrt-strip", "aria-label": this.words.strip };
+    this.node = element("section", look, this.scroll);
+    this.compare = button("vrt-compare", this.words.compare, () => this.openForJudge());
+    document.addEventListener("vrt:trace", (event) => this.draw(event.detail));
+  }
+
+  get cards() {
+    return document.querySelectorAll("#trace .vrt-turns > .vrt-turn");
   }
 
   draw(trace) {
-    const before = this.trace || {};
-    this.trace = trace;
+    const { run, over, turns, branches, shownOrder } = trace;
+    const isNew = this.trace?.run !== run;
     const verdict = document.querySelector("#trace .vrt-verdict");
+    this.trace = trace;
     if (!verdict) return;
     if (this.node.nextSibling !== verdict) verdict.before(this.node);
     if (!this.compare.isConnected) document.querySelector("#trace .vrt-order").after(this.compare);
-    const can = Boolean(trace.run && trace.over && trace.turns.length && !trace.shownOrder);
-    this.drawStrip(trace.branches || null, Boolean(trace.over));
+    const can = Boolean(run && over && turns.length && !shownOrder);
+    this.drawStrip(branches, Boolean(over));
     this.compare.hidden = !can || this.form.judge.length < 3;
-    this.node.hidden = !trace.branches;
-    for (const [position, card] of this.cards().entries()) this.drawButton(card, position + 1, can);
-    if (before.run !== trace.run && trace.branches && document.activeElement === document.body) this.focusShown();
-  }
-
-  cards() {
-    return document.querySelectorAll("#trace .vrt-turns > .vrt-turn");
+    this.node.hidden = !branches;
+    this.cards.forEach((card, position) => this.drawButton(card, position + 1, can));
+    // The run that the form was on is gone, and the form with it.
+    const lost = isNew && document.activeElement === document.body;
+    if (lost) this.scroll.querySelector('[aria-pressed="true"]')?.focus({ preventScroll: true });
   }
 
   drawButton(card, turn, can) {
     let button = card.querySelector(".vrt-ask-branch");
     if (!button) {
-      button = VRThinker.button("vrt-ask-branch", this.words.open, () => this.form.open(card, turn, this.trace));
-      button.setAttribute("aria-label", `${this.words.open.replace("…", "")} from turn ${turn}`);
-      card.querySelector(".vrt-foot").before(button); // else a long foot pushes it onto a line of its own
+      const name = `${this.words.open.replace("…", "")} from turn ${turn}`;
+      const open = () => this.form.open(card, turn, this.trace);
+      const look = { class: "vrt-ask-branch", "aria-label": name };
+      button = VRThinker.button(look, this.words.open, open);
+      card.querySelector(".vrt-foot").before(button); // behind a long foot it would wrap
     }
-    button.style.visibility = can ? "" : "hidden"; // its place is kept: nothing that is read may move
+    button.style.visibility = can ? "" : "hidden"; // nothing that is read may move
   }
 
   openForJudge() {
-    const [card] = this.cards();
-    const others = [...this.form.judge.options].map((option) => option.value).filter((name) => name && !this.trace.judge.endsWith(name));
-    this.form.open(card, 1, this.trace, others[0] || "");
+    const names = [...this.form.judge.options].map((option) => option.value);
+    const other = names.find((name) => name && !this.trace.judge.endsWith(name));
+    this.form.open(this.cards[0], 1, this.trace, other ?? "");
     this.form.node.scrollIntoView({ block: "center", behavior: "instant" });
   }
 
   drawStrip(branches, over) {
-    const key = JSON.stringify([branches, over]);
-    if (this.key === key) return;
-    this.key = key;
-    if (!branches) return this.scroll.replaceChildren();
-    const focused = [...this.scroll.querySelectorAll("button")].indexOf(document.activeElement);
-    const { element } = VRThinker;
-    const table = element("table");
-    table.append(this.head(branches, over), this.body(branches));
-    this.scroll.replaceChildren(table);
-    const button = this.scroll.querySelectorAll("button")[focused];
-    if (button) button.focus({ preventScroll: true });
-    this.showColumn();
+    const { scroll } = this;
+    const buttons = () => [...scroll.querySelectorAll("button")];
+    const focused = buttons().indexOf(document.activeElement);
+    const table = () => [this.table(branches, over)];
+    if (!VRThinker.fill(scroll, branches && [branches, over], table)) return;
+    buttons()[focused]?.focus({ preventScroll: true });
+    // Where not all columns have room, that of the run that is shown is in sight.
+    const column = scroll.querySelector("thead .shown");
+    if (column) scroll.scrollLeft = column.offsetLeft + column.offsetWidth - scroll.clientWidth;
   }
 
-  /** Where there are more columns than room, the run that is shown is among those that are seen. */
-  showColumn() {
-    const column = this.scroll.querySelector("thead .shown");
-    if (column) this.scroll.scrollLeft = column.offsetLeft + column.offsetWidth - this.scroll.clientWidth;
-  }
-
-  head({ runs, shown }, over) {
-    const { element } = VRThinker;
-    const row = element("tr");
-    const corner = element("th", "", this.words.dimension);
-    corner.scope = "col";
-    row.append(corner);
-    runs.forEach((run, place) => {
-      const cell = element("th", place === shown ? "shown" : "");
-      cell.scope = "col";
-      const button = VRThinker.button();
-      button.append(element("b", "", run.name), element("span", "", run.judge));
-      button.setAttribute("aria-pressed", String(place === shown));
-      button.setAttribute("aria-disabled", String(!over));
-      button.addEventListener("click", () => over && place !== shown && this.show(place));
-      cell.append(button);
-      row.append(cell);
+  table({ runs, shown }, over) {
+    const { element, button } = VRThinker;
+    const { dimension, differs } = this.words;
+    const look = (place) => (place === shown ? "shown" : "");
+    const heads = runs.map(({ name, judge }, place) => {
+      const state = { "aria-pressed": place === shown, "aria-disabled": !over };
+      const choose = () => over && place !== shown && this.show(place);
+      const named = [element("b", "", name), element("span", "", judge)];
+      return element("th", { class: look(place), scope: "col" }, button(state, named, choose));
     });
-    const head = element("thead");
-    head.append(row);
-    return head;
-  }
-
-  body({ runs, shown }) {
-    const { element } = VRThinker;
-    const body = element("tbody");
-    const names = (runs.find((run) => run.labels.length) || { labels: [] }).labels.map((label) => label.name);
-    names.forEach((name, position) => {
-      const row = element("tr");
-      const cell = element("th", "", name);
-      cell.scope = "row";
-      row.append(cell, ...runs.map((run, place) => this.cell(run, position, place === shown)));
-      body.append(row);
+    const cell = ({ labels, note }, row, place) => {
+      const label = labels[row];
+      const why = row === 0 && note;
+      if (!label) return element("td", look(place), element("span", "vrt-strip-note", why));
+      const mark = label.differs && [" ", element("span", "vrt-differs", differs)];
+      const said = `${look(place)} vrt-says${label.value}`;
+      return element("td", said, element("b", "", label.label), mark);
+    };
+    const { labels: names = [] } = runs.find((run) => run.labels.length) ?? {};
+    const rows = names.map(({ name }, row) => {
+      const cells = runs.map((run, place) => cell(run, row, place));
+      return element("tr", "", element("th", { scope: "row" }, name), cells);
     });
-    return body;
-  }
-
-  cell(run, position, shown) {
-    const { element } = VRThinker;
-    const label = run.labels[position];
-    const cell = element("td", shown ? "shown" : "");
-    if (!label) {
-      cell.append(element("span", "vrt-strip-note", position ? "" : run.note));
-      return cell;
-    }
-    cell.classList.add(`vrt-says${label.value}`);
-    cell.append(element("b", "", label.label));
-    if (label.differs) cell.append(" ", element("span", "vrt-differs", this.words.differs));
-    return cell;
-  }
-
-  /** The run that the form was on is gone, and the form with it. */
-  focusShown() {
-    const button = this.scroll.querySelector('[aria-pressed="true"]');
-    if (button) button.focus({ preventScroll: true });
+    const head = element("tr", "", element("th", { scope: "col" }, dimension), heads);
+    return element("table", "", element("thead", "", head), element("tbody", "", rows));
   }
 };
 
@@ -297,5 +226,5 @@ VRThinker.Branches = class {
 VRThinker.mountBranches = (props, watch, data, trigger) => {
   const form = new VRThinker.BranchForm(data, (values) => trigger("submit", values));
   new VRThinker.Branches(form, (place) => trigger("select", { place }));
-  watch("value", () => form.say((props.value || {}).refusal || ""));
+  watch("value", () => form.say(props.value?.refusal ?? ""));
 };

@@ -1,9 +1,6 @@
-/** An element with these properties and children; what is null, false or "" is left out. */
-VRThinker.make = (tag, className, properties, ...children) => {
-  const node = Object.assign(VRThinker.element(tag, className), properties);
-  node.append(...children.filter(Boolean));
-  return node;
-};
+/** Make an element of a class with these properties and children. */
+VRThinker.part = (tag, className, properties, ...children) =>
+  VRThinker.make(tag, { className, ...properties }, ...children);
 
 /** What the server answers at this address, or null and a sentence that says why there is none. */
 VRThinker.askServer = async (address, texts, method = "GET") => {
@@ -69,12 +66,12 @@ VRThinker.RunList = class {
 /* The visitor's runs: one click opens one, another asks whether to delete it. */
 VRThinker.History = class extends VRThinker.RunList {
   constructor(root, texts) {
-    const { make } = VRThinker;
-    const list = make("ul", "vrt-runs", { ariaLabel: "Your runs" });
-    const said = make("p", "vrt-said", { role: "status", tabIndex: -1 });
+    const { part } = VRThinker;
+    const list = part("ul", "vrt-runs", { ariaLabel: "Your runs" });
+    const said = part("p", "vrt-said", { role: "status", tabIndex: -1 });
     super(root, list, said, texts, () => VRThinker.askServer("history", texts));
-    this.help = make("p", "vrt-history-help");
-    this.all = make("div", "vrt-delete-all");
+    this.help = part("p", "vrt-history-help");
+    this.all = part("div", "vrt-delete-all");
     this.runs = [];
     this.shown = VRThinker.trace?.kept;
     this.asking = null; // the name of the run that may be deleted
@@ -104,35 +101,35 @@ VRThinker.History = class extends VRThinker.RunList {
   }
 
   row(run) {
-    const { button, element, make } = VRThinker;
+    const { button, element, part } = VRThinker;
     const { texts } = this;
     const begun = new Date(run.begun * 1000);
     const today = begun.toDateString() === new Date().toDateString();
     const day = today ? {} : { day: "numeric", month: "short" };
     const format = { ...day, hour: "2-digit", minute: "2-digit" };
     const prompt = run.prompt.trim() || texts.noPrompt;
-    const line = make("span", "vrt-run-line", {},
+    const line = part("span", "vrt-run-line", {},
       element("b", run.over ? "" : "vrt-goes-on", run.outcome),
       run.unchecked && element("small", "", run.unchecked),
-      make("time", "", { dateTime: begun.toISOString() }, begun.toLocaleString([], format)));
+      part("time", "", { dateTime: begun.toISOString() }, begun.toLocaleString([], format)));
     const open = button("vrt-open-run", null, () => VRThinker.openRun(run.name));
     if (run.name === this.shown) open.ariaCurrent = "true";
-    open.append(make("span", "vrt-run-prompt", { dir: "auto" }, prompt));
+    open.append(part("span", "vrt-run-prompt", { dir: "auto" }, prompt));
     if (run.branch) open.append(element("span", "vrt-run-branch", run.branch));
     open.append(line, element("span", "vrt-run-judge", run.judge));
     const away = button("vrt-delete-run", texts.delete, () => this.ask(run.name, "keep"));
     const name = [prompt.slice(0, 80), run.branch].filter(Boolean).join(" · ");
     away.ariaLabel = texts.deleteRun.replace("{}", () => name);
-    const item = make("li", "", {}, open, run.name === this.asking ? this.question(run) : away);
+    const item = part("li", "", {}, open, run.name === this.asking ? this.question(run) : away);
     item.dataset.run = run.name;
     return item;
   }
 
   question({ name }) {
-    const { button, make } = VRThinker;
+    const { button, part } = VRThinker;
     const { texts } = this;
-    return make("div", "vrt-delete-question", {},
-      make("p", "", { role: "alert" }, texts.deleteQuestion),
+    return part("div", "vrt-delete-question", {},
+      part("p", "", { role: "alert" }, texts.deleteQuestion),
       button("vrt-keep-run", texts.keepIt, () => this.ask(null, "delete", name)),
       button("vrt-delete-it", texts.deleteIt, () => this.remove(name)));
   }
@@ -164,7 +161,7 @@ VRThinker.History = class extends VRThinker.RunList {
 
   /** The button to delete all runs, or whether to. */
   drawAll(asking) {
-    const { button, make } = VRThinker;
+    const { button, part } = VRThinker;
     const { all, texts } = this;
     const change = (now) => {
       this.drawAll(now);
@@ -172,7 +169,7 @@ VRThinker.History = class extends VRThinker.RunList {
       if (first.checkVisibility()) first.focus();
     };
     if (!asking) return all.replaceChildren(button("", texts.deleteAll, () => change(true)));
-    const question = make("p", "", { role: "alert" }, texts.question);
+    const question = part("p", "", { role: "alert" }, texts.question);
     const no = button("", texts.no, () => change(false));
     const yes = button("", texts.yes, () => this.delete("history").then(() => change(false)));
     return all.replaceChildren(question, no, yes);

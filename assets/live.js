@@ -1,10 +1,3 @@
-/** Make an element with these properties and children. */
-VRThinker.make = (tag, properties, ...children) => {
-  const node = Object.assign(document.createElement(tag), properties);
-  node.append(...children);
-  return node;
-};
-
 /* Gradio's stream of events. The server ends it as soon as no event of the page is left. An event
 that is sent before the page hears of that would be answered on no stream. So Gradio reads one that
 stays open, and the server's own is opened again behind it when an event waits for its answer. */

@@ -33,19 +33,19 @@ VRThinker.RunRow = {
 
   /** The table of the judge's labels beside the data set's and people's; nothing without any. */
   labels(run, texts) {
-    const { element, make } = VRThinker;
+    const { element, part } = VRThinker;
     const known = ["data_set", "people"].filter((who) => run[who].some((label) => label !== null));
     if (!known.length && !run.judge.length) return [];
     if (!known.length) known.push("people"); // who said nothing
-    const abbr = ([key, title]) => make("abbr", "", { title }, key);
-    const heads = texts.dimensions.map((each) => make("th", "", { scope: "col" }, abbr(each)));
+    const abbr = ([key, title]) => part("abbr", "", { title }, key);
+    const heads = texts.dimensions.map((each) => part("th", "", { scope: "col" }, abbr(each)));
     const rows = ["judge", ...known].map((who) => {
       const others = who === "judge" ? known : ["judge"];
       const cells = texts.dimensions.map(([key]) => this.cell(run, key, who, others, texts));
-      return make("tr", "", {}, make("th", "", { scope: "row" }, texts[who]), ...cells);
+      return part("tr", "", {}, part("th", "", { scope: "row" }, texts[who]), ...cells);
     });
-    const head = make("tr", "", {}, element("td"), ...heads);
-    return [make("table", "vrt-row-labels", {}, head, ...rows)];
+    const head = part("tr", "", {}, element("td"), ...heads);
+    return [part("table", "vrt-row-labels", {}, head, ...rows)];
   },
 
   cell(run, key, who, others, texts) {
@@ -59,7 +59,7 @@ VRThinker.RunRow = {
     if (who === "judge" && label !== null && labelOf("data_set") !== null) {
       const right = !differsFrom("data_set");
       const mark = { role: "img", ariaLabel: right ? texts.right : texts.wrong };
-      cell.append(" ", VRThinker.make("span", "vrt-label-mark", mark, right ? "✓" : "✗"));
+      cell.append(" ", VRThinker.part("span", "vrt-label-mark", mark, right ? "✓" : "✗"));
     }
     return cell;
   },
@@ -81,17 +81,17 @@ VRThinker.RunRow = {
 /* Two to four rows side by side: a column each, the same turn of all of them at the same height. */
 VRThinker.SideBySide = class {
   constructor(texts) {
-    const { button, make } = VRThinker;
+    const { button, part } = VRThinker;
     this.texts = texts;
     this.columns = []; // kept, for each listens to the page
     const id = "vrt-side-title";
-    const title = make("p", "vrt-side-title", { id }, texts.sideBySide);
-    this.prompt = make("p", "vrt-side-prompt", { dir: "auto" });
+    const title = part("p", "vrt-side-title", { id }, texts.sideBySide);
+    this.prompt = part("p", "vrt-side-prompt", { dir: "auto" });
     const close = button("", "✕", () => this.node.close());
     close.ariaLabel = texts.close;
-    this.scroll = make("div", "vrt-columns", { role: "group", tabIndex: 0 });
-    const head = make("header", "", {}, title, this.prompt, close);
-    this.node = make("dialog", "vrt vrt-side-by-side", {}, head, this.scroll);
+    this.scroll = part("div", "vrt-columns", { role: "group", tabIndex: 0 });
+    const head = part("header", "", {}, title, this.prompt, close);
+    this.node = part("dialog", "vrt vrt-side-by-side", {}, head, this.scroll);
     for (const node of [this.node, this.scroll]) node.setAttribute("aria-labelledby", id);
     this.node.onkeydown = (event) => event.stopPropagation(); // the keys of the players rest
     this.node.onclose = () => {
@@ -126,7 +126,7 @@ VRThinker.SideBySide = class {
 /** One row: what it is, its labels, and its turns. */
 VRThinker.RunColumn = class {
   constructor(texts, close) {
-    const { button, element, make } = VRThinker;
+    const { button, element, part } = VRThinker;
     this.texts = texts;
     this.name = element("h2");
     this.alone = button("", texts.alone, () => {
@@ -136,16 +136,16 @@ VRThinker.RunColumn = class {
     this.source = element("p");
     this.labels = element("div");
     this.lines = element("div");
-    this.said = make("p", "vrt-column-said", { role: "status" });
+    this.said = part("p", "vrt-column-said", { role: "status" });
     const open = (tile, node, turn) => {
       this.tiles.ring(node);
       const detail = { tile, node, turn, other: this.view };
       document.dispatchEvent(new CustomEvent("vrt:look", { detail }));
     };
     this.turns = new VRThinker.TurnList({ open }, "vrt-turns", "");
-    const head = make("header", "", {}, this.name, this.alone, this.source, this.labels);
-    const about = make("div", "vrt-column-about", {}, this.lines, this.said);
-    this.node = make("section", "vrt-column", {}, head, about, this.turns.node);
+    const head = part("header", "", {}, this.name, this.alone, this.source, this.labels);
+    const about = part("div", "vrt-column-about", {}, this.lines, this.said);
+    this.node = part("section", "vrt-column", {}, head, about, this.turns.node);
     const find = (tile) => this.tiles.find(tile).scrollIntoView({ block: "nearest" });
     this.tiles = new VRThinker.Tiles(this.node, find);
   }
@@ -197,32 +197,32 @@ VRThinker.PickedRows = class {
 
   /** `list` holds the rows of one page; those picked on other pages stay picked. */
   constructor(list, texts) {
-    const { button, make } = VRThinker;
+    const { button, part } = VRThinker;
     this.list = list;
     this.texts = texts;
     this.shown = []; // rows of the page
     this.rows = new Map(); // by name, in the order in which they were picked
     this.dialog = new VRThinker.SideBySide(texts);
-    this.said = make("span", "", { role: "status" });
+    this.said = part("span", "", { role: "status" });
     this.go = button("vrt-start", texts.sideBySide, () => this.open());
     this.alike = button("", null, () => this.pickAlike());
     const none = button("", texts.clear, () => this.clear());
     const group = { role: "group", ariaLabel: texts.sideBySide };
-    this.node = make("div", "vrt-picked", group, this.said, this.go, this.alike, none);
+    this.node = part("div", "vrt-picked", group, this.said, this.go, this.alike, none);
     this.draw();
   }
 
   /** The check box of a row; a place of the same size for one that has no trace. */
   box(run) {
-    const { make } = VRThinker;
-    const box = make("input", "", {
+    const { part } = VRThinker;
+    const box = part("input", "", {
       type: "checkbox",
       ariaLabel: this.texts.pick.replace("{}", run.row),
       ariaKeyShortcuts: "Enter",
       onchange: () => this.pick(run, box.checked),
     });
     box.addEventListener("keydown", ({ key }) => key === "Enter" && this.open());
-    return make("label", "vrt-pick", {}, run.opens && box);
+    return part("label", "vrt-pick", {}, run.opens && box);
   }
 
   update(runs) {
@@ -284,22 +284,22 @@ VRThinker.PickedRows = class {
 /* The runs of a folder: filters, a search, one page of rows, each of which opens its run. */
 VRThinker.FolderList = class extends VRThinker.RunList {
   constructor(root, texts) {
-    const { button, element, make, runChoice } = VRThinker;
-    const list = make("ol", "vrt-rows", { ariaLabel: "Rows" });
+    const { button, element, part, runChoice } = VRThinker;
+    const list = part("ol", "vrt-rows", { ariaLabel: "Rows" });
     const said = element("p", "vrt-row-said");
     super(root, list, said, texts, () => runChoice.ask("", texts));
     this.choice = runChoice;
-    this.summary = make("p", "vrt-row-summary", { role: "status" });
+    this.summary = part("p", "vrt-row-summary", { role: "status" });
     this.when = element("span", "vrt-row-read");
     this.picked = new VRThinker.PickedRows(list, texts);
-    const line = make("div", "vrt-row-line", {}, this.summary, this.when);
+    const line = part("div", "vrt-row-line", {}, this.summary, this.when);
     const step = (name, page) => button("", name, () => this.turn(page()));
     const back = [step(texts.first, () => 1), step(texts.previous, () => runChoice.page - 1)];
     const on = [step(texts.next, () => runChoice.page + 1), step(texts.last, () => this.pages)];
     const pages = { ariaLabel: "Pages", hidden: true };
     this.steps = { back, on };
     this.place = element("span");
-    this.pager = make("nav", "vrt-row-pages", pages, ...back, this.place, ...on);
+    this.pager = part("nav", "vrt-row-pages", pages, ...back, this.place, ...on);
     root.classList.add("vrt", "vrt-evaluation");
     root.replaceChildren(this.buildFilters(), this.buildControls(), line, said);
     root.append(list, this.picked.node, this.pager);
@@ -308,7 +308,7 @@ VRThinker.FolderList = class extends VRThinker.RunList {
   }
 
   buildFilters() {
-    const { button, element, make } = VRThinker;
+    const { button, element, part } = VRThinker;
     this.filters = this.texts.kinds.map(([kind, name, help]) => {
       const toggle = () => chip.ariaDisabled !== "true" && this.choice.toggle(kind);
       const chip = button("vrt-row-filter", null, toggle);
@@ -318,13 +318,13 @@ VRThinker.FolderList = class extends VRThinker.RunList {
       return { kind, chip, count };
     });
     const group = { role: "group", ariaLabel: this.texts.filters };
-    return make("div", "vrt-row-filters", group, ...this.filters.map(({ chip }) => chip));
+    return part("div", "vrt-row-filters", group, ...this.filters.map(({ chip }) => chip));
   }
 
   buildControls() {
-    const { make } = VRThinker;
+    const { part } = VRThinker;
     const { choice, texts } = this;
-    const search = make("input", "", {
+    const search = part("input", "", {
       type: "search",
       maxLength: 200,
       placeholder: texts.search,
@@ -336,10 +336,10 @@ VRThinker.FolderList = class extends VRThinker.RunList {
     });
     const onchange = () => choice.change({ sort: sort.value });
     const sorts = texts.sorts.map(([kind, name]) => new Option(name, kind));
-    const sort = make("select", "", { ariaLabel: texts.sort, onchange }, ...sorts);
-    const fields = [search, sort].map((field) => make("div", "vrt-field", {}, field));
+    const sort = part("select", "", { ariaLabel: texts.sort, onchange }, ...sorts);
+    const fields = [search, sort].map((field) => part("div", "vrt-field", {}, field));
     const refresh = VRThinker.button("", texts.refresh, () => this.load());
-    return make("div", "vrt-row-controls", {}, ...fields, refresh);
+    return part("div", "vrt-row-controls", {}, ...fields, refresh);
   }
 
   turn(page) {
@@ -379,17 +379,17 @@ VRThinker.FolderList = class extends VRThinker.RunList {
   }
 
   row(run) {
-    const { button, element, make, RunRow } = VRThinker;
+    const { button, element, part, RunRow } = VRThinker;
     const title = run.opens
       ? button("vrt-open-row", null, () => VRThinker.openRow(run.name))
       : element("span", "vrt-row-title");
-    const prompt = make("span", "", { dir: "auto" }, run.prompt || this.texts.noPrompt);
+    const prompt = part("span", "", { dir: "auto" }, run.prompt || this.texts.noPrompt);
     title.append(element("span", "vrt-row-number", String(run.row)), prompt);
-    const part = (kind, line) => line && element("span", `vrt-row-${kind}`, line);
-    const text = make("div", "vrt-row-text", {}, title,
-      part("source", run.source), part("facts", RunRow.facts(run)), part("error", run.error));
+    const line = (kind, told) => told && element("span", `vrt-row-${kind}`, told);
+    const text = part("div", "vrt-row-text", {}, title,
+      line("source", run.source), line("facts", RunRow.facts(run)), line("error", run.error));
     const labels = RunRow.labels(run, this.texts);
-    const item = make("li", "", {}, this.picked.box(run), text, ...labels);
+    const item = part("li", "", {}, this.picked.box(run), text, ...labels);
     item.dataset.run = run.name;
     return item;
   }
@@ -407,7 +407,7 @@ VRThinker.mountRuns = (root) => new VRThinker.FolderList(root, VRThinker.runText
 
 /* Above the viewer, while it shows a row of the list: its labels, and the rows before and after. */
 VRThinker.mountRunBar = (root, texts) => {
-  const { element, make } = VRThinker;
+  const { element, part } = VRThinker;
   const line = element("p", "vrt-row-place");
   const labels = element("div");
   let key = "";
@@ -416,7 +416,7 @@ VRThinker.mountRunBar = (root, texts) => {
   const step = (where, ...words) => {
     const onclick = () => answer?.[where] && VRThinker.openRow(answer[where]);
     const about = { type: "button", ariaLabel: texts[`${where}Row`], onclick };
-    return make("button", "", about, ...words);
+    return part("button", "", about, ...words);
   };
   const previous = step("previous", "‹", element("span", "", ` ${texts.previous}`));
   const next = step("next", element("span", "", `${texts.next} `), "›");
@@ -449,7 +449,7 @@ VRThinker.mountRunBar = (root, texts) => {
   };
   VRThinker.runTexts = texts;
   root.classList.add("vrt", "vrt-run-bar");
-  root.replaceChildren(line, labels, make("div", "vrt-row-steps", {}, previous, next));
+  root.replaceChildren(line, labels, part("div", "vrt-row-steps", {}, previous, next));
   root.hidden = true;
   document.addEventListener("vrt:trace", ({ detail }) => show(detail));
   document.addEventListener("vrt:choice", load);

@@ -1,79 +1,45 @@
-/* What the built-in judge noted of each frame, as a table; its own text is folded below it. */
-
-/** Put the table of `facts` before the passage of `part`, or take it away where there is none. */
-VRThinker.drawFacts = (part, facts) => {
-  const key = JSON.stringify(facts || null);
-  if (part.factsKey === key || (!part.factsKey && !facts)) return;
-  part.factsKey = key;
-  const { element } = VRThinker;
-  const { node: passage } = part.passage;
-  part.node.querySelectorAll(".vrt-facts, .vrt-raw").forEach((old) => old.remove());
-  part.node.append(passage);
-  if (!facts) return;
-  const table = element("table", "vrt-facts");
-  const row = (cells, tag) => {
-    const line = element("tr");
-    line.append(...cells.map((text, column) => VRThinker.factCell(text, column === 0 && tag === "td" ? "th" : tag)));
-    return line;
+/** What the built-in judge noted of each frame, as a table; its own text, `passage`, lies below. */
+VRThinker.facts = ({ columns, rows, raw }, passage) => {
+  const { element, link } = VRThinker;
+  const head = columns.map((text) => link(element("th"), text));
+  const cell = (text, column) => {
+    if (column === 0) return link(element("th"), text);
+    const odd = text !== "clear" && !text.startsWith("clear, moves on");
+    return link(element("td", odd ? "vrt-odd" : ""), text);
   };
-  const head = element("thead");
-  head.append(row(facts.columns, "th"));
-  const body = element("tbody");
-  body.append(...facts.rows.map((cells) => row(cells, "td")));
-  table.append(head, body);
-  const raw = element("details", "vrt-raw");
-  raw.append(element("summary", "", facts.raw), passage);
-  part.node.append(table, raw);
+  const body = rows.map((cells) => element("tr", "", cells.map(cell)));
+  const thead = element("thead", "", element("tr", "", head));
+  const table = element("table", "vrt-facts", thead, element("tbody", "", body));
+  return [table, element("details", "vrt-raw", element("summary", "", raw), passage)];
 };
 
-VRThinker.factCell = (text, tag) => {
-  const cell = VRThinker.element(tag);
-  VRThinker.link(cell, text);
-  if (tag === "td" && !text.startsWith("clear, moves on") && text !== "clear") cell.classList.add("vrt-odd");
-  return cell;
-};
-
-/* Both orders: the button under a verdict, both verdicts beside each other, and which run's turns are shown. */
+/* Both orders: the button for the second run, both verdicts, and the run whose turns are shown. */
 VRThinker.Order = class {
-  /** `check`: [name, help, what a click does], null where nothing can be judged; `following`: the newest words are wanted. */
-  constructor({ check = null, following = () => true, onShow }) {
-    const { element } = VRThinker;
-    this.check = check;
-    this.following = following;
-    this.onShow = onShow;
+  /**
+   * `check`: [name, help, what a click does], missing where nothing can be judged. `following()`
+   * tells whether the newest words are wanted.
+   */
+  constructor({ check, following = () => true, onShow }) {
+    const { element, button } = VRThinker;
+    Object.assign(this, { check, following, onShow });
     this.swapped = false; // the turns of the second run are shown
-    this.node = element("section", "vrt-order");
-    this.node.setAttribute("aria-label", "Both orders");
-    this.line = element("p", "vrt-order-line");
-    this.line.setAttribute("role", "status");
+    this.line = element("p", { class: "vrt-order-line", role: "status" });
     this.table = element("table", "vrt-both");
     this.caveats = element("ul", "vrt-caveats");
-    this.node.append(this.line, this.table, this.caveats, this.buildChoice(), this.buildCheck());
-    this.notice = element("p", "vrt-swapped-notice");
-  }
-
-  buildCheck() {
-    const { element } = VRThinker;
+    this.buttons = ["As given", "Sides swapped"].map((text, position) =>
+      button("", text, () => this.show(position === 1)),
+    );
+    const group = { class: "vrt-choice", role: "group", "aria-label": "Turns shown" };
+    this.choice = element("div", group, element("span", "", "Turns"), this.buttons);
     this.ask = element("p", "vrt-check");
-    if (!this.check) return this.ask;
-    const [name, help, onClick] = this.check;
-    this.button = VRThinker.button("", name, onClick);
-    this.said = element("span", "", help);
-    this.said.setAttribute("role", "status");
-    this.ask.append(this.button, this.said);
-    return this.ask;
-  }
-
-  buildChoice() {
-    const { element } = VRThinker;
-    this.choice = element("div", "vrt-choice");
-    this.choice.setAttribute("role", "group");
-    this.choice.setAttribute("aria-label", "Turns shown");
-    this.choice.append(element("span", "", "Turns"));
-    const texts = ["As given", "Sides swapped"];
-    this.buttons = texts.map((text, position) => VRThinker.button("", text, () => this.show(position === 1)));
-    this.choice.append(...this.buttons);
-    return this.choice;
+    if (check) {
+      this.said = element("span", { role: "status" });
+      this.button = button("", check[0], check[2]);
+      this.ask.append(this.button, this.said);
+    }
+    const parts = [this.line, this.table, this.caveats, this.choice, this.ask];
+    this.node = element("section", { class: "vrt-order", "aria-label": "Both orders" }, parts);
+    this.notice = element("p", "vrt-swapped-notice");
   }
 
   show(swapped) {
@@ -82,154 +48,287 @@ VRThinker.Order = class {
   }
 
   update(trace) {
-    const order = trace.order || null;
-    const live = Boolean(order && order.live);
-    if (this.run !== trace.run || !order) this.swapped = false;
+    const { say, fill } = VRThinker;
+    const { order, run, over, refusal, no_check: never } = trace;
+    const { live = false, line = "", rows = [], caveats, run: second } = order ?? {};
+    const hasTurns = Boolean(second?.turns.length);
+    if (this.run !== run || !(live || hasTurns)) this.swapped = false;
     else if (live && !this.live) this.swapped = this.following();
-    if (order && !live && !order.run.turns.length) this.swapped = false;
-    this.run = trace.run;
+    this.run = run;
     this.live = live;
-    this.ask.hidden = !(this.check && trace.run && trace.over && VRThinker.hasVerdict(trace) && !(order && order.rows.length));
+    const canAsk = this.check && run && over && VRThinker.hasVerdict(trace) && !rows.length;
+    this.ask.hidden = !canAsk;
     if (this.check) {
-      this.button.disabled = Boolean(trace.no_check);
-      VRThinker.say(this.said, trace.refusal || trace.no_check || this.check[1]);
+      this.button.disabled = Boolean(never);
+      say(this.said, refusal || never || this.check[1]);
     }
-    this.choice.hidden = !(order && order.run.turns.length);
-    this.buttons.forEach((button, position) => button.setAttribute("aria-pressed", String((position === 1) === this.swapped)));
+    this.choice.hidden = !hasTurns;
+    this.buttons.forEach((button, position) =>
+      button.setAttribute("aria-pressed", (position === 1) === this.swapped),
+    );
     this.line.hidden = !order;
-    VRThinker.say(this.line, order ? order.line : "");
-    this.drawTable(order ? order.rows : []);
-    this.drawCaveats(order ? order.caveats : []);
-    this.node.hidden = this.ask.hidden && !order;
+    say(this.line, line);
+    fill(this.table, rows, () => this.tableRows(rows));
+    fill(this.caveats, caveats, VRThinker.items);
+    this.node.hidden = !canAsk && !order;
     this.notice.hidden = !this.swapped;
-    VRThinker.say(this.notice, this.swapped ? order.run.notice : "");
+    say(this.notice, this.swapped ? second.notice : "");
   }
 
-  /** The run whose turns are shown: the same trace, with those of the second run where that was chosen. */
+  /** The trace, with the turns of the second run where those were chosen. */
   shown(trace) {
     if (!this.swapped) return trace;
     const { turns, grid } = trace.order.run;
     return { ...trace, turns, grid, shownOrder: "swapped" };
   }
 
-  drawTable(rows) {
-    const key = JSON.stringify(rows);
-    if (this.key === key) return;
-    this.key = key;
+  tableRows(rows) {
     const { element } = VRThinker;
-    this.table.hidden = rows.length === 0;
-    const head = element("tr");
-    for (const text of ["Dimension", "As given", "Sides swapped", "Order"]) {
-      const cell = element("th", "", text);
-      cell.scope = "col";
-      head.append(cell);
-    }
-    this.table.replaceChildren(head, ...rows.map((row) => this.row(row)));
-  }
-
-  row({ name, first, second, effect }) {
-    const { element } = VRThinker;
-    const row = element("tr");
-    const cell = element("th", "", name);
-    cell.scope = "row";
-    const labels = [first, second].map(({ label, value }) => {
-      const said = element("td", `vrt-says${value}`);
-      said.append(element("b", "", label));
-      return said;
-    });
-    row.append(cell, ...labels, element("td", `vrt-effect${effect === "stable" ? " stable" : ""}`, effect));
-    return row;
-  }
-
-  drawCaveats(texts) {
-    if (this.told === texts.join("\n")) return;
-    this.told = texts.join("\n");
-    this.caveats.hidden = texts.length === 0;
-    this.caveats.replaceChildren(...texts.map(VRThinker.item));
+    const heads = ["Dimension", "As given", "Sides swapped", "Order"];
+    const said = ({ label, value }) => element("td", `vrt-says${value}`, element("b", "", label));
+    const row = ({ name, first, second, effect }) => {
+      const look = `vrt-effect${effect === "stable" ? " stable" : ""}`;
+      const cells = [said(first), said(second), element("td", look, effect)];
+      return element("tr", "", element("th", { scope: "row" }, name), cells);
+    };
+    const head = element("tr", "", heads.map((text) => element("th", { scope: "col" }, text)));
+    return [head, rows.map(row)];
   }
 };
 
 /* A person's vote on a run: what was saved, and on the live page the form for it. */
 VRThinker.Vote = class {
   /** `send(act, vote)` tells the server; without it (in a saved report) a vote can only be read. */
-  constructor(dimensions = [], send = null) {
+  constructor(dimensions, send) {
     const { element } = VRThinker;
-    this.send = send;
-    this.node = element("section", "vrt-vote");
-    this.node.setAttribute("aria-label", "Vote");
-    this.saved = element("div", "vrt-voted");
-    this.node.append(this.saved);
     this.ballot = send && new VRThinker.Ballot(dimensions, send);
-    if (this.ballot) this.node.prepend(this.ballot.notice, this.ballot.node);
+    this.saved = element("div", "vrt-voted");
+    const parts = [this.ballot?.notice, this.ballot?.node, this.saved];
+    this.node = element("section", { class: "vrt-vote", "aria-label": "Vote" }, parts);
   }
 
   update(trace) {
+    const { run, over, turns = [], vote, ballot = {} } = trace;
+    const asked = Boolean(this.ballot && run && turns.length && (over || ballot.hidden));
     this.trace = trace;
-    const { vote = null, ballot = {} } = trace;
-    if (this.ballot) {
-      const asked = Boolean(trace.run) && (trace.turns || []).length > 0 && (trace.over || ballot.hidden);
-      this.ballot.update(trace, asked);
-    }
-    const key = JSON.stringify([vote, ballot.own || false, trace.run]);
-    if (this.key !== key) {
-      this.key = key;
-      this.saved.replaceChildren(...(vote ? this.drawn(vote, ballot.own) : []));
-    }
-    const changing = Boolean(this.ballot && this.ballot.open);
-    this.saved.hidden = !vote || changing;
-    this.node.hidden = this.saved.hidden && !(this.ballot && this.ballot.asked);
+    this.ballot?.update(trace, asked);
+    VRThinker.fill(this.saved, vote && [vote, ballot.own, run], () => this.drawn(vote, ballot.own));
+    this.saved.hidden = !vote || Boolean(this.ballot?.open);
+    this.node.hidden = this.saved.hidden && !asked;
   }
 
-  drawn(vote, own) {
-    const { element } = VRThinker;
-    const head = element("h3", "", own ? "Your vote" : "A person’s vote");
-    const when = element("p", "vrt-when", [vote.blind, vote.when].filter(Boolean).join(" · "));
-    const list = element("ul", "vrt-own");
-    list.append(...vote.rows.filter((row) => row.value !== null).map((row) => this.row(row, own)));
-    list.hidden = list.children.length === 0;
-    const lines = [];
-    if (vote.agrees !== null) lines.push(element("p", "", `${own ? "You" : "They"} ${vote.agrees ? "agree" : "disagree"} with the verdict.`));
-    if (vote.slots.length) {
-      const line = element("p", "", "Deciding pair: ");
-      line.append(...vote.slots.map((slot) => VRThinker.pairLink(this.trace, slot)));
-      lines.push(line);
-    }
-    if (vote.note) {
-      const note = new VRThinker.Passage("p");
-      note.update(vote.note);
-      lines.push(note.node);
-    }
-    return [head, when, list, ...lines, ...(this.ballot ? [this.change(own)] : [])];
-  }
-
-  row({ name, label, value, compared }, own) {
-    const { element } = VRThinker;
-    const item = element("li", `vrt-says${value}`, `${name} `);
-    item.append(element("b", "", label));
-    if (compared) item.append(element("span", `vrt-compared ${compared}`, ` · ${own ? "you" : "they"} ${compared}`));
-    return item;
-  }
-
-  change(own) {
-    const button = VRThinker.button("vrt-pill", own ? "Change" : "Vote yourself");
-    button.addEventListener("click", () => {
+  drawn({ rows, agrees, slots, note, blind, when }, own) {
+    const { element, pairLink } = VRThinker;
+    const row = ({ name, label, value, compared }) => {
+      const words = compared && ` · ${own ? "you" : "they"} ${compared}`;
+      const same = compared && element("span", `vrt-compared ${compared}`, words);
+      return element("li", `vrt-says${value}`, `${name} `, element("b", "", label), same);
+    };
+    const said = rows.filter(({ value }) => value !== null).map(row);
+    const agreed = `${own ? "You" : "They"} ${agrees ? "agree" : "disagree"} with the verdict.`;
+    const links = slots.map((slot) => pairLink(this.trace, slot));
+    const change = () => {
       this.ballot.edit(this.trace.vote, own);
       this.update(this.trace);
-      this.ballot.focus();
-    });
-    return button;
+    };
+    return [
+      element("h3", "", own ? "Your vote" : "A person’s vote"),
+      element("p", "vrt-when", [blind, when].filter(Boolean).join(" · ")),
+      said.length && element("ul", "vrt-own", said),
+      agrees !== null && element("p", "", agreed),
+      links.length && element("p", "", "Deciding pair: ", links),
+      note && new VRThinker.Passage("p").update(note).node,
+      this.ballot && VRThinker.button("vrt-pill", own ? "Change" : "Vote yourself", change),
+    ];
   }
 };
 
-/** The pairs of a run, each once: [slot, label]. */
-VRThinker.pairs = (trace) => {
+/** The label of each pair of a run, by its slot. */
+VRThinker.pairs = ({ turns = [] }) => {
   const pairs = new Map();
-  for (const tile of (trace.turns || []).flatMap((turn) => turn.tiles)) if (!pairs.has(tile.slot)) pairs.set(tile.slot, tile.label);
-  return [...pairs];
+  for (const { slot, label } of turns.flatMap((turn) => turn.tiles)) {
+    if (!pairs.has(slot)) pairs.set(slot, label);
+  }
+  return pairs;
 };
 
 /** A marked pair, as a link to its tile. */
-VRThinker.pairLink = (trace, slot) => {
-  const label = new Map(VRThinker.pairs(trace)).get(slot) || `slot ${slot}`;
-  return VRThinker.frameLink(label.split(" · ")[0].replace("#", ""), label);
+VRThinker.pairLink = (trace, slot) =>
+  VRThinker.frameLink(VRThinker.pairs(trace).get(slot) ?? `slot ${slot}`);
+
+/* The form of a vote: a label for each dimension, agree or disagree, the deciding pairs, a note. */
+VRThinker.Ballot = class {
+  constructor(dimensions, send) {
+    const { element, button } = VRThinker;
+    this.dimensions = dimensions;
+    this.send = send;
+    this.slots = [];
+    this.refusal = "";
+    const show = button("vrt-pill", "Show the verdict without voting", () => send("show"));
+    const why = element("p", "", "What the judge says is hidden until you have voted.");
+    this.notice = element("div", { class: "vrt-hidden", hidden: "" }, why, show);
+    this.form = this.build();
+    const summary = element("summary", "", "Vote yourself");
+    this.node = element("details", "vrt-ballot", summary, this.form);
+    this.node.addEventListener("toggle", () => {
+      if (this.node.open || !this.editing) return;
+      this.editing = false;
+      document.dispatchEvent(new CustomEvent("vrt:ballot"));
+    });
+    document.addEventListener("vrt:votefirst", ({ detail: on }) => {
+      if (!on && this.hidden) send("show");
+    });
+    document.addEventListener("vrt:tile", (event) => this.offer(event.detail));
+  }
+
+  build() {
+    const { element, button } = VRThinker;
+    const none = [null, "Not said"];
+    const labels = [[1, "Video 1"], [0, "Tie"], [2, "Video 2"], none];
+    const groups = this.dimensions.map(([key, name, help]) => this.group(key, name, labels, help));
+    const views = [[true, "Agree"], [false, "Disagree"], none];
+    this.agrees = this.group("agrees", "The judge’s verdict", views);
+    this.choice = element("select");
+    this.choice.addEventListener("change", () => {
+      if (this.choice.value) this.mark(Number(this.choice.value));
+    });
+    const pill = { class: "vrt-pill", hidden: "" };
+    this.offered = button(pill, "", () => this.mark(this.offered.slot));
+    this.marked = element("span", "vrt-marked");
+    this.note = element("textarea", { rows: 2, maxlength: 2000 });
+    this.said = element("span", { class: "vrt-vote-said", role: "status" });
+    const pair = element("label", "vrt-field", "Deciding pair", this.choice);
+    const save = element("button", "vrt-save-vote", "Save vote");
+    const form = element("form", "", groups, this.agrees, [
+      element("p", "vrt-pairs", pair, this.offered, this.marked),
+      element("label", "vrt-field", "Note", this.note),
+      element("p", "vrt-vote-foot", save, this.said),
+    ]);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.sent = true;
+      this.refusal = "";
+      this.send("vote", this.value());
+    });
+    return form;
+  }
+
+  /** Radio buttons, so that arrow keys choose one and Tab leaves them. Their values are JSON. */
+  group(key, name, choices, help = "") {
+    const { element } = VRThinker;
+    const labels = choices.map(([value, text]) => {
+      const input = element("input", { type: "radio", name: `vrt-vote-${key}`, value });
+      return element("label", `vrt-side${value ?? ""}`, input, element("span", "", text));
+    });
+    const look = { class: "vrt-choices", title: help };
+    return element("fieldset", look, element("legend", "", name), labels);
+  }
+
+  get open() {
+    return !this.node.hidden;
+  }
+
+  /** The person sees what was chosen once the server has kept it: then the form closes. */
+  update(trace, asked) {
+    const { run, vote, ballot = {} } = trace;
+    const fresh = this.run !== run;
+    const kept = !fresh && vote && ballot.own && !ballot.refusal;
+    const saved = kept && (vote.key !== this.key || this.sent);
+    const hidden = Boolean(ballot.hidden) && asked;
+    const turned = fresh || saved || this.hidden !== hidden;
+    Object.assign(this, { trace, run, hidden, key: vote?.key });
+    if (fresh) this.fill(null);
+    if (fresh || saved) Object.assign(this, { editing: false, sent: false, refusal: "" });
+    this.refusal = ballot.refusal || this.refusal; // stands until the next try
+    this.notice.hidden = !hidden;
+    this.agrees.hidden = !VRThinker.hasVerdict(trace);
+    this.node.hidden = !asked || Boolean(vote && !this.editing);
+    if (turned) this.node.open = hidden || this.editing;
+    VRThinker.say(this.said, this.refusal);
+    this.drawPairs();
+  }
+
+  /** Change a vote; somebody else's is not the beginning of one's own. */
+  edit(vote, own) {
+    this.fill(own ? vote : null);
+    this.editing = true;
+    this.node.open = true;
+    this.node.hidden = false;
+    this.node.querySelector("input:checked").focus();
+  }
+
+  radios(key) {
+    return this.form.elements[`vrt-vote-${key}`];
+  }
+
+  fill(vote) {
+    for (const [key] of this.dimensions) {
+      const row = vote?.rows.find(({ dimension }) => dimension === key);
+      this.radios(key).value = String(row?.value ?? null);
+    }
+    this.radios("agrees").value = String(vote?.agrees ?? null);
+    this.slots = [...(vote?.slots ?? [])];
+    this.note.value = vote?.note ?? "";
+    this.offered.hidden = true;
+  }
+
+  value() {
+    const chosen = (key) => JSON.parse(this.radios(key).value);
+    const labels = Object.fromEntries(this.dimensions.map(([key]) => [key, chosen(key)]));
+    const agrees = this.agrees.hidden ? null : chosen("agrees");
+    return { labels, agrees, slots: this.slots, note: this.note.value };
+  }
+
+  /** The pair that the players show can be marked without looking for it in the list. */
+  offer({ slot, label }) {
+    if (!this.open || this.slots.includes(slot)) return;
+    this.offered.slot = slot;
+    this.offered.textContent = `Mark ${label}`;
+    this.offered.hidden = false;
+  }
+
+  mark(slot) {
+    if (this.slots.length < 16) this.slots.push(slot);
+    this.offered.hidden = true;
+    this.drawPairs();
+  }
+
+  drawPairs() {
+    const { fill } = VRThinker;
+    const pairs = VRThinker.pairs(this.trace);
+    const left = [...pairs].filter(([slot]) => !this.slots.includes(slot));
+    const marked = this.slots.map((slot) => [slot, pairs.get(slot)]);
+    const option = ([slot, label]) => new Option(label, slot);
+    fill(this.choice, [["", "Mark a pair"], ...left], (choices) => choices.map(option));
+    fill(this.marked, marked, () => this.slots.map((slot) => this.chip(slot)));
+  }
+
+  chip(slot) {
+    const link = VRThinker.pairLink(this.trace, slot);
+    const look = { class: "vrt-pill", "aria-label": `Unmark ${link.textContent}` };
+    const remove = VRThinker.button(look, "×", () => {
+      this.slots = this.slots.filter((other) => other !== slot);
+      this.drawPairs();
+      this.choice.focus();
+    });
+    return [link, remove];
+  }
+};
+
+/* The switch "Vote first". A cookie tells the server before it sends the first word of a judge. */
+VRThinker.mountVoteFirst = (root) => {
+  const { element } = VRThinker;
+  const box = element("input", { type: "checkbox" });
+  const help = element("span", "", "Hide each run’s verdict until I have voted.");
+  box.checked = /(^|; )vote_first=on(;|$)/.test(document.cookie);
+  root.classList.add("vrt", "vrt-vote-first");
+  root.replaceChildren(element("label", "", box, element("b", "", "Vote first"), help));
+  box.addEventListener("change", () => {
+    // A page inside another site's frame, as on Hugging Face, keeps only cookies of this kind.
+    const framed = "SameSite=None; Secure; Partitioned";
+    const scope = location.protocol === "https:" ? framed : "SameSite=Lax";
+    const value = box.checked ? "on" : "off";
+    document.cookie = `vote_first=${value}; path=/; max-age=31536000; ${scope}`;
+    document.dispatchEvent(new CustomEvent("vrt:votefirst", { detail: box.checked }));
+  });
 };

@@ -146,7 +146,7 @@ def owner_of(cookies: Mapping[str, str]) -> str:
 
 
 def votes_first(cookies: Mapping[str, str]) -> bool:
-    """Whether a visitor has switched on "Vote first" (`ballot.js` sets the cookie)."""
+    """Whether a visitor has switched on "Vote first" (`verdict.js` sets the cookie)."""
     return cookies.get("vote_first") == "on"
 
 

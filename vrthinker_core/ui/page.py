@@ -25,7 +25,13 @@ from vrthinker_core.ui.frames import ExactFrames
 from vrthinker_core.ui.history import KEEP_SECONDS, MAX_BYTES, Examples, History
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.layout import PageComponents, theme
-from vrthinker_core.ui.queue import MAX_UPLOAD_BYTES, CheckedBlocks, ForgottenUploads, JudgeQueue
+from vrthinker_core.ui.queue import (
+    MAX_UPLOAD_BYTES,
+    CheckedBlocks,
+    ForgottenUploads,
+    JudgeQueue,
+    QuickStates,
+)
 from vrthinker_core.ui.run import JobRunner
 from vrthinker_core.ui.runs_tab import ListedRuns, RunsRoutes
 from vrthinker_core.ui.security import (
@@ -147,8 +153,10 @@ class Page:
         self._services.judges.close()
 
     @asynccontextmanager
-    async def _keep_house(self, _: object) -> AsyncIterator[None]:
+    async def _keep_house(self, app: Any) -> AsyncIterator[None]:
         """Drop what nobody uses, as long as the page is served."""
+        app.state_holder = QuickStates()  # type: ignore[no-untyped-call]
+        app.state_holder.set_blocks(self._blocks)
         sweep = asyncio.create_task(self._drop_uncollected())
         tidy = asyncio.create_task(self._tidy())
         try:

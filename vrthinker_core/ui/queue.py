@@ -22,6 +22,7 @@ from gradio.blocks import convert_component_dict_to_list
 from gradio.exceptions import InvalidPathError
 from gradio.processing_utils import hash_file
 from gradio.route_utils import upload_fn
+from gradio.state_holder import SessionState, StateHolder
 from gradio.utils import get_upload_folder
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -103,6 +104,32 @@ class JudgeQueue:
         return Counter(self._running.values())[device]
 
 
+class QuickState(SessionState):
+    """What Gradio keeps of a session, without the description of each component.
+
+    Gradio makes that for links that the page has not: 20 ms, in which nobody is answered.
+    """
+
+    def __init__(self, blocks: gr.Blocks) -> None:
+        self.blocks_config = copy.copy(blocks.default_config)
+        self.config_values: dict[int, Any] = {}
+        self.state_data: dict[int, Any] = {}
+        self._state_ttl: dict[int, Any] = {}
+        self.is_closed, self.STATE_TTL_WHEN_CLOSED = False, 3600
+
+    def _update_value_in_config(self, key: int, value: object) -> None:
+        """Keep no copy of a value."""
+
+
+class QuickStates(StateHolder):
+    """Gradio's sessions, as `QuickState`."""
+
+    def __getitem__(self, session_id: str) -> SessionState:
+        with self.lock:
+            self.session_data.setdefault(session_id, QuickState(self.blocks))
+        return super().__getitem__(session_id)
+
+
 NO_FUNCTION = "There is no such function here."
 NOT_UPLOADED = (
     "This file was not uploaded here. "
@@ -135,11 +162,6 @@ class CheckedBlocks(gr.Blocks):
         self._queue.ANALYTICS_MAX_EVENTS = 0  # nobody reads them
         # Else whoever has waited longest is forgotten first
         self._queue.pending_messages_per_session.max_size = sys.maxsize
-        # Gradio describes every component anew for each session, for links that the page has not:
-        # 20 ms, in which nobody is answered
-        whole = self.default_config.config_for_block
-        quick: Any = lambda block_id, shown, *rest: whole(block_id, shown, *rest) if shown else {}  # noqa: E731
-        self.default_config.config_for_block = quick  # type: ignore[method-assign]
 
     async def drop_uncollected(self) -> list[str]:
         """Drop the events of clients that have collected nothing since the last call.
