@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tests.protocols.test_conformance import CASES, reply_of
 from vrthinker_core.protocols import Paired, make_protocol
-from vrthinker_core.protocols.parser import MAX_CHARACTERS, label_probabilities
 from vrthinker_core.protocols.labels import (
     INVISIBLE,
     mentioned_digits,
@@ -20,6 +19,7 @@ from vrthinker_core.protocols.labels import (
     strip_invisible,
     to_narrow,
 )
+from vrthinker_core.protocols.parser import MAX_CHARACTERS, label_probabilities
 from vrthinker_core.types import Dimension, Settings, Verdict
 from vrthinker_core.types.messages import Completion, LabelToken
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 
 from vrthinker_core import ScriptedBackend
-from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.drawn.world import draw_pair
+from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.types import Dimension, Preference, ProtocolName, Settings, Verdict
 

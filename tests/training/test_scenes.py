@@ -25,7 +25,6 @@ from vrthinker_core.drawn.faults import (
     MotionFault,
     PictureFault,
 )
-from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.drawn.moving_scene import GO, LEAP, STAY
 from vrthinker_core.drawn.renderer import Renderer
 from vrthinker_core.drawn.solids import SHAPES
@@ -44,6 +43,7 @@ from vrthinker_core.drawn.world import (
     draw_pair,
     draw_scene,
 )
+from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.types import FrameRef, Preference, Side
 
 SIZE = 112

@@ -12,8 +12,8 @@ from tests.support.drawn_rollouts import look, scripted_rollout
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint import open_for_rendering
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.drawn.world import draw_pair
+from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.training.token_rows import IGNORED, TokenRow, collate, token_rows
 from vrthinker_core.training.trace_folder import to_rollout

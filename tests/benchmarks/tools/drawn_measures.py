@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vrthinker_core.drawn.faults import OPENING_FRAMES
-from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.drawn.video_files import write_video
 from vrthinker_core.drawn.world import (
     SIMPLE,
@@ -21,7 +20,7 @@ from vrthinker_core.drawn.world import (
 )
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.factory import frame_layout
-from vrthinker_core.training.pair_set import ClipFrames, OpenClips
+from vrthinker_core.training.pair_set import ClipFrames, DrawnFrames, OpenClips
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.types import Dimension, Frame, FrameRef, Settings, Side, Verdict, VideoPair
 from vrthinker_core.types.frames import FrameSource

@@ -24,8 +24,8 @@ from tests.evaluation.support.made_results import (
     simulate,
     verdict,
 )
-from vrthinker_core.errors import BadInput
 from vrthinker_core.commands.evaluation_commands import print_comparison, print_summary
+from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.figures import MAX_SHOWN, disagreements
 from vrthinker_core.evaluation.judge_comparison import compare_judges
 from vrthinker_core.evaluation.summary import summarize

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.runs import drawn_results
-from tests.ui.support import steps
+from tests.ui.support import drawn_results, steps
 from tests.ui.support.browsing import PHONE, Locator, Open, Page, Serve, Server, expect, opened
 from tests.ui.support.handmade_runs import THINK, three_turns
 

@@ -1,7 +1,5 @@
 """Folders of results and traces, as `evaluate` leaves them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +19,7 @@ from vrthinker_core.results.trace_files import CONFIG, STATE, add_labels
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import Dimension, Preference, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished
-from vrthinker_core.ui.listed_runs import ListedRuns
+from vrthinker_core.ui.runs_tab import ListedRuns
 
 TIE, FIRST, SECOND = Preference
 PROMPT = "A ball pans steadily."
@@ -29,19 +27,11 @@ PROMPT = "A ball pans steadily."
 
 def result(row: int, **changes: object) -> PairResult:
     """A judged pair whose people agree with the judge."""
-    pair = EvaluationPair(
-        f"{row:016x}", row, PROMPT, f"{row}-a.mp4", f"{row}-b.mp4", WHOLE, "Left", "Right"
-    )
-    pair = replace(
-        pair,
-        **{
-            name: changes.pop(name)
-            for name in ("id", "prompt", "labels", "first", "second")
-            if name in changes
-        },
-    )
-    base = result_of(pair, three_turns(), f"{TRACES}/{pair.id}.json")
-    return replace(base, **changes)
+    videos = f"{row}-a.mp4", f"{row}-b.mp4"
+    pair = EvaluationPair(f"{row:016x}", row, PROMPT, *videos, WHOLE, "Left", "Right")
+    own = {"id", "prompt", "labels", "first", "second"} & changes.keys()
+    pair = replace(pair, **{name: changes.pop(name) for name in own})
+    return replace(result_of(pair, three_turns(), f"{TRACES}/{pair.id}.json"), **changes)
 
 
 def outside(**changes: object) -> Trace:
@@ -51,32 +41,24 @@ def outside(**changes: object) -> Trace:
 
 
 def kinds() -> list[PairResult]:
-    """One row of each kind; WHOLE is 1 in text alignment, a tie in motion quality, 2 in visual quality, 1 overall."""
-    swapped = Verdict(TA=FIRST, MQ=TIE, VQ=SECOND, OA=SECOND)
+    """One row of each kind; WHOLE is 1, a tie, 2, and 1 overall."""
+    other, nobody = replace(WHOLE, OA=SECOND), Verdict()
+    unsure, sure = ({Dimension.OA: shares} for shares in ((0.2, 0.55, 0.25), (0.1, 0.8, 0.1)))
+    fault = "There is no file a.mp4."
+    unjudged = EvaluationPair(f"{7:016x}", 7, "It rains.", "a.mp4", "b.mp4", fault=fault)
     return [
         result(1, confidence=5, swapped=WHOLE),
-        result(2, confidence=5, labels=Verdict(TA=FIRST, MQ=TIE, VQ=SECOND, OA=SECOND)),
+        result(2, confidence=5, labels=other),
         result(3, confidence=4, labels=Verdict(MQ=FIRST, OA=FIRST)),
         result(4, confidence=2),
-        result(5, confidence=5, probabilities={Dimension.OA: (0.2, 0.55, 0.25)}),
-        result(
-            6,
-            confidence=5,
-            probabilities={Dimension.OA: (0.1, 0.8, 0.1)},
-            swapped=swapped,
-            labels=Verdict(),
-        ),
-        broken_row(
-            EvaluationPair(
-                f"{7:016x}", 7, "It rains.", "a.mp4", "b.mp4", fault="There is no file a.mp4."
-            ),
-            "by hand",
-        ),
+        result(5, confidence=5, probabilities=unsure),
+        result(6, confidence=5, probabilities=sure, swapped=other, labels=nobody),
+        broken_row(unjudged, "by hand"),
     ]
 
 
 def write_results(folder: Path, results: Iterable[PairResult]) -> Path:
-    """Append the results to the evaluation in `folder`, with a trace of each pair that was judged."""
+    """Append the results to an evaluation, with a trace of each pair that was judged."""
     (folder / TRACES).mkdir(parents=True, exist_ok=True)
     for each in results:
         if each.trace:

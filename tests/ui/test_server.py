@@ -1,0 +1,90 @@
+"""The server as a whole: who is served, what it tells of its machine, and what it leaves behind."""
+
+import json
+import os
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+from tests.support.app_process import USUAL_OPEN_FILES, fork_app
+from tests.support.waiting import PATIENCE_S
+from tests.ui.conftest import Serve, Server, write_script
+from tests.ui.support.api import files
+from tests.ui.support.page_events import config
+from tests.ui.support.plain_http import ask
+
+ANSWER = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+
+
+def test_a_space_answers_under_each_of_its_names(tmp_path: Path) -> None:
+    judge = write_script(tmp_path / "script.jsonl", [ANSWER])
+    names = {"you-demo.hf.space": 200, "demo.example": 200, "evil.example": 400}
+    variables = {"SPACE_HOST": "you-demo.hf.space, demo.example"}
+    space = Server(tmp_path, judge, variables=variables, forked=True)
+    answers = {name: ask(space, "GET", "", Host=name)[0] for name in names}
+    space.stop()
+    assert answers == names
+
+
+OPTIONS = {
+    "--port 0": "'0' is no whole number from 1 to 65535",
+    "--port 99999": "'99999' is no whole number from 1 to 65535",
+    "--at-once 0": "'0' is no whole number from 1 to",
+    "--waiting -1": "'-1' is no whole number from 0 to",
+    "--host nosuch.invalid": "The page cannot be served at --host nosuch.invalid: ",
+    "--host a..b": "The page cannot be served at --host a..b: ",
+    "--port {taken}": "at --port {taken}: Address already in use. Choose another one.",
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option_that_cannot_be_is_one_sentence(option: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        told, taken = tmp_path / "log", other.getsockname()[1]
+        variables = {**os.environ, "TMPDIR": str(tmp_path)}
+        fork_app(option.format(taken=taken).split(), variables, told).wait(PATIENCE_S)
+    assert OPTIONS[option].format(taken=taken) in told.read_text()
+    assert "Traceback" not in told.read_text()
+
+
+def test_only_this_machine_is_served_and_nothing_told_of_it(answering: Server) -> None:
+    addresses = {"127.0.0.2"}
+    with suppress(OSError):
+        addresses |= {*socket.gethostbyname_ex(socket.gethostname())[2]} - {"127.0.0.1"}
+    for address in addresses:
+        with pytest.raises(OSError):  # it refuses, or is no address of this machine
+            socket.create_connection((address, urlsplit(answering.url).port or 0), PATIENCE_S)
+    sent, log = json.dumps(config(answering)), answering.log.read_text()
+    for place in (answering.folder, Path.home(), Path(__file__).resolve().parents[2]):
+        assert str(place) not in sent
+    for path in ("", "../records", "%2e%2e/records", "/etc/passwd", "..%2f..%2fserver.log"):
+        assert ask(answering, "GET", f"frames/{path}")[0] == 404
+    for path in ("trace.json", "report.html", "../records", "%2e%2e/trace.json"):
+        assert ask(answering, "GET", f"runs/{'0' * 24}/{path}")[0] == 404
+    assert ask(answering, "GET", f"runs/{'0' * 24}/link")[0] == 405  # no picture makes a link
+    assert ("Running on local URL" in log, "Running on public URL" in log) == (True, False)
+
+
+def test_no_file_is_left_when_the_server_stops(serve: Serve) -> None:
+    stopped = serve([ANSWER])
+    assert any(stopped.folder.glob("vr-thinker-page-*/pictures"))
+    stopped.stop()
+    left = {path.name for path in files(stopped.folder)}
+    assert left == {"script.jsonl", "server.log", "runs.sqlite"}
+
+
+def test_an_idle_server_takes_little_time_and_may_open_many_files(answering: Server) -> None:
+    """Gradio looks for new events a thousand times a second, which takes 4 % of a processor."""
+    process = psutil.Process(answering.process.pid)
+    soft, hard = process.rlimit(psutil.RLIMIT_NOFILE)
+    assert soft == min(hard, 2**16) > USUAL_OPEN_FILES
+    time.sleep(1)
+    before, began = process.cpu_times(), time.monotonic()
+    time.sleep(4)
+    after, seconds = process.cpu_times(), time.monotonic() - began
+    assert after.user + after.system - before.user - before.system < 0.02 * seconds
