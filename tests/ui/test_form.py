@@ -9,7 +9,6 @@ from typing import Any
 import gradio_client.exceptions
 import pytest
 from gradio_client import handle_file
-from vrthinker_core.ui.settings_form import choices, default_value, help_text
 
 from tests.support.loopback_server import serving_files
 from tests.support.small_clips import write_clip
@@ -19,6 +18,7 @@ from tests.ui.support.api import answers, check_refused, client, uploaded
 from tests.ui.support.page_events import act, comparing, config
 from tests.ui.support.saved_examples import ANSWER, PROMPT
 from vrthinker_core.types.settings import SETTINGS
+from vrthinker_core.ui.layout import choices, default_value, help_text
 
 SECOND = "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
 LABELS = {
