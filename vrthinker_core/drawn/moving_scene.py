@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,10 @@ from numpy.typing import NDArray
 from vrthinker_core.drawn.facts import SceneFacts
 from vrthinker_core.drawn.faults import CLEAR, FRAMES, MotionFault, PictureFault
 from vrthinker_core.drawn.photographs import FlatView
-from vrthinker_core.drawn.renderer import Background
 from vrthinker_core.drawn.solids import BOUNDS, Floats, Solid, bases_of, corners_of, dot, unit
+
+if TYPE_CHECKING:
+    from vrthinker_core.drawn.renderer import Background  # which draws with this module's cameras
 
 TARGET = np.array([0, 0.3, 0], np.float32)  # The position in the middle of every picture
 # Half of the picture's side at distance 1: the field of view is 34 degrees
