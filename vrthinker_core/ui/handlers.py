@@ -105,30 +105,15 @@ class Handlers:
 
     # -- judge and players -----------------------------------------------------------------------
 
-    async def on_load(self, request: gr.Request) -> AsyncIterator[Updates]:
-        """Show the default judge on a page that was opened."""
-        async for updates in self._banner(
-            self.session_of(request), "trace" in request.query_params
-        ):
-            yield updates
+    async def show_judge(self, request: gr.Request, judge: str = "") -> AsyncIterator[Updates]:
+        """Show LOADING until the chosen judge is loaded, then its name and notes.
 
-    async def on_choose(self, judge: object, request: gr.Request) -> AsyncIterator[Updates]:
-        """Show the judge that was chosen for the next run."""
-        session = self.session_of(request)
-        try:
-            session.judge = self._services.judges.choose(judge)
-        except BadInput as bad:
-            raise gr.Error(str(bad), print_exception=False) from None
-        async for updates in self._banner(session):
-            yield updates
-
-    async def _banner(self, session: Session, opens_trace: bool = False) -> AsyncIterator[Updates]:
-        """Yield LOADING until the judge is loaded, then its name and notes.
-
-        A shown run stays, live or saved; its own judge is named as long as it is shown. The choice
-        is read anew each time, so that only the newest is shown.
+        `judge`: "" when a page is opened. A shown run stays; its own judge is named as long as it
+        is shown. The choice is read anew each time, so that only the newest is shown.
         """
-        judges, parts = self._services.judges, self._parts
+        session, judges, parts = self.session_of(request), self._services.judges, self._parts
+        session.judge = judges.choose(judge or session.judge)
+        opens_trace = not judge and "trace" in request.query_params
         while not judges.is_loaded(session.judge):
             yield {parts.head: words.LOADING}
             await asyncio.sleep(0.25)
@@ -720,15 +705,15 @@ class PlayerHandlers:
 
 
 def banner_values(judges: JudgeLoader, name: str) -> tuple[str, Json]:
-    """Return line and trace for a judge, "" for the default."""
+    """Return line and trace for a judge."""
     default, *others = judges.names
     try:
         backend = judges.get(name)
     except VrThinkerError as error:
         advised = others and "another judge" not in str(error)
         ending = f"{error} {words.CHOOSE_IN_SETTINGS}" if advised else str(error)
-        return words.UNOPENED_LINE.format(name or default), {**BANNER_ONLY, "ending": ending}
-    is_best = name in ("", default) and any(NANO_LIMITS in note for note in backend.notes)
+        return words.UNOPENED_LINE.format(name), {**BANNER_ONLY, "ending": ending}
+    is_best = name == default and any(NANO_LIMITS in note for note in backend.notes)
     notes = (*backend.notes, *([BETTER_JUDGE] if is_best else []))
     return words.judge_line(backend.name), {**BANNER_ONLY, "notes": notes}
 
@@ -875,8 +860,8 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     announce = "(line) => VRThinker.announcer.status(line)"
     status.change(None, status, None, js=announce, **MULTIPLE)
     head = [parts.head, parts.trace]
-    blocks.load(handlers.on_load, None, head, **QUIET)
-    parts.judge.change(handlers.on_choose, parts.judge, head, **MULTIPLE)
+    blocks.load(handlers.show_judge, None, head, **QUIET)
+    parts.judge.change(handlers.show_judge, parts.judge, head, **MULTIPLE)
     _connect_players(parts, services, handlers)
 
     own: list[Any] = [*parts.shown_run, parts.judge, *settings]
