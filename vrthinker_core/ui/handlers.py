@@ -24,7 +24,7 @@ from vrthinker_core.storage import type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load
 from vrthinker_core.types import ProtocolName, Settings, Side, VideoPair, Vote
-from vrthinker_core.types.events import Trace, shown_slots
+from vrthinker_core.types.events import Started, Trace, shown_slots
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings, setting
 from vrthinker_core.types.wording import DEMO_RUN
@@ -50,6 +50,7 @@ MAX_DIGITS = 6  # of a frame's number or a turn's
 BANNER_ONLY: Json = {"introduction": True, "turns": ()}  # a trace without a run (`page.js`)
 
 Players = tuple[str | None, str | None]  # the file in each player
+Asked = tuple[VideoPair, Settings, str, BranchPlan | None]  # what a run needs, with its judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class Handlers:
         session = self.session_of(request)
 
         def start() -> ShownRun:
-            return self._start(session, request, *self._wanted(values, session))
+            return self._start(request, self._wanted(values, session))
 
         async for updates in self._run(session, start, lambda line: {self._parts.status: line}):
             yield updates
@@ -171,7 +172,7 @@ class Handlers:
         session, parts = self.session_of(request), self._parts
 
         def start() -> ShownRun:
-            return self._start(session, request, *self._planned(session, event, (first, second)))
+            return self._start(request, self._planned(session, event, (first, second)))
 
         def say(sentence: str) -> Updates:
             return {parts.branches: {"refusal": sentence}}
@@ -191,27 +192,26 @@ class Handlers:
     def show_branch(self, prompt: str | None, event: gr.EventData, request: gr.Request) -> Updates:
         """Show the run that the strip names, unless one goes on."""
         session, sessions = self.session_of(request), self._services.sessions
-        before, place, branches = session.shown, getattr(event, "place", None), session.branches()
-        if before is None or branches is None or session.is_busy or not isinstance(place, int):
+        before, place = session.shown, getattr(event, "place", None)
+        branches = None if session.is_busy else session.keep_branch()
+        if before is None or branches is None or not isinstance(place, int):
             return no_updates()
-        kept = branches.runs[place] if 0 <= place < len(branches.runs) else None
-        branches = session.keep_branch()
-        if kept is None or branches is None or place == branches.place:
+        kept = dict(enumerate(branches.runs)).get(place)
+        if kept is None or place == branches.place:
             return no_updates()
         facts = kept.shown.link, before.videos, before.owner, kept.shown.kept
         after = sessions.start_replay(session, kept.trace, *facts)
         after.hide(kept.shown.hidden, kept.shown.voted)
         session.show_branch(after.name, branches, place)
-        judged = before.run.state.started
-        follows = judged is not None and (prompt or "").strip() == judged.prompt.strip()
-        shown = self._finished(session, after)
-        return {**shown, self._parts.prompt: kept.trace.started.prompt} if follows else shown
+        updates, judged = self._finished(session, after), before.run.state.started
+        if judged is not None and (prompt or "").strip() == judged.prompt.strip():
+            updates[self._parts.prompt] = kept.trace.started.prompt
+        return updates
 
     async def stop(self, pressed: object, prompt: str | None, request: gr.Request) -> Updates:
-        """Stop the run whose Stop button was pressed, none that came after it.
+        """Stop the run of the buttons that were `pressed`, none that came after it.
 
-        What the judge had seen and written stays. `pressed` is what the browser holds of the
-        buttons.
+        What the judge had seen and written stays.
         """
         session, sessions = self.session_of(request), self._services.sessions
         number = pressed.get("number") if isinstance(pressed, dict) else 0
@@ -232,16 +232,16 @@ class Handlers:
         shown = session.shown
         if shown is None or shown.name != getattr(event, "run", None):
             return {self._parts.status: words.NO_RUN}
-        act, given = getattr(event, "act", None), getattr(event, "vote", None)
-        if act == "show":
+        refusal = ""
+        if getattr(event, "act", None) == "show":
             shown.hidden = False
-        elif act == "vote":
+        else:
             try:
-                vote = read_vote(given, shown.run.state, shown.hidden)
+                vote = read_vote(getattr(event, "vote", None), shown.run.state, shown.hidden)
                 self._services.sessions.add_vote(session, shown, vote)
             except BadInput as bad:
-                return self._updates(session, shown, str(bad))
-        return self._updates(session, shown)
+                refusal = str(bad)
+        return self._updates(session, shown, refusal)
 
     async def _run(
         self,
@@ -311,27 +311,16 @@ class Handlers:
         finally:
             session.followers -= 1
 
-    def _start(
-        self,
-        session: Session,
-        request: gr.Request,
-        pair: VideoPair,
-        settings: Settings,
-        judge: str,
-        plan: BranchPlan | None = None,
-    ) -> ShownRun:
+    def _start(self, request: gr.Request, asked: Asked) -> ShownRun:
         """Start the visitor's own run, hidden if they vote first."""
-        start, owner = self._services.sessions.start_run, owner_of(request.cookies)
+        session, (pair, settings, judge, plan) = self.session_of(request), asked
+        owner, start = owner_of(request.cookies), self._services.sessions.start_run
         shown = start(session, pair, settings, judge, owner, plan)
         shown.hide(votes_first(request.cookies))
         return shown
 
-    def _wanted(self, values: FormValues, session: Session) -> tuple[VideoPair, Settings, str]:
-        """Return the form's pair, settings and judge.
-
-        Raises BadInput for a missing or refused video, a prompt that is missing or too long, or a
-        choice that is not offered.
-        """
+    def _wanted(self, values: FormValues, session: Session) -> Asked:
+        """Return what the form asks for, or raise BadInput."""
         parts, services = self._parts, self._services
         paths = [values[part] for part in parts.videos]
         if not all(paths):
@@ -339,13 +328,13 @@ class Handlers:
         first, second = (services.uploads.original_of(Path(path)) for path in paths)
         if not first.is_file() or not second.is_file():
             raise BadInput(words.GONE)
-        if refusals := list(filter(None, session.refusals)):
-            raise BadInput(words.next_step(None, None, None, refusals))
+        if any(session.refusals):
+            raise BadInput(words.next_step(None, None, None, session.refusals))
         prompt = values[parts.prompt] or ""
         check_prompt(prompt)
         judge = services.judges.choose(values[parts.judge])
         settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
-        return VideoPair(prompt, first, second), settings, judge
+        return VideoPair(prompt, first, second), settings, judge, None
 
     def _checked(
         self, session: Session, prompt: str | None, players: Players
@@ -365,14 +354,12 @@ class Handlers:
         missing = words.CHECK_NO_VIDEOS
         if any(players):
             missing = words.CHECK_NO_VIDEO.format(2 if players[0] else 1)
-        videos = self._compared(shown, players, missing, words.CHECK_CHANGED)
-        judge = self._judge_of(shown, words.CHECK_NO_JUDGE)
+        videos = self._compared(shown, started, players, missing, words.CHECK_CHANGED)
+        judge = self._judge_of(shown, started, words.CHECK_NO_JUDGE)
         return shown, VideoPair(started.prompt, *videos), started.settings, judge
 
-    def _planned(
-        self, session: Session, event: gr.EventData, players: Players
-    ) -> tuple[VideoPair, Settings, str, BranchPlan]:
-        """Return pair, settings, judge and plan of the branch in `event`, or raise BadInput."""
+    def _planned(self, session: Session, event: gr.EventData, players: Players) -> Asked:
+        """Return what the branch in `event` needs, or raise BadInput."""
         turn, changes = read_branch(lambda name: getattr(event, name, None))
         asked = getattr(event, "judge", None)
         judge = self._services.judges.choose(asked) if asked else ""
@@ -383,15 +370,15 @@ class Handlers:
         if shown is None or trace is None:
             raise BadInput(words.BRANCH_NO_RUN)
         plan = plan_branch(trace, turn, changes)
-        judge = judge or self._judge_of(shown, words.NO_JUDGE)
-        if len(shown.files) == len(players):
-            first, second = shown.files
-        else:
-            first, second = self._compared(shown, players, words.NO_VIDEOS, words.BRANCH_CHANGED)
+        judge = judge or self._judge_of(shown, trace.started, words.NO_JUDGE)
+        first, second = shown.videos
+        if first is None or second is None:
+            told = words.NO_VIDEOS, words.BRANCH_CHANGED
+            first, second = self._compared(shown, trace.started, players, *told)
         return VideoPair(plan.prompt, first, second), plan.settings, judge, plan
 
     def _compared(
-        self, shown: ShownRun, players: Players, missing: str, changed: str
+        self, shown: ShownRun, started: Started, players: Players, missing: str, changed: str
     ) -> tuple[Path, Path]:
         """Return the uploaded files of the players.
 
@@ -400,22 +387,20 @@ class Handlers:
         """
         if not players[0] or not players[1]:
             raise BadInput(missing)
-        original, started = self._services.uploads.original_of, shown.run.state.started
+        original = self._services.uploads.original_of
         first, second = original(Path(players[0])), original(Path(players[1]))
-        if shown.files != (first, second):
-            digests = [clip and clip.digest for clip in started.clips] if started else []
-            if not all(digests) or digests != [file_digest(first), file_digest(second)]:
-                raise BadInput(changed)
+        digests = [clip and clip.digest for clip in started.clips]
+        if shown.files != (first, second) and (
+            not all(digests) or digests != [file_digest(first), file_digest(second)]
+        ):
+            raise BadInput(changed)
         return first, second
 
-    def _judge_of(self, shown: ShownRun, unknown: str) -> str:
+    def _judge_of(self, shown: ShownRun, started: Started, unknown: str) -> str:
         """Return the name of a run's judge, or raise BadInput(unknown)."""
-        if not shown.is_replay:
-            return shown.judge
-        started = shown.run.state.started
-        judge = self._services.judges.find(started.judge) if started else None
+        judge = self._services.judges.find(started.judge) if shown.is_replay else shown.judge
         if judge is None:
-            raise BadInput(unknown.format(started.judge[:80] if started else ""))
+            raise BadInput(unknown.format(started.judge[: words.MAX_NAME]))
         return judge
 
     # -- saved runs ------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def next_step(first: object, second: object, prompt: object, refusals: Sequence[
     elif first or second:
         step = ONE_VIDEO
     else:
-        step = OTHER_VIDEO if refusals else READY
+        step = OTHER_VIDEO if any(refusals) else READY
     return " ".join(filter(None, [*dict.fromkeys(refusals), step]))
 
 
