@@ -6,7 +6,8 @@ videos: a player that is left out would hold the mark for that as its file.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import re
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -45,7 +46,6 @@ UPDATE_SECONDS = 0.12  # between two updates of the page, at least
 CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
 PLACE_SECONDS = 0.25  # between two looks at the queue
 PATIENCE_SECONDS = 1.0  # for an event to see that its page shows another run
-MAX_DIGITS = 6  # of a frame's number or a turn's
 
 BANNER_ONLY: Json = {"introduction": True, "turns": ()}  # a trace without a run (`page.js`)
 
@@ -83,6 +83,11 @@ class Services:
             return SavedRun(example.trace, link=name)
         trace, videos = self.history.linked(name)
         return SavedRun(trace, link=name, videos=videos)
+
+    def own_run(self, owner: str, name: str) -> SavedRun:
+        """Find the visitor's run of `?run=NAME`. Raises TraceError without one."""
+        trace, videos = self.history.open(owner, name)
+        return SavedRun(trace, kept=name, videos=videos)
 
 
 async def wait_while(holds: Callable[[], object], seconds: float) -> None:
@@ -208,15 +213,14 @@ class Handlers:
             updates[self._parts.prompt] = kept.trace.started.prompt
         return updates
 
-    async def stop(self, pressed: object, prompt: str | None, request: gr.Request) -> Updates:
+    async def stop(self, pressed: Json, prompt: str | None, request: gr.Request) -> Updates:
         """Stop the run of the buttons that were `pressed`, none that came after it.
 
         What the judge had seen and written stays.
         """
         session, sessions = self.session_of(request), self._services.sessions
-        number = pressed.get("number") if isinstance(pressed, dict) else 0
-        idle = self._parts.idle_buttons(number if isinstance(number, int) else 0)
-        if number != session.number:
+        idle = self._parts.idle_buttons(pressed["number"])
+        if pressed["number"] != session.number:
             return idle
         if session.waiting is not None:
             sessions.drop_waiting(session)
@@ -407,45 +411,38 @@ class Handlers:
 
     async def open(self, form: FormValues, event: gr.EventData, request: gr.Request) -> Updates:
         """Show an own run, an example or a shared trace; without a name, the empty page."""
-        session, parts = self.session_of(request), self._parts
-        if name := str(getattr(event, "run", "")):
-            opened = await self._show_own(session, name, request)
-        elif name := str(getattr(event, "example", "")):
-            opened = await self._show_stored(session, name, request)
-        else:
-            sessions, session.digests = self._services.sessions, (None, None)
+        session, parts, sessions = self.session_of(request), self._parts, self._services.sessions
+        own, stored = getattr(event, "run", ""), getattr(event, "example", "")
+        opened = await self._show_named(session, request, own, stored)
+        if not opened:
+            session.digests = None, None
             sessions.drop_waiting(session)
             sessions.show(session, None)
             line = words.NO_RUN if getattr(event, "lost", False) else words.READY
             opened = {parts.first: None, parts.second: None, parts.prompt: ""}
             opened |= {**parts.without_run(line), **parts.idle_buttons(session.next_number())}
-            await self._wait_until_detached(session)
-        return self._with_form(session, opened, form)
+        return await self._with_form(session, opened, form)
 
     async def open_trace(self, values: FormValues, request: gr.Request) -> Updates:
         """Show the run in an uploaded trace; if unreadable, nothing changes."""
-        button, session, history = self._parts.open_button, self.session_of(request), None
-        form = {part: value for part, value in values.items() if part is not button}
-        path, owner, history = values[button], owner_of(request.cookies), self._services.history
+        session, form = self.session_of(request), dict(values)
+        path, history = form.pop(self._parts.open_button), self._services.history
         if not path:
             return {self._parts.status: words.NO_FILE}
 
         def read() -> SavedRun:
-            trace = load(Path(path))
+            trace, owner = load(Path(path)), owner_of(request.cookies)
             videos = history.videos(owner, trace)
             return SavedRun(trace, kept=history.keep(owner, trace, videos), videos=videos)
 
-        return self._with_form(session, await self._show_saved(session, request, read), form)
+        return await self._with_form(session, await self._show_saved(session, request, read), form)
 
     async def open_linked(self, request: gr.Request) -> Updates:
         """Show the run that the page's address names."""
-        session, opened = self.session_of(request), no_updates()
-        if name := str(request.query_params.get("run") or ""):
-            opened = await self._show_own(session, name, request)
-        elif name := str(request.query_params.get("trace") or ""):
-            opened = await self._show_stored(session, name, request)
+        session, query = self.session_of(request), request.query_params
+        opened = await self._show_named(session, request, query.get("run"), query.get("trace"))
         form = {self._parts.judge: self._services.judges.names[0], **self._form(Settings())}
-        return self._with_form(session, opened, form)
+        return await self._with_form(session, opened or no_updates(), form)
 
     async def follow(self, request: gr.Request) -> AsyncIterator[Updates]:
         """Follow a live run that was opened until it ends or another one is shown."""
@@ -456,31 +453,29 @@ class Handlers:
             async for updates in self._follow(session, shown, session.number):
                 yield updates
 
-    def _show_stored(self, session: Session, name: str, request: gr.Request) -> Awaitable[Updates]:
-        return self._show_saved(session, request, lambda: self._services.stored_run(name))
+    async def _show_named(
+        self, session: Session, request: gr.Request, own: object, stored: object
+    ) -> Updates:
+        """Show the visitor's own run of that name, live or saved, or a stored one; {} for none."""
+        if not own and not stored:
+            return {}
+        services, owner = self._services, owner_of(request.cookies)
+        named = (run for run in services.sessions.live_runs(owner) if run.kept == own)
+        if (shown := next(named, None)) is None:
 
-    async def _show_own(self, session: Session, name: str, request: gr.Request) -> Updates:
-        services, parts, owner = self._services, self._parts, owner_of(request.cookies)
-        live = [run for run in services.sessions.live_runs(owner) if run.kept == name]
+            def read() -> SavedRun:
+                return (
+                    services.own_run(owner, str(own)) if own else services.stored_run(str(stored))
+                )
 
-        def read() -> SavedRun:
-            trace, videos = services.history.open(owner, name)
-            return SavedRun(trace, kept=name, videos=videos)
-
-        if not live:
             return await self._show_saved(session, request, read)
-        shown = live[0]
+        assert isinstance(shown.run, BackgroundRun)
         services.sessions.drop_waiting(session)
         services.sessions.show(session, shown)
-        assert isinstance(shown.run, BackgroundRun)
-        session.digests, pair = (None, None), shown.run.pair
-        files = (Path(path) for path in (pair.first, pair.second))
-        first, second = (str(services.uploads.playable_of(path)) for path in files)
-        await self._wait_until_detached(session)
-        session.opened = shown.name
-        videos: Updates = {parts.first: first, parts.second: second, parts.prompt: pair.prompt}
-        running = parts.running_buttons(session.next_number())
-        return {**videos, **self._updates(session, shown), **running}
+        session.digests, session.opened = (None, None), shown.name
+        running = self._parts.running_buttons(session.next_number())
+        players = self._players(shown.videos, shown.run.pair.prompt)
+        return {**players, **self._updates(session, shown), **running}
 
     async def _show_saved(
         self, session: Session, request: gr.Request, read: Callable[[], SavedRun]
@@ -488,7 +483,7 @@ class Handlers:
         """Show a saved run; if unreadable, say why, and keep the old one."""
 
         def show() -> Updates:
-            services, parts, saved = self._services, self._parts, read()
+            services, saved = self._services, read()
             known = [path for example in services.examples.all for path in example.videos]
             known += session.shown.files if session.shown else ()
             videos = shown_videos(services.uploads, saved, known)
@@ -498,31 +493,29 @@ class Handlers:
             both = zip(trace.started.clips, videos, strict=True)
             one, other = (clip.digest if clip and path else None for clip, path in both)
             session.digests = one, other
-            playable = services.uploads.playable_of
-            first, second = (path and str(playable(path)) for path in videos)
-            updates: Updates = {parts.first: first, parts.second: second}
-            return {**updates, parts.prompt: trace.started.prompt, **self._finished(session, shown)}
+            return {**self._players(videos, trace.started.prompt), **self._finished(session, shown)}
 
         try:
             async with self._reading:
-                updates = await asyncio.to_thread(show)
+                return await asyncio.to_thread(show)
         except TraceError as error:
             return {self._parts.status: str(error)}
-        await self._wait_until_detached(session)
-        return updates
 
-    async def _wait_until_detached(self, session: Session) -> None:
-        """Wait (≤ `PATIENCE_SECONDS`) until no old event can update this page."""
-        await wait_while(lambda: session.followers, PATIENCE_SECONDS)
+    def _players(self, videos: VideosAtHand, prompt: str) -> Updates:
+        """Show these videos, as browsers play them, and the prompt."""
+        parts, playable = self._parts, self._services.uploads.playable_of
+        first, second = (path and str(playable(path)) for path in videos)
+        return {parts.first: first, parts.second: second, parts.prompt: prompt}
 
-    def _with_form(self, session: Session, opened: Updates, form: FormValues) -> Updates:
+    async def _with_form(self, session: Session, opened: Updates, form: FormValues) -> Updates:
         """Add the form's changes to what opens a run or the empty page.
 
-        An own run brings its settings, which go with it, unless the visitor has changed some of
-        them: then the form is theirs.
+        An own run brings its settings, unless the visitor has changed some of them: then the form
+        is theirs. Before, no event may go on that updates the page of the former run.
         """
         if self._parts.prompt not in opened:
             return opened  # nothing was: what was shown before stays
+        await wait_while(lambda: session.followers, PATIENCE_SECONDS)
         (brought, before), session.brought = session.brought or (form, form), None
         wanted = chosen = before if form == brought else form
         if session.shown is not None and session.shown.kept:
@@ -549,9 +542,10 @@ class Handlers:
     # -- what the page shows of a run ------------------------------------------------------------
 
     def changed_run(self, session: Session, line: str) -> Updates:
-        """Return the run after a player has changed: it stays."""
-        shown = session.shown
-        if shown is None or not shown.run.over:
+        """Return status and run after a player has changed: the run stays."""
+        if (shown := session.shown) is None:
+            return {self._parts.status: line}
+        if not shown.run.over:
             return {}  # its own updates will say so
         return {self._parts.status: line, self._parts.trace: self._view(session, shown)}
 
@@ -577,25 +571,19 @@ class Handlers:
         if state.started and (sides := session.changed_sides()):
             names = [clip.name if clip else "" for clip in state.started.clips]
             changed = words.changed_videos(sides, session.is_swapped(), names)
-        view: Json = {
-            **{"run": shown.name, "over": shown.run.over, "address": shown.link},
-            **{"kept": shown.kept, "changed": changed},
-            **RunView(state).page(shown.thumbnails),
-            "branches": strip_json(session.branches(), state),
-        }
+        known = {"run": shown.name, "kept": shown.kept, "address": shown.link, "changed": changed}
+        view: Json = {**known, "over": shown.run.over, **RunView(state).page(shown.thumbnails)}
+        view["branches"] = strip_json(session.branches(), state)
         if shown.is_replay:
             view["notes"] = [view["judge"], *view["notes"]]
             videos = zip(Side, shown.saved_videos, strict=True)
             view["stills"] = [int(side) for side, path in videos if path is None]
-        view = hide_verdict(view) if shown.hidden else view
         ballot = {"hidden": shown.hidden, "own": shown.voted, "refusal": refusal}
-        return {**view, "ballot": ballot}
+        return {**(hide_verdict(view) if shown.hidden else view), "ballot": ballot}
 
     def _status(self, shown: ShownRun) -> str:
-        view = RunView(shown.run.state)
-        if shown.is_replay:
-            return view.replay_status()
-        return view.status(shown.run.seconds, shown.run.pace)
+        run, view = shown.run, RunView(shown.run.state)
+        return view.replay_status() if shown.is_replay else view.status(run.seconds, run.pace)
 
 
 class PlayerHandlers:
@@ -614,17 +602,23 @@ class PlayerHandlers:
 
     def on_upload(self, values: FormValues, request: gr.Request) -> Updates:
         """Show a copy of a file that browsers cannot play, after `on_arrival`."""
-        path, session = values[self._player], self._handlers.session_of(request)
-        if not path:
+        if not values[self._player]:
             return no_updates()
-        shown, digest = self._playable(Path(path), session), file_digest(Path(path))
-        if session.digests[self._side - 1] != digest or shown == Path(path):
+        path, session = Path(values[self._player]), self._handlers.session_of(request)
+        shown: Path | VrThinkerError
+        try:
+            shown = self._uploads.make_playable(path)
+            session.hold(self._side, path, shown)
+        except VrThinkerError as error:
+            shown = error
+        digest = file_digest(path)
+        if session.digests[self._side - 1] != digest or shown == path:
             return no_updates()  # another file has come meanwhile, or browsers play this one
         status, line = self._parts.status, self._line(session, values)
         if isinstance(shown, Path):
             return {self._player: str(shown), status: f"{words.COPY_SHOWN} {line}"}
         if isinstance(shown, NoCopy):
-            session.hold(self._side, Path(path))
+            session.hold(self._side, path)
             return {status: f"{shown} {words.NO_COPY} {line}"}
         if isinstance(shown, VideoUnavailable):  # it can be compared later
             return {status: f"{shown} {line}"}
@@ -640,11 +634,10 @@ class PlayerHandlers:
         before = session.shown
         try:
             path = self._uploads.fetch(address)
+            playable = self._uploads.make_playable(path)
         except VrThinkerError as error:
             return {status: str(error)}
-        playable = self._playable(path, session)
-        if not isinstance(playable, Path):
-            return {status: str(playable)}
+        session.hold(self._side, path, playable)
         shown = session.shown
         if shown is not None and shown.is_replay and shown is not before:
             return no_updates()  # a saved run with its own videos was opened meanwhile
@@ -657,15 +650,6 @@ class PlayerHandlers:
         """Note that the video was removed."""
         return self._changed(self._handlers.session_of(request), EMPTY, values)
 
-    def _playable(self, path: Path, session: Session) -> Path | VrThinkerError:
-        """Hold and return the file to show, or return the error."""
-        try:
-            shown = self._uploads.make_playable(path)
-        except VrThinkerError as error:
-            return error
-        session.hold(self._side, path, shown)
-        return shown
-
     def _line(self, session: Session, values: FormValues) -> str:
         """Say that the shown run judged other videos, or else the next step."""
         refusals = session.refusals
@@ -673,20 +657,16 @@ class PlayerHandlers:
             return words.CHANGED
         # The browser's values are older than what is known of this player.
         paths = [None if part is self._player else values[part] for part in self._parts.videos]
-        here = [
+        first, second = (
             bool(path or digest) and not refusal
             for path, digest, refusal in zip(paths, session.digests, refusals, strict=True)
-        ]
-        told = list(filter(None, refusals))
-        return words.next_step(here[0], here[1], values[self._parts.prompt], told)
+        )
+        return words.next_step(first, second, values[self._parts.prompt], refusals)
 
     def _changed(self, session: Session, digest: str, values: FormValues) -> Updates:
         """Note the player's new file, and show the page after that."""
         session.put(self._side, digest)
-        line = self._line(session, values)
-        if session.shown is None:
-            return {self._parts.status: line}
-        return self._handlers.changed_run(session, line) or no_updates()
+        return self._handlers.changed_run(session, self._line(session, values)) or no_updates()
 
 
 def banner_values(judges: JudgeLoader, name: str) -> tuple[str, Json]:
@@ -731,34 +711,25 @@ def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
     return replace(vote, blind=hidden or was_blind)
 
 
-def read_branch(value: Callable[[str], object]) -> tuple[int, Changes]:
+def read_branch(value: Callable[[str], Any]) -> tuple[int, Changes]:
     """Read turn and changes by name, None for what was not sent. Raises BadInput."""
-    window, sent, prompt = (
-        setting("window").parse(value("window")),
-        value("frames"),
-        value("prompt"),
-    )
-    if isinstance(sent, str) and len(sent) <= MAX_FRAMES * (MAX_DIGITS + 2):
-        frames = [_whole(part) for part in sent.replace(",", " ").split()]
-    else:
-        frames = [] if sent is None else [None]
+    window, turn = setting("window").parse(value("window")), _whole(value("turn"))
+    prompt, sent = value("prompt"), value("frames") or ""
+    listed = isinstance(sent, str) and len(sent) <= 8 * MAX_FRAMES
+    frames = [_whole(part) for part in sent.replace(",", " ").split()] if listed else [None]
     if None in frames:
         raise BadInput(words.BAD_FRAMES)
     if isinstance(prompt, str) and len(prompt) > MAX_PROMPT:
         raise BadInput(words.LONG_PROMPT.format(MAX_PROMPT))
-    text = encodable(prompt) if isinstance(prompt, str) else None
-    if (turn := _whole(value("turn"))) is None:
+    if turn is None:
         raise BadInput(words.BAD_TURN)
-    no_tool = value("no_tool") is True
-    return turn, Changes(tuple(frames), no_tool, window, text)  # type: ignore[arg-type]
+    text = encodable(prompt) if isinstance(prompt, str) else None
+    changes = Changes(tuple(frames), value("no_tool") is True, window, text)  # type: ignore[arg-type]
+    return turn, changes
 
 
 def _whole(value: object) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value if abs(value) < 10**MAX_DIGITS else None
-    text = value if isinstance(value, str) else ""
-    short = len(text) <= MAX_DIGITS and text.isascii() and text.isdecimal()
-    return int(text) if short else None
+    return int(str(value)) if re.fullmatch(r"-?[0-9]{1,6}", str(value)) else None
 
 
 def shown_videos(uploads: Uploads, saved: SavedRun, known: Iterable[Path]) -> VideosAtHand:
