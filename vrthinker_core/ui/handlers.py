@@ -158,7 +158,6 @@ class Handlers:
         session, parts = self.session_of(request), self._parts
 
         def refused(sentence: str) -> Updates:
-            """Say beside the button why it was refused."""
             if session.shown is None:
                 return {parts.status: sentence}
             return {parts.trace: {**self._view(session, session.shown), "refusal": sentence}}
@@ -219,7 +218,7 @@ class Handlers:
         What the judge had seen and written stays.
         """
         session, sessions = self.session_of(request), self._services.sessions
-        idle = self._parts.idle_buttons(pressed["number"])
+        idle = self._parts.buttons_of(pressed["number"])
         if pressed["number"] != session.number:
             return idle
         if session.waiting is not None:
@@ -256,15 +255,15 @@ class Handlers:
     ) -> AsyncIterator[Updates]:
         """Show a run's place in the queue, then the run as it goes.
 
-        `start` checks all that it needs and lets the run join the queue; `say` shows why it raises
-        BadInput; `begin` is called when the run takes the place of the shown one. If nobody asks
-        for more, the run is stopped or left: see `Sessions`.
+        `say` shows why `start`, by which the run joins the queue, raises BadInput; `begin` is
+        called when the run takes the place of the shown one. If nobody asks for more, it is
+        stopped or left: see `Sessions`.
         """
         parts, services, line = self._parts, self._services, ""
         try:
             shown = await asyncio.to_thread(start)
         except BadInput as bad:
-            idle = {} if session.is_busy else parts.idle_buttons(session.next_number())
+            idle = {} if session.is_busy else parts.buttons_of(session.next_number())
             yield {**say(str(bad)), **idle}
             return
         number, run = session.number, shown.run
@@ -277,7 +276,7 @@ class Handlers:
                 place = place_in_queue(services.queue.before(run)) or words.WAITING
                 now = place if services.judges.is_loaded(shown.judge) else words.LOADING
                 if now != line:
-                    yield {parts.status: now, **parts.running_buttons(number)}
+                    yield {parts.status: now, **parts.buttons_of(number, True)}
                 line = now
                 await wait_while(waits, PLACE_SECONDS)
             if session.waiting is shown:
@@ -286,7 +285,7 @@ class Handlers:
             async for updates in self._follow(session, shown, number):
                 yield updates
         except Exception:
-            yield parts.idle_buttons(number)
+            yield parts.buttons_of(number)
             raise
         finally:
             if session.waiting is shown:
@@ -298,20 +297,20 @@ class Handlers:
         self, session: Session, shown: ShownRun, number: int
     ) -> AsyncIterator[Updates]:
         """Yield the run as it goes, until it is over or the page shows another one."""
-        run, before, over = shown.run, shown.run.state, False
+        run, before = shown.run, shown.run.state
 
         def is_same() -> bool:
             return run.state is before and not run.over and session.shown is shown
 
         session.followers += 1
         try:
-            while not over and session.shown is shown:
+            while session.shown is shown:
                 over, before = run.over, run.state
-                buttons = self._parts.idle_buttons if over else self._parts.running_buttons
-                yield {**self._updates(session, shown), **buttons(number)}
-                if not over:
-                    await asyncio.sleep(UPDATE_SECONDS)
-                    await wait_while(is_same, CLOCK_SECONDS - UPDATE_SECONDS)
+                yield {**self._updates(session, shown), **self._parts.buttons_of(number, not over)}
+                if over:
+                    return
+                await asyncio.sleep(UPDATE_SECONDS)
+                await wait_while(is_same, CLOCK_SECONDS - UPDATE_SECONDS)
         finally:
             session.followers -= 1
 
@@ -347,10 +346,11 @@ class Handlers:
         if session.is_busy:
             raise BadInput(words.CHECK_LATER)
         shown = session.shown
-        state = shown.run.state if shown else RunState()
-        started, finished = state.started, state.finished
-        if shown is None or started is None or finished is None or finished.verdict is None:
+        trace = trace_of(shown.run.state) if shown else None
+        finished = trace.finished if trace else None
+        if shown is None or trace is None or finished is None or finished.verdict is None:
             raise BadInput(words.NOTHING_TO_CHECK)
+        started = trace.started
         if started.is_taken_over(1):
             raise BadInput(words.CHECK_BRANCH)
         if encodable(prompt or "").strip() != started.prompt.strip():
@@ -420,7 +420,7 @@ class Handlers:
             sessions.show(session, None)
             line = words.NO_RUN if getattr(event, "lost", False) else words.READY
             opened = {parts.first: None, parts.second: None, parts.prompt: ""}
-            opened |= {**parts.without_run(line), **parts.idle_buttons(session.next_number())}
+            opened |= {**parts.without_run(line), **parts.buttons_of(session.next_number())}
         return await self._with_form(session, opened, form)
 
     async def open_trace(self, values: FormValues, request: gr.Request) -> Updates:
@@ -473,7 +473,7 @@ class Handlers:
         services.sessions.drop_waiting(session)
         services.sessions.show(session, shown)
         session.digests, session.opened = (None, None), shown.name
-        running = self._parts.running_buttons(session.next_number())
+        running = self._parts.buttons_of(session.next_number(), True)
         players = self._players(shown.videos, shown.run.pair.prompt)
         return {**players, **self._updates(session, shown), **running}
 
@@ -551,7 +551,7 @@ class Handlers:
 
     def _finished(self, session: Session, shown: ShownRun) -> Updates:
         """Return everything that shows a run that is over."""
-        idle = self._parts.idle_buttons(session.next_number())
+        idle = self._parts.buttons_of(session.next_number())
         return {**self._updates(session, shown), **idle}
 
     def _updates(self, session: Session, shown: ShownRun, refusal: str = "") -> Updates:
@@ -567,10 +567,10 @@ class Handlers:
         run and kept (names), over, address (`?trace=`), changed (the players hold other videos),
         stills (sides whose videos are not at hand), branches, ballot.
         """
-        state, changed = shown.run.state, ""
-        if state.started and (sides := session.changed_sides()):
-            names = [clip.name if clip else "" for clip in state.started.clips]
-            changed = words.changed_videos(sides, session.is_swapped(), names)
+        state = shown.run.state
+        clips = state.started.clips if state.started else (None, None)
+        names = [clip.name if clip else "" for clip in clips]
+        changed = words.changed_videos(session.changed_sides(), session.is_swapped(), names)
         known = {"run": shown.name, "kept": shown.kept, "address": shown.link, "changed": changed}
         view: Json = {**known, "over": shown.run.over, **RunView(state).page(shown.thumbnails)}
         view["branches"] = strip_json(session.branches(), state)
@@ -693,11 +693,11 @@ def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
         raise BadInput(words.TOO_EARLY)
     # What the person says; all else the server knows. With what nobody has seen nobody agrees.
     fields = ("labels", "slots", "note", *([] if hidden else ["agrees"]))
-    sent = given if isinstance(given, dict) else {}
-    said = {name: sent[name] for name in fields if name in sent}
+    sent = given.items() if isinstance(given, dict) else ()
+    said = {name: value for name, value in sent if name in fields}
+    said["at"] = datetime.now(UTC).replace(microsecond=0)
     if isinstance(said.get("note"), str):
         said["note"] = encodable(said["note"]).strip()
-    said["at"] = datetime.now(UTC).replace(microsecond=0)
     try:
         vote = type_adapter(Vote).validate_python(said)
     except ValidationError:
@@ -805,11 +805,9 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     uploading = f"() => {json.dumps(words.UPLOADING)}"
     parts.buttons.click(None, None, status, js=uploading, **QUIET)
     # Not the players: their values would be waited for as long as a video is uploaded.
-    pressed, sent = (
-        [parts.buttons, parts.prompt],
-        "(_, prompt) => [VRThinker.buttons.shown(), prompt]",
-    )
-    parts.stop_button.click(handlers.stop, pressed, shown, js=sent, **UNQUEUED)
+    pressed = [parts.buttons, parts.prompt]
+    asked_now = "(_, prompt) => [VRThinker.buttons.shown(), prompt]"
+    parts.stop_button.click(handlers.stop, pressed, shown, js=asked_now, **UNQUEUED)
     parts.trace.submit(handlers.vote, None, parts.run_outputs, **UNQUEUED)
     swapped = [*parts.videos, *parts.run_outputs]
     parts.rail.click(handlers.swap_videos, parts.videos, swapped, **UNQUEUED)

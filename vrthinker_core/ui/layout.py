@@ -48,13 +48,9 @@ class PageComponents:
         """Show no run; `line` stands in the status."""
         return {self.status: line, self.trace: {"turns": []}, self.transcript: {"passages": []}}
 
-    def running_buttons(self, number: int) -> Updates:
-        """Show Stop in place of Compare; the page ignores runs with an earlier `number`."""
-        return {self.buttons: {"number": number, "running": True}}
-
-    def idle_buttons(self, number: int) -> Updates:
-        """Show Compare in place of Stop: that run is over."""
-        return {self.buttons: {"number": number, "running": False}}
+    def buttons_of(self, number: int, running: bool = False) -> Updates:
+        """Show Stop, or Compare, for the run of this `number`; the page ignores earlier ones."""
+        return {self.buttons: {"number": number, "running": running}}
 
     def _build_bench(self, judges: Sequence[str]) -> None:
         """Build the form and the players, which stay in sight."""
