@@ -464,9 +464,9 @@ class Handlers:
         if (shown := next(named, None)) is None:
 
             def read() -> SavedRun:
-                return (
-                    services.own_run(owner, str(own)) if own else services.stored_run(str(stored))
-                )
+                if own:
+                    return services.own_run(owner, str(own))
+                return services.stored_run(str(stored))
 
             return await self._show_saved(session, request, read)
         assert isinstance(shown.run, BackgroundRun)
@@ -641,9 +641,10 @@ class PlayerHandlers:
         shown = session.shown
         if shown is not None and shown.is_replay and shown is not before:
             return no_updates()  # a saved run with its own videos was opened meanwhile
-        changed = self._changed(session, file_digest(path), values)
+        session.put(self._side, file_digest(path))
         line = self._line(session, values)
         line = line if playable == path else f"{words.COPY_SHOWN} {line}"
+        changed = self._handlers.changed_run(session, line)
         return {**changed, self._player: str(playable), status: line}
 
     def on_clear(self, values: FormValues, request: gr.Request) -> Updates:
