@@ -6,7 +6,8 @@ videos: a player that is left out would hold the mark for that as its file.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+import re
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -24,7 +25,7 @@ from vrthinker_core.storage import type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load
 from vrthinker_core.types import ProtocolName, Settings, Side, VideoPair, Vote
-from vrthinker_core.types.events import Trace, shown_slots
+from vrthinker_core.types.events import Started, Trace, shown_slots
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings, setting
 from vrthinker_core.types.wording import DEMO_RUN
@@ -45,11 +46,11 @@ UPDATE_SECONDS = 0.12  # between two updates of the page, at least
 CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
 PLACE_SECONDS = 0.25  # between two looks at the queue
 PATIENCE_SECONDS = 1.0  # for an event to see that its page shows another run
-MAX_DIGITS = 6  # of a frame's number or a turn's
 
 BANNER_ONLY: Json = {"introduction": True, "turns": ()}  # a trace without a run (`page.js`)
 
 Players = tuple[str | None, str | None]  # the file in each player
+Asked = tuple[VideoPair, Settings, str, BranchPlan | None]  # what a run needs, with its judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,11 @@ class Services:
         trace, videos = self.history.linked(name)
         return SavedRun(trace, link=name, videos=videos)
 
+    def own_run(self, owner: str, name: str) -> SavedRun:
+        """Find the visitor's run of `?run=NAME`. Raises TraceError without one."""
+        trace, videos = self.history.open(owner, name)
+        return SavedRun(trace, kept=name, videos=videos)
+
 
 async def wait_while(holds: Callable[[], object], seconds: float) -> None:
     """Wait until that no longer holds, at most `seconds`."""
@@ -105,30 +111,15 @@ class Handlers:
 
     # -- judge and players -----------------------------------------------------------------------
 
-    async def on_load(self, request: gr.Request) -> AsyncIterator[Updates]:
-        """Show the default judge on a page that was opened."""
-        async for updates in self._banner(
-            self.session_of(request), "trace" in request.query_params
-        ):
-            yield updates
+    async def show_judge(self, request: gr.Request, judge: str = "") -> AsyncIterator[Updates]:
+        """Show LOADING until the chosen judge is loaded, then its name and notes.
 
-    async def on_choose(self, judge: object, request: gr.Request) -> AsyncIterator[Updates]:
-        """Show the judge that was chosen for the next run."""
-        session = self.session_of(request)
-        try:
-            session.judge = self._services.judges.choose(judge)
-        except BadInput as bad:
-            raise gr.Error(str(bad), print_exception=False) from None
-        async for updates in self._banner(session):
-            yield updates
-
-    async def _banner(self, session: Session, opens_trace: bool = False) -> AsyncIterator[Updates]:
-        """Yield LOADING until the judge is loaded, then its name and notes.
-
-        A shown run stays, live or saved; its own judge is named as long as it is shown. The choice
-        is read anew each time, so that only the newest is shown.
+        `judge`: "" when a page is opened. A shown run stays; its own judge is named as long as it
+        is shown. The choice is read anew each time, so that only the newest is shown.
         """
-        judges, parts = self._services.judges, self._parts
+        session, judges, parts = self.session_of(request), self._services.judges, self._parts
+        session.judge = judges.choose(judge or session.judge)
+        opens_trace = not judge and "trace" in request.query_params
         while not judges.is_loaded(session.judge):
             yield {parts.head: words.LOADING}
             await asyncio.sleep(0.25)
@@ -155,7 +146,7 @@ class Handlers:
         session = self.session_of(request)
 
         def start() -> ShownRun:
-            return self._start(session, request, *self._wanted(values, session))
+            return self._start(request, self._wanted(values, session))
 
         async for updates in self._run(session, start, lambda line: {self._parts.status: line}):
             yield updates
@@ -167,7 +158,6 @@ class Handlers:
         session, parts = self.session_of(request), self._parts
 
         def refused(sentence: str) -> Updates:
-            """Say beside the button why it was refused."""
             if session.shown is None:
                 return {parts.status: sentence}
             return {parts.trace: {**self._view(session, session.shown), "refusal": sentence}}
@@ -186,7 +176,7 @@ class Handlers:
         session, parts = self.session_of(request), self._parts
 
         def start() -> ShownRun:
-            return self._start(session, request, *self._planned(session, event, (first, second)))
+            return self._start(request, self._planned(session, event, (first, second)))
 
         def say(sentence: str) -> Updates:
             return {parts.branches: {"refusal": sentence}}
@@ -206,32 +196,30 @@ class Handlers:
     def show_branch(self, prompt: str | None, event: gr.EventData, request: gr.Request) -> Updates:
         """Show the run that the strip names, unless one goes on."""
         session, sessions = self.session_of(request), self._services.sessions
-        before, place, branches = session.shown, getattr(event, "place", None), session.branches()
-        if before is None or branches is None or session.is_busy or not isinstance(place, int):
+        before, place = session.shown, getattr(event, "place", None)
+        branches = None if session.is_busy else session.keep_branch()
+        if before is None or branches is None or not isinstance(place, int):
             return no_updates()
-        kept = branches.runs[place] if 0 <= place < len(branches.runs) else None
-        branches = session.keep_branch()
-        if kept is None or branches is None or place == branches.place:
+        kept = dict(enumerate(branches.runs)).get(place)
+        if kept is None or place == branches.place:
             return no_updates()
         facts = kept.shown.link, before.videos, before.owner, kept.shown.kept
         after = sessions.start_replay(session, kept.trace, *facts)
         after.hide(kept.shown.hidden, kept.shown.voted)
         session.show_branch(after.name, branches, place)
-        judged = before.run.state.started
-        follows = judged is not None and (prompt or "").strip() == judged.prompt.strip()
-        shown = self._finished(session, after)
-        return {**shown, self._parts.prompt: kept.trace.started.prompt} if follows else shown
+        updates, judged = self._finished(session, after), before.run.state.started
+        if judged is not None and (prompt or "").strip() == judged.prompt.strip():
+            updates[self._parts.prompt] = kept.trace.started.prompt
+        return updates
 
-    async def stop(self, pressed: object, prompt: str | None, request: gr.Request) -> Updates:
-        """Stop the run whose Stop button was pressed, none that came after it.
+    async def stop(self, pressed: Json, prompt: str | None, request: gr.Request) -> Updates:
+        """Stop the run of the buttons that were `pressed`, none that came after it.
 
-        What the judge had seen and written stays. `pressed` is what the browser holds of the
-        buttons.
+        What the judge had seen and written stays.
         """
         session, sessions = self.session_of(request), self._services.sessions
-        number = pressed.get("number") if isinstance(pressed, dict) else 0
-        idle = self._parts.idle_buttons(number if isinstance(number, int) else 0)
-        if number != session.number:
+        idle = self._parts.buttons_of(pressed["number"])
+        if pressed["number"] != session.number:
             return idle
         if session.waiting is not None:
             sessions.drop_waiting(session)
@@ -247,16 +235,16 @@ class Handlers:
         shown = session.shown
         if shown is None or shown.name != getattr(event, "run", None):
             return {self._parts.status: words.NO_RUN}
-        act, given = getattr(event, "act", None), getattr(event, "vote", None)
-        if act == "show":
+        refusal = ""
+        if getattr(event, "act", None) == "show":
             shown.hidden = False
-        elif act == "vote":
+        else:
             try:
-                vote = read_vote(given, shown.run.state, shown.hidden)
+                vote = read_vote(getattr(event, "vote", None), shown.run.state, shown.hidden)
                 self._services.sessions.add_vote(session, shown, vote)
             except BadInput as bad:
-                return self._updates(session, shown, str(bad))
-        return self._updates(session, shown)
+                refusal = str(bad)
+        return self._updates(session, shown, refusal)
 
     async def _run(
         self,
@@ -267,15 +255,15 @@ class Handlers:
     ) -> AsyncIterator[Updates]:
         """Show a run's place in the queue, then the run as it goes.
 
-        `start` checks all that it needs and lets the run join the queue; `say` shows why it raises
-        BadInput; `begin` is called when the run takes the place of the shown one. If nobody asks
-        for more, the run is stopped or left: see `Sessions`.
+        `say` shows why `start`, by which the run joins the queue, raises BadInput; `begin` is
+        called when the run takes the place of the shown one. If nobody asks for more, it is
+        stopped or left: see `Sessions`.
         """
         parts, services, line = self._parts, self._services, ""
         try:
             shown = await asyncio.to_thread(start)
         except BadInput as bad:
-            idle = {} if session.is_busy else parts.idle_buttons(session.next_number())
+            idle = {} if session.is_busy else parts.buttons_of(session.next_number())
             yield {**say(str(bad)), **idle}
             return
         number, run = session.number, shown.run
@@ -288,7 +276,7 @@ class Handlers:
                 place = place_in_queue(services.queue.before(run)) or words.WAITING
                 now = place if services.judges.is_loaded(shown.judge) else words.LOADING
                 if now != line:
-                    yield {parts.status: now, **parts.running_buttons(number)}
+                    yield {parts.status: now, **parts.buttons_of(number, True)}
                 line = now
                 await wait_while(waits, PLACE_SECONDS)
             if session.waiting is shown:
@@ -297,7 +285,7 @@ class Handlers:
             async for updates in self._follow(session, shown, number):
                 yield updates
         except Exception:
-            yield parts.idle_buttons(number)
+            yield parts.buttons_of(number)
             raise
         finally:
             if session.waiting is shown:
@@ -309,44 +297,33 @@ class Handlers:
         self, session: Session, shown: ShownRun, number: int
     ) -> AsyncIterator[Updates]:
         """Yield the run as it goes, until it is over or the page shows another one."""
-        run, before, over = shown.run, shown.run.state, False
+        run, before = shown.run, shown.run.state
 
         def is_same() -> bool:
             return run.state is before and not run.over and session.shown is shown
 
         session.followers += 1
         try:
-            while not over and session.shown is shown:
+            while session.shown is shown:
                 over, before = run.over, run.state
-                buttons = self._parts.idle_buttons if over else self._parts.running_buttons
-                yield {**self._updates(session, shown), **buttons(number)}
-                if not over:
-                    await asyncio.sleep(UPDATE_SECONDS)
-                    await wait_while(is_same, CLOCK_SECONDS - UPDATE_SECONDS)
+                yield {**self._updates(session, shown), **self._parts.buttons_of(number, not over)}
+                if over:
+                    return
+                await asyncio.sleep(UPDATE_SECONDS)
+                await wait_while(is_same, CLOCK_SECONDS - UPDATE_SECONDS)
         finally:
             session.followers -= 1
 
-    def _start(
-        self,
-        session: Session,
-        request: gr.Request,
-        pair: VideoPair,
-        settings: Settings,
-        judge: str,
-        plan: BranchPlan | None = None,
-    ) -> ShownRun:
+    def _start(self, request: gr.Request, asked: Asked) -> ShownRun:
         """Start the visitor's own run, hidden if they vote first."""
-        start, owner = self._services.sessions.start_run, owner_of(request.cookies)
+        session, (pair, settings, judge, plan) = self.session_of(request), asked
+        owner, start = owner_of(request.cookies), self._services.sessions.start_run
         shown = start(session, pair, settings, judge, owner, plan)
         shown.hide(votes_first(request.cookies))
         return shown
 
-    def _wanted(self, values: FormValues, session: Session) -> tuple[VideoPair, Settings, str]:
-        """Return the form's pair, settings and judge.
-
-        Raises BadInput for a missing or refused video, a prompt that is missing or too long, or a
-        choice that is not offered.
-        """
+    def _wanted(self, values: FormValues, session: Session) -> Asked:
+        """Return what the form asks for, or raise BadInput."""
         parts, services = self._parts, self._services
         paths = [values[part] for part in parts.videos]
         if not all(paths):
@@ -354,13 +331,13 @@ class Handlers:
         first, second = (services.uploads.original_of(Path(path)) for path in paths)
         if not first.is_file() or not second.is_file():
             raise BadInput(words.GONE)
-        if refusals := list(filter(None, session.refusals)):
-            raise BadInput(words.next_step(None, None, None, refusals))
+        if any(session.refusals):
+            raise BadInput(words.next_step(None, None, None, session.refusals))
         prompt = values[parts.prompt] or ""
         check_prompt(prompt)
         judge = services.judges.choose(values[parts.judge])
         settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
-        return VideoPair(prompt, first, second), settings, judge
+        return VideoPair(prompt, first, second), settings, judge, None
 
     def _checked(
         self, session: Session, prompt: str | None, players: Players
@@ -369,10 +346,11 @@ class Handlers:
         if session.is_busy:
             raise BadInput(words.CHECK_LATER)
         shown = session.shown
-        state = shown.run.state if shown else RunState()
-        started, finished = state.started, state.finished
-        if shown is None or started is None or finished is None or finished.verdict is None:
+        trace = trace_of(shown.run.state) if shown else None
+        finished = trace.finished if trace else None
+        if shown is None or trace is None or finished is None or finished.verdict is None:
             raise BadInput(words.NOTHING_TO_CHECK)
+        started = trace.started
         if started.is_taken_over(1):
             raise BadInput(words.CHECK_BRANCH)
         if encodable(prompt or "").strip() != started.prompt.strip():
@@ -380,14 +358,12 @@ class Handlers:
         missing = words.CHECK_NO_VIDEOS
         if any(players):
             missing = words.CHECK_NO_VIDEO.format(2 if players[0] else 1)
-        videos = self._compared(shown, players, missing, words.CHECK_CHANGED)
-        judge = self._judge_of(shown, words.CHECK_NO_JUDGE)
+        videos = self._compared(shown, started, players, missing, words.CHECK_CHANGED)
+        judge = self._judge_of(shown, started, words.CHECK_NO_JUDGE)
         return shown, VideoPair(started.prompt, *videos), started.settings, judge
 
-    def _planned(
-        self, session: Session, event: gr.EventData, players: Players
-    ) -> tuple[VideoPair, Settings, str, BranchPlan]:
-        """Return pair, settings, judge and plan of the branch in `event`, or raise BadInput."""
+    def _planned(self, session: Session, event: gr.EventData, players: Players) -> Asked:
+        """Return what the branch in `event` needs, or raise BadInput."""
         turn, changes = read_branch(lambda name: getattr(event, name, None))
         asked = getattr(event, "judge", None)
         judge = self._services.judges.choose(asked) if asked else ""
@@ -398,15 +374,15 @@ class Handlers:
         if shown is None or trace is None:
             raise BadInput(words.BRANCH_NO_RUN)
         plan = plan_branch(trace, turn, changes)
-        judge = judge or self._judge_of(shown, words.NO_JUDGE)
-        if len(shown.files) == len(players):
-            first, second = shown.files
-        else:
-            first, second = self._compared(shown, players, words.NO_VIDEOS, words.BRANCH_CHANGED)
+        judge = judge or self._judge_of(shown, trace.started, words.NO_JUDGE)
+        first, second = shown.videos
+        if first is None or second is None:
+            told = words.NO_VIDEOS, words.BRANCH_CHANGED
+            first, second = self._compared(shown, trace.started, players, *told)
         return VideoPair(plan.prompt, first, second), plan.settings, judge, plan
 
     def _compared(
-        self, shown: ShownRun, players: Players, missing: str, changed: str
+        self, shown: ShownRun, started: Started, players: Players, missing: str, changed: str
     ) -> tuple[Path, Path]:
         """Return the uploaded files of the players.
 
@@ -415,67 +391,58 @@ class Handlers:
         """
         if not players[0] or not players[1]:
             raise BadInput(missing)
-        original, started = self._services.uploads.original_of, shown.run.state.started
+        original = self._services.uploads.original_of
         first, second = original(Path(players[0])), original(Path(players[1]))
-        if shown.files != (first, second):
-            digests = [clip and clip.digest for clip in started.clips] if started else []
-            if not all(digests) or digests != [file_digest(first), file_digest(second)]:
-                raise BadInput(changed)
+        digests = [clip and clip.digest for clip in started.clips]
+        if shown.files != (first, second) and (
+            not all(digests) or digests != [file_digest(first), file_digest(second)]
+        ):
+            raise BadInput(changed)
         return first, second
 
-    def _judge_of(self, shown: ShownRun, unknown: str) -> str:
+    def _judge_of(self, shown: ShownRun, started: Started, unknown: str) -> str:
         """Return the name of a run's judge, or raise BadInput(unknown)."""
-        if not shown.is_replay:
-            return shown.judge
-        started = shown.run.state.started
-        judge = self._services.judges.find(started.judge) if started else None
+        judge = self._services.judges.find(started.judge) if shown.is_replay else shown.judge
         if judge is None:
-            raise BadInput(unknown.format(started.judge[:80] if started else ""))
+            raise BadInput(unknown.format(started.judge[: words.MAX_NAME]))
         return judge
 
     # -- saved runs ------------------------------------------------------------------------------
 
     async def open(self, form: FormValues, event: gr.EventData, request: gr.Request) -> Updates:
         """Show an own run, an example or a shared trace; without a name, the empty page."""
-        session, parts = self.session_of(request), self._parts
-        if name := str(getattr(event, "run", "")):
-            opened = await self._show_own(session, name, request)
-        elif name := str(getattr(event, "example", "")):
-            opened = await self._show_stored(session, name, request)
-        else:
-            sessions, session.digests = self._services.sessions, (None, None)
+        session, parts, sessions = self.session_of(request), self._parts, self._services.sessions
+        own, stored = getattr(event, "run", ""), getattr(event, "example", "")
+        opened = await self._show_named(session, request, own, stored)
+        if not opened:
+            session.digests = None, None
             sessions.drop_waiting(session)
             sessions.show(session, None)
             line = words.NO_RUN if getattr(event, "lost", False) else words.READY
             opened = {parts.first: None, parts.second: None, parts.prompt: ""}
-            opened |= {**parts.without_run(line), **parts.idle_buttons(session.next_number())}
-            await self._wait_until_detached(session)
-        return self._with_form(session, opened, form)
+            opened |= {**parts.without_run(line), **parts.buttons_of(session.next_number())}
+        return await self._with_form(session, opened, form)
 
     async def open_trace(self, values: FormValues, request: gr.Request) -> Updates:
         """Show the run in an uploaded trace; if unreadable, nothing changes."""
-        button, session, history = self._parts.open_button, self.session_of(request), None
-        form = {part: value for part, value in values.items() if part is not button}
-        path, owner, history = values[button], owner_of(request.cookies), self._services.history
+        session, form = self.session_of(request), dict(values)
+        path, history = form.pop(self._parts.open_button), self._services.history
         if not path:
             return {self._parts.status: words.NO_FILE}
 
         def read() -> SavedRun:
-            trace = load(Path(path))
+            trace, owner = load(Path(path)), owner_of(request.cookies)
             videos = history.videos(owner, trace)
             return SavedRun(trace, kept=history.keep(owner, trace, videos), videos=videos)
 
-        return self._with_form(session, await self._show_saved(session, request, read), form)
+        return await self._with_form(session, await self._show_saved(session, request, read), form)
 
     async def open_linked(self, request: gr.Request) -> Updates:
         """Show the run that the page's address names."""
-        session, opened = self.session_of(request), no_updates()
-        if name := str(request.query_params.get("run") or ""):
-            opened = await self._show_own(session, name, request)
-        elif name := str(request.query_params.get("trace") or ""):
-            opened = await self._show_stored(session, name, request)
+        session, query = self.session_of(request), request.query_params
+        opened = await self._show_named(session, request, query.get("run"), query.get("trace"))
         form = {self._parts.judge: self._services.judges.names[0], **self._form(Settings())}
-        return self._with_form(session, opened, form)
+        return await self._with_form(session, opened or no_updates(), form)
 
     async def follow(self, request: gr.Request) -> AsyncIterator[Updates]:
         """Follow a live run that was opened until it ends or another one is shown."""
@@ -486,31 +453,29 @@ class Handlers:
             async for updates in self._follow(session, shown, session.number):
                 yield updates
 
-    def _show_stored(self, session: Session, name: str, request: gr.Request) -> Awaitable[Updates]:
-        return self._show_saved(session, request, lambda: self._services.stored_run(name))
+    async def _show_named(
+        self, session: Session, request: gr.Request, own: object, stored: object
+    ) -> Updates:
+        """Show the visitor's own run of that name, live or saved, or a stored one; {} for none."""
+        if not own and not stored:
+            return {}
+        services, owner = self._services, owner_of(request.cookies)
+        named = (run for run in services.sessions.live_runs(owner) if run.kept == own)
+        if (shown := next(named, None)) is None:
 
-    async def _show_own(self, session: Session, name: str, request: gr.Request) -> Updates:
-        services, parts, owner = self._services, self._parts, owner_of(request.cookies)
-        live = [run for run in services.sessions.live_runs(owner) if run.kept == name]
+            def read() -> SavedRun:
+                if own:
+                    return services.own_run(owner, str(own))
+                return services.stored_run(str(stored))
 
-        def read() -> SavedRun:
-            trace, videos = services.history.open(owner, name)
-            return SavedRun(trace, kept=name, videos=videos)
-
-        if not live:
             return await self._show_saved(session, request, read)
-        shown = live[0]
+        assert isinstance(shown.run, BackgroundRun)
         services.sessions.drop_waiting(session)
         services.sessions.show(session, shown)
-        assert isinstance(shown.run, BackgroundRun)
-        session.digests, pair = (None, None), shown.run.pair
-        files = (Path(path) for path in (pair.first, pair.second))
-        first, second = (str(services.uploads.playable_of(path)) for path in files)
-        await self._wait_until_detached(session)
-        session.opened = shown.name
-        videos: Updates = {parts.first: first, parts.second: second, parts.prompt: pair.prompt}
-        running = parts.running_buttons(session.next_number())
-        return {**videos, **self._updates(session, shown), **running}
+        session.digests, session.opened = (None, None), shown.name
+        running = self._parts.buttons_of(session.next_number(), True)
+        players = self._players(shown.videos, shown.run.pair.prompt)
+        return {**players, **self._updates(session, shown), **running}
 
     async def _show_saved(
         self, session: Session, request: gr.Request, read: Callable[[], SavedRun]
@@ -518,7 +483,7 @@ class Handlers:
         """Show a saved run; if unreadable, say why, and keep the old one."""
 
         def show() -> Updates:
-            services, parts, saved = self._services, self._parts, read()
+            services, saved = self._services, read()
             known = [path for example in services.examples.all for path in example.videos]
             known += session.shown.files if session.shown else ()
             videos = shown_videos(services.uploads, saved, known)
@@ -528,31 +493,29 @@ class Handlers:
             both = zip(trace.started.clips, videos, strict=True)
             one, other = (clip.digest if clip and path else None for clip, path in both)
             session.digests = one, other
-            playable = services.uploads.playable_of
-            first, second = (path and str(playable(path)) for path in videos)
-            updates: Updates = {parts.first: first, parts.second: second}
-            return {**updates, parts.prompt: trace.started.prompt, **self._finished(session, shown)}
+            return {**self._players(videos, trace.started.prompt), **self._finished(session, shown)}
 
         try:
             async with self._reading:
-                updates = await asyncio.to_thread(show)
+                return await asyncio.to_thread(show)
         except TraceError as error:
             return {self._parts.status: str(error)}
-        await self._wait_until_detached(session)
-        return updates
 
-    async def _wait_until_detached(self, session: Session) -> None:
-        """Wait (≤ `PATIENCE_SECONDS`) until no old event can update this page."""
-        await wait_while(lambda: session.followers, PATIENCE_SECONDS)
+    def _players(self, videos: VideosAtHand, prompt: str) -> Updates:
+        """Show these videos, as browsers play them, and the prompt."""
+        parts, playable = self._parts, self._services.uploads.playable_of
+        first, second = (path and str(playable(path)) for path in videos)
+        return {parts.first: first, parts.second: second, parts.prompt: prompt}
 
-    def _with_form(self, session: Session, opened: Updates, form: FormValues) -> Updates:
+    async def _with_form(self, session: Session, opened: Updates, form: FormValues) -> Updates:
         """Add the form's changes to what opens a run or the empty page.
 
-        An own run brings its settings, which go with it, unless the visitor has changed some of
-        them: then the form is theirs.
+        An own run brings its settings, unless the visitor has changed some of them: then the form
+        is theirs. Before, no event may go on that updates the page of the former run.
         """
         if self._parts.prompt not in opened:
             return opened  # nothing was: what was shown before stays
+        await wait_while(lambda: session.followers, PATIENCE_SECONDS)
         (brought, before), session.brought = session.brought or (form, form), None
         wanted = chosen = before if form == brought else form
         if session.shown is not None and session.shown.kept:
@@ -579,15 +542,16 @@ class Handlers:
     # -- what the page shows of a run ------------------------------------------------------------
 
     def changed_run(self, session: Session, line: str) -> Updates:
-        """Return the run after a player has changed: it stays."""
-        shown = session.shown
-        if shown is None or not shown.run.over:
+        """Return status and run after a player has changed: the run stays."""
+        if (shown := session.shown) is None:
+            return {self._parts.status: line}
+        if not shown.run.over:
             return {}  # its own updates will say so
         return {self._parts.status: line, self._parts.trace: self._view(session, shown)}
 
     def _finished(self, session: Session, shown: ShownRun) -> Updates:
         """Return everything that shows a run that is over."""
-        idle = self._parts.idle_buttons(session.next_number())
+        idle = self._parts.buttons_of(session.next_number())
         return {**self._updates(session, shown), **idle}
 
     def _updates(self, session: Session, shown: ShownRun, refusal: str = "") -> Updates:
@@ -603,29 +567,23 @@ class Handlers:
         run and kept (names), over, address (`?trace=`), changed (the players hold other videos),
         stills (sides whose videos are not at hand), branches, ballot.
         """
-        state, changed = shown.run.state, ""
-        if state.started and (sides := session.changed_sides()):
-            names = [clip.name if clip else "" for clip in state.started.clips]
-            changed = words.changed_videos(sides, session.is_swapped(), names)
-        view: Json = {
-            **{"run": shown.name, "over": shown.run.over, "address": shown.link},
-            **{"kept": shown.kept, "changed": changed},
-            **RunView(state).page(shown.thumbnails),
-            "branches": strip_json(session.branches(), state),
-        }
+        state = shown.run.state
+        clips = state.started.clips if state.started else (None, None)
+        names = [clip.name if clip else "" for clip in clips]
+        changed = words.changed_videos(session.changed_sides(), session.is_swapped(), names)
+        known = {"run": shown.name, "kept": shown.kept, "address": shown.link, "changed": changed}
+        view: Json = {**known, "over": shown.run.over, **RunView(state).page(shown.thumbnails)}
+        view["branches"] = strip_json(session.branches(), state)
         if shown.is_replay:
             view["notes"] = [view["judge"], *view["notes"]]
             videos = zip(Side, shown.saved_videos, strict=True)
             view["stills"] = [int(side) for side, path in videos if path is None]
-        view = hide_verdict(view) if shown.hidden else view
         ballot = {"hidden": shown.hidden, "own": shown.voted, "refusal": refusal}
-        return {**view, "ballot": ballot}
+        return {**(hide_verdict(view) if shown.hidden else view), "ballot": ballot}
 
     def _status(self, shown: ShownRun) -> str:
-        view = RunView(shown.run.state)
-        if shown.is_replay:
-            return view.replay_status()
-        return view.status(shown.run.seconds, shown.run.pace)
+        run, view = shown.run, RunView(shown.run.state)
+        return view.replay_status() if shown.is_replay else view.status(run.seconds, run.pace)
 
 
 class PlayerHandlers:
@@ -644,17 +602,23 @@ class PlayerHandlers:
 
     def on_upload(self, values: FormValues, request: gr.Request) -> Updates:
         """Show a copy of a file that browsers cannot play, after `on_arrival`."""
-        path, session = values[self._player], self._handlers.session_of(request)
-        if not path:
+        if not values[self._player]:
             return no_updates()
-        shown, digest = self._playable(Path(path), session), file_digest(Path(path))
-        if session.digests[self._side - 1] != digest or shown == Path(path):
+        path, session = Path(values[self._player]), self._handlers.session_of(request)
+        shown: Path | VrThinkerError
+        try:
+            shown = self._uploads.make_playable(path)
+            session.hold(self._side, path, shown)
+        except VrThinkerError as error:
+            shown = error
+        digest = file_digest(path)
+        if session.digests[self._side - 1] != digest or shown == path:
             return no_updates()  # another file has come meanwhile, or browsers play this one
         status, line = self._parts.status, self._line(session, values)
         if isinstance(shown, Path):
             return {self._player: str(shown), status: f"{words.COPY_SHOWN} {line}"}
         if isinstance(shown, NoCopy):
-            session.hold(self._side, Path(path))
+            session.hold(self._side, path)
             return {status: f"{shown} {words.NO_COPY} {line}"}
         if isinstance(shown, VideoUnavailable):  # it can be compared later
             return {status: f"{shown} {line}"}
@@ -670,31 +634,22 @@ class PlayerHandlers:
         before = session.shown
         try:
             path = self._uploads.fetch(address)
+            playable = self._uploads.make_playable(path)
         except VrThinkerError as error:
             return {status: str(error)}
-        playable = self._playable(path, session)
-        if not isinstance(playable, Path):
-            return {status: str(playable)}
+        session.hold(self._side, path, playable)
         shown = session.shown
         if shown is not None and shown.is_replay and shown is not before:
             return no_updates()  # a saved run with its own videos was opened meanwhile
-        changed = self._changed(session, file_digest(path), values)
+        session.put(self._side, file_digest(path))
         line = self._line(session, values)
         line = line if playable == path else f"{words.COPY_SHOWN} {line}"
+        changed = self._handlers.changed_run(session, line)
         return {**changed, self._player: str(playable), status: line}
 
     def on_clear(self, values: FormValues, request: gr.Request) -> Updates:
         """Note that the video was removed."""
         return self._changed(self._handlers.session_of(request), EMPTY, values)
-
-    def _playable(self, path: Path, session: Session) -> Path | VrThinkerError:
-        """Hold and return the file to show, or return the error."""
-        try:
-            shown = self._uploads.make_playable(path)
-        except VrThinkerError as error:
-            return error
-        session.hold(self._side, path, shown)
-        return shown
 
     def _line(self, session: Session, values: FormValues) -> str:
         """Say that the shown run judged other videos, or else the next step."""
@@ -703,32 +658,28 @@ class PlayerHandlers:
             return words.CHANGED
         # The browser's values are older than what is known of this player.
         paths = [None if part is self._player else values[part] for part in self._parts.videos]
-        here = [
+        first, second = (
             bool(path or digest) and not refusal
             for path, digest, refusal in zip(paths, session.digests, refusals, strict=True)
-        ]
-        told = list(filter(None, refusals))
-        return words.next_step(here[0], here[1], values[self._parts.prompt], told)
+        )
+        return words.next_step(first, second, values[self._parts.prompt], refusals)
 
     def _changed(self, session: Session, digest: str, values: FormValues) -> Updates:
         """Note the player's new file, and show the page after that."""
         session.put(self._side, digest)
-        line = self._line(session, values)
-        if session.shown is None:
-            return {self._parts.status: line}
-        return self._handlers.changed_run(session, line) or no_updates()
+        return self._handlers.changed_run(session, self._line(session, values)) or no_updates()
 
 
 def banner_values(judges: JudgeLoader, name: str) -> tuple[str, Json]:
-    """Return line and trace for a judge, "" for the default."""
+    """Return line and trace for a judge."""
     default, *others = judges.names
     try:
         backend = judges.get(name)
     except VrThinkerError as error:
         advised = others and "another judge" not in str(error)
         ending = f"{error} {words.CHOOSE_IN_SETTINGS}" if advised else str(error)
-        return words.UNOPENED_LINE.format(name or default), {**BANNER_ONLY, "ending": ending}
-    is_best = name in ("", default) and any(NANO_LIMITS in note for note in backend.notes)
+        return words.UNOPENED_LINE.format(name), {**BANNER_ONLY, "ending": ending}
+    is_best = name == default and any(NANO_LIMITS in note for note in backend.notes)
     notes = (*backend.notes, *([BETTER_JUDGE] if is_best else []))
     return words.judge_line(backend.name), {**BANNER_ONLY, "notes": notes}
 
@@ -743,11 +694,11 @@ def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
         raise BadInput(words.TOO_EARLY)
     # What the person says; all else the server knows. With what nobody has seen nobody agrees.
     fields = ("labels", "slots", "note", *([] if hidden else ["agrees"]))
-    sent = given if isinstance(given, dict) else {}
-    said = {name: sent[name] for name in fields if name in sent}
+    sent = given.items() if isinstance(given, dict) else ()
+    said = {name: value for name, value in sent if name in fields}
+    said["at"] = datetime.now(UTC).replace(microsecond=0)
     if isinstance(said.get("note"), str):
         said["note"] = encodable(said["note"]).strip()
-    said["at"] = datetime.now(UTC).replace(microsecond=0)
     try:
         vote = type_adapter(Vote).validate_python(said)
     except ValidationError:
@@ -761,34 +712,25 @@ def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
     return replace(vote, blind=hidden or was_blind)
 
 
-def read_branch(value: Callable[[str], object]) -> tuple[int, Changes]:
+def read_branch(value: Callable[[str], Any]) -> tuple[int, Changes]:
     """Read turn and changes by name, None for what was not sent. Raises BadInput."""
-    window, sent, prompt = (
-        setting("window").parse(value("window")),
-        value("frames"),
-        value("prompt"),
-    )
-    if isinstance(sent, str) and len(sent) <= MAX_FRAMES * (MAX_DIGITS + 2):
-        frames = [_whole(part) for part in sent.replace(",", " ").split()]
-    else:
-        frames = [] if sent is None else [None]
+    window, turn = setting("window").parse(value("window")), _whole(value("turn"))
+    prompt, sent = value("prompt"), value("frames") or ""
+    listed = isinstance(sent, str) and len(sent) <= 8 * MAX_FRAMES
+    frames = [_whole(part) for part in sent.replace(",", " ").split()] if listed else [None]
     if None in frames:
         raise BadInput(words.BAD_FRAMES)
     if isinstance(prompt, str) and len(prompt) > MAX_PROMPT:
         raise BadInput(words.LONG_PROMPT.format(MAX_PROMPT))
-    text = encodable(prompt) if isinstance(prompt, str) else None
-    if (turn := _whole(value("turn"))) is None:
+    if turn is None:
         raise BadInput(words.BAD_TURN)
-    no_tool = value("no_tool") is True
-    return turn, Changes(tuple(frames), no_tool, window, text)  # type: ignore[arg-type]
+    text = encodable(prompt) if isinstance(prompt, str) else None
+    changes = Changes(tuple(frames), value("no_tool") is True, window, text)  # type: ignore[arg-type]
+    return turn, changes
 
 
 def _whole(value: object) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value if abs(value) < 10**MAX_DIGITS else None
-    text = value if isinstance(value, str) else ""
-    short = len(text) <= MAX_DIGITS and text.isascii() and text.isdecimal()
-    return int(text) if short else None
+    return int(str(value)) if re.fullmatch(r"-?[0-9]{1,6}", str(value)) else None
 
 
 def shown_videos(uploads: Uploads, saved: SavedRun, known: Iterable[Path]) -> VideosAtHand:
@@ -864,19 +806,17 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     uploading = f"() => {json.dumps(words.UPLOADING)}"
     parts.buttons.click(None, None, status, js=uploading, **QUIET)
     # Not the players: their values would be waited for as long as a video is uploaded.
-    pressed, sent = (
-        [parts.buttons, parts.prompt],
-        "(_, prompt) => [VRThinker.buttons.shown(), prompt]",
-    )
-    parts.stop_button.click(handlers.stop, pressed, shown, js=sent, **UNQUEUED)
+    pressed = [parts.buttons, parts.prompt]
+    asked_now = "(_, prompt) => [VRThinker.buttons.shown(), prompt]"
+    parts.stop_button.click(handlers.stop, pressed, shown, js=asked_now, **UNQUEUED)
     parts.trace.submit(handlers.vote, None, parts.run_outputs, **UNQUEUED)
     swapped = [*parts.videos, *parts.run_outputs]
     parts.rail.click(handlers.swap_videos, parts.videos, swapped, **UNQUEUED)
     announce = "(line) => VRThinker.announcer.status(line)"
     status.change(None, status, None, js=announce, **MULTIPLE)
     head = [parts.head, parts.trace]
-    blocks.load(handlers.on_load, None, head, **QUIET)
-    parts.judge.change(handlers.on_choose, parts.judge, head, **MULTIPLE)
+    blocks.load(handlers.show_judge, None, head, **QUIET)
+    parts.judge.change(handlers.show_judge, parts.judge, head, **MULTIPLE)
     _connect_players(parts, services, handlers)
 
     own: list[Any] = [*parts.shown_run, parts.judge, *settings]

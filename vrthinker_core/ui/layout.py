@@ -48,18 +48,15 @@ class PageComponents:
         """Show no run; `line` stands in the status."""
         return {self.status: line, self.trace: {"turns": []}, self.transcript: {"passages": []}}
 
-    def running_buttons(self, number: int) -> Updates:
-        """Show Stop in place of Compare; the page ignores runs with an earlier `number`."""
-        return {self.buttons: {"number": number, "running": True}}
-
-    def idle_buttons(self, number: int) -> Updates:
-        """Show Compare in place of Stop: that run is over."""
-        return {self.buttons: {"number": number, "running": False}}
+    def buttons_of(self, number: int, running: bool = False) -> Updates:
+        """Show Stop, or Compare, for the run of this `number`; the page ignores earlier ones."""
+        return {self.buttons: {"number": number, "running": running}}
 
     def _build_bench(self, judges: Sequence[str]) -> None:
         """Build the form and the players, which stay in sight."""
         with gr.Row(elem_id="players"):
-            self.first, self.second = self.videos = _player(1, "first"), _player(2, "second")
+            self.videos = _player("Video 1", "first"), _player("Video 2", "second")
+            self.first, self.second = self.videos
         self.rail = _html("mountRail(host, trigger)", None, "rail")
         with gr.Row(elem_id="ask", equal_height=True):
             hint = "The text both videos were made from"
@@ -80,12 +77,7 @@ class PageComponents:
         with gr.Accordion(words.SETTINGS, open=False, elem_id="settings"):
             with gr.Row():
                 self.judge = gr.Dropdown(
-                    list(judges),
-                    value=judges[0],
-                    label="Judge",
-                    info=words.JUDGE_HELP,
-                    elem_id="judge",
-                    filterable=False,
+                    judges, label="Judge", info=words.JUDGE_HELP, elem_id="judge", filterable=False
                 )
                 self.settings = {name: _setting(setting(name)) for name in FIRST_ROW}
             with gr.Accordion(words.MORE_SETTINGS, open=False, elem_id="more-settings"), gr.Row():
@@ -101,8 +93,10 @@ class PageComponents:
                 told = f"{json.dumps(words.INTRODUCTION)}, {asked}"
                 mount = f"mountTrace(host, props, watch, {told}, trigger)"
                 self.trace = _html(mount, {"turns": []}, "trace")
-                form = json.dumps(branch_form(judges))
-                mount = f"mountBranches(props, watch, {form}, trigger)"
+                windows = [choice for choice in choices(setting("window")) if choice[1] != OWN]
+                offered = {"words": words.FORM, "windows": windows, "judges": judges}
+                form = {**offered, "maxFrames": MAX_FRAMES, "maxPrompt": MAX_PROMPT}
+                mount = f"mountBranches(props, watch, {json.dumps(form)}, trigger)"
                 self.branches = _html(mount, {"refusal": ""}, "branches")
             with gr.Tab(words.TAB_FRAMES):
                 _html(f"mountFrames(host, {words.NO_FRAMES!r})", None, "frames")
@@ -159,14 +153,9 @@ def _setting(row: Setting) -> gr.Dropdown:
     )
 
 
-def _player(number: int, name: str) -> gr.Video:
+def _player(label: str, name: str) -> gr.Video:
     return gr.Video(
-        label=f"Video {number}",
-        sources=["upload"],
-        elem_id=name,
-        min_width=140,
-        height=320,
-        buttons=[],
+        label=label, sources=["upload"], elem_id=name, min_width=140, height=320, buttons=[]
     )
 
 
@@ -242,15 +231,3 @@ def help_text(row: Setting) -> str:
 def _text(value: str | float) -> str:
     """Write a value as a form sends it: "0", not "0.0"."""
     return str(value).removesuffix(".0")
-
-
-def branch_form(judges: Sequence[str]) -> dict[str, Any]:
-    """Return labels by name, (name, value) of each memory window, and the limits."""
-    windows = [choice for choice in choices(setting("window")) if choice[1] != OWN]
-    return {
-        "words": dict(words.FORM),
-        "windows": windows,
-        "judges": list(judges),
-        "maxFrames": MAX_FRAMES,
-        "maxPrompt": MAX_PROMPT,
-    }

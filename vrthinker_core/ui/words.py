@@ -107,22 +107,18 @@ def next_step(first: object, second: object, prompt: object, refusals: Sequence[
     elif first or second:
         step = ONE_VIDEO
     else:
-        step = OTHER_VIDEO if refusals else READY
+        step = OTHER_VIDEO if any(refusals) else READY
     return " ".join(filter(None, [*dict.fromkeys(refusals), step]))
 
 
 def changed_videos(sides: Collection[Side], swapped: bool, names: Sequence[str]) -> str:
-    """Return that the players hold other videos than were judged; "" if they do not.
-
-    `names`: of the files that were judged.
-    """
+    """Say on which sides the players hold other videos than those of `names`; "" if on none."""
     if swapped:
         return "This run judged these videos with the sides swapped."
-    first, second = (name[:MAX_NAME] for name in names)
-    if len(sides) == 2:
-        return f"This run judged other videos: {first} and {second}."
-    name = {Side.FIRST: first, Side.SECOND: second}
-    return "".join(f"This run judged another video {int(side)}: {name[side]}." for side in sides)
+    told = {int(side): names[side - 1][:MAX_NAME] for side in sides}
+    if len(told) == 2:
+        return f"This run judged other videos: {told[1]} and {told[2]}."
+    return "".join(f"This run judged another video {side}: {name}." for side, name in told.items())
 
 
 # One line of help each, in the order in which a verdict is shown.
@@ -222,14 +218,13 @@ def pace_status(pace: Pace, seconds: float, turns: int | None) -> str:
     return " · ".join(filter(None, known))
 
 
+# How a run ended that was not judged to its end
+ENDS = {StopReason.CANCELLED: "Stopped", StopReason.FAILED: "Failed"}
+
+
 def ended_status(finished: Finished, turns: int, second: Finished | None = None) -> str:
     """Return how the run, or both, ended. `turns` are of both."""
-    outcomes = {
-        StopReason.ANSWERED: "Finished",
-        StopReason.CANCELLED: "Stopped",
-        StopReason.FAILED: "Failed",
-    }
-    without = "Ended without an answer"
+    outcomes, without = {StopReason.ANSWERED: "Finished", **ENDS}, "Ended without an answer"
     ended = DEMO_RUN if finished.outside_scope else outcomes.get(finished.stop, without)
     if second is None:
         return f"{ended} {ended_after(turns, finished.seconds)}"
@@ -263,14 +258,13 @@ def end_notice(finished: Finished) -> str:
 
 def verdict_caveats(finished: Finished) -> list[str]:
     """Return why a verdict is no free and complete final answer."""
-    caveats = (
-        "Provisional: the judge recommended this and gave no final answer.",
-        "The judge was asked for its answer on its last turn.",
-        "Incomplete: the judge left dimensions without a label.",
-    )
     incomplete = finished.verdict is not None and not finished.verdict.whole
-    given = (finished.provisional, finished.forced, incomplete)
-    return [caveat for caveat, holds in zip(caveats, given, strict=True) if holds]
+    caveats = {
+        "Provisional: the judge recommended this and gave no final answer.": finished.provisional,
+        "The judge was asked for its answer on its last turn.": finished.forced,
+        "Incomplete: the judge left dimensions without a label.": incomplete,
+    }
+    return [caveat for caveat, holds in caveats.items() if holds]
 
 
 def clip_notes(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:
@@ -297,10 +291,7 @@ CONFIDENCE_HELP = "How sure the judge said it was, on the scale of concat: 1 low
 
 
 def frame_fact(picture: str, motion: str) -> str:
-    """Return what the built-in judge noted of one frame: `clear, moves on`.
-
-    The first frame has no motion.
-    """
+    """Return what the built-in judge noted of one frame: `clear, moves on`."""
     motions = {"go": "moves on", "stay": "stands still", "leap": "jumps", "odd": "moves oddly"}
     return ", ".join(filter(None, (picture, motions.get(motion, ""))))
 
@@ -526,7 +517,6 @@ HISTORY_TAB = "Your runs"
 NO_SUCH_RUN = "This run is gone, or belongs to another visitor. Compare again, or open its trace."
 GOES_ON = "Goes on"
 NOT_KEPT = "This server keeps no runs. Save the trace of a run that you want to keep."
-KEPT_FOR = "Only you see these runs. Each is kept for {}, its videos as long as there is room."
 HISTORY = {
     "none": "Your runs appear here when you compare two videos.",
     "delete": "Delete",
@@ -547,9 +537,8 @@ HISTORY = {
 def kept_for(seconds: float) -> str:
     """Say how long each run is kept, and that nobody else sees it."""
     hours = seconds / 3600
-    return KEPT_FOR.format(
-        "a day" if hours == 24 else f"{hours:g} {'hour' if hours == 1 else 'hours'}"
-    )
+    told = "a day" if hours == 24 else f"{hours:g} {'hour' if hours == 1 else 'hours'}"
+    return f"Only you see these runs. Each is kept for {told}, its videos as long as there is room."
 
 
 def kept_outcome(
@@ -564,7 +553,4 @@ def kept_outcome(
         return DEMO_RUN
     if judged:
         return winner_line(overall, order)
-    if ending is None:
-        return "Cut off before it ended"
-    ends = {StopReason.CANCELLED: "Stopped", StopReason.FAILED: "Failed"}
-    return ends.get(ending, NO_VERDICT)
+    return "Cut off before it ended" if ending is None else ENDS.get(ending, NO_VERDICT)
