@@ -136,11 +136,7 @@ class Tile:
         return " · ".join(dict.fromkeys(numbers))
 
     def to_json(self, clips: Clips, in_view: Set[FrameRef], images: ImageSources) -> Json:
-        """Return label, slot and halves; a half is None if the judge did not see that video.
-
-        A half has src, ratio (width by height), time (s; when the frame appears), at (s; to seek
-        to), place (0 to 1 in its clip) and, if the frame has left the judge's view, gone.
-        """
+        """Return label, slot and halves; a half is None if the judge did not see that video."""
 
         def half(side: Side, clip: ClipInfo | None) -> Json | None:
             if (frame := self.halves.get(side)) is None:
@@ -149,7 +145,7 @@ class Tile:
             shown = {
                 "src": image.src,
                 "ratio": round(image.width / image.height, 3),
-                "time": _finite(frame.seconds),
+                "time": _finite(frame.seconds),  # when the frame appears
                 "at": seek_time(frame),
                 "place": timeline_position(frame, clip),
             }
@@ -168,10 +164,7 @@ def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
 
 
 def seek_time(frame: Thumbnail) -> float:
-    """Return seconds to the middle of the frame's interval.
-
-    Browsers show the exact frame there (17 of 17; at its timestamp 10 to 12).
-    """
+    """Return seconds to the middle of its interval: browsers show the exact frame there."""
     return _finite((frame.seconds + max(frame.seconds, frame.until)) / 2)
 
 
@@ -238,10 +231,7 @@ class RunView:
         return words.label_name(label, effect), None if effect is OrderEffect.FLIPS else label
 
     def deciding_pair(self) -> dict[Side, Thumbnail]:
-        """Return the frames that stand for a run.
-
-        Those that decided it overall, else in one dimension, else the last that were shown.
-        """
+        """Return the frames that decided it: overall, else in one dimension, else the last."""
         turns = [group_tiles(turn.frames) for turn in self.state.turns]
         named = [tile for each in words.DIMENSION_HELP for tile in self._reason(each)[1]]
         shown = named or (turns and turns[-1]) or [tile for tiles in turns for tile in tiles]
@@ -249,12 +239,7 @@ class RunView:
         return dict(best.halves) if best else {}
 
     def page(self, images: ImageSources) -> Json:
-        """Return the run for the page's scripts; before it begins only `turns` and `ending`.
-
-        prompt, judge, notes, health (of the two files), fps (of each video; 0 if unknown), grid,
-        verdict, order, no_check (why its order can never be checked), vote, ending (what a person
-        must know about its end; "" after an ordinary answer), turns. Words are whole sentences.
-        """
+        """Return the run for the page's scripts; before it begins only `turns` and `ending`."""
         state, started, finished = self.state, self.started, self.finished
         ending = words.end_notice(finished) if finished else ""
         if started is None:
@@ -264,14 +249,15 @@ class RunView:
             "prompt": started.prompt,
             "judge": words.judge_line(started.judge),
             "notes": [*notes, *started.notes, *(finished.notes if finished else ())],
-            "health": words.clip_notes(started.clips),
-            "fps": [clip.fps if clip else 0 for clip in started.clips],
+            "health": words.clip_notes(started.clips),  # of the two files
+            "fps": [clip.fps if clip else 0 for clip in started.clips],  # 0 if unknown
             "grid": self._grid(),
             "verdict": self._verdict(),
             "order": self._order(images),
+            # Why its order can never be checked
             "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else "",
             "vote": self._vote(),
-            "ending": ending,
+            "ending": ending,  # what a person must know; "" after an ordinary answer
             "turns": [self._turn(turn, images) for turn in state.turns],
         }
 
@@ -304,10 +290,7 @@ class RunView:
         }
 
     def transcript(self) -> Json:
-        """Return passages: [heading, text] of what exactly was sent and came back.
-
-        A turn is added once it, or the run, has ended.
-        """
+        """Return [heading, text] of what was sent and came back in each turn that has ended."""
         system = self.started.system if self.started else ""
         passages = [[words.SYSTEM, system]] if system else []
         for turn in (turn for turn in self.state.turns if turn.turn or self.finished):
@@ -373,16 +356,15 @@ class RunView:
         """The vote, in the order in which the page shows the dimensions."""
         if (vote := self.state.vote) is None:
             return None
-        same, said = vote.compare(self.verdict), {True: words.AGREES, False: words.DIFFERS}
+        same, said = (
+            vote.compare(self.verdict),
+            {True: words.AGREES, False: words.DIFFERS, None: ""},
+        )
+        rows = label_rows(vote.labels)
+        for each, row in zip(words.DIMENSION_HELP, rows, strict=True):
+            row.update(dimension=each.value, compared=said[same.get(each)])
         return {
-            "rows": [
-                {
-                    **row,
-                    "dimension": each.value,
-                    "compared": said[same[each]] if each in same else "",
-                }
-                for each, row in zip(words.DIMENSION_HELP, label_rows(vote.labels), strict=True)
-            ],
+            "rows": rows,
             "agrees": vote.agrees,
             "slots": list(vote.slots),
             "note": vote.note,
@@ -417,13 +399,6 @@ class RunView:
         }
 
     def _turn(self, turn_state: TurnState, images: ImageSources) -> Json:
-        """One turn.
-
-        state (what came into view and what the reply did), foot (tokens and time), confidence and
-        aside ([heading, …]; [] without), labels, live (the judge is writing it), taken (it is the
-        origin's), tiles, parts ([heading, text] of each part of the reply), facts (the first part
-        as a table), remarks.
-        """
         started, number, turn = self.started, turn_state.number, turn_state.turn
         assert started is not None
         tiles, protocol = group_tiles(turn_state.frames), self.state.protocol
@@ -431,49 +406,47 @@ class RunView:
         summary = [TAKEN_OVER] if taken else []
         if tiles or number > 1:
             summary.append(words.frames_summary(pairs, len(tiles) - pairs))
-        confidence, labels, aside = list[str](), list[Json](), list[str]()
+        # Tokens and time, and what an ended turn may have: [heading, …], labels, [heading, …]
+        told: Json = {"foot": "", "confidence": [], "labels": [], "aside": []}
         if turn is None:
             text = turn_state.text
             reply = protocol.parse(text, cut=True) if protocol and text else Reply(text)
         else:
             reply, completion = turn.reply, turn.completion
             summary.append(words.turn_summary(turn))
+            told["foot"] = turn_figures(turn)
             if reply.confidence is not None:
                 scale = started.dialect == "concat"
                 line = words.CONFIDENCE if scale else words.OWN_CONFIDENCE
                 meaning = words.CONFIDENCE_HELP if scale else words.OWN_CONFIDENCE_HELP
-                confidence = [line.format(reply.confidence), meaning]
+                told["confidence"] = [line.format(reply.confidence), meaning]
             if not self.outside_scope:
-                labels = label_rows(reply.verdict, label_probabilities(completion, reply.verdict))
-            if told := completion.reasoning:
-                aside = [words.ASIDE_HEADING.format(len(told)), told, words.ASIDE_HELP]
+                known = label_probabilities(completion, reply.verdict)
+                told["labels"] = label_rows(reply.verdict, known)
+            if aside := completion.reasoning:
+                told["aside"] = [words.ASIDE_HEADING.format(len(aside)), aside, words.ASIDE_HELP]
         return {
+            **told,
             "number": number,
-            "state": " · ".join(summary),
-            "foot": turn_figures(turn) if turn else "",
-            "confidence": confidence,
-            "labels": labels,
-            "live": turn is None and self.finished is None,
-            "taken": taken,
+            "state": " · ".join(summary),  # what came into view, and what the reply did
+            "live": turn is None and self.finished is None,  # the judge is writing it
+            "taken": taken,  # it is the origin's
             "tiles": [tile.to_json(started.clips, self._in_view, images) for tile in tiles],
-            "parts": _parts(turn_state, reply),
-            "aside": aside,
+            "parts": _parts(turn_state, reply),  # [heading, text] of each part of the reply
             "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
             "remarks": remarks(turn_state),
         }
 
 
 def label_rows(verdict: Verdict | None, known: Probabilities | None = None) -> list[Json]:
-    """Return an answer's labels, in the page's order: name, label, value, probability.
-
-    `probability` is [percentage, meaning], or [] if it is not known or nearly certain.
-    """
+    """Return an answer's labels, in the page's order."""
     labels = dict(verdict or ())
     return [
         {
             "name": DIMENSION_NAMES[each],
             "label": words.label_name(labels[each]),
             "value": labels[each],
+            # [percentage, meaning], or [] if it is not known or nearly certain
             "probability": words.probability_words(labels[each], (known or {}).get(each)),
         }
         for each in words.DIMENSION_HELP
@@ -507,7 +480,7 @@ def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:
     """[heading, text] of each part; the raw text if nothing was read."""
     turn, text = turn_state.turn, turn_state.text
     indices = reply.wants.indices if turn and reply.wants else ()
-    call = f"select_frames([{', '.join(map(str, indices))}])" if indices else ""
+    call = f"select_frames({[*indices]})" if indices else ""
     read = [(words.SNAPSHOT, reply.snapshot), (words.THINK, reply.think), (words.TOOL_CALL, call)]
     parts = [[heading, passage] for heading, passage in read if passage]
     unread = turn is not None and turn.reply.kind == "invalid" and not turn.cut_short
