@@ -132,9 +132,8 @@ class JudgeLoader:
     def run_job(self, job: RunJob) -> Generator[JudgeEvent, None, None]:
         """Run a job and yield its events; on ZeroGPU, in the GPU's process."""
         backend, pool, stop = self.get(job.judge), self.decoder_pool, job.stop_file.exists
-        if job.plan is None:
-            begin = partial(judge, job.pair, backend, job.settings)
-        else:
+        begin = partial(judge, job.pair, backend, job.settings)
+        if job.plan is not None:
             begin = partial(judge_branch, job.plan, job.pair, backend)
         for event in begin(cancelled=stop, trace=job.trace, decoder_pool=pool):
             last = event.event if isinstance(event, Swapped) else event

@@ -381,11 +381,10 @@ class RunView:
         line = order_unchecked(finished) if finished else words.CHECKING
         if order:
             line = words.ORDER_LINES[order.overall]
-            both = zip(label_rows(order.first), label_rows(order.second), strict=True)
-            for dimension, (first, other) in zip(words.DIMENSION_HELP, both, strict=True):
-                effect = order[dimension].value
-                row = {"name": first["name"], "first": first, "second": other, "effect": effect}
-                rows.append(row)
+            first, other = label_rows(order.first), label_rows(order.second)
+            for each, one, two in zip(words.DIMENSION_HELP, first, other, strict=True):
+                effect = order[each].value
+                rows.append({"name": one["name"], "first": one, "second": two, "effect": effect})
         caveats = words.verdict_caveats(finished) if finished else []
         if grid := second._grid():  # the numbers of the person's first video before the second's
             grid["first"].reverse()
