@@ -269,21 +269,19 @@ class RunView:
         if self.verdict is not None:
             told["note"] = "" if self.order else NOT_SWAP_TESTED
             told["caveats"] = words.verdict_caveats(self.finished)
-            told["chips"] = [
-                self._chip(*each, self.verdict) for each in words.DIMENSION_HELP.items()
-            ]
+            told["chips"] = [self._chip(each) for each in words.DIMENSION_HELP]
         return told
 
-    def _chip(self, dimension: Dimension, meaning: str, verdict: Verdict) -> Json:
+    def _chip(self, dimension: Dimension) -> Json:
         """One label, with the judge's own sentence and the labels of the tiles that it names."""
-        (name, value), label = self.label(dimension), dict(verdict)[dimension]
+        (name, value), label = self.label(dimension), dict(self.verdict or ()).get(dimension)
         likely = words.probability_words(label, self.probabilities.get(dimension))[1:]
         sentence, named = self._reason(dimension)
         return {
             "name": DIMENSION_NAMES[dimension],
             "label": name,
             "value": value,
-            "help": " ".join([meaning, words.LABEL_HELP[label], *likely]),
+            "help": " ".join([words.DIMENSION_HELP[dimension], words.LABEL_HELP[label], *likely]),
             "reason": sentence,
             "frames": [tile.label for tile in named[:MAX_NAMED]],
             "source": words.NAMED_FRAMES if named else "",
