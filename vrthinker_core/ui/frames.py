@@ -4,10 +4,11 @@ import io
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
+
+from PIL import Image
 
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.protocols.factory import frame_layout
@@ -28,8 +29,8 @@ IDLE_SECONDS = 20.0  # after which the videos of the run that was looked at last
 class ExactFrames:
     """Decodes frames of runs again, one turn at a time and in one thread: nobody else waits for it.
 
-    The pictures lie with the run's thumbnails and go with them. The videos of one run at most are
-    open, so that paging through its turns decodes nothing twice.
+    The pictures go with the run's thumbnails. The videos of one run at most are open, so that
+    paging through its turns decodes nothing twice.
     """
 
     def __init__(
@@ -89,20 +90,25 @@ class ExactFrames:
         self, shown: ShownRun, swapped: bool, frames: tuple[Thumbnail, ...]
     ) -> dict[str, Any]:
         """Decode one turn's frames, in the sides of the first run."""
-        files, most = shown.thumbnails, self._max_run_bytes
-        stored = self._stored.pop(files, None) or _Stored(files, most)
-        self._stored[files] = stored  # the run that is looked at is the last to be dropped
+        files, protocol = shown.thumbnails, shown.run.state.protocol
+        # The run that is looked at is the last to be dropped
+        self._stored[files] = stored = self._stored.pop(files, None) or _Stored(self._max_run_bytes)
+        slots = range(protocol.grid.slots) if protocol else ()
+        known = [frame for frame in frames if frame.ref.slot in slots]
+        missing = [frame for frame in known if (swapped, frame.ref) not in stored.sources]
         if self._open != shown.name:
             self._close_videos()
             self._open = shown.name
 
         def decode_side(side: Side) -> None:
-            """Store one video's frames, as far as room and file allow."""
-            missing = [frame for frame in frames if (swapped, frame.ref) not in stored.sources]
+            """Store the frames that the video has where the judge saw them."""
             wanted = {frame.ref.slot: frame for frame in missing if frame.ref.side is side}
             with suppress(VrThinkerError):
-                for slot, frame in self._frames(shown, swapped, side, wanted) if wanted else ():
-                    if not stored.add((swapped, FrameRef(slot, side)), _png(frame)):
+                clip = self._clip(shown, side, side.other if swapped else side) if wanted else None
+                for frame in clip.stream([*wanted]) if clip else ():
+                    seen = wanted[frame.ref.slot]
+                    key = (swapped, seen.ref)
+                    if frame.index == seen.index and not stored.add(files, key, frame):
                         return
 
         if not stored.full and not self._closing:
@@ -111,47 +117,39 @@ class ExactFrames:
         self._drop_oldest()
         keys = {frame.ref: (swapped, frame.ref) for frame in frames}
         found = {ref: stored.sources[key] for ref, key in keys.items() if key in stored.sources}
-        sides = {ref.side for ref in keys.keys() - found.keys()}
-        if stored.full and sides:
-            note = words.NO_ROOM_FOR_FRAMES
-        elif len(sides) == len(Side):
-            note = words.VIDEOS_GONE
-        else:
-            note = words.VIDEO_GONE.format(*map(int, sides)) if sides else ""
+        match [*{ref.side for ref in keys.keys() - found.keys()}]:
+            case []:
+                note = ""
+            case _ if stored.full:
+                note = words.NO_ROOM_FOR_FRAMES
+            case [side]:
+                note = words.VIDEO_GONE.format(int(side))
+            case _:
+                note = words.VIDEOS_GONE
         sources = {f"{int(ref.side)}-{ref.slot}": src for ref, src in sorted(found.items())}
         return {"frames": sources, "note": note}
 
-    def _frames(
-        self, shown: ShownRun, swapped: bool, side: Side, wanted: dict[int, Thumbnail]
-    ) -> Iterator[tuple[int, Frame]]:
-        """Yield the `wanted` frames (by slot) that are of the judge's file, at the same place.
+    def _clip(self, shown: ShownRun, side: Side, told: Side) -> Clip | None:
+        """Open the video of a side, `told` to the judge; None if it is not the judge's file.
 
         Raises VideoError.
         """
         self._used_at = time.monotonic()
-        state, path = shown.run.state, shown.videos[side is Side.SECOND]
-        info = state.started.clips[side is Side.SECOND] if state.started else None
-        protocol = state.protocol
+        started, protocol = shown.run.state.started, shown.run.state.protocol
+        path, info = shown.videos[side - 1], started.clips[side - 1] if started else None
         if protocol is None or path is None or info is None:
-            return
-        told = side.other if swapped else side  # how the judge knew it
+            return None
         if (side, told) not in self._clips:
             plan = frame_plan(frame_layout(protocol), told)
             self._clips[side, told] = open_clip(path, told, plan, decoders=self._decoders)
         clip = self._clips[side, told]
-        if clip.info.digest != info.digest:
-            return
-        for frame in clip.stream([slot for slot in wanted if 0 <= slot < protocol.grid.slots]):
-            if frame.index == wanted[frame.ref.slot].index:
-                yield frame.ref.slot, frame
+        return clip if clip.info.digest == info.digest else None
 
     def _drop_oldest(self) -> None:
-        runs = list(self._stored.items())
-        kept = sum(stored.bytes for _, stored in runs)
-        for thumbnails, stored in runs[:-1]:
-            if kept <= self._max_bytes:
+        *older, _ = self._stored.items()
+        for thumbnails, stored in older:
+            if sum(each.bytes for each in self._stored.values()) <= self._max_bytes:
                 return
-            kept -= stored.bytes
             del self._stored[thumbnails]
             for src in stored.sources.values():
                 thumbnails.discard(src)
@@ -160,24 +158,23 @@ class ExactFrames:
 class _Stored:
     """The pictures of one run, up to `max_bytes`. Safe for threads."""
 
-    def __init__(self, files: ThumbnailFiles, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         # By whether it is of the second run, and the frame
         self.sources: dict[tuple[bool, FrameRef], str] = {}
-        self.bytes = 0
+        self.bytes, self._max_bytes = 0, max_bytes
         self.full = False  # there was no room for a frame
-        self._files = weakref.ref(files)
-        self._max_bytes = max_bytes
         self._lock = threading.Lock()
 
-    def add(self, key: tuple[bool, FrameRef], data: bytes) -> bool:
+    def add(self, files: ThumbnailFiles, key: tuple[bool, FrameRef], frame: Frame) -> bool:
         """Keep a picture; return False if there is no room for it."""
+        buffer, size = io.BytesIO(), (frame.width, frame.height)
+        Image.frombytes("RGB", size, frame.rgb).save(buffer, "PNG", compress_level=1)
         with self._lock:
-            files, size = self._files(), self.bytes + len(data)
-            fits = not self.full and size <= self._max_bytes
-            src = files.add(data, ".png") if fits and files is not None else ""
+            taken = self.bytes + buffer.tell()
+            fits = not self.full and taken <= self._max_bytes
+            if src := files.add(buffer.getvalue(), ".png") if fits else "":
+                self.sources[key], self.bytes = src, taken
             self.full = not src
-            if src:
-                self.sources[key], self.bytes = src, size
             return not self.full
 
 
@@ -187,11 +184,3 @@ def turns_of(shown: ShownRun, swapped: bool) -> tuple[TurnState, ...]:
     if not swapped:
         return state.turns
     return state.swapped.in_first_sides().turns if state.swapped else ()
-
-
-def _png(frame: Frame) -> bytes:
-    from PIL import Image
-
-    buffer, size = io.BytesIO(), (frame.width, frame.height)
-    Image.frombytes("RGB", size, frame.rgb).save(buffer, "PNG", compress_level=1)
-    return buffer.getvalue()

@@ -24,22 +24,20 @@ from vrthinker_core.types.events import Finished, JudgeEvent, Swapped
 from vrthinker_core.ui.run import JobRunner, RunJob
 from vrthinker_core.video import DecoderPool
 
-# The note on a run whose trace could not be written, in place of one with a path of the server
+# Of a trace that could not be written, in place of a note with a path of the server
 TRACE_NOT_KEPT = (
     "The server could not keep its own record of this run. Download the trace if you need it."
 )
 SERVED_AT_ONCE = 8  # runs of one served or hosted judge
 MAX_GPU_SECONDS = 75  # ZeroGPU refuses a run that needs more than a visitor's remaining quota
 
-
 OpenJudge = Callable[[], Backend]  # opens one judge, or raises VrThinkerError
 
 
 def judge_openers(chosen: Sequence[str]) -> dict[str, OpenJudge]:
-    """Return an opener by name for each choice of `open_backend`.
+    """Return an opener by name for each choice of `open_backend`; equal names get a number.
 
-    The order stays, and equal names get a number. Without a choice: the best judge this machine can
-    run and, unless it is the same, the built-in judge.
+    Without a choice: the best judge this machine can run and, if it is another, the built-in one.
     """
     openers: dict[str, OpenJudge] = {}
     for choice in chosen:
@@ -72,18 +70,15 @@ class JudgeLoader:
     """Opens judges, one after the other, and runs jobs with them and one `DecoderPool`."""
 
     def __init__(self, judges: Mapping[str, OpenJudge], *, in_thread: bool = True) -> None:
-        """Open `judges` (by name) in this order; the first one is the default.
-
-        Without `in_thread`, all have been opened, or have failed to, on return.
-        """
+        """Open `judges` by name; the first is the default. Without `in_thread`, wait for all."""
         self.decoder_pool = DecoderPool()
-        self._openers = dict(judges)
         self._served: set[str] = set()  # the judges that a server runs, once they are loaded
         self._futures = {name: futures.Future[Backend]() for name in judges}
+        load = partial(self._load_all, dict(judges))
         if in_thread:
-            threading.Thread(target=self._load_all, name="load judges", daemon=True).start()
+            threading.Thread(target=load, name="load judges", daemon=True).start()
         else:
-            self._load_all()
+            load()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,9 +86,9 @@ class JudgeLoader:
         return tuple(self._futures)
 
     def choose(self, value: object) -> str:
-        """Return the name of the judge that was asked for, by default the first one.
+        """Return the judge that was asked for, also without its brackets; the first by default.
 
-        What stands in brackets may be left out. Raises BadInput for one that is not offered.
+        Raises BadInput for one that is not offered.
         """
         if value in (None, ""):
             return self.names[0]
@@ -116,10 +111,7 @@ class JudgeLoader:
         return self._futures[self.choose(name)].done()
 
     def get(self, name: str = "") -> Backend:
-        """Wait for the judge of that name.
-
-        Raises VrThinkerError if it cannot be opened, BadInput for an unknown name.
-        """
+        """Wait for that judge. Raises VrThinkerError if it cannot be had, BadInput if unknown."""
         future = self._futures[self.choose(name)]
         if error := future.exception():
             raise error.with_traceback(None)  # else each raise would make the traceback longer
@@ -140,15 +132,10 @@ class JudgeLoader:
     def run_job(self, job: RunJob) -> Generator[JudgeEvent, None, None]:
         """Run a job and yield its events; on ZeroGPU, in the GPU's process."""
         backend, pool, stop = self.get(job.judge), self.decoder_pool, job.stop_file.exists
-        if job.plan is None:
-            events = judge(
-                job.pair, backend, job.settings, cancelled=stop, trace=job.trace, decoder_pool=pool
-            )
-        else:
-            events = judge_branch(
-                job.plan, job.pair, backend, cancelled=stop, trace=job.trace, decoder_pool=pool
-            )
-        for event in events:
+        begin = partial(judge, job.pair, backend, job.settings)
+        if job.plan is not None:
+            begin = partial(judge_branch, job.plan, job.pair, backend)
+        for event in begin(cancelled=stop, trace=job.trace, decoder_pool=pool):
             last = event.event if isinstance(event, Swapped) else event
             if isinstance(last, Finished):
                 notes = (TRACE_NOT_KEPT if n.startswith(NOT_SAVED) else n for n in last.notes)
@@ -160,19 +147,19 @@ class JudgeLoader:
         """Stop the decoder processes."""
         self.decoder_pool.close()
 
-    def _load_all(self) -> None:
+    def _load_all(self, judges: Mapping[str, OpenJudge]) -> None:
         self.decoder_pool.preload()
-        for name, open_judge in self._openers.items():
+        for name, open_judge in judges.items():
             try:
                 backend = open_judge()
                 self._served |= {name} if isinstance(backend, RemoteBackend) else set()
                 self._futures[name].set_result(backend)
-            except BaseException as error:  # noqa: BLE001 - the page shows what happened
-                if not isinstance(error, VrThinkerError):
-                    kind = type(error).__name__
-                    sentence = f"The judge could not be opened ({kind}). Choose another judge."
-                    error = CheckpointError(sentence)
+            except VrThinkerError as error:
                 self._futures[name].set_exception(error)
+            except BaseException as error:  # noqa: BLE001 - the page shows what happened
+                kind = type(error).__name__
+                sentence = f"The judge could not be opened ({kind}). Choose another judge."
+                self._futures[name].set_exception(CheckpointError(sentence))
 
 
 def gpu_seconds(job: RunJob) -> int:

@@ -74,22 +74,20 @@ class RunState:
     @property
     def protocol(self) -> PromptProtocol | None:
         """The run's protocol with its settings; None if not known."""
-        if self.started is None or self.started.dialect not in get_args(ProtocolName):
-            return None
-        try:
-            return make_protocol(self.started.settings, cast(ProtocolName, self.started.dialect))
-        except BadInput:
-            return None
+        started = self.started
+        if started is not None and started.dialect in get_args(ProtocolName):
+            with suppress(BadInput):
+                return make_protocol(started.settings, cast(ProtocolName, started.dialect))
+        return None
 
     @property
     def in_view(self) -> frozenset[FrameRef]:
         """The frames in view after the last turn, or sent since."""
-        in_view: set[FrameRef] = set()
+        in_view = frozenset[FrameRef]()
         for turn in self.turns:
-            if turn.turn is not None:
-                in_view = set(turn.turn.in_view)
-            in_view.update(frame.ref for frame in turn.frames)
-        return frozenset(in_view)
+            before = turn.turn.in_view if turn.turn else in_view
+            in_view = frozenset(before).union(frame.ref for frame in turn.frames)
+        return in_view
 
     def in_first_sides(self) -> "RunState":
         """Return a second run in the sides of the first."""
@@ -138,26 +136,23 @@ def state_of(trace: Trace) -> RunState:
 
 
 def join_text(events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the same events with neighbouring pieces of one text joined.
+    """Yield the events with neighbouring pieces of one text joined: a trace may hold a million."""
 
-    An uploaded trace may hold a million of them.
-    """
+    def text_key(event: Event) -> tuple[bool, int | None]:
+        inner = _inner(event)
+        return inner is event, inner.turn if isinstance(inner, TextArrived) else None
 
-    def inner(event: Event) -> Event:
-        return event.event if isinstance(event, Swapped) else event
-
-    def text_key(event: Event) -> tuple[int | None, bool]:
-        piece = inner(event)
-        return piece.turn if isinstance(piece, TextArrived) else None, piece is not event
-
-    for (turn, swapped), group in groupby(events, key=text_key):
+    for (first, turn), group in groupby(events, key=text_key):
         if turn is None:
             yield from group
         else:
-            pieces = map(inner, group)
-            joined = "".join(piece.text for piece in pieces if isinstance(piece, TextArrived))
-            text = TextArrived(turn, joined)
-            yield Swapped(text) if swapped else text
+            pieces = (piece.text for piece in map(_inner, group) if isinstance(piece, TextArrived))
+            text = TextArrived(turn, "".join(pieces))
+            yield text if first else Swapped(text)
+
+
+def _inner(event: Event) -> Event:
+    return event.event if isinstance(event, Swapped) else event
 
 
 def _already_shown(
@@ -165,8 +160,8 @@ def _already_shown(
 ) -> tuple[int, ...]:
     """What was asked for and does not come, as the protocol counts."""
     last, branch = before[-1].turn if before else None, started.branch if started else None
-    reply = last.reply if last and last.reply.kind == "tool" else None
-    asked = reply.wants.indices if reply and reply.wants else ()
+    wants = last.reply.wants if last and last.reply.kind == "tool" else None
+    asked = wants.indices if wants else ()
     if branch and branch.turn == shown.turn:
         asked = branch.frames or asked
     brought = {frame.number for frame in shown.frames}
@@ -188,15 +183,15 @@ def _end_open_turn(state: RunState) -> RunState:
 
 def trace_of(state: RunState) -> Trace | None:
     """Return the run as a trace without open turns; None before it began."""
-    runs = [
+    if state.started is None:
+        return None
+    first, *second = (
         Run(each.started, tuple(turn.turn for turn in each.turns if turn.turn), each.finished)
         for each in state.runs
         if each.started
-    ]
-    if state.started is None:
-        return None
-    first, second = runs[0], runs[1] if len(runs) > 1 else None
-    trace = Trace(first.started, first.turns, first.finished, swapped=second, vote=state.vote)
+    )
+    swapped = second[0] if second else None
+    trace = Trace(first.started, first.turns, first.finished, swapped=swapped, vote=state.vote)
     return _with_shown_slots(trace)
 
 
@@ -234,8 +229,7 @@ def memory_of(value: object) -> int:
     return sys.getsizeof(value) + sum(map(memory_of, parts))
 
 
-# For a stopped judge to end by itself; after that the run counts as over without it
-STOP_SECONDS = 0.4
+STOP_SECONDS = 0.4  # for a stopped judge to end by itself; then the run is over without it
 POLL_SECONDS = 0.05  # between two looks whether a run may begin
 
 
@@ -262,8 +256,7 @@ class Replay:
 
     def __init__(self, trace: Trace) -> None:
         self.state = state_of(trace)
-        # Of the live run; 0 if it was cut off
-        self.seconds = trace.finished.seconds if trace.finished else 0.0
+        self.seconds = trace.finished.seconds if trace.finished else 0.0  # of the live run
 
     def request_stop(self) -> None:
         """Do nothing: nothing runs."""
@@ -288,44 +281,32 @@ class BackgroundRun:
         self, job: RunJob, run_job: JobRunner, queue: JudgeQueue, first: RunState | None = None
     ) -> None:
         """Prepare the run. `first`: the run whose order is checked; the job's is the second one."""
-        self.job = job
-        self._first = first
-        self.state = RunState() if first is None else replace(first, swapped=RunState())
+        self.job, self._is_check = job, first is not None
+        self.state = replace(first, swapped=RunState()) if first else RunState()
+        self.pair = job.pair.swapped() if first else job.pair  # in the order of the first run
+        self.begun = False  # it has left the queue
         self.pace = Pace()
         self._run_job, self._queue = run_job, queue
         self._started_at = time.monotonic()
         self._lock = threading.RLock()
         self._stop_deadline = math.inf
-        self._begun, self._over = threading.Event(), threading.Event()
-        context = contextvars.copy_context()  # ZeroGPU charges the visitor of this request
-        self._thread = threading.Thread(
-            target=context.run, args=(self._work,), name="run", daemon=True
-        )
+        self._over = threading.Event()
+        run = contextvars.copy_context().run  # ZeroGPU charges the visitor of this request
+        self._thread = threading.Thread(target=run, args=(self._work,), name="run", daemon=True)
 
     def start(self, on_turn: Callable[[], object] = lambda: None) -> None:
         """Join the queue. Raises BadInput if too many runs wait.
 
-        A stopped judge holds its place until its thread has ended. `on_turn` is called, without a
-        lock, when the run begins and when a turn or the run ends.
+        `on_turn` is called, without a lock, when the run begins and when a turn or the run ends.
         """
         self._queue.join(self, self.job.judge)
         self._on_turn = on_turn
         self._thread.start()
 
     @property
-    def pair(self) -> VideoPair:
-        """The pair, in the order of the first run."""
-        return self.job.pair if self._first is None else self.job.pair.swapped()
-
-    @property
     def seconds(self) -> float:
         """Seconds since the run began."""
         return time.monotonic() - self._started_at
-
-    @property
-    def begun(self) -> bool:
-        """Whether the run has left the queue."""
-        return self._begun.is_set()
 
     @property
     def over(self) -> bool:
@@ -367,10 +348,10 @@ class BackgroundRun:
                     return
                 time.sleep(POLL_SECONDS)
             self._started_at = time.monotonic()
-            self._begun.set()
+            self.begun = True
             with closing(self._run_job(self.job)) as events:
                 for event in events:
-                    if self._first is not None and not isinstance(event, Swapped):
+                    if self._is_check and not isinstance(event, Swapped):
                         event = Swapped(event)
                     if not self._add(event) or time.monotonic() > self._stop_deadline:
                         break
@@ -383,13 +364,11 @@ class BackgroundRun:
 
     def _end(self, finished: Finished) -> None:
         """End the run, or its second one if the first has finished."""
-        with self._lock:
-            event = finished if self.state.finished is None else Swapped(finished)
-        self._add(event)
+        self._add(Swapped(finished) if self.state.finished else finished)
 
     def _add(self, event: JudgeEvent) -> bool:
         """Fold an event into the state; False if the run was already over."""
-        last = event.event if isinstance(event, Swapped) else event
+        last = _inner(event)
         with self._lock:
             if self._over.is_set():
                 return False

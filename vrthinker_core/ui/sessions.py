@@ -1,10 +1,8 @@
 """One `Session` for each open page: all that belongs to it. Ending a session is deleting it.
 
 A run that a visitor keeps goes on for a while after its page was left: until then any page of that
-visitor may show it again.
-
-A session id is Gradio's `session_hash` (a new one each time a page is opened or reloaded), or an id
-made for an API call.
+visitor may show it again. A session id is Gradio's `session_hash` (a new one each time a page is
+opened or reloaded), or one made for an API call.
 """
 
 import secrets
@@ -67,8 +65,9 @@ class ShownRun:
     @property
     def videos(self) -> VideosAtHand:
         """The compared videos; None for one that is not at hand."""
-        pair = self.run.pair if isinstance(self.run, BackgroundRun) else None
-        return (Path(pair.first), Path(pair.second)) if pair else self.saved_videos
+        if isinstance(self.run, Replay):
+            return self.saved_videos
+        return Path(self.run.pair.first), Path(self.run.pair.second)
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -160,18 +159,20 @@ class Session:
         """Put into each player what the other one held."""
         self.digests, self.held = self.digests[::-1], self.held[::-1]
 
+    @property
+    def _judged(self) -> Digests:
+        first, second = self.started.clips if self.started else (None, None)
+        return first.digest if first else None, second.digest if second else None
+
     def changed_sides(self) -> tuple[Side, ...]:
         """Return the sides whose player holds another file than the shown run judged."""
-        clips = self.started.clips if self.started else (None, None)
-        sides = zip(Side, clips, self.digests, strict=True)
-        return tuple(side for side, clip, held in sides if clip and held not in (None, clip.digest))
+        both = zip(Side, self._judged, self.digests, strict=True)
+        return tuple(side for side, file, held in both if None not in (file, held) and file != held)
 
     def is_swapped(self) -> bool:
         """Return whether the players hold the two judged files, swapped."""
-        clips = self.started.clips if self.started else (None, None)
-        first, second = (clip.digest if clip else None for clip in clips)
-        swapped = first != second and self.digests == (second, first)
-        return swapped and None not in (first, second)
+        first, second = self._judged
+        return None not in (first, second) and first != second and self.digests == (second, first)
 
     def branches(self) -> BranchSet | None:
         """Return the branches of the shown run; None without branches."""
@@ -201,10 +202,7 @@ class Session:
 
 
 class Sessions:
-    """All sessions of one server.
-
-    Below `root` lie the thumbnails, which the server offers, and the traces, which it does not.
-    """
+    """All sessions of one server."""
 
     def __init__(
         self,
@@ -215,7 +213,7 @@ class Sessions:
         after_leaving: float = 30.0,
         is_open: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        """Keep files below `root`.
+        """Keep below `root` thumbnails, which the server offers, and traces, which it does not.
 
         `after_leaving`: seconds for which a kept run goes on that no page shows. `is_open`: whether
         a session's page is open.
@@ -362,13 +360,13 @@ class Sessions:
             raise BadInput(words.NO_RUN)
         shown.run.add_vote(vote)
         shown.hide(False, voted=True)
-        shown.link, shown.size, history = "", None, self._history
-        trace, run = trace_of(shown.run.state), shown.run
+        shown.link, shown.size, trace = "", None, trace_of(shown.run.state)
         if trace is None:
             return
         told = shown.kept, shown.owner, trace, shown.began, shown.files
-        if not shown.kept or not (history.update(*told, again=True) or not run.over):
-            shown.kept = history.keep(shown.owner, trace, shown.files)
+        kept = shown.kept and self._history.update(*told, again=True)
+        if not kept and (shown.run.over or not shown.kept):
+            shown.kept = self._history.keep(shown.owner, trace, shown.files)
 
     def live_runs(self, owner: str) -> list[ShownRun]:
         """Return the visitor's kept runs that go on."""

@@ -1,7 +1,4 @@
-"""`RunView`: what may be shown of one run, for page, API, report and lists.
-
-Text stays text: nothing here is markup. The page's scripts read `RunView.page`.
-"""
+"""`RunView`: what page, API, report and lists show of one run: text, never markup."""
 
 import base64
 import hashlib
@@ -9,6 +6,7 @@ import math
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
 from functools import cached_property
@@ -49,6 +47,7 @@ from vrthinker_core.ui.run import RunState, TurnState, state_of
 from vrthinker_core.video.thumbnails import jpeg_size
 
 Json = dict[str, Any]
+Clips = tuple[ClipInfo | None, ClipInfo | None]
 Probabilities = Mapping[Dimension, LabelProbabilities]  # As far as they are known
 
 MAX_NAMED = 4  # frames that stand under a dimension
@@ -56,9 +55,9 @@ MAX_NAMED = 4  # frames that stand under a dimension
 # What says nothing of the verdict. Anything else is left out, also what a page is given one day.
 UNTELLING = (
     *("run", "over", "address", "kept", "changed", "stills", "prompt", "judge", "notes", "health"),
-    *("fps", "grid", "ending", "turns"),
+    *("fps", "grid", "ending"),
 )
-UNTELLING_OF_TURN = ("number", "foot", "live", "taken", "tiles")
+UNTELLING_OF_TURN = "number", "foot", "live", "taken", "tiles"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +111,12 @@ class ThumbnailFiles:
         with self._lock:
             if self._removed:
                 return ""
-            try:
+            with suppress(OSError):
                 self._folder.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(data)
-            except OSError:
-                path.unlink(missing_ok=True)
-                return ""
-        return f"{self._url}/{path.name}"
+                return f"{self._url}/{path.name}"
+            path.unlink(missing_ok=True)
+        return ""
 
     def discard(self, src: str) -> None:
         """Remove the picture at that address, as `add` gave it."""
@@ -137,33 +135,24 @@ class Tile:
         numbers = (f"#{half.number}" for _, half in sorted(self.halves.items()))
         return " · ".join(dict.fromkeys(numbers))
 
-    def to_json(
-        self,
-        clips: tuple[ClipInfo | None, ClipInfo | None],
-        in_view: Set[FrameRef],
-        images: ImageSources,
-    ) -> Json:
-        """Return label, slot and halves.
+    def to_json(self, clips: Clips, in_view: Set[FrameRef], images: ImageSources) -> Json:
+        """Return label, slot and halves; a half is None if the judge did not see that video."""
 
-        A half has src, ratio (width by height), time (s; when the frame appears), at (s; to seek
-        to), place (0 to 1 in its clip) and, if the frame has left the judge's view, gone. It is
-        None if the judge did not see that video.
-        """
-        halves: list[Json | None] = [None, None]
-        for place, (side, clip) in enumerate(zip(Side, clips, strict=True)):
-            if frame := self.halves.get(side):
-                image = images(frame)
-                halves[place] = half = {
-                    "src": image.src,
-                    "ratio": round(image.width / image.height, 3),
-                    "time": _finite(frame.seconds),
-                    "at": seek_time(frame),
-                    "place": timeline_position(frame, clip),
-                }
-                if frame.ref not in in_view:
-                    half["gone"] = True
+        def half(side: Side, clip: ClipInfo | None) -> Json | None:
+            if (frame := self.halves.get(side)) is None:
+                return None
+            image = images(frame)
+            shown = {
+                "src": image.src,
+                "ratio": round(image.width / image.height, 3),
+                "time": _finite(frame.seconds),  # when the frame appears
+                "at": seek_time(frame),
+                "place": timeline_position(frame, clip),
+            }
+            return shown if frame.ref in in_view else {**shown, "gone": True}
+
         slot = min(half.ref.slot for half in self.halves.values())  # the same of both
-        return {"label": self.label, "slot": slot, "halves": halves}
+        return {"label": self.label, "slot": slot, "halves": list(map(half, Side, clips))}
 
 
 def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
@@ -175,10 +164,7 @@ def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
 
 
 def seek_time(frame: Thumbnail) -> float:
-    """Return seconds to the middle of the frame's interval.
-
-    Browsers show the exact frame there (17 of 17; at its timestamp 10 to 12).
-    """
+    """Return seconds to the middle of its interval: browsers show the exact frame there."""
     return _finite((frame.seconds + max(frame.seconds, frame.until)) / 2)
 
 
@@ -200,6 +186,7 @@ class RunView:
         self.state = state
         self.started, self.finished = state.started, state.finished
         self.order = order_of(state.runs)  # None without two verdicts
+        self._in_view = state.in_view
 
     @classmethod
     def of(cls, trace: Trace) -> "RunView":
@@ -244,10 +231,7 @@ class RunView:
         return words.label_name(label, effect), None if effect is OrderEffect.FLIPS else label
 
     def deciding_pair(self) -> dict[Side, Thumbnail]:
-        """Return the frames that stand for a run.
-
-        Those that decided it overall, else in one dimension, else the last that were shown.
-        """
+        """Return the frames that decided it: overall, else in one dimension, else the last."""
         turns = [group_tiles(turn.frames) for turn in self.state.turns]
         named = [tile for each in words.DIMENSION_HELP for tile in self._reason(each)[1]]
         shown = named or (turns and turns[-1]) or [tile for tiles in turns for tile in tiles]
@@ -255,12 +239,7 @@ class RunView:
         return dict(best.halves) if best else {}
 
     def page(self, images: ImageSources) -> Json:
-        """Return the run for the page's scripts; before it begins only `turns` and `ending`.
-
-        prompt, judge, notes, health (of the two files), fps (of each video; 0 if unknown), grid,
-        verdict, order, no_check (why its order can never be checked), vote, ending (what a person
-        must know about its end; "" after an ordinary answer), turns. Words are whole sentences.
-        """
+        """Return the run for the page's scripts; before it begins only `turns` and `ending`."""
         state, started, finished = self.state, self.started, self.finished
         ending = words.end_notice(finished) if finished else ""
         if started is None:
@@ -270,45 +249,46 @@ class RunView:
             "prompt": started.prompt,
             "judge": words.judge_line(started.judge),
             "notes": [*notes, *started.notes, *(finished.notes if finished else ())],
-            "health": words.clip_notes(started.clips),
-            "fps": [clip.fps if clip else 0 for clip in started.clips],
+            "health": words.clip_notes(started.clips),  # of the two files
+            "fps": [clip.fps if clip else 0 for clip in started.clips],  # 0 if unknown
             "grid": self._grid(),
-            "verdict": self.verdict_json(),
+            "verdict": self._verdict(),
             "order": self._order(images),
+            # Why its order can never be checked
             "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else "",
             "vote": self._vote(),
-            "ending": ending,
-            "turns": [self._turn(turn, images, state.in_view) for turn in state.turns],
+            "ending": ending,  # what a person must know; "" after an ordinary answer
+            "turns": [self._turn(turn, images) for turn in state.turns],
         }
 
-    def verdict_json(self) -> Json | None:
-        """Return headline, note (order not checked), caveats and a chip a dimension.
-
-        A chip has name, label, value, help, reason (the judge's own sentence), frames (labels of
-        the tiles it names) and source. None before the end; no chips without a verdict.
-        """
+    def _verdict(self) -> Json | None:
+        """Headline, note (order not checked), caveats and a chip a dimension; None before the end."""
         if self.finished is None:
             return None
-        if self.verdict is None:
-            return {"headline": self.headline, "note": "", "caveats": [], "chips": []}
-        chips, labels = [], dict(self.verdict)
-        for dimension, meaning in words.DIMENSION_HELP.items():
-            (name, value), label = self.label(dimension), labels[dimension]
-            likely = words.probability_words(label, self.probabilities.get(dimension))[1:]
-            sentence, named = self._reason(dimension)
-            chip = {"name": DIMENSION_NAMES[dimension], "label": name, "value": value}
-            chip["help"] = " ".join([meaning, words.LABEL_HELP[label], *likely])
-            frames = [tile.label for tile in named[:MAX_NAMED]]
-            source = words.NAMED_FRAMES if named else ""
-            chips.append({**chip, "reason": sentence, "frames": frames, "source": source})
-        note, caveats = "" if self.order else NOT_SWAP_TESTED, words.verdict_caveats(self.finished)
-        return {"headline": self.headline, "note": note, "caveats": caveats, "chips": chips}
+        told: Json = {"headline": self.headline, "note": "", "caveats": [], "chips": []}
+        if self.verdict is not None:
+            told["note"] = "" if self.order else NOT_SWAP_TESTED
+            told["caveats"] = words.verdict_caveats(self.finished)
+            told["chips"] = [self._chip(each) for each in words.DIMENSION_HELP]
+        return told
+
+    def _chip(self, dimension: Dimension) -> Json:
+        """One label, with the judge's own sentence and the labels of the tiles that it names."""
+        (name, value), label = self.label(dimension), dict(self.verdict or ()).get(dimension)
+        likely = words.probability_words(label, self.probabilities.get(dimension))[1:]
+        sentence, named = self._reason(dimension)
+        return {
+            "name": DIMENSION_NAMES[dimension],
+            "label": name,
+            "value": value,
+            "help": " ".join([words.DIMENSION_HELP[dimension], words.LABEL_HELP[label], *likely]),
+            "reason": sentence,
+            "frames": [tile.label for tile in named[:MAX_NAMED]],
+            "source": words.NAMED_FRAMES if named else "",
+        }
 
     def transcript(self) -> Json:
-        """Return passages: [heading, text] of what exactly was sent and came back.
-
-        A turn is added once it, or the run, has ended.
-        """
+        """Return [heading, text] of what was sent and came back in each turn that has ended."""
         system = self.started.system if self.started else ""
         passages = [[words.SYSTEM, system]] if system else []
         for turn in (turn for turn in self.state.turns if turn.turn or self.finished):
@@ -374,108 +354,96 @@ class RunView:
         """The vote, in the order in which the page shows the dimensions."""
         if (vote := self.state.vote) is None:
             return None
-        same = vote.compare(self.verdict)
-        said, labels = {True: words.AGREES, False: words.DIFFERS}, dict(vote.labels)
-        rows = [
-            {
-                "dimension": each.value,
-                "name": DIMENSION_NAMES[each],
-                "label": words.label_name(labels[each]),
-                "value": labels[each],
-                "compared": said[same[each]] if each in same else "",
-            }
-            for each in words.DIMENSION_HELP
-        ]
-        when, blind = vote.at.astimezone(UTC).strftime(words.VOTED_AT), vote.blind and words.BLIND
-        told = {"agrees": vote.agrees, "slots": list(vote.slots), "note": vote.note}
-        return {"rows": rows, **told, "when": when, "blind": blind or "", "key": repr(vote)}
+        same, said = (
+            vote.compare(self.verdict),
+            {True: words.AGREES, False: words.DIFFERS, None: ""},
+        )
+        rows = label_rows(vote.labels)
+        for each, row in zip(words.DIMENSION_HELP, rows, strict=True):
+            row.update(dimension=each.value, compared=said[same.get(each)])
+        return {
+            "rows": rows,
+            "agrees": vote.agrees,
+            "slots": list(vote.slots),
+            "note": vote.note,
+            "when": vote.at.astimezone(UTC).strftime(words.VOTED_AT),
+            "blind": words.BLIND if vote.blind else "",
+            "key": repr(vote),
+        }
 
     def _order(self, images: ImageSources) -> Json | None:
         """The second run and what it says: live, line, rows, caveats and its turns."""
         if (second := self.second) is None:
             return None
-        finished, rows = second.finished, []
-        if self.order:
-            line = words.ORDER_LINES[self.order.overall]
-            both = zip(label_rows(self.order.first), label_rows(self.order.second), strict=True)
-            for dimension, (first, other) in zip(words.DIMENSION_HELP, both, strict=True):
-                effect = self.order[dimension].value
-                row = {"name": first["name"], "first": first, "second": other, "effect": effect}
-                rows.append(row)
-        else:
-            line = order_unchecked(finished) if finished else words.CHECKING
+        finished, order, rows = second.finished, self.order, list[Json]()
+        line = order_unchecked(finished) if finished else words.CHECKING
+        if order:
+            line = words.ORDER_LINES[order.overall]
+            first, other = label_rows(order.first), label_rows(order.second)
+            for each, one, two in zip(words.DIMENSION_HELP, first, other, strict=True):
+                effect = order[each].value
+                rows.append({"name": one["name"], "first": one, "second": two, "effect": effect})
         caveats = words.verdict_caveats(finished) if finished else []
-        grid, turns, in_view = second._grid(), second.state.turns, second.state.in_view
-        if grid:  # the numbers of the person's first video before those of the second
+        if grid := second._grid():  # the numbers of the person's first video before the second's
             grid["first"].reverse()
-        shown = [second._turn(turn, images, in_view) for turn in turns]
+        turns = [second._turn(turn, images) for turn in second.state.turns]
         return {
             "live": finished is None,
             "line": line,
             "rows": rows,
             "caveats": [words.IN_SWAPPED.format(text) for text in caveats],
-            "run": {"notice": words.SWAPPED_NOTICE, "grid": grid, "turns": shown},
+            "run": {"notice": words.SWAPPED_NOTICE, "grid": grid, "turns": turns},
         }
 
-    def _turn(self, turn_state: TurnState, images: ImageSources, in_view: Set[FrameRef]) -> Json:
-        """One turn.
-
-        state (what came into view and what the reply did), foot (tokens and time), confidence and
-        aside ([heading, …]; [] without), labels, live (the judge is writing it), taken (it is the
-        origin's), tiles, parts ([heading, text] of each part of the reply), facts (the first part
-        as a table), remarks.
-        """
+    def _turn(self, turn_state: TurnState, images: ImageSources) -> Json:
         started, number, turn = self.started, turn_state.number, turn_state.turn
+        assert started is not None
         tiles, protocol = group_tiles(turn_state.frames), self.state.protocol
-        pairs = sum(len(tile.halves) == 2 for tile in tiles)
-        taken = started is not None and started.is_taken_over(number)
+        pairs, taken = sum(len(tile.halves) == 2 for tile in tiles), started.is_taken_over(number)
         summary = [TAKEN_OVER] if taken else []
         if tiles or number > 1:
             summary.append(words.frames_summary(pairs, len(tiles) - pairs))
-        confidence, labels, aside = list[str](), list[Json](), list[str]()
+        # Tokens and time, and what an ended turn may have: [heading, …], labels, [heading, …]
+        told: Json = {"foot": "", "confidence": [], "labels": [], "aside": []}
         if turn is None:
             text = turn_state.text
             reply = protocol.parse(text, cut=True) if protocol and text else Reply(text)
         else:
             reply, completion = turn.reply, turn.completion
             summary.append(words.turn_summary(turn))
+            told["foot"] = turn_figures(turn)
             if reply.confidence is not None:
-                scale = started is not None and started.dialect == "concat"
+                scale = started.dialect == "concat"
                 line = words.CONFIDENCE if scale else words.OWN_CONFIDENCE
                 meaning = words.CONFIDENCE_HELP if scale else words.OWN_CONFIDENCE_HELP
-                confidence = [line.format(reply.confidence), meaning]
+                told["confidence"] = [line.format(reply.confidence), meaning]
             if not self.outside_scope:
-                labels = label_rows(reply.verdict, label_probabilities(completion, reply.verdict))
-            if told := completion.reasoning:
-                aside = [words.ASIDE_HEADING.format(len(told)), told, words.ASIDE_HELP]
-        clips = started.clips if started else (None, None)
+                known = label_probabilities(completion, reply.verdict)
+                told["labels"] = label_rows(reply.verdict, known)
+            if aside := completion.reasoning:
+                told["aside"] = [words.ASIDE_HEADING.format(len(aside)), aside, words.ASIDE_HELP]
         return {
+            **told,
             "number": number,
-            "state": " · ".join(summary),
-            "foot": turn_figures(turn) if turn else "",
-            "confidence": confidence,
-            "labels": labels,
-            "live": turn is None and self.finished is None,
-            "taken": taken,
-            "tiles": [tile.to_json(clips, in_view, images) for tile in tiles],
-            "parts": _parts(turn_state, reply),
-            "aside": aside,
+            "state": " · ".join(summary),  # what came into view, and what the reply did
+            "live": turn is None and self.finished is None,  # the judge is writing it
+            "taken": taken,  # it is the origin's
+            "tiles": [tile.to_json(started.clips, self._in_view, images) for tile in tiles],
+            "parts": _parts(turn_state, reply),  # [heading, text] of each part of the reply
             "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
             "remarks": remarks(turn_state),
         }
 
 
 def label_rows(verdict: Verdict | None, known: Probabilities | None = None) -> list[Json]:
-    """Return an answer's labels, in the page's order: name, label, value, probability.
-
-    `probability` is [percentage, meaning], or [] if it is not known or nearly certain.
-    """
+    """Return an answer's labels, in the page's order."""
     labels = dict(verdict or ())
     return [
         {
             "name": DIMENSION_NAMES[each],
             "label": words.label_name(labels[each]),
             "value": labels[each],
+            # [percentage, meaning], or [] if it is not known or nearly certain
             "probability": words.probability_words(labels[each], (known or {}).get(each)),
         }
         for each in words.DIMENSION_HELP
@@ -509,7 +477,7 @@ def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:
     """[heading, text] of each part; the raw text if nothing was read."""
     turn, text = turn_state.turn, turn_state.text
     indices = reply.wants.indices if turn and reply.wants else ()
-    call = f"select_frames([{', '.join(map(str, indices))}])" if indices else ""
+    call = f"select_frames({[*indices]})" if indices else ""
     read = [(words.SNAPSHOT, reply.snapshot), (words.THINK, reply.think), (words.TOOL_CALL, call)]
     parts = [[heading, passage] for heading, passage in read if passage]
     unread = turn is not None and turn.reply.kind == "invalid" and not turn.cut_short
@@ -520,16 +488,10 @@ def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:
 
 def hide_verdict(view: Json) -> Json:
     """Return the run's frames without the judge's words, a verdict, or anybody's vote."""
-    kept = {name: view[name] for name in UNTELLING if name in view}
-    hidden: Json = {"confidence": [], "labels": [], "parts": [], "aside": [], "facts": None}
-    kept["turns"] = [
-        {
-            **{name: turn[name] for name in UNTELLING_OF_TURN},
-            **hidden,
-            # The frames that came, not what the reply did
-            "state": turn["state"].partition(" · ")[0] if turn["tiles"] else "",
-            "remarks": [],
-        }
-        for turn in view["turns"]
-    ]
-    return kept
+    hidden: Json = {name: [] for name in ("confidence", "labels", "parts", "aside", "remarks")}
+    turns = []
+    for turn in view["turns"]:
+        came = turn["state"].partition(" · ")[0] if turn["tiles"] else ""  # not what the reply did
+        untelling = {name: turn[name] for name in UNTELLING_OF_TURN}
+        turns.append({**untelling, **hidden, "facts": None, "state": came})
+    return {**{name: view[name] for name in UNTELLING if name in view}, "turns": turns}
