@@ -103,12 +103,9 @@ class RunRecord:
 
     def row(self, name: str, hide: bool = False) -> dict[str, Any]:
         """Return the run's row in its visitor's list. `hide`: they vote first."""
-        outcome, unchecked = words.HIDDEN, ""
-        if not hide:
-            outcome = words.kept_outcome(
-                self.outside_scope, self.judged, self.overall, self.order, self.ending
-            )
-            unchecked = NOT_SWAP_TESTED if self.judged and self.order is None else ""
+        told = self.outside_scope, self.judged, self.overall, self.order, self.ending
+        outcome = words.HIDDEN if hide else words.kept_outcome(*told)
+        unchecked = NOT_SWAP_TESTED if self.judged and not hide and self.order is None else ""
         return row_json(name, self.prompt, self.judge, self.branch, outcome, unchecked, self.begun)
 
 
@@ -280,10 +277,9 @@ class History:
         Raises OSError, also if there is no room for it.
         """
         with self._lock:
-            for name, record in self._all().items():
+            for name in self._select("origin = ? AND owner = ?", run, owner):
                 with suppress(TraceError):  # a damaged one
-                    is_its_link = record.origin == run and record.owner == owner
-                    if is_its_link and load(self._traces / f"{name}.json") == trace:
+                    if load(self._traces / f"{name}.json") == trace:
                         return name
             name, now = secrets.token_hex(12), time.time()
             record = RunRecord.of(owner, trace, now, now + self._seconds, origin=run)
@@ -294,8 +290,7 @@ class History:
 
     def is_link(self, name: str) -> bool:
         """Whether `?trace=NAME` leads to a run here."""
-        record = self._get(name)
-        return record is not None and bool(record.origin)
+        return bool((record := self._get(name)) and record.origin)
 
     def linked(self, name: str) -> tuple[Trace, list[Path]]:
         """Return trace and kept videos behind `?trace=NAME`. Raises TraceError without one."""
@@ -310,11 +305,9 @@ class History:
             for folder in (self._traces, self._videos):
                 remove_parts(folder)
             self._drop_old(runs)
-            named = self._named_files(runs)
-            files = [*self._traces.glob("*.json"), *self._videos.iterdir()]
-            for path in (path for path in files if path not in named):
-                if path.parent == self._traces or VIDEO.fullmatch(path.name):
-                    path.unlink(missing_ok=True)
+            videos = (path for path in self._videos.iterdir() if VIDEO.fullmatch(path.name))
+            for path in {*self._traces.glob("*.json"), *videos} - self._named_files(runs):
+                path.unlink(missing_ok=True)
 
     # -- the folder ------------------------------------------------------------------------------
 
@@ -374,9 +367,6 @@ class History:
                 found[name] = type_adapter(RunRecord).validate_json(json)
         return found
 
-    def _all(self) -> dict[str, RunRecord]:
-        return self._select("1")
-
     def _get(self, name: str) -> RunRecord | None:
         return self._select("name = ?", name).get(name) if NAME.fullmatch(name) else None
 
@@ -395,8 +385,9 @@ class History:
         data, digests = to_json(trace), list[tuple[str, Path]]()
         for path in videos:
             with suppress(OSError):  # one of more than half of all bytes is not even read
-                if path.stat().st_size <= self._max_bytes // 2:
-                    digests.append((file_digest(path), path))
+                small = path.stat().st_size <= self._max_bytes // 2
+                if small and (digest := file_digest(path)):
+                    digests.append((digest, path))
         with self._alone() as runs:
             if again and not runs.execute("SELECT 1 FROM runs WHERE name = ?", (name,)).fetchone():
                 return False
@@ -408,21 +399,17 @@ class History:
         return True
 
     def _keep_video(self, digest: str, path: Path) -> str:
-        """Keep a video; its name, "" if it cannot be kept."""
+        """Keep a video; return its name, "" if it cannot be kept."""
         suffix = path.suffix.lower()
         name = digest + (suffix if re.fullmatch(r"\.[a-z0-9]{1,8}", suffix) else "")
         kept = self._videos / name
         with suppress(OSError):
-            if kept.is_file():
-                return name
-            if not digest:
-                return ""
             if self._is_ours(path):
-                with suppress(OSError):  # another disk
+                with suppress(OSError):  # kept already, or another disk
                     os.link(path, kept)
-                    return name
-            with atomic_path(kept) as part:
-                shutil.copyfile(path, part)
+            if not kept.is_file():
+                with atomic_path(kept) as part:
+                    shutil.copyfile(path, part)
             return name
         return ""
 
@@ -446,7 +433,6 @@ class History:
             path.unlink(missing_ok=True)
 
     def _named_files(self, runs: sqlite3.Connection) -> set[Path]:
-        """The files that rows name."""
         named = set()
         for name, json in runs.execute("SELECT name, record FROM runs"):
             named.add(self._traces / f"{name}.json")
@@ -478,16 +464,13 @@ class Examples:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.all: list[SavedExample] = []
-        rows = list(words.EXAMPLE_ROWS)
-
-        def order(path: Path) -> tuple[int, str]:
-            kind = path.parent.name.partition("-")[0]  # those in no row come last
-            return rows.index(kind) if kind in rows else len(rows), path.parent.name
-
-        for path in sorted(folder.glob("*/trace.json"), key=order):
+        for path in sorted(folder.glob("*/trace.json")):
             videos = (path.with_name("first.mp4"), path.with_name("second.mp4"))
             with suppress(TraceError):
                 self.all.append(SavedExample(path.parent.name, load(path), videos))
+        rows = {kind: row for row, kind in enumerate(words.EXAMPLE_ROWS)}
+        # Those in no row come last
+        self.all.sort(key=lambda each: rows.get(each.name.partition("-")[0], len(rows)))
 
     def find(self, name: str) -> SavedExample | None:
         """Return the example of that name; None if there is none."""
