@@ -101,35 +101,24 @@ class RunRecord:
             branch=view.name[:MAX_TEXT],
         )
 
-    def row(self, name: str, hide: bool = False) -> dict[str, Any]:
+    def row(self, name: str, hide: bool = False, over: bool = True) -> dict[str, Any]:
         """Return the run's row in its visitor's list. `hide`: they vote first."""
-        told = self.outside_scope, self.judged, self.overall, self.order, self.ending
-        outcome = words.HIDDEN if hide else words.kept_outcome(*told)
-        unchecked = NOT_SWAP_TESTED if self.judged and not hide and self.order is None else ""
-        return row_json(name, self.prompt, self.judge, self.branch, outcome, unchecked, self.begun)
-
-
-def row_json(
-    name: str,
-    prompt: str,
-    judge: str,
-    branch: str,
-    outcome: str,
-    unchecked: str,
-    begun: float,
-    over: bool = True,
-) -> dict[str, Any]:
-    """Return one run of a visitor's list for the page; `begun` in seconds since 1970."""
-    return {
-        "name": name,
-        "prompt": prompt[:MAX_TEXT],
-        "judge": words.judge_line(judge[:MAX_TEXT]) if judge else "",
-        "branch": branch[:1].upper() + branch[1:MAX_TEXT],
-        "outcome": outcome,
-        "unchecked": unchecked,
-        "begun": begun,
-        "over": over,
-    }
+        outcome = words.HIDDEN if over else words.GOES_ON
+        told = over and not hide
+        if told:
+            outcome = words.kept_outcome(
+                self.outside_scope, self.judged, self.overall, self.order, self.ending
+            )
+        return {
+            "name": name,
+            "prompt": self.prompt[:MAX_TEXT],
+            "judge": words.judge_line(self.judge[:MAX_TEXT]) if self.judge else "",
+            "branch": self.branch[:1].upper() + self.branch[1:MAX_TEXT],
+            "outcome": outcome,
+            "unchecked": NOT_SWAP_TESTED if told and self.judged and self.order is None else "",
+            "begun": self.begun,  # seconds since 1970
+            "over": over,
+        }
 
 
 COOKIE = "vr-thinker-visitor"
@@ -237,10 +226,7 @@ class History:
         *,
         again: bool,
     ) -> bool:
-        """Keep a visitor's run so far; return whether it is kept.
-
-        With `again` a kept run is replaced, unless it has been deleted meanwhile.
-        """
+        """Keep a run so far, `again` unless it has been deleted; return whether it is kept."""
         if not self.keeps or not owner:
             return False
         try:
@@ -272,10 +258,7 @@ class History:
             self._remove(runs, gone)
 
     def share(self, run: str, trace: Trace, owner: str = "", videos: Sequence[Path] = ()) -> str:
-        """Keep a run's trace for `?trace=NAME`; return the name, the same for the same trace.
-
-        Raises OSError, also if there is no room for it.
-        """
+        """Keep a run's trace for `?trace=NAME`; return its only name. Raises OSError."""
         with self._lock:
             for name in self._select("origin = ? AND owner = ?", run, owner):
                 with suppress(TraceError):  # a damaged one
@@ -322,10 +305,7 @@ class History:
             raise OSError(f"the list of runs cannot be written: {error}") from error
 
     def _connect(self, check: bool = False) -> sqlite3.Connection:
-        """Open the table; a damaged one is put aside, and a new one begun.
-
-        Without `check` only damage to its head is found.
-        """
+        """Open the table; put a damaged one aside. Without `check` only its head is checked."""
         runs = sqlite3.connect(self._database, timeout=LOCK_SECONDS, isolation_level=None)
         try:
             runs.execute(TABLE)

@@ -31,7 +31,7 @@ from vrthinker_core.ui import words
 from vrthinker_core.ui.fetch import FULL
 from vrthinker_core.ui.frames import ExactFrames, turns_of
 from vrthinker_core.ui.handlers import Services
-from vrthinker_core.ui.history import owner_of, row_json, votes_first
+from vrthinker_core.ui.history import RunRecord, owner_of, votes_first
 from vrthinker_core.ui.queue import receive_files
 from vrthinker_core.ui.run import BackgroundRun, trace_of
 from vrthinker_core.ui.runs_tab import ListedRun
@@ -78,10 +78,7 @@ def joined(*names: str) -> str:
 
 
 def render_report(trace: Trace) -> str:
-    """Return a run as one HTML file that opens without a request.
-
-    Pictures are inside; its policy allows our script and style alone.
-    """
+    """Return a run as one HTML file that opens without a request, pictures inside."""
     view = RunView.of(trace)
     style, script = joined("run.css"), joined(*VIEW, "report.js")
     # JSON that cannot close the script element around it
@@ -149,10 +146,7 @@ class Routes:
             return PlainTextResponse(words.NO_ROOM, 507)
 
     async def frames(self, request: Request) -> Response:
-        """Return the places of a turn's frames, also of a live run.
-
-        `order=swapped`: of the second run.
-        """
+        """Return where a turn's frames lie; with `order=swapped`, those of the second run."""
         name, turn = (str(request.path_params[each]) for each in ("name", "turn"))
         swapped = request.query_params.get("order") == "swapped"
         shown = self._services.sessions.find_run(name)
@@ -178,17 +172,15 @@ class Routes:
                 run, view = each.run, RunView(each.run.state)
                 prompt = encodable(run.pair.prompt if isinstance(run, BackgroundRun) else "")
                 judge = view.started.judge if view.started else each.judge
-                told = prompt, judge, view.name, words.GOES_ON, "", round(each.began, 3)
-                rows[each.kept] = row_json(each.kept, *told, over=False)
+                begun = round(each.began, 3)
+                record = RunRecord(owner, prompt, judge, begun, until=begun, branch=view.name)
+                rows[each.kept] = record.row(each.kept, over=False)
         runs = sorted(rows.values(), key=lambda row: -row["begun"])
         headers = {"Cache-Control": "no-store"}
         return JSONResponse({"runs": runs, "help": history.help}, headers=headers)
 
     def delete(self, request: Request) -> Response:
-        """Delete the run of that name, or all runs of the visitor.
-
-        Nothing happens for another visitor's run, or one that does not exist.
-        """
+        """Delete the visitor's run of that name, or all of theirs, and nobody else's."""
         owner, name = owner_of(request.cookies), request.path_params.get("name")
         for shown in self._services.sessions.live_runs(owner):
             if name in (None, shown.kept):
