@@ -386,9 +386,8 @@ class UploadedFile(TypedDict, total=False):
 async def resolve_video(given: object, label: str, fetch: Fetch) -> AsyncIterator[Path]:
     """Give the file of a video; the file of a data URL is deleted afterwards.
 
-    `given` is an `UploadedFile`, or a string: the path or the address that an upload returned, a
-    web address, a data URL. Raises BadInput for everything else, other files of this machine
-    included; `label` is the video's name in the sentence.
+    `given` is an `UploadedFile`, an upload's path or address, a web address, or a data URL. Raises
+    BadInput, with `label` as the video's name, for all else: other files of this machine, too.
     """
     text = given.get("path") if isinstance(given, dict) else given
     if not isinstance(text, str):
@@ -476,11 +475,7 @@ Item = TypeVar("Item", RunJson, HealthJson)
 
 
 def register_endpoints(blocks: CheckedBlocks, services: Services, tokens: Set[str]) -> None:
-    """Add the endpoints to `blocks`, inside whose `with` statement this is called.
-
-    Page and API wait in one queue. `tokens` are those of the MCP calls whose client is still
-    connected.
-    """
+    """Add the endpoints inside `blocks`; `tokens`: of MCP calls whose client is connected."""
     api = Endpoints(services, tokens)
     compare = endpoint(api.compare, api_name="compare", concurrency_limit=None)
     health = endpoint(api.health, api_name="health", queue=False)

@@ -69,10 +69,7 @@ class Uploads:
         return await asyncio.wrap_future(self._fetch_threads.submit(self.fetch, url))
 
     def make_playable(self, path: Path) -> Path:
-        """Return `path` if browsers play it, else a copy.
-
-        Raises VideoError if it is no video, NoCopy if only the copy is missing.
-        """
+        """Return `path` if browsers play it, else a copy. Raises VideoError, NoCopy without one."""
         copy = playable_copy(path, self._folder)
         if copy is None:
             return path
