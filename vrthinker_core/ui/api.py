@@ -17,7 +17,7 @@ import secrets
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Set
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict, TypeVar, cast
 from urllib.parse import unquote
@@ -35,7 +35,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from vrthinker_core.__about__ import __version__
 from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.protocols.parser import label_probabilities
-from vrthinker_core.types import Dimension, Reply, Settings, Verdict, VideoPair
+from vrthinker_core.types import Dimension, Reply, Settings, Verdict, VideoPair, Vote
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.types.settings import SETTINGS, parse_settings
 from vrthinker_core.types.wording import order_unchecked
@@ -43,7 +43,7 @@ from vrthinker_core.ui import words
 from vrthinker_core.ui.fetch import FULL
 from vrthinker_core.ui.handlers import Services
 from vrthinker_core.ui.queue import CheckedBlocks, Fetch
-from vrthinker_core.ui.run import RunState
+from vrthinker_core.ui.run import RunState, TurnState
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import Probabilities, RunView, remarks
 
@@ -185,23 +185,13 @@ class HealthJson(JudgeHealthJson):
 
 def run_json(view: RunView, seconds: float = 0.0, pace: Pace = Pace()) -> RunJson:
     """Return the run so far, `seconds` after it began."""
-    finished, started, vote = view.finished, view.started, view.state.vote
+    finished, started = view.finished, view.started
     notes = [*started.notes, *words.clip_notes(started.clips)] if started else []
     notes += finished.notes if finished else ()
-    voted: VoteJson | None = None
-    if vote:
-        voted = {
-            "at": vote.at.isoformat(),
-            "labels": _labels(vote.labels),
-            "agrees": vote.agrees,
-            "slots": list(vote.slots),
-            "note": vote.note,
-            "blind": vote.blind,
-        }
     return {
         "status": view.status(seconds, pace),
         "stop": str(finished.stop) if finished else None,
-        "labels": _labels(view.verdict) if view.verdict else None,
+        "labels": _labels(view.verdict),
         "probabilities": _probabilities(view.probabilities),
         "outside_scope": view.outside_scope,
         "provisional": bool(finished and finished.provisional),
@@ -211,10 +201,10 @@ def run_json(view: RunView, seconds: float = 0.0, pace: Pace = Pace()) -> RunJso
         "judge": started.judge if started else "",
         "protocol": started.dialect if started else "",
         "prompt": started.prompt if started else "",
-        "turns": _turns(view),
+        "turns": [_turn(each, view.outside_scope) for each in view.state.turns],
         "branch": view.name,
         "swapped": _second_run(view),
-        "vote": voted,
+        "vote": _vote(view.state.vote),
     }
 
 
@@ -224,81 +214,65 @@ def _second_run(view: RunView) -> SecondRunJson | None:
     end, check = second.finished, view.order
     return {
         "stop": str(end.stop) if end else None,
-        "labels": _labels(second.verdict) if second.verdict else None,
+        "labels": _labels(second.verdict),
         "probabilities": _probabilities(second.probabilities),
         "order": cast(OrderLabelsJson, check.effects) if check else None,
         "unchecked": order_unchecked(end) if end and check is None else "",
-        "turns": _turns(second),
+        "turns": [_turn(each, second.outside_scope) for each in second.state.turns],
     }
 
 
 def refused_json(sentence: str) -> RunJson:
     """Return a run that never began, because of what was asked for."""
-    return {
-        **run_json(RunView(RunState())),
-        "status": words.READY,
-        "stop": "failed",
-        "error": sentence,
-    }
+    nothing = run_json(RunView(RunState()))
+    return {**nothing, "status": words.READY, "stop": "failed", "error": sentence}
 
 
-def settings_json() -> list[SettingJson]:
-    """Return every setting, in the order of the table."""
-    return [
-        SettingJson(
-            name=row.name, label=row.label, help=row.help, range=row.range, default=row.default
-        )
-        for row in SETTINGS
-    ]
+def _vote(vote: Vote | None) -> VoteJson | None:
+    if vote is None:
+        return None
+    told = {**asdict(vote), "at": vote.at.isoformat(), "slots": list(vote.slots)}
+    return cast(VoteJson, told)
 
 
-def _labels(verdict: Verdict) -> LabelsJson:
-    return LabelsJson(TA=verdict.TA, MQ=verdict.MQ, VQ=verdict.VQ, OA=verdict.OA)
+def _labels(verdict: Verdict | None) -> LabelsJson | None:
+    return cast(LabelsJson, asdict(verdict)) if verdict else None
 
 
 def _probabilities(known: Probabilities) -> ProbabilitiesJson | None:
-    if not known:
-        return None
-    shares = [list(known[each]) if each in known else None for each in Dimension]
-    return ProbabilitiesJson(TA=shares[0], MQ=shares[1], VQ=shares[2], OA=shares[3])
+    shares = {each.value: list(known[each]) if each in known else None for each in Dimension}
+    return cast(ProbabilitiesJson, shares) if known else None
 
 
-def _turns(view: RunView) -> list[TurnJson]:
-    turns: list[TurnJson] = []
-    for turn_state in view.state.turns:
-        turn, labels, probabilities = turn_state.turn, None, None
-        reply = turn.reply if turn else Reply("")
-        if turn and not view.outside_scope:
-            labels = _labels(reply.verdict) if reply.verdict else None
-            known = label_probabilities(turn.completion, reply.verdict)
-            probabilities = _probabilities(known)
-        frames = [
-            FrameJson(
-                video=int(frame.ref.side),
-                number=frame.number,
-                index=frame.index,
-                seconds=frame.seconds,
-                until=frame.until,
-            )
-            for frame in turn_state.frames
-        ]
-        turns.append(
-            {
-                "number": turn_state.number,
-                "frames": frames,
-                "snapshot": reply.snapshot,
-                "think": reply.think,
-                "requested": list(reply.wants.indices) if reply.wants else [],
-                "labels": labels,
-                "probabilities": probabilities,
-                "confidence": reply.confidence,
-                "remarks": remarks(turn_state),
-                "text": turn_state.text,
-                "reasoning": turn.completion.reasoning if turn else "",
-                "over": turn is not None,
-            }
+def _turn(state: TurnState, outside_scope: bool) -> TurnJson:
+    turn = state.turn
+    reply = turn.reply if turn else Reply("")
+    verdict = None if outside_scope else reply.verdict
+    known = label_probabilities(turn.completion, verdict) if turn else {}
+    frames = [
+        FrameJson(
+            video=int(frame.ref.side),
+            number=frame.number,
+            index=frame.index,
+            seconds=frame.seconds,
+            until=frame.until,
         )
-    return turns
+        for frame in state.frames
+    ]
+    return {
+        "number": state.number,
+        "frames": frames,
+        "snapshot": reply.snapshot,
+        "think": reply.think,
+        "requested": list(reply.wants.indices) if reply.wants else [],
+        "labels": _labels(verdict),
+        "probabilities": _probabilities(known),
+        "confidence": reply.confidence,
+        "remarks": remarks(state),
+        "text": state.text,
+        "reasoning": turn.completion.reasoning if turn else "",
+        "over": turn is not None,
+    }
 
 
 MCP_PATH = "/gradio_api/mcp"
@@ -357,8 +331,7 @@ class McpCallMiddleware:
     """ASGI middleware: gives MCP requests a token, kept in `tokens` until the client leaves."""
 
     def __init__(self, app: ASGIApp, tokens: set[str]) -> None:
-        self._app = app
-        self._tokens = tokens
+        self._app, self._tokens = app, tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, those to the MCP server with a token."""
@@ -413,9 +386,8 @@ class UploadedFile(TypedDict, total=False):
 async def resolve_video(given: object, label: str, fetch: Fetch) -> AsyncIterator[Path]:
     """Give the file of a video; the file of a data URL is deleted afterwards.
 
-    `given` is an `UploadedFile`, or a string: the path or the address that an upload returned, a
-    web address, a data URL. Raises BadInput for everything else, other files of this machine
-    included; `label` is the video's name in the sentence.
+    `given` is an `UploadedFile`, an upload's path or address, a web address, or a data URL. Raises
+    BadInput, with `label` as the video's name, for all else: other files of this machine, too.
     """
     text = given.get("path") if isinstance(given, dict) else given
     if not isinstance(text, str):
@@ -462,15 +434,13 @@ NOT_AN_OBJECT = 'The settings must be a JSON object, as in {"max_turns": 3}.'
 
 def resolve_settings(given: object) -> Settings:
     """Return the given settings; defaults for None and "". Raises BadInput."""
-    if given is None or given == "":
+    if given in (None, ""):
         return Settings()
-    try:
-        settings = json.loads(given) if isinstance(given, str) else given
-    except (ValueError, RecursionError):
-        raise BadInput(NOT_AN_OBJECT) from None
-    if not isinstance(settings, dict):
+    with contextlib.suppress(ValueError, RecursionError):
+        given = json.loads(given) if isinstance(given, str) else given
+    if not isinstance(given, dict):
         raise BadInput(NOT_AN_OBJECT)
-    return parse_settings(settings)
+    return parse_settings(given)
 
 
 def settings_schema() -> dict[str, Any]:
@@ -505,31 +475,24 @@ Item = TypeVar("Item", RunJson, HealthJson)
 
 
 def register_endpoints(blocks: CheckedBlocks, services: Services, tokens: Set[str]) -> None:
-    """Add the endpoints to `blocks`, inside whose `with` statement this is called.
-
-    Page and API wait in one queue. `tokens` are those of the MCP calls whose client is still
-    connected.
-    """
+    """Add the endpoints inside `blocks`; `tokens`: of MCP calls whose client is connected."""
     api = Endpoints(services, tokens)
     compare = endpoint(api.compare, api_name="compare", concurrency_limit=None)
     health = endpoint(api.health, api_name="health", queue=False)
-    _set_schema(blocks, compare["inputs"][-1], settings_schema())
-    _set_schema(blocks, compare["outputs"][0], python_type_to_json_schema(RunJson))
-    _set_schema(blocks, health["outputs"][0], python_type_to_json_schema(HealthJson))
+    # Gradio derives no schema from an iterator, and none with descriptions
+    schemas = {
+        compare["inputs"][-1]: settings_schema(),
+        compare["outputs"][0]: python_type_to_json_schema(RunJson),
+        health["outputs"][0]: python_type_to_json_schema(HealthJson),
+    }
+    for component, schema in schemas.items():
+        value = blocks.blocks[component]
+        assert isinstance(value, Api)
+        derived = value.api_info()  # not a copy: the schema that Gradio shows
+        derived.clear()
+        derived.update(schema)
     if mcp_version() and (sentence := why_no_mcp()):
         logging.getLogger(__name__).warning(sentence)
-
-
-def _set_schema(blocks: CheckedBlocks, component: int, schema: dict[str, Any]) -> None:
-    """Set the JSON schema of a parameter or a return value.
-
-    Gradio derives none from an iterator, and none with descriptions.
-    """
-    value = blocks.blocks[component]
-    assert isinstance(value, Api)
-    derived = value.api_info()  # not a copy: the schema that Gradio shows
-    derived.clear()
-    derived.update(schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -550,11 +513,13 @@ class Endpoints:
     ) -> AsyncIterator[RunJson | str]:
         """Which of two videos, made from the same prompt, follows it better, and why: the judge's turns.
 
-        Every item is the whole run so far; the last one has `stop`, and `labels` for text alignment (TA), motion quality (MQ),
-        visual quality (VQ) and overall (OA): 0 tie, 1 video 1, 2 video 2, null not said. `error` is one sentence when it failed.
-        With the setting `swap` the same pair is then judged with its sides swapped: `swapped` has those labels, mapped back, and in
-        `order` a word for each ("stable", "flips", "turns into a tie", …). A tool's answer is the last item, as JSON. One run can
-        take minutes, and others may wait before you: `health` says how many.
+        Every item is the whole run so far; the last one has `stop`, and `labels` for text alignment
+        (TA), motion quality (MQ), visual quality (VQ) and overall (OA): 0 tie, 1 video 1, 2 video 2,
+        null not said. `error` is one sentence when it failed. With the setting `swap` the same pair
+        is then judged with its sides swapped: `swapped` has those labels, mapped back, and in
+        `order` a word for each ("stable", "flips", "turns into a tie", …). A tool's answer is the
+        last item, as JSON. One run can take minutes, and others may wait before you: `health` says
+        how many.
 
         Args:
             video1: The first video: the path or address that an upload here gave, or its web address.
@@ -590,8 +555,9 @@ class Endpoints:
     def health(self, request: gr.Request) -> HealthJson | str:
         """Whether a judge is there, which one, how many wait for it, and what `compare` can be given.
 
-        `judges` are those that can be asked for by name; `status` (ready, loading or no judge) and what stands beside it is about
-        the first of them. `settings` are what a run can be given, each with its range and its default, null for the protocol's own.
+        `judges` are those that can be asked for by name; `status` (ready, loading or no judge) and
+        what stands beside it is about the first of them. `settings` are what a run can be given,
+        each with its range and its default, null for the protocol's own.
         """
         offered = self.services.judges.names
         judges = {name: self._judge_health(name) for name in offered}
@@ -605,18 +571,15 @@ class Endpoints:
             "judging": judging,
             "waiting": waiting,
             "version": __version__,
-            "settings": settings_json(),
+            "settings": [
+                cast(SettingJson, {key: getattr(row, key) for key in SettingJson.__annotations__})
+                for row in SETTINGS
+            ],
         }
         return _response(health, call_token(request))
 
     def _judge_health(self, name: str) -> JudgeHealthJson:
-        health: JudgeHealthJson = {
-            "status": "loading",
-            "judge": "",
-            "protocol": "",
-            "notes": [],
-            "error": "",
-        }
+        health = JudgeHealthJson(status="loading", judge="", protocol="", notes=[], error="")
         if not self.services.judges.is_loaded(name):
             return health
         try:
@@ -634,21 +597,11 @@ class Endpoints:
 
 async def _progress(shown: ShownRun) -> AsyncGenerator[RunJson, None]:
     """The run so far, at each change, every `HEARTBEAT_SECONDS`, and at the end."""
-    before: object = None
-    polls, run = 0, shown.run
+    run, polls, before = shown.run, 0, None
     while not run.over:
         state = run.state
-        stage = (
-            run.begun,
-            [
-                (
-                    each.started is not None,
-                    len(each.turns),
-                    bool(each.turns and each.turns[-1].turn),
-                )
-                for each in state.runs
-            ],
-        )
+        turns = [[turn.turn is not None for turn in each.turns] for each in state.runs]
+        stage = run.begun, [each.started is not None for each in state.runs], turns
         if stage != before or polls * POLL_SECONDS >= HEARTBEAT_SECONDS:
             item = run_json(RunView(state), run.seconds, run.pace)
             yield item if run.begun else {**item, "status": words.WAITING}

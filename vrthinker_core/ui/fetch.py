@@ -34,6 +34,8 @@ _TUNNELS = (
     *("2001::/23", "2002::/16", "fec0::/10"),
 )
 _SPECIAL_V4 = ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24")
+_NETWORKS = tuple(map(ipaddress.ip_network, (*_TUNNELS, *_SPECIAL_V4)))
+_SPECIAL = ("private", "loopback", "link_local", "multicast", "reserved", "unspecified")
 
 
 def is_public(address: str) -> bool:
@@ -42,16 +44,8 @@ def is_public(address: str) -> bool:
         ip = ipaddress.ip_address(address)
     except ValueError:
         return False
-    special = (
-        ip.is_private
-        or ip.is_loopback
-        or ip.is_link_local
-        or ip.is_multicast
-        or ip.is_reserved
-        or ip.is_unspecified
-    )
-    networks = map(ipaddress.ip_network, (*_TUNNELS, *_SPECIAL_V4))
-    return ip.is_global and not special and not any(ip in network for network in networks)
+    special = any(getattr(ip, f"is_{kind}") for kind in _SPECIAL)
+    return ip.is_global and not special and not any(ip in network for network in _NETWORKS)
 
 
 def resolve(host: str, port: int) -> tuple[str, ...]:
@@ -164,14 +158,10 @@ def _connect(addresses: Sequence[str], port: int, deadline: float) -> httpcore.N
 
 
 class _DeadlineStream(httpcore.NetworkStream):
-    """A connection whose reads and writes all end at one deadline.
-
-    A timeout of httpcore's own starts anew with every read.
-    """
+    """A connection with one deadline: httpcore's starts anew with every read."""
 
     def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
-        self._stream = stream
-        self._deadline = deadline
+        self._stream, self._deadline = stream, deadline
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002 - the deadline is nearer
         return self._stream.read(max_bytes, remaining(self._deadline))
@@ -199,14 +189,14 @@ class DiskBudget:
 
     def __init__(self) -> None:
         self._files: dict[Path, tuple[str, int]] = {}
-        self._held: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._held = Counter[str]()
+        self._lock = threading.RLock()
 
     def take(self, file: Path, visitor: str, size: int) -> None:
         """Count the file with `size` bytes, instead of before. Raises BadInput without room."""
         most = MAX_BYTES // 2 if visitor == NOBODY else MAX_VISITOR_BYTES
         with self._lock:
-            self._forget(file)
+            self.release(file)
             is_over = self._held[visitor] + size > most
             if self._held.total() + size > MAX_BYTES or (is_over and visitor == NOBODY):
                 raise BadInput(FULL)
@@ -218,19 +208,16 @@ class DiskBudget:
     def release(self, file: Path) -> None:
         """Count the file no more."""
         with self._lock:
-            self._forget(file)
+            visitor, size = self._files.pop(file, (NOBODY, 0))
+            self._held[visitor] -= size
+            if not self._held[visitor]:
+                del self._held[visitor]
 
     def release_missing(self) -> None:
         """Release the files that have been deleted."""
         for file in list(self._files):
             if not file.exists():
                 self.release(file)
-
-    def _forget(self, file: Path) -> None:
-        visitor, size = self._files.pop(file, (NOBODY, 0))
-        self._held[visitor] -= size
-        if not self._held[visitor]:
-            del self._held[visitor]
 
 
 MAX_REDIRECTS = 3

@@ -101,38 +101,24 @@ class RunRecord:
             branch=view.name[:MAX_TEXT],
         )
 
-    def row(self, name: str, hide: bool = False) -> dict[str, Any]:
+    def row(self, name: str, hide: bool = False, over: bool = True) -> dict[str, Any]:
         """Return the run's row in its visitor's list. `hide`: they vote first."""
-        outcome, unchecked = words.HIDDEN, ""
-        if not hide:
+        outcome = words.HIDDEN if over else words.GOES_ON
+        told = over and not hide
+        if told:
             outcome = words.kept_outcome(
                 self.outside_scope, self.judged, self.overall, self.order, self.ending
             )
-            unchecked = NOT_SWAP_TESTED if self.judged and self.order is None else ""
-        return row_json(name, self.prompt, self.judge, self.branch, outcome, unchecked, self.begun)
-
-
-def row_json(
-    name: str,
-    prompt: str,
-    judge: str,
-    branch: str,
-    outcome: str,
-    unchecked: str,
-    begun: float,
-    over: bool = True,
-) -> dict[str, Any]:
-    """Return one run of a visitor's list for the page; `begun` in seconds since 1970."""
-    return {
-        "name": name,
-        "prompt": prompt[:MAX_TEXT],
-        "judge": words.judge_line(judge[:MAX_TEXT]) if judge else "",
-        "branch": branch[:1].upper() + branch[1:MAX_TEXT],
-        "outcome": outcome,
-        "unchecked": unchecked,
-        "begun": begun,
-        "over": over,
-    }
+        return {
+            "name": name,
+            "prompt": self.prompt[:MAX_TEXT],
+            "judge": words.judge_line(self.judge[:MAX_TEXT]) if self.judge else "",
+            "branch": self.branch[:1].upper() + self.branch[1:MAX_TEXT],
+            "outcome": outcome,
+            "unchecked": NOT_SWAP_TESTED if told and self.judged and self.order is None else "",
+            "begun": self.begun,  # seconds since 1970
+            "over": over,
+        }
 
 
 COOKIE = "vr-thinker-visitor"
@@ -240,10 +226,7 @@ class History:
         *,
         again: bool,
     ) -> bool:
-        """Keep a visitor's run so far; return whether it is kept.
-
-        With `again` a kept run is replaced, unless it has been deleted meanwhile.
-        """
+        """Keep a run so far, `again` unless it has been deleted; return whether it is kept."""
         if not self.keeps or not owner:
             return False
         try:
@@ -275,15 +258,11 @@ class History:
             self._remove(runs, gone)
 
     def share(self, run: str, trace: Trace, owner: str = "", videos: Sequence[Path] = ()) -> str:
-        """Keep a run's trace for `?trace=NAME`; return the name, the same for the same trace.
-
-        Raises OSError, also if there is no room for it.
-        """
+        """Keep a run's trace for `?trace=NAME`; return its only name. Raises OSError."""
         with self._lock:
-            for name, record in self._all().items():
+            for name in self._select("origin = ? AND owner = ?", run, owner):
                 with suppress(TraceError):  # a damaged one
-                    is_its_link = record.origin == run and record.owner == owner
-                    if is_its_link and load(self._traces / f"{name}.json") == trace:
+                    if load(self._traces / f"{name}.json") == trace:
                         return name
             name, now = secrets.token_hex(12), time.time()
             record = RunRecord.of(owner, trace, now, now + self._seconds, origin=run)
@@ -294,8 +273,7 @@ class History:
 
     def is_link(self, name: str) -> bool:
         """Whether `?trace=NAME` leads to a run here."""
-        record = self._get(name)
-        return record is not None and bool(record.origin)
+        return bool((record := self._get(name)) and record.origin)
 
     def linked(self, name: str) -> tuple[Trace, list[Path]]:
         """Return trace and kept videos behind `?trace=NAME`. Raises TraceError without one."""
@@ -310,11 +288,9 @@ class History:
             for folder in (self._traces, self._videos):
                 remove_parts(folder)
             self._drop_old(runs)
-            named = self._named_files(runs)
-            files = [*self._traces.glob("*.json"), *self._videos.iterdir()]
-            for path in (path for path in files if path not in named):
-                if path.parent == self._traces or VIDEO.fullmatch(path.name):
-                    path.unlink(missing_ok=True)
+            videos = (path for path in self._videos.iterdir() if VIDEO.fullmatch(path.name))
+            for path in {*self._traces.glob("*.json"), *videos} - self._named_files(runs):
+                path.unlink(missing_ok=True)
 
     # -- the folder ------------------------------------------------------------------------------
 
@@ -329,10 +305,7 @@ class History:
             raise OSError(f"the list of runs cannot be written: {error}") from error
 
     def _connect(self, check: bool = False) -> sqlite3.Connection:
-        """Open the table; a damaged one is put aside, and a new one begun.
-
-        Without `check` only damage to its head is found.
-        """
+        """Open the table; put a damaged one aside. Without `check` only its head is checked."""
         runs = sqlite3.connect(self._database, timeout=LOCK_SECONDS, isolation_level=None)
         try:
             runs.execute(TABLE)
@@ -374,9 +347,6 @@ class History:
                 found[name] = type_adapter(RunRecord).validate_json(json)
         return found
 
-    def _all(self) -> dict[str, RunRecord]:
-        return self._select("1")
-
     def _get(self, name: str) -> RunRecord | None:
         return self._select("name = ?", name).get(name) if NAME.fullmatch(name) else None
 
@@ -395,8 +365,9 @@ class History:
         data, digests = to_json(trace), list[tuple[str, Path]]()
         for path in videos:
             with suppress(OSError):  # one of more than half of all bytes is not even read
-                if path.stat().st_size <= self._max_bytes // 2:
-                    digests.append((file_digest(path), path))
+                small = path.stat().st_size <= self._max_bytes // 2
+                if small and (digest := file_digest(path)):
+                    digests.append((digest, path))
         with self._alone() as runs:
             if again and not runs.execute("SELECT 1 FROM runs WHERE name = ?", (name,)).fetchone():
                 return False
@@ -408,21 +379,17 @@ class History:
         return True
 
     def _keep_video(self, digest: str, path: Path) -> str:
-        """Keep a video; its name, "" if it cannot be kept."""
+        """Keep a video; return its name, "" if it cannot be kept."""
         suffix = path.suffix.lower()
         name = digest + (suffix if re.fullmatch(r"\.[a-z0-9]{1,8}", suffix) else "")
         kept = self._videos / name
         with suppress(OSError):
-            if kept.is_file():
-                return name
-            if not digest:
-                return ""
             if self._is_ours(path):
-                with suppress(OSError):  # another disk
+                with suppress(OSError):  # kept already, or another disk
                     os.link(path, kept)
-                    return name
-            with atomic_path(kept) as part:
-                shutil.copyfile(path, part)
+            if not kept.is_file():
+                with atomic_path(kept) as part:
+                    shutil.copyfile(path, part)
             return name
         return ""
 
@@ -446,7 +413,6 @@ class History:
             path.unlink(missing_ok=True)
 
     def _named_files(self, runs: sqlite3.Connection) -> set[Path]:
-        """The files that rows name."""
         named = set()
         for name, json in runs.execute("SELECT name, record FROM runs"):
             named.add(self._traces / f"{name}.json")
@@ -478,16 +444,13 @@ class Examples:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.all: list[SavedExample] = []
-        rows = list(words.EXAMPLE_ROWS)
-
-        def order(path: Path) -> tuple[int, str]:
-            kind = path.parent.name.partition("-")[0]  # those in no row come last
-            return rows.index(kind) if kind in rows else len(rows), path.parent.name
-
-        for path in sorted(folder.glob("*/trace.json"), key=order):
+        for path in sorted(folder.glob("*/trace.json")):
             videos = (path.with_name("first.mp4"), path.with_name("second.mp4"))
             with suppress(TraceError):
                 self.all.append(SavedExample(path.parent.name, load(path), videos))
+        rows = {kind: row for row, kind in enumerate(words.EXAMPLE_ROWS)}
+        # Those in no row come last
+        self.all.sort(key=lambda each: rows.get(each.name.partition("-")[0], len(rows)))
 
     def find(self, name: str) -> SavedExample | None:
         """Return the example of that name; None if there is none."""

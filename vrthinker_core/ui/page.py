@@ -115,8 +115,7 @@ class Page:
     def launch_options(self, names: Sequence[str] = (), in_frame: bool = False) -> dict[str, Any]:
         """Return arguments for `launch`, without which the page is neither complete nor safe.
 
-        `names`: the server's further host names. `in_frame`: the page stands in a frame of another
-        site, as in a Hugging Face Space.
+        `names`: further host names. `in_frame`: in another site's page, as in a Hugging Face Space.
         """
         middleware = [
             Middleware(OriginGuardMiddleware, names=names),

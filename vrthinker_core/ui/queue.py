@@ -70,12 +70,11 @@ class JudgeQueue:
             judge = next(judge for other, judge in self._waiting if other is run)
             device, width = self._place(judge)
             ready = [
-                (other, name)
+                other
                 for other, name in self._waiting
                 if self._place(name)[0] == device and self._is_loaded(name)
             ]
-            free = max(0, width - self._count(device))
-            if (run, judge) not in ready[:free]:
+            if run not in ready[: max(0, width - self._count(device))]:
                 return False
             self._waiting.remove((run, judge))
             self._running[run] = device
@@ -90,9 +89,9 @@ class JudgeQueue:
     def before(self, run: object) -> int:
         """Return how many runs go before a waiting one."""
         with self._lock:
-            devices = [(other, self._place(judge)[0]) for other, judge in self._waiting]
-            own = next((device for other, device in devices if other is run), "")
-            runs = [other for other, device in devices if device == own]
+            devices = {other: self._place(judge)[0] for other, judge in self._waiting}
+            own = devices.get(run, "")
+            runs = [other for other, device in devices.items() if device == own]
             return self._count(own) + (runs.index(run) if run in runs else 0)
 
     def counts(self) -> tuple[int, int]:
@@ -105,10 +104,7 @@ class JudgeQueue:
 
 
 class QuickState(SessionState):
-    """What Gradio keeps of a session, without the description of each component.
-
-    Gradio makes that for links that the page has not: 20 ms, in which nobody is answered.
-    """
+    """Gradio's session without what only its links need: 20 ms in which nobody is answered."""
 
     def __init__(self, blocks: gr.Blocks) -> None:
         self.blocks_config = copy.copy(blocks.default_config)
@@ -164,10 +160,9 @@ class CheckedBlocks(gr.Blocks):
         self._queue.pending_messages_per_session.max_size = sys.maxsize
 
     async def drop_uncollected(self) -> list[str]:
-        """Drop the events of clients that have collected nothing since the last call.
+        """Drop events of clients that collected nothing since the last call; return their ids.
 
-        Returns their session ids. `attacks` measures it: calls that nobody collects would hold the
-        judge for as long as it writes.
+        Calls that nobody collects would hold the judge for as long as it writes.
         """
         queue, before = self._queue, self._heads
         pending: dict[str, Any] = dict(queue.pending_messages_per_session)
@@ -182,10 +177,7 @@ class CheckedBlocks(gr.Blocks):
     async def preprocess_data(
         self, block_fn: Any, inputs: list[Any], *rest: Any, **more: Any
     ) -> list[Any]:
-        """Do as Gradio, with files for web addresses and defaults for inputs left out.
-
-        Raises gr.Error with a sentence.
-        """
+        """Do as Gradio, with files for addresses and defaults. Raises gr.Error with a sentence."""
         if block_fn.fn is None:
             raise gr.Error(NO_FUNCTION, print_exception=False)
         whole = [*inputs, *(component.value for component in block_fn.inputs[len(inputs) :])]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from urllib.parse import parse_qs, quote
 
@@ -31,7 +31,7 @@ from vrthinker_core.ui import words
 from vrthinker_core.ui.fetch import FULL
 from vrthinker_core.ui.frames import ExactFrames, turns_of
 from vrthinker_core.ui.handlers import Services
-from vrthinker_core.ui.history import owner_of, row_json, votes_first
+from vrthinker_core.ui.history import RunRecord, owner_of, votes_first
 from vrthinker_core.ui.queue import receive_files
 from vrthinker_core.ui.run import BackgroundRun, trace_of
 from vrthinker_core.ui.runs_tab import ListedRun
@@ -78,10 +78,7 @@ def joined(*names: str) -> str:
 
 
 def render_report(trace: Trace) -> str:
-    """Return a run as one HTML file that opens without a request.
-
-    Pictures are inside; its policy allows our script and style alone.
-    """
+    """Return a run as one HTML file that opens without a request, pictures inside."""
     view = RunView.of(trace)
     style, script = joined("run.css"), joined(*VIEW, "report.js")
     # JSON that cannot close the script element around it
@@ -100,6 +97,13 @@ def render_report(trace: Trace) -> str:
     )
 
 
+# A run's files by their names: how they are made, and their types
+FILES: dict[str, tuple[Callable[[Trace], str | bytes], str]] = {
+    "trace.json": (to_json, "application/json"),
+    "report.html": (render_report, "text/html"),
+}
+
+
 class Routes:
     """Serves runs by their random names, which only their visitors know, and what else is ours."""
 
@@ -112,8 +116,7 @@ class Routes:
         screenshot = FileResponse(ASSETS / "screenshot.png", media_type="image/png")
         return [
             Route("/gradio_api/upload", self.upload, methods=["POST"]),
-            Route("/runs/{name}/trace.json", self.trace),
-            Route("/runs/{name}/report.html", self.report),
+            *(Route(f"/runs/{{name}}/{file}", partial(self.download, file)) for file in FILES),
             Route("/runs/{name}/link", self.link, methods=["POST"]),
             Route("/runs/{name}/turns/{turn}/frames", self.frames),
             Route("/history", self.list_runs, methods=["GET"]),
@@ -123,15 +126,13 @@ class Routes:
             Route("/previews/{name}.jpg", self.picture),
         ]
 
-    # -- runs ------------------------------------------------------------------------------------
-
-    def trace(self, request: Request) -> Response:
-        """Return the trace as JSON."""
-        return self._download(request, to_json, "trace.json", "application/json")
-
-    def report(self, request: Request) -> Response:
-        """Return the report as one HTML file."""
-        return self._download(request, render_report, "report.html", "text/html")
+    def download(self, file: str, request: Request) -> Response:
+        """Return a run that is over as one of `FILES`."""
+        if (found := self._find(request)) is None:
+            return PlainTextResponse(words.NO_RUN, 404)
+        render, kind = FILES[file]
+        headers = {"Content-Disposition": f'attachment; filename="vr-thinker-{file}"'}
+        return Response(render(found[1]), media_type=kind, headers=headers)
 
     def link(self, request: Request) -> Response:
         """Keep the trace for `?trace=`, and return the name it is kept under."""
@@ -145,34 +146,20 @@ class Routes:
             return PlainTextResponse(words.NO_ROOM, 507)
 
     async def frames(self, request: Request) -> Response:
-        """Return the places of a turn's frames, also of a live run.
-
-        `order=swapped`: of the second run.
-        """
-        shown = self._services.sessions.find_run(str(request.path_params["name"]))
+        """Return where a turn's frames lie; with `order=swapped`, those of the second run."""
+        name, turn = (str(request.path_params[each]) for each in ("name", "turn"))
         swapped = request.query_params.get("order") == "swapped"
-        numbers = {str(turn.number) for turn in turns_of(shown, swapped)} if shown else set()
-        if shown is None or (turn := str(request.path_params["turn"])) not in numbers:
+        shown = self._services.sessions.find_run(name)
+        if not shown or turn not in {str(each.number) for each in turns_of(shown, swapped)}:
             return PlainTextResponse(words.NO_RUN, 404)
-        found = self._exact.request(shown, int(turn), swapped)
-        if found is None:
+        if (found := self._exact.request(shown, int(turn), swapped)) is None:
             return PlainTextResponse(words.MANY_LOOK_CLOSER, 503)
         return JSONResponse(await asyncio.shield(asyncio.wrap_future(found)))
 
-    def _download(
-        self, request: Request, render: Callable[[Trace], str | bytes], name: str, kind: str
-    ) -> Response:
-        if (found := self._find(request)) is None:
-            return PlainTextResponse(words.NO_RUN, 404)
-        headers = {"Content-Disposition": f'attachment; filename="vr-thinker-{name}"'}
-        return Response(render(found[1]), media_type=kind, headers=headers)
-
     def _find(self, request: Request) -> tuple[ShownRun, Trace] | None:
         shown = self._services.sessions.find_run(str(request.path_params["name"]))
-        trace = trace_of(shown.run.state) if shown is not None and shown.run.over else None
-        return None if shown is None or trace is None else (shown, trace)
-
-    # -- a visitor's runs ------------------------------------------------------------------------
+        trace = trace_of(shown.run.state) if shown and shown.run.over else None
+        return (shown, trace) if shown and trace else None
 
     def list_runs(self, request: Request) -> Response:
         """Return the visitor's runs, the latest first, and for how long they are kept."""
@@ -180,21 +167,20 @@ class Routes:
         shown = self._services.sessions.runs_of(owner)
         hidden = {run.kept: run.hidden for run in shown}
         rows = history.rows(owner, votes_first(request.cookies), hidden)
-        for each in (each for each in shown if not each.run.over):
-            run, view = each.run, RunView(each.run.state)
-            prompt = encodable(run.pair.prompt if isinstance(run, BackgroundRun) else "")
-            judge = view.started.judge if view.started else each.judge
-            told = prompt, judge, view.name, words.GOES_ON, "", round(each.began, 3)
-            rows[each.kept] = row_json(each.kept, *told, over=False)
+        for each in shown:
+            if not each.run.over:
+                run, view = each.run, RunView(each.run.state)
+                prompt = encodable(run.pair.prompt if isinstance(run, BackgroundRun) else "")
+                judge = view.started.judge if view.started else each.judge
+                begun = round(each.began, 3)
+                record = RunRecord(owner, prompt, judge, begun, until=begun, branch=view.name)
+                rows[each.kept] = record.row(each.kept, over=False)
         runs = sorted(rows.values(), key=lambda row: -row["begun"])
         headers = {"Cache-Control": "no-store"}
         return JSONResponse({"runs": runs, "help": history.help}, headers=headers)
 
     def delete(self, request: Request) -> Response:
-        """Delete the run of that name, or all runs of the visitor.
-
-        Nothing happens for another visitor's run, or one that does not exist.
-        """
+        """Delete the visitor's run of that name, or all of theirs, and nobody else's."""
         owner, name = owner_of(request.cookies), request.path_params.get("name")
         for shown in self._services.sessions.live_runs(owner):
             if name in (None, shown.kept):
@@ -202,8 +188,6 @@ class Routes:
                 shown.run.request_stop()
         self._services.history.delete(owner, name and [name])
         return self.list_runs(request)
-
-    # -- uploads ---------------------------------------------------------------------------------
 
     async def upload(self, request: Request) -> Response:
         """Return the paths of the files that have arrived, as JSON; otherwise one sentence."""
@@ -245,8 +229,6 @@ class Routes:
 
         return Request(request.scope, receive)
 
-    # -- previews --------------------------------------------------------------------------------
-
     def picture(self, request: Request) -> Response:
         """Return the frame that stands for the run of one link."""
         if jpeg := self.preview(str(request.path_params["name"])).jpeg:
@@ -255,9 +237,8 @@ class Routes:
 
     def preview(self, name: str) -> "LinkPreview":
         """Return what a chat shows of `?trace=NAME`, or else of the page; the latest are kept."""
-        services, row = self._services, None
-        if services.runs is not None:
-            row = services.runs.find(name)
+        services = self._services
+        row = services.runs.find(name) if services.runs else None
         known = row is not None or services.examples.find(name) or services.history.is_link(name)
         with suppress(TraceError):
             if known:
@@ -301,12 +282,12 @@ class LinkPreview:
 
     def tags(self, request: Request) -> str:
         """Return the tags of the page's head."""
-        # This server's address as the visitor knows it: a proxy in front of it may speak https.
-        proto = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip()
-        base = str(
-            request.base_url.replace(scheme="https") if proto == "https" else request.base_url
-        )
-        told = {"title": self.title, "description": self.description, "image": base + self.picture}
+        base = request.base_url
+        # A proxy in front of this server may speak https.
+        if request.headers.get("x-forwarded-proto", "").partition(",")[0].strip() == "https":
+            base = base.replace(scheme="https")
+        image = f"{base}{self.picture}"
+        told = {"title": self.title, "description": self.description, "image": image}
         return "".join(
             f'<meta property="og:{name}" content="{html.escape(value)}">\n'
             f'<meta name="twitter:{name}" content="{html.escape(value)}">\n'

@@ -75,6 +75,14 @@ class ListedRun:
     videos: tuple[str, ...] = ()  # as the result names them
 
 
+# The fields that the page is told: no path of a file
+LABELS = ("people", "data_set", "judge", "flips")
+TOLD = (
+    *("name", "row", "prompt", "source", *LABELS, "confidence", "probability"),
+    *("turns", "ending", "order", "error"),
+)
+
+
 def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = None) -> ListedRun:
     """Return the row of a result with people's labels; `data_set`: labels that nobody gave."""
     pair, verdict, flips = result.pair, result.verdict, result.flips
@@ -137,44 +145,24 @@ def row_name(key: str) -> str:
 
 
 def row_json(run: ListedRun) -> dict[str, Any]:
-    """Return the row for the page.
-
-    Probabilities are left out if close to certain, or of a label that flips.
-    """
-    probability = None if Dimension.OA in run.flips else run.probability
+    """Return the row for the page, without probabilities that are sure or of a flip."""
+    probability = run.probability
     if probability is not None:
-        probability = None if probability >= TELLING else round(probability, 3)
+        untold = probability >= TELLING or Dimension.OA in run.flips
+        probability = None if untold else round(probability, 3)
     return {
-        "name": run.name,
-        "row": run.row,
+        **{name: getattr(run, name) for name in TOLD},
+        **{name: list(getattr(run, name)) for name in LABELS},
         "prompt": one_line(run.prompt, 240),
-        "source": run.source,
-        "people": list(run.people),
-        "data_set": list(run.data_set),
-        "judge": list(run.judge),
-        "flips": [each.value for each in run.flips],
-        "confidence": run.confidence,
         "probability": probability,
-        "turns": run.turns,
-        "ending": run.ending,
-        "order": run.order,
-        "error": run.error,
         "opens": bool(run.trace),
     }
 
 
 def without_labels(row: dict[str, Any]) -> dict[str, Any]:
     """Return the row without any labels, for who votes first."""
-    return {
-        **row,
-        "people": [],
-        "data_set": [],
-        "judge": [],
-        "flips": [],
-        "confidence": None,
-        "probability": None,
-        "order": "",
-    }
+    hidden = {"confidence": None, "probability": None, "order": ""}
+    return {**row, **{name: [] for name in LABELS}, **hidden}
 
 
 def one_line(text: str, most: int) -> str:
@@ -238,10 +226,7 @@ class ResultLines:
         return self._file in (None, (found.st_dev, found.st_ino)) and found.st_size >= self._offset
 
     def news(self) -> News:
-        """Yield the rows of added lines, but not of an unfinished one.
-
-        Raises OSError if the file cannot be read.
-        """
+        """Yield the rows of added whole lines. Raises OSError."""
         path = self.folder / RESULTS
         with path.open("rb") as file:
             found = path.stat()
@@ -536,11 +521,13 @@ class RunsRoutes:
 
     def routes(self) -> list[Route]:
         """Return the paths, all of them read only."""
-        answers = {"": self.row, "/trace.json": self.trace, "/view.json": self.view}
-        return [
-            Route("/evaluation", partial(_answer, self.list_rows)),
-            *(Route("/evaluation/{name}" + end, partial(_answer, answers[end])) for end in answers),
-        ]
+        answers = {
+            "": self.list_rows,
+            "/{name}": self.row,
+            "/{name}/trace.json": self.trace,
+            "/{name}/view.json": self.view,
+        }
+        return [Route(f"/evaluation{end}", partial(_answer, answers[end])) for end in answers]
 
     def list_rows(self, request: Request) -> Response:
         """Read what is new, and return a page of the chosen rows."""
@@ -569,8 +556,7 @@ class RunsRoutes:
         """Return one row with its first run, all pictures inside."""
         run = self._find(request)
         trace = self._runs.trace(run)
-        # Of the second run only what it says of the verdict
-        end = trace.swapped and replace(trace.swapped, turns=())
+        end = trace.swapped and replace(trace.swapped, turns=())  # what it says of the verdict
         trace = replace(trace, swapped=end, vote=None)
         row, view, said = row_json(run), RunView.of(trace).page(inline_image), ""
         view["order"] = None

@@ -51,6 +51,10 @@ IDS = ("session_hash", "upload_id", "event_id")
 LONG_ID = (400, f"The names {', '.join(IDS)} have at most {MAX_ID} characters.")
 
 
+def _too_large(limit: int) -> Refusal:
+    return Refusal(413, f"At most {limit / 1e6:.0f} MB are taken at once.")
+
+
 class Body:
     """The body of one request, as it comes."""
 
@@ -76,7 +80,7 @@ class Body:
         self.size += len(message.get("body", b""))
         if self.size > self._limit:
             raise Refusal(413, f"At most {self._limit / 1e6:.0f} MB are taken at once.")
-        if message.get("more_body", False):
+        if message.get("more_body"):
             self._others.make_room()
         else:
             self._others.discard(self)
@@ -91,7 +95,7 @@ class Body:
             async with asyncio.timeout(BODY_SECONDS):
                 while (message := await self.receive())["type"] == "http.request":
                     pieces.append(message.get("body", b""))
-                    if not message.get("more_body", False):
+                    if not message.get("more_body"):
                         return b"".join(pieces)
         except TimeoutError:
             raise Refusal(*TOO_SLOW) from None
@@ -104,14 +108,8 @@ class Body:
             self._patience.reschedule(asyncio.get_running_loop().time())
 
 
-class UnfinishedBodies:
-    """All bodies that are not whole yet.
-
-    If they are too large together, one that is large and has stalled for long is cut.
-    """
-
-    def __init__(self) -> None:
-        self._bodies: set[Body] = set()
+class UnfinishedBodies(set[Body]):
+    """All bodies that are not whole. Too large together, one that is large and stalls is cut."""
 
     @contextmanager
     def reader(self, receive: Receive, limit: int, length: str) -> Iterator[Body]:
@@ -119,23 +117,19 @@ class UnfinishedBodies:
         if length.isdecimal() and int(length) > limit:
             raise Refusal(413, f"At most {limit / 1e6:.0f} MB are taken at once.")
         body = Body(receive, limit, self)
-        self._bodies.add(body)
+        self.add(body)
         try:
             yield body
         finally:
             self.discard(body)
 
-    def discard(self, body: Body) -> None:
-        """Count a body no more: it is whole, or nobody reads it."""
-        self._bodies.discard(body)
-
     def make_room(self) -> None:
         """Cut bodies until the others are within the limit."""
-        while sum(body.size for body in self._bodies) > MAX_UNFINISHED_BYTES:
+        while sum(body.size for body in self) > MAX_UNFINISHED_BYTES:
             now = time.monotonic()
-            worst = max(self._bodies, key=lambda body: body.size * (now - body.last_seen))
+            worst = max(self, key=lambda body: body.size * (now - body.last_seen))
             worst.cut()
-            self.discard(worst)
+            self.remove(worst)
 
 
 class Incoming:
@@ -147,7 +141,7 @@ class Incoming:
     async def __call__(self) -> Message:
         """Return the next message."""
         message = await self._receive()
-        self._is_whole = not message.get("more_body", False)
+        self._is_whole = not message.get("more_body")
         return message
 
     async def drain(self) -> None:
@@ -206,8 +200,7 @@ class RequestLimitsMiddleware:
     """ASGI middleware that answers a refusal with a status and a sentence."""
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._unfinished = UnfinishedBodies()
+        self._app, self._unfinished = app, UnfinishedBodies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -310,10 +303,7 @@ SECURITY_HEADERS = (
 
 
 class OriginGuardMiddleware:
-    """ASGI middleware: 400 for a foreign host, 403 for a foreign origin.
-
-    `names` are the server's host names besides localhost.
-    """
+    """ASGI middleware: 400 for hosts besides localhost and `names`, 403 for foreign origins."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
         self._app = app
@@ -358,10 +348,7 @@ COOKIE_SECONDS = 30 * 24 * 3600  # after the page was opened last
 
 
 class VisitorCookieMiddleware:
-    """ASGI middleware that gives each browser a cookie when it opens the page.
-
-    `in_frame`: the page is embedded in another site's page.
-    """
+    """ASGI middleware: gives browsers a cookie; `in_frame`: in another site's page."""
 
     def __init__(self, app: ASGIApp, in_frame: bool = False) -> None:
         self._app = app

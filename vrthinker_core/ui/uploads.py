@@ -66,14 +66,10 @@ class Uploads:
 
     async def fetch_beside(self, url: str) -> Path:
         """Like fetch(), in a thread for downloads: slow hosts hold up nothing else."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._fetch_threads, self.fetch, url)
+        return await asyncio.wrap_future(self._fetch_threads.submit(self.fetch, url))
 
     def make_playable(self, path: Path) -> Path:
-        """Return `path` if browsers play it, else a copy.
-
-        Raises VideoError if it is no video, NoCopy if only the copy is missing.
-        """
+        """Return `path` if browsers play it, else a copy. Raises VideoError, NoCopy without one."""
         copy = playable_copy(path, self._folder)
         if copy is None:
             return path
