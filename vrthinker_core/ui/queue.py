@@ -67,7 +67,9 @@ class JudgeQueue:
     def take(self, run: object) -> bool:
         """Return whether the run may begin; from then on it holds its place until `leave`."""
         with self._lock:
-            judge = next(judge for other, judge in self._waiting if other is run)
+            judge = next((judge for other, judge in self._waiting if other is run), None)
+            if judge is None:
+                return False
             device, width = self._place(judge)
             ready = [
                 other
@@ -82,9 +84,14 @@ class JudgeQueue:
 
     def leave(self, run: object) -> None:
         """Give up the run's place, running or waiting."""
+        self.withdraw(run)
+        with self._lock:
+            self._running.pop(run, None)
+
+    def withdraw(self, run: object) -> None:
+        """Wait no more; a run that has begun keeps its place."""
         with self._lock:
             self._waiting = [(other, judge) for other, judge in self._waiting if other is not run]
-            self._running.pop(run, None)
 
     def before(self, run: object) -> int:
         """Return how many runs go before a waiting one."""

@@ -318,6 +318,7 @@ class Sessions:
         """Take the page's run out of the queue."""
         waiting, session.waiting = session.waiting, None
         if waiting is not None:
+            self._queue.withdraw(waiting.run)
             self._release(waiting)
 
     def start_replay(
@@ -454,10 +455,10 @@ class Sessions:
 
         def remove() -> None:
             run = shown.run
-            while shown.left_at is not None and isinstance(run, BackgroundRun) and not run.over:
+            while (left := shown.left_at) and isinstance(run, BackgroundRun) and not run.over:
                 waits = self._queue.counts()[1]
                 most = min(self._after_leaving, GIVE_WAY_SECONDS) if waits else self._after_leaving
-                if time.monotonic() - shown.left_at > most:
+                if time.monotonic() - left > most:
                     run.stop()
                 run.wait(0.25)
             with self._lock:
