@@ -91,9 +91,9 @@ VRThinker.Buttons = class {
   asked = -Infinity; // when Compare was pressed, until the server has answered
   clicked = { time: -Infinity }; // the button that a pointer pressed last, and when
 
-  /** `sayUploading()`: Compare was pressed while videos are on their way. */
-  constructor(sayUploading) {
-    this.sayUploading = sayUploading;
+  /** `sayUploading()`: Compare was pressed while videos come; `follow()`: a run has been begun. */
+  constructor(sayUploading, follow) {
+    Object.assign(this, { sayUploading, follow });
   }
 
   /** Which run's Stop is pressed: after a late answer Gradio holds another number. */
@@ -105,7 +105,9 @@ VRThinker.Buttons = class {
     this.asked = -Infinity;
     if (number < this.number || (number === this.number && !this.running)) return;
     const focused = document.activeElement;
+    const begun = running && number > this.number;
     Object.assign(this, { number, running });
+    if (begun) this.follow();
     document.getElementById("ask").classList.toggle("vrt-running", running);
     document.dispatchEvent(new CustomEvent("vrt:running"));
     if (focused?.id === (running ? "go" : "stop")) VRThinker.pointerFocus.pass(focused);
@@ -238,7 +240,7 @@ VRThinker.mountHead = (root, props, watch) => {
 };
 
 VRThinker.mountButtons = (_root, props, watch, trigger) => {
-  VRThinker.buttons = new VRThinker.Buttons(() => trigger("click"));
+  VRThinker.buttons = new VRThinker.Buttons(() => trigger("click"), () => trigger("submit"));
   watch("value", () => VRThinker.buttons.show(props.value));
 };
 

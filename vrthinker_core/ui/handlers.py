@@ -141,20 +141,19 @@ class Handlers:
 
     # -- runs ------------------------------------------------------------------------------------
 
-    async def compare(self, values: FormValues, request: gr.Request) -> AsyncIterator[Updates]:
-        """Compare the two videos in the players, and show the run as it goes."""
+    async def compare(self, values: FormValues, request: gr.Request) -> Updates:
+        """Let the two videos in the players be compared."""
         session = self.session_of(request)
 
         def start() -> ShownRun:
             return self._start(request, self._wanted(values, session))
 
-        async for updates in self._run(session, start, lambda line: {self._parts.status: line}):
-            yield updates
+        return await self._begin(session, start, lambda line: {self._parts.status: line})
 
     async def check(
         self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
-    ) -> AsyncIterator[Updates]:
-        """Judge the pair again with the sides swapped, and show that run as it goes."""
+    ) -> Updates:
+        """Let the pair be judged again with the sides swapped."""
         session, parts = self.session_of(request), self._parts
 
         def refused(sentence: str) -> Updates:
@@ -166,32 +165,27 @@ class Handlers:
             checked = self._checked(session, prompt, (first, second))
             return self._services.sessions.check_order(session, *checked)
 
-        async for updates in self._run(session, start, refused):
-            yield updates
+        return await self._begin(session, start, refused)
 
     async def branch(
         self, first: str | None, second: str | None, event: gr.EventData, request: gr.Request
-    ) -> AsyncIterator[Updates]:
-        """Judge a branch of the shown run in its place, and show it as it goes."""
+    ) -> Updates:
+        """Let a branch of the shown run be judged, in its place."""
         session, parts = self.session_of(request), self._parts
+        told: Updates = {}
 
         def start() -> ShownRun:
-            return self._start(request, self._planned(session, event, (first, second)))
+            wanted = self._planned(session, event, (first, second))
+            if session.started and wanted[0].prompt != session.started.prompt:
+                told[parts.prompt] = wanted[0].prompt
+            return self._start(request, wanted)
 
         def say(sentence: str) -> Updates:
+            told.clear()
             return {parts.branches: {"refusal": sentence}}
 
-        def begin(shown: ShownRun) -> None:
-            prompt = shown.run.pair.prompt  # type: ignore[union-attr]
-            if session.started and prompt != session.started.prompt:
-                told[parts.prompt] = prompt
-            if before := session.keep_branch():
-                session.begin_branch(shown.name, before)
-
-        told = say("")
-        async for updates in self._run(session, start, say, begin):
-            yield {**told, **updates}
-            told.clear()
+        begun = await self._begin(session, start, say)
+        return {parts.branches: {"refusal": ""}, **told, **begun}
 
     def show_branch(self, prompt: str | None, event: gr.EventData, request: gr.Request) -> Updates:
         """Show the run that the strip names, unless one goes on."""
@@ -246,54 +240,61 @@ class Handlers:
                 refusal = str(bad)
         return self._updates(session, shown, refusal)
 
-    async def _run(
-        self,
-        session: Session,
-        start: Callable[[], ShownRun],
-        say: Callable[[str], Updates],
-        begin: Callable[[ShownRun], object] = lambda _: None,
-    ) -> AsyncIterator[Updates]:
-        """Show a run's place in the queue, then the run as it goes.
-
-        `say` shows why `start`, by which the run joins the queue, raises BadInput; `begin` is
-        called when the run takes the place of the shown one. If nobody asks for more, it is
-        stopped or left: see `Sessions`.
-        """
-        parts, services, line = self._parts, self._services, ""
+    async def _begin(
+        self, session: Session, start: Callable[[], ShownRun], say: Callable[[str], Updates]
+    ) -> Updates:
+        """Let a run join the queue by `start`; `say` shows why that raises BadInput."""
         try:
-            shown = await asyncio.to_thread(start)
+            await asyncio.to_thread(start)
         except BadInput as bad:
-            idle = {} if session.is_busy else parts.buttons_of(session.next_number())
-            yield {**say(str(bad)), **idle}
+            idle = {} if session.is_busy else self._parts.buttons_of(session.next_number())
+            return {**say(str(bad)), **idle}
+        return {self._parts.status: words.WAITING, **self._parts.buttons_of(session.number, True)}
+
+    async def follow(self, request: gr.Request) -> AsyncIterator[Updates]:
+        """Show the place in the queue of the page's run, then the run as it goes.
+
+        If nobody asks for more, the run is stopped or left: see `Sessions`.
+        """
+        yield no_updates()  # an event that yields nothing empties what it may change
+        session, sessions = self.session_of(request), self._services.sessions
+        if (shown := session.waiting or session.shown) is None:
             return
-        number, run = session.number, shown.run
+        number = session.number
+        session.followers += 1
+        try:
+            async for updates in self._place(session, shown):
+                yield updates
+            if session.waiting is shown:
+                sessions.show_begun(session, shown)
+            async for updates in self._progress(session, shown, number):
+                yield updates
+        except Exception:
+            yield self._parts.buttons_of(number)
+            raise
+        finally:
+            session.followers -= 1
+            if session.waiting is shown:
+                sessions.drop_waiting(session)
+            elif not sessions.goes_on(shown):
+                shown.run.request_stop()
+
+    async def _place(self, session: Session, shown: ShownRun) -> AsyncIterator[Updates]:
+        """Yield the run's place in the queue, in words, as long as it waits there."""
+        run, services, line = shown.run, self._services, words.WAITING
 
         def waits() -> bool:
             return session.waiting is shown and not run.begun and not run.over
 
-        try:
-            while waits():
-                place = place_in_queue(services.queue.before(run)) or words.WAITING
-                now = place if services.judges.is_loaded(shown.judge) else words.LOADING
-                if now != line:
-                    yield {parts.status: now, **parts.buttons_of(number, True)}
-                line = now
-                await wait_while(waits, PLACE_SECONDS)
-            if session.waiting is shown:
-                begin(shown)
-                services.sessions.show(session, shown)
-            async for updates in self._follow(session, shown, number):
-                yield updates
-        except Exception:
-            yield parts.buttons_of(number)
-            raise
-        finally:
-            if session.waiting is shown:
-                services.sessions.drop_waiting(session)
-            elif not services.sessions.goes_on(shown):
-                run.request_stop()
+        while waits():
+            place = place_in_queue(services.queue.before(run)) or words.WAITING
+            now = place if services.judges.is_loaded(shown.judge) else words.LOADING
+            if now != line:
+                yield {self._parts.status: now}
+            line = now
+            await wait_while(waits, PLACE_SECONDS)
 
-    async def _follow(
+    async def _progress(
         self, session: Session, shown: ShownRun, number: int
     ) -> AsyncIterator[Updates]:
         """Yield the run as it goes, until it is over or the page shows another one."""
@@ -302,17 +303,13 @@ class Handlers:
         def is_same() -> bool:
             return run.state is before and not run.over and session.shown is shown
 
-        session.followers += 1
-        try:
-            while session.shown is shown:
-                over, before = run.over, run.state
-                yield {**self._updates(session, shown), **self._parts.buttons_of(number, not over)}
-                if over:
-                    return
-                await asyncio.sleep(UPDATE_SECONDS)
-                await wait_while(is_same, CLOCK_SECONDS - UPDATE_SECONDS)
-        finally:
-            session.followers -= 1
+        while session.shown is shown:
+            over, before = run.over, run.state
+            yield {**self._updates(session, shown), **self._parts.buttons_of(number, not over)}
+            if over:
+                return
+            await asyncio.sleep(UPDATE_SECONDS)
+            await wait_while(is_same, CLOCK_SECONDS - UPDATE_SECONDS)
 
     def _start(self, request: gr.Request, asked: Asked) -> ShownRun:
         """Start the visitor's own run, hidden if they vote first."""
@@ -444,15 +441,6 @@ class Handlers:
         form = {self._parts.judge: self._services.judges.names[0], **self._form(Settings())}
         return await self._with_form(session, opened or no_updates(), form)
 
-    async def follow(self, request: gr.Request) -> AsyncIterator[Updates]:
-        """Follow a live run that was opened until it ends or another one is shown."""
-        yield no_updates()  # an event that yields nothing empties what it may change
-        session = self.session_of(request)
-        shown, opened, session.opened = session.shown, session.opened, ""
-        if shown is not None and shown.name == opened:
-            async for updates in self._follow(session, shown, session.number):
-                yield updates
-
     async def _show_named(
         self, session: Session, request: gr.Request, own: object, stored: object
     ) -> Updates:
@@ -472,7 +460,7 @@ class Handlers:
         assert isinstance(shown.run, BackgroundRun)
         services.sessions.drop_waiting(session)
         services.sessions.show(session, shown)
-        session.digests, session.opened = (None, None), shown.name
+        session.digests = (None, None)
         running = self._parts.buttons_of(session.next_number(), True)
         players = self._players(shown.videos, shown.run.pair.prompt)
         return {**players, **self._updates(session, shown), **running}
@@ -798,11 +786,14 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     form, settings = [*parts.videos, parts.prompt, parts.judge], [*parts.settings.values()]
     shown, pair = [*parts.run_outputs, parts.buttons], [parts.prompt, *parts.videos]
     # Sets: the handlers get values by component.
-    parts.compare_button.click(handlers.compare, {*form, *settings}, shown, **MULTIPLE)
-    parts.trace.click(handlers.check, pair, shown, **MULTIPLE)
-    branched = [parts.branches, parts.prompt, *shown]
-    parts.branches.submit(handlers.branch, [*parts.videos], branched, **MULTIPLE)
-    parts.branches.select(handlers.show_branch, parts.prompt, branched[1:], **UNQUEUED)
+    begun = [status, parts.buttons]
+    parts.compare_button.click(handlers.compare, {*form, *settings}, begun, **UNQUEUED)
+    parts.trace.click(handlers.check, pair, [*begun, parts.trace], **UNQUEUED)
+    branched = [*begun, parts.branches, parts.prompt]
+    parts.branches.submit(handlers.branch, [*parts.videos], branched, **UNQUEUED)
+    parts.branches.select(handlers.show_branch, parts.prompt, [parts.prompt, *shown], **UNQUEUED)
+    # The buttons follow each run that they are told of (`page.js`).
+    parts.buttons.submit(handlers.follow, None, shown, **MULTIPLE)
     uploading = f"() => {json.dumps(words.UPLOADING)}"
     parts.buttons.click(None, None, status, js=uploading, **QUIET)
     # Not the players: their values would be waited for as long as a video is uploaded.
@@ -825,7 +816,6 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     parts.open_button.upload(handlers.open_trace, traced, own, **QUIET)
     chosen = parts.examples.click(handlers.open, brought, own, **MULTIPLE)
     for asked in (chosen, blocks.load(handlers.open_linked, None, own, **QUIET)):
-        asked.success(handlers.follow, None, shown, **MULTIPLE)
         for ended in (asked.success, asked.failure):
             ended(None, None, None, js="() => VRThinker.address.ended()", **QUIET)
 

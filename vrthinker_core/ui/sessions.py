@@ -120,7 +120,6 @@ class Session:
     branch_set: BranchSet | None = None
     # The form that an own run has brought, and what stood there before
     brought: tuple[Mapping[Any, Any], Mapping[Any, Any]] | None = None
-    opened: str = ""  # the name of the live run that the page is to follow
     followers: int = 0  # events that send updates of a run
     used_at: float = field(default_factory=time.monotonic)
 
@@ -351,6 +350,14 @@ class Sessions:
                 self._left.pop(shown.name, None)
         if former is not None and former is not shown:
             self._release(former)
+
+    def show_begun(self, session: Session, shown: ShownRun) -> None:
+        """Show the page's run that has left the queue; before a branch, its origin is kept."""
+        run = shown.run
+        is_branch = isinstance(run, BackgroundRun) and run.job.plan is not None
+        if is_branch and (before := session.keep_branch()):
+            session.begin_branch(shown.name, before)
+        self.show(session, shown)
 
     def add_vote(self, session: Session, shown: ShownRun, vote: Vote) -> None:
         """Keep the visitor's vote with their own copy of the run, which has no link any more.
