@@ -194,9 +194,13 @@ class PageClient:
         event = self._config.event("go", "click")
         first, second = files
         inputs = self._config.inputs(event, first=first, second=second, prompt=prompt)
-        async for _, line, data in self._queued(event, inputs):
-            if data:
-                self._observe(observed, event, line, data)
+        _, answer = await self._http.post("gradio_api/run/predict", self._body(event, inputs))
+        self._note_outputs(observed, event, answer["data"])
+        if (self._config.output(event, answer["data"], "buttons") or {}).get("running"):
+            follow = self._config.event("buttons", "submit")
+            async for _, line, data in self._queued(follow, []):
+                if data:
+                    self._observe(observed, follow, line, data)
         observed.seconds = observed.elapsed
         await asyncio.gather(*self._fetching)
         return observed
