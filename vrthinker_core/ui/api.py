@@ -546,6 +546,8 @@ class Endpoints:
             except BadInput as error:
                 yield _response(refused_json(str(error)), token)
                 return
+            finally:
+                services.queue.arrived()
             async with aclosing(_progress(shown)) as progress:
                 async for item in progress:
                     yield _response(item, token)

@@ -97,7 +97,8 @@ class Page:
         )
         self._exact_frames = ExactFrames(judges.decoder_pool)
         self._routes = routes.Routes(self._services, self._exact_frames)
-        self._blocks = CheckedBlocks(uploads.fetch_beside, words.TITLE)
+        expect = partial(queue.expect, judges.names)
+        self._blocks = CheckedBlocks(uploads.fetch_beside, words.TITLE, expect)
         self._mcp_tokens: set[str] = set()
 
     def blocks(self) -> gr.Blocks:

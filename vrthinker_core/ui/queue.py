@@ -11,8 +11,9 @@ import copy
 import re
 import sys
 import threading
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from gradio import routes
 from gradio.blocks import convert_component_dict_to_list
 from gradio.exceptions import InvalidPathError
 from gradio.processing_utils import hash_file
+from gradio.queueing import Queue
 from gradio.route_utils import upload_fn
 from gradio.state_holder import SessionState, StateHolder
 from gradio.utils import get_upload_folder
@@ -29,6 +31,8 @@ from starlette.requests import Request
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.ui import words
+
+EXPECT_SECONDS = 5.0  # for a program's run to join the line, once its event is taken
 
 
 class JudgeQueue:
@@ -48,15 +52,40 @@ class JudgeQueue:
         self._most, self._place, self._is_loaded = waiting, place, is_loaded
         self._waiting: list[tuple[object, str]] = []  # runs with their judges, in order
         self._running: dict[object, str] = {}  # to the device
+        self._coming: list[float] = []  # when programs' runs were taken that have not joined yet
         self._lock = threading.RLock()
 
     def check(self, judge: str) -> None:
         """Raise BadInput if too many runs wait for that judge's device."""
-        device, width = self._place(judge)
+        if self.is_full([judge]):
+            raise BadInput(words.BUSY)
+
+    def is_full(self, judges: Iterable[str], coming: int = 0) -> bool:
+        """Return whether too many runs wait for the devices of all these judges.
+
+        `coming`: runs that are about to join, for any of them.
+        """
         with self._lock:
-            here = sum(self._place(other)[0] == device for _, other in self._waiting)
-            if here + self._count(device) >= self._most + width:
-                raise BadInput(words.BUSY)
+            for device, width in map(self._place, judges):
+                here = sum(self._place(other)[0] == device for _, other in self._waiting)
+                if here + self._count(device) + coming < self._most + width:
+                    return False
+        return True
+
+    def expect(self, judges: Iterable[str]) -> bool:
+        """Note a program's run that is about to join; False if there is no room for it."""
+        with self._lock:
+            earliest = time.monotonic() - EXPECT_SECONDS
+            self._coming = [each for each in self._coming if each > earliest]
+            if self.is_full(judges, len(self._coming)):
+                return False
+            self._coming.append(time.monotonic())
+            return True
+
+    def arrived(self) -> None:
+        """Expect one program less: it has joined, or has been refused."""
+        with self._lock:
+            self._coming = self._coming[1:]
 
     def join(self, run: object, judge: str) -> None:
         """Let a run wait. Raises BadInput if too many do."""
@@ -145,6 +174,29 @@ MAX_EVENTS = 1000  # that wait for a place among those that go on
 Fetch = Callable[[str], Awaitable[Path]]  # from a web address to an upload; raises BadInput
 
 
+class ProgramsQueue(Queue):
+    """Gradio's queue, which refuses a program at once if no judge's line has room.
+
+    Of 200 programs at once (`load`) the last is told after 0.4 s; by events of their own, 2.0 s.
+    """
+
+    def __init__(self, blocks: gr.Blocks, expect: Callable[[], bool]) -> None:
+        super().__init__(True, 1, 1, MAX_EVENTS, blocks, None)
+        self._expect = expect
+        self.sleep_when_free = 0.05  # seconds between two looks for new events
+        self.progress_update_sleep_when_free = 1.0  # no event here reports progress
+        self.ANALYTICS_MAX_EVENTS = 0  # nobody reads them
+        # Else whoever has waited longest is forgotten first
+        self.pending_messages_per_session.max_size = sys.maxsize
+
+    async def push(self, body: Any, request: Any, username: str | None) -> tuple[bool, Any, Any]:
+        """Take an event or refuse: (success, id or sentence, Gradio's reason)."""
+        function = self.blocks.fns.get(body.fn_index)
+        if function is not None and function.api_name == "compare" and not self._expect():
+            return False, words.BUSY, "queue_full"
+        return await super().push(body, request, username)
+
+
 class CheckedBlocks(gr.Blocks):
     """Blocks whose inputs hold uploaded files, web addresses that `fetch` takes, or no files.
 
@@ -152,19 +204,15 @@ class CheckedBlocks(gr.Blocks):
     events never send one. Outputs that an event skips are left alone.
     """
 
-    def __init__(self, fetch: Fetch, title: str) -> None:
+    def __init__(self, fetch: Fetch, title: str, expect: Callable[[], bool]) -> None:
         super().__init__(title=title, analytics_enabled=False)
-        self._fetch_video = fetch
+        self._fetch_video, self._expect = fetch, expect
         self._heads: dict[str, object] = {}  # the oldest uncollected message of each session
 
     def open_queue(self) -> None:
         """Give the blocks their queue. No event can be called past it."""
-        self.queue(max_size=MAX_EVENTS, default_concurrency_limit=None, api_open=False)
-        self._queue.sleep_when_free = 0.05  # seconds between two looks for new events
-        self._queue.progress_update_sleep_when_free = 1.0  # no event here reports progress
-        self._queue.ANALYTICS_MAX_EVENTS = 0  # nobody reads them
-        # Else whoever has waited longest is forgotten first
-        self._queue.pending_messages_per_session.max_size = sys.maxsize
+        self.api_open = False
+        self._queue = ProgramsQueue(self, self._expect)
 
     async def drop_uncollected(self) -> list[str]:
         """Drop events of clients that collected nothing since the last call; return their ids.

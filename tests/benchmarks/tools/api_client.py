@@ -45,6 +45,7 @@ async def compare(http: HttpClient, paths: Sequence[str], prompt: str) -> Compar
     files = [{"path": path, "meta": FILE_META} for path in paths]
     status, answer = await http.post("gradio_api/call/compare", {"data": [*files, prompt]})
     if status != OK:
+        last_item = {"error": answer.get("detail")}
         return CompareResult(time.perf_counter() - started, last_item, prompt)
     async with http.request(f"gradio_api/call/compare/{answer['event_id']}") as (_, stream):
         while line := await stream.readline():
