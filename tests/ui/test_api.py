@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
+from urllib.error import HTTPError
 from urllib.parse import quote
 
 import pytest
@@ -122,7 +123,9 @@ def test_clients_wait_for_one_judge_and_a_disconnect_frees_it(serve: Serve, clip
     until(lambda: next(first)[1][0]["turns"])
     second = calls.messages(calls.begin(endless, *videos, "Another prompt."))
     until(lambda: counts() == (1, 1))
-    check_refused(answers(endless, *videos, "A third one.")[-1], words.BUSY)
+    with pytest.raises(HTTPError) as refused:
+        answers(endless, *videos, "A third one.")
+    assert (refused.value.code, words.BUSY in refused.value.read().decode()) == (503, True)
     first.close()
     until(lambda: next(second)[1][0]["turns"])
     assert counts() == (1, 0)

@@ -3,12 +3,13 @@
 import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
 from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import Clips, Serve, Server
-from tests.ui.support.api import answers, begin, check_refused, client, file, upload, uploaded
+from tests.ui.support.api import answers, begin, client, file, upload, uploaded
 from tests.ui.support.inside import files
 from tests.ui.support.page_events import act, comparing, config, join
 from tests.ui.support.saved_examples import ENDLESS, PROMPT
@@ -90,7 +91,9 @@ def test_a_full_line_holds_up_nothing_else_and_calls_that_nobody_collects_leave_
         for _ in range(WAITING):
             begin(server, *videos, PROMPT)
         until(lambda: counts(server) == (1, WAITING))
-        check_refused(answers(server, *videos, PROMPT)[-1], words.BUSY)
+        with pytest.raises(HTTPError) as refused:
+            answers(server, *videos, PROMPT)
+        assert (refused.value.code, words.BUSY in refused.value.read().decode()) == (503, True)
         for page in ("", "?trace=a-block", "config"):
             assert urllib.request.urlopen(server.url + page, timeout=PATIENCE_S).status == 200
         for event in events(server, "load"):

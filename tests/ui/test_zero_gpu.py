@@ -127,7 +127,8 @@ def test_the_requested_seconds_follow_the_settings(
     for turns, settings in ((None, Settings()), ("1", Settings(max_turns=1))):
         values = [*uploaded(space, clips), PROMPT, None, None, None, turns, *[None] * (inputs - 7)]
         assert "error" not in act(space, event, values)
-        assert scheduler.requests("/schedule")[-1]["durationSeconds"] == seconds(settings)
+        asked = partial(scheduler.requests, "/schedule")
+        until_equal(lambda: asked()[-1]["durationSeconds"], seconds(settings))  # noqa: B023
 
 
 def test_a_refusal_is_shown_with_its_reason(

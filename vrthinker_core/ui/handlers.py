@@ -171,21 +171,15 @@ class Handlers:
         self, first: str | None, second: str | None, event: gr.EventData, request: gr.Request
     ) -> Updates:
         """Let a branch of the shown run be judged, in its place."""
-        session, parts = self.session_of(request), self._parts
-        told: Updates = {}
+        session = self.session_of(request)
 
         def start() -> ShownRun:
-            wanted = self._planned(session, event, (first, second))
-            if session.started and wanted[0].prompt != session.started.prompt:
-                told[parts.prompt] = wanted[0].prompt
-            return self._start(request, wanted)
+            return self._start(request, self._planned(session, event, (first, second)))
 
         def say(sentence: str) -> Updates:
-            told.clear()
-            return {parts.branches: {"refusal": sentence}}
+            return {self._parts.branches: {"refusal": sentence}}
 
-        begun = await self._begin(session, start, say)
-        return {parts.branches: {"refusal": ""}, **told, **begun}
+        return {**say(""), **await self._begin(session, start, say)}
 
     def show_branch(self, prompt: str | None, event: gr.EventData, request: gr.Request) -> Updates:
         """Show the run that the strip names, unless one goes on."""
@@ -265,8 +259,8 @@ class Handlers:
         try:
             async for updates in self._place(session, shown):
                 yield updates
-            if session.waiting is shown:
-                sessions.show_begun(session, shown)
+            if session.waiting is shown and (prompt := sessions.show_begun(session, shown)):
+                yield {self._parts.prompt: prompt}
             async for updates in self._progress(session, shown, number):
                 yield updates
         except Exception:
@@ -789,11 +783,11 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     begun = [status, parts.buttons]
     parts.compare_button.click(handlers.compare, {*form, *settings}, begun, **UNQUEUED)
     parts.trace.click(handlers.check, pair, [*begun, parts.trace], **UNQUEUED)
-    branched = [*begun, parts.branches, parts.prompt]
+    branched = [*begun, parts.branches]
     parts.branches.submit(handlers.branch, [*parts.videos], branched, **UNQUEUED)
     parts.branches.select(handlers.show_branch, parts.prompt, [parts.prompt, *shown], **UNQUEUED)
     # The buttons follow each run that they are told of (`page.js`).
-    parts.buttons.submit(handlers.follow, None, shown, **MULTIPLE)
+    parts.buttons.submit(handlers.follow, None, [parts.prompt, *shown], **MULTIPLE)
     uploading = f"() => {json.dumps(words.UPLOADING)}"
     parts.buttons.click(None, None, status, js=uploading, **QUIET)
     # Not the players: their values would be waited for as long as a video is uploaded.

@@ -204,7 +204,7 @@ class CheckedBlocks(gr.Blocks):
     events never send one. Outputs that an event skips are left alone.
     """
 
-    def __init__(self, fetch: Fetch, title: str, expect: Callable[[], bool]) -> None:
+    def __init__(self, fetch: Fetch, title: str, expect: Callable[[], bool] = lambda: True) -> None:
         super().__init__(title=title, analytics_enabled=False)
         self._fetch_video, self._expect = fetch, expect
         self._heads: dict[str, object] = {}  # the oldest uncollected message of each session

@@ -351,13 +351,14 @@ class Sessions:
         if former is not None and former is not shown:
             self._release(former)
 
-    def show_begun(self, session: Session, shown: ShownRun) -> None:
-        """Show the page's run that has left the queue; before a branch, its origin is kept."""
-        run = shown.run
-        is_branch = isinstance(run, BackgroundRun) and run.job.plan is not None
-        if is_branch and (before := session.keep_branch()):
+    def show_begun(self, session: Session, shown: ShownRun) -> str:
+        """Show the page's run that has left the queue; return the prompt that a branch brings."""
+        run, former = shown.run, session.started
+        plan = run.job.plan if isinstance(run, BackgroundRun) else None
+        if plan is not None and (before := session.keep_branch()):
             session.begin_branch(shown.name, before)
         self.show(session, shown)
+        return plan.prompt if plan and former and plan.prompt != former.prompt else ""
 
     def add_vote(self, session: Session, shown: ShownRun, vote: Vote) -> None:
         """Keep the visitor's vote with their own copy of the run, which has no link any more.

@@ -7,7 +7,7 @@ import inspect
 import os
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -124,6 +124,7 @@ class OpenPage:
             session_hash=name, cookies={**known, **cookies}, query_params={}
         )
         self.here, self.values = here, defaultdict[Any, Any](lambda: None)
+        self.followed = 0  # the number of the run that it has followed last
 
     @property
     def session(self) -> Any:
@@ -138,16 +139,17 @@ class OpenPage:
         return self
 
     def begin(self, event: Callable[..., Any], *inputs: Any, **data: Any) -> Future[None]:
-        """Call an event, which goes on in a thread."""
+        """Call an event, which goes on in a thread; follow the run that it begins, as a page does."""
 
         async def call() -> None:
             takes_data = "event" in inspect.signature(event).parameters
             told = event(*inputs, *([SimpleNamespace(**data)] * takes_data), self.request)
-            if isinstance(told, AsyncIterator):
-                async for updates in told:
+            self.values.update(await told if inspect.isawaitable(told) else told)
+            buttons = self["buttons"] or {"number": 0, "running": False}
+            if buttons["running"] and buttons["number"] > self.followed:
+                self.followed = buttons["number"]
+                async for updates in self.here.on.follow(self.request):
                     self.values.update(updates)
-            else:
-                self.values.update(await told if inspect.isawaitable(told) else told)
 
         return self.here.pool.submit(asyncio.run, call())
 
