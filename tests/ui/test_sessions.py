@@ -44,7 +44,7 @@ def replayed(sessions: Sessions, page: str, trace: Trace = RUN, owner: str = "")
     return sessions.start_replay(sessions.get(page), trace, owner=owner, kept=owner and page)
 
 
-@pytest.mark.parametrize("end", ["the page is closed", "another run", "as it waits"])
+@pytest.mark.parametrize("end", ["closed", "another run", "as it waits", "unfollowed"])
 def test_a_run_that_no_page_shows_is_stopped_and_its_files_go(tmp_path: Path, end: str) -> None:
     known = end == "another run"  # nobody comes back to the run of a visitor who is not
     sessions = make_sessions(tmp_path, run_until_stopped, after_leaving=0.0 if known else 600.0)
@@ -55,7 +55,14 @@ def test_a_run_that_no_page_shows_is_stopped_and_its_files_go(tmp_path: Path, en
     assert set(run.files) <= set(sessions.files()), "nobody else deletes its videos"
     if end == "another run":
         replayed(sessions, "page")
-    sessions.end("page")
+    if end == "unfollowed":
+        session = sessions.get("page")
+        for session.followers in (0, 1, 0):
+            sessions.drop_unfollowed()
+        assert sessions.get("page") is session, "an event follows it, or may yet"
+        sessions.drop_unfollowed()
+    else:
+        sessions.end("page")
     assert run.run.join(PATIENCE_S)
     until(lambda: not [path for path in files(tmp_path) if run.name in path.parts])
     assert sessions.find_run(run.name) is None

@@ -540,6 +540,7 @@ class Endpoints:
                 if not isinstance(prompt, str):
                     raise BadInput("The prompt must be a text.")
                 session = services.sessions.get(f"program {secrets.token_hex(12)}")
+                session.followers = 1
                 cleanup.callback(services.sessions.end, session.id)
                 pair = VideoPair(prompt, first, second)
                 shown = services.sessions.start_run(session, pair, chosen, name)

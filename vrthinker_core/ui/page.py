@@ -168,6 +168,7 @@ class Page:
     async def _drop_uncollected(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
+            self._services.sessions.drop_unfollowed()
             for session_id in await self._blocks.drop_uncollected():
                 self._services.sessions.end(session_id)
                 self._blocks.forget_session(session_id)

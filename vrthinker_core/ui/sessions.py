@@ -121,6 +121,7 @@ class Session:
     # The form that an own run has brought, and what stood there before
     brought: tuple[Mapping[Any, Any], Mapping[Any, Any]] | None = None
     followers: int = 0  # events that send updates of a run
+    unfollowed: ShownRun | None = None  # which none of them did at the last sweep
     used_at: float = field(default_factory=time.monotonic)
 
     def next_number(self) -> int:
@@ -335,7 +336,8 @@ class Sessions:
         self.show(session, None)
         self.expire(size, session)
         run, thumbnails = Replay(trace), self.thumbnails(name)
-        shown = ShownRun(name, run, thumbnails, owner, kept, link, videos, size=size)
+        shown = ShownRun(name, run, thumbnails, owner, kept, link, videos)
+        shown.size, shown.stored = size, bool(kept)
         self.show(session, shown)
         return shown
 
@@ -428,6 +430,17 @@ class Sessions:
                 session.branch_set = None
                 if session.shown is not None and session.shown.run.over:
                     self.show(session, None)
+
+    def drop_unfollowed(self) -> None:
+        """End sessions whose run goes on, but was followed neither now nor at the last call."""
+        with self._lock:
+            sessions = list(self._sessions.values())
+        for session in sessions:
+            before, run = session.unfollowed, session.waiting or session.shown
+            goes_on = session.is_busy and not session.followers
+            session.unfollowed = run if goes_on else None
+            if before is not None and before is session.unfollowed:
+                self.end(session.id)
 
     def end(self, session_id: str) -> None:
         """Forget a page; its run is left or removed, in a thread."""
