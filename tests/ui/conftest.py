@@ -168,8 +168,8 @@ def server(serve: Serve, every_example: Path) -> Server:
 
 @pytest.fixture(scope="module")
 def endless(serve: Serve) -> Server:
-    """A server whose judge asks for frames once and then writes without end; one visitor may wait for it."""
-    return serve([SCRIPT[0], ENDLESS], "--waiting", "1", protocol="paired", pause=0.05)
+    """A server whose judge asks for frames once and then writes without end; two visitors may wait for it."""
+    return serve([SCRIPT[0], ENDLESS], "--waiting", "2", protocol="paired", pause=0.05)
 
 
 @pytest.fixture(scope="session")

@@ -781,10 +781,14 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     shown, pair = [*parts.run_outputs, parts.buttons], [parts.prompt, *parts.videos]
     # Sets: the handlers get values by component.
     begun = [status, parts.buttons]
-    parts.compare_button.click(handlers.compare, {*form, *settings}, begun, **UNQUEUED)
-    parts.trace.click(handlers.check, pair, [*begun, parts.trace], **UNQUEUED)
     branched = [*begun, parts.branches]
-    parts.branches.submit(handlers.branch, [*parts.videos], branched, **UNQUEUED)
+    failed = f"() => {{ VRThinker.buttons.asked = -Infinity; return {json.dumps(words.GONE)}; }}"
+    for asked in (
+        parts.compare_button.click(handlers.compare, {*form, *settings}, begun, **UNQUEUED),
+        parts.trace.click(handlers.check, pair, [*begun, parts.trace], **UNQUEUED),
+        parts.branches.submit(handlers.branch, [*parts.videos], branched, **UNQUEUED),
+    ):
+        asked.failure(None, None, status, js=failed, **QUIET)
     parts.branches.select(handlers.show_branch, parts.prompt, [parts.prompt, *shown], **UNQUEUED)
     # The buttons follow each run that they are told of (`page.js`).
     parts.buttons.submit(handlers.follow, None, [parts.prompt, *shown], **MULTIPLE)
