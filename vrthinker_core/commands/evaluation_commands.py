@@ -41,7 +41,6 @@ from vrthinker_core.evaluation.judge_comparison import JudgeComparison
 from vrthinker_core.evaluation.out_folder import open_out
 from vrthinker_core.evaluation.run import evaluate as run_evaluation
 from vrthinker_core.evaluation.run import results_so_far, write_final_table
-from vrthinker_core.evaluation.summary import Summary
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset, take_some
 from vrthinker_core.results.result import PairResult
@@ -52,8 +51,10 @@ from vrthinker_core.types.progress import count
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from vrthinker_core.evaluation.summary import Summary
 
-def print_summary(summary: Summary, console: "Console") -> None:
+
+def print_summary(summary: "Summary", console: "Console") -> None:
     """Print a summary as plain text, narrow enough for a terminal."""
     rows = [
         [
