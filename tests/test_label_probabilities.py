@@ -80,7 +80,6 @@ def test_nothing_is_said_where_nothing_is_known(clips: tuple[Path, Path], tmp_pa
 
 def test_the_probabilities_of_a_run_are_those_of_the_turn_that_gave_its_verdict() -> None:
     trace = handmade_runs.telling_probabilities()
-    assert trace.finished is not None
     assert verdict_probabilities(trace.turns, trace.finished.verdict) == SHARES
     again = replace(trace.turns[-1], completion=Completion(ANSWER), number=4)
     assert verdict_probabilities([*trace.turns, again], trace.finished.verdict) == {}
@@ -156,8 +155,6 @@ def test_nano_tells_how_likely_each_label_of_its_verdict_was(tmp_path: Path) -> 
     (pair,) = drawn_pairs(1, 5, tmp_path / "drawn")
     list(judge(pair, TransformersBackend.load(str(NANO)), Settings(max_turns=1), trace=path))
     trace = load(path)
-    assert trace.finished is not None
-    assert trace.finished.verdict is not None
     told = result_of(PAIR, trace).probabilities or {}
     assert {dimension.value for dimension in told} == set(trace.finished.verdict.labels) != set()
     for dimension, label in trace.finished.verdict:

@@ -94,7 +94,6 @@ def run_python(arguments: Sequence[str]) -> tuple[int, str]:
     with subprocess.Popen(
         [sys.executable, *arguments], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         for line in process.stdout:
             print(line, end="", flush=True)
             last_line = line.strip() or last_line

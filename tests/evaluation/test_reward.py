@@ -219,7 +219,6 @@ def test_a_task_that_is_cancelled_ends_its_runs(videos: list[Path], tmp_path: Pa
     run_in_thread(cancelled())
     (path,) = tmp_path.iterdir()
     end = load(path).finished
-    assert end is not None
     assert end.stop is StopReason.CANCELLED
 
 

@@ -143,7 +143,6 @@ def test_every_label_both_kinds_of_tie_and_every_wrong_fact_are_drawn(
 
 def covered_by(scene: Scene, number: int, index: int) -> np.ndarray:
     """Which pixels thing `number` covers where nothing hides it, [SIZE, SIZE]."""
-    assert scene.background is not None
     empty, group = Renderer(scene.background, SIZE).render(()), scene.groups[number]
     solids = tuple(replace(solid, rgb=(255, 0, 255)) for solid in group.solids)
     alone = replace(scene, groups=(replace(group, solids=solids),), still_solids=())
@@ -209,7 +208,6 @@ def test_a_shift_of_the_picture_moves_positions_with_it() -> None:
     scene = scene_of(Thing("red", "ball"))
     moved = replace(scene, motion_fault=MotionFault("jumpy", range(60, 70), 0.1, 3, turn=0.0))
     plain, shifted = (each.thing_positions(64)[0] for each in (scene, moved))
-    assert plain is not None
     assert shifted == pytest.approx((plain[0] + 0.1, plain[1]))
     before, after = (SceneRenderer(each, SIZE).frame(64) for each in (scene, moved))
     assert np.abs(before[:, :90].astype(int) - after[:, 11:101]).mean() < 3

@@ -57,7 +57,6 @@ def test_a_whole_run_without_one_refusal(kind: Kind, pair: VideoPair) -> None:
     """Each host is sent what it takes from the start, and the protocol's rules in words."""
     with host(kind) as server:
         trace = run(pair, f"{kind}:{MODELS[kind]}")
-    assert trace.finished is not None
     assert trace.finished.verdict is not None, trace.finished.error
     assert trace.started.judge == MODELS[kind]
     assert len(server.bodies) == 2

@@ -202,7 +202,6 @@ def test_all_right_has_the_exact_lower_end(count: int) -> None:
     """The share below which all right has a probability under 2.5 %, and the same turned round for all wrong."""
     [perfect] = intervals(np.ones((1, count)), np.arange(count))
     assert (perfect.value, perfect.high) == (1.0, 1.0)
-    assert perfect.low is not None
     assert perfect.low**count == pytest.approx(0.025)
     [wrong] = intervals(np.zeros((1, count)), np.arange(count))
     assert (wrong.low, wrong.high) == (0.0, pytest.approx(1 - exact_end(count)))
@@ -218,10 +217,6 @@ def test_a_difference_that_all_prompts_share_is_clear_where_the_sign_test_finds_
         {"more": (gained, pairs), "less": (-gained, pairs)}, np.arange(count), least=-1.0
     )
     more, less = found["more"], found["less"]
-    assert more is not None
-    assert less is not None
-    assert more.low is not None
-    assert more.high is not None
     assert (more.low > 0) is (2 * 0.5**count < 0.05)
     assert more.low < gain <= more.high <= 1
     assert (less.low, less.high) == pytest.approx((-more.high, -more.low))

@@ -329,7 +329,6 @@ def test_a_reply_is_cut_where_the_product_cuts_it_and_ends_the_rollout(
     assert cut(played)[0] == ("length", 8)
     for rollout, reward in told[0].rewarded:
         assert cut(rollout) == [("length", 8)]
-        assert rollout.run.finished is not None
         assert rollout.run.finished.stop is StopReason.TOKEN_LIMIT
         assert reward.format == 0
 
