@@ -14,6 +14,7 @@ from tests.support.small_clips import write_clip
 from tests.test_cli import compare
 from tests.test_cli import run as run_command
 from tests.test_judge import ANSWER, CALL
+from tests.test_traces import changed
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.batch import judge_many
 from vrthinker_core.errors import BackendFailed, TraceError
@@ -214,13 +215,8 @@ def stored(clips: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
 def test_a_second_run_from_a_stranger_is_checked_as_the_first_is(
     stored: Path, where: list[str | int], value: object, sentence: str
 ) -> None:
-    data = json.loads(stored.read_bytes())
-    place = data
-    for key in where[:-1]:
-        place = place[key]
-    place[where[-1]] = value
     with pytest.raises(TraceError, match=sentence):
-        from_json(json.dumps(data).encode())
+        from_json(changed(stored.read_bytes(), where, value))
 
 
 @pytest.mark.parametrize("copies", [1, 40])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.traces import from_json, load, to_json
 from vrthinker_core.types import Settings, StopReason, Trace, Turn, VideoPair
-from vrthinker_core.types.events import Event, Started
+from vrthinker_core.types.events import Event, Started, add_event
 from vrthinker_core.types.messages import Completion, Message
 from vrthinker_core.types.wording import branch_name
 
@@ -46,11 +47,7 @@ class Talker:
 
 
 def trace_of(events: Iterator[Event]) -> Trace:
-    started, *others = events
-    trace = Trace(started)
-    for event in others:
-        trace = trace.with_event(event)
-    return trace
+    return reduce(add_event, events, None)
 
 
 def run(pair: VideoPair, settings: Settings = Settings()) -> Trace:

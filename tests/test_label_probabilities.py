@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from tests.support.drawn_pairs import drawn_pairs
+from tests.test_traces import changed
 from tests.ui.support import handmade_runs
 from tests.ui.support.handmade_runs import ANSWER, SHARES
 from vrthinker_core.backends import NANO, ScriptedBackend
@@ -113,13 +114,10 @@ HOSTILE: list[tuple[list[Any], Any]] = [
 
 @pytest.mark.parametrize(("where", "value"), HOSTILE, ids=str)
 def test_a_trace_with_probabilities_that_cannot_be_is_refused(where: list[Any], value: Any) -> None:
-    data = json.loads(to_json(handmade_runs.telling_probabilities()))
-    place = data["turns"][-1]["completion"]["label_tokens"][1]
-    for key in where[:-1]:
-        place = place[key]
-    place[where[-1]] = value
+    told = to_json(handmade_runs.telling_probabilities())
+    place = ["turns", -1, "completion", "label_tokens", 1, *where]
     with pytest.raises(TraceError, match=r"trace[^\n]*\.$"):
-        from_json(json.dumps(data).encode())
+        from_json(changed(told, place, value))
 
 
 def test_labels_and_reasoning_of_a_trace_have_bounds() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 
@@ -133,17 +133,9 @@ def test_conversations_in_many_threads_do_not_mix(small: TransformersBackend) ->
         Message("user", (Image(noise_frame(77, 140, 28)),)),
     ]
     alone = [[reply.tokens for _, reply in replies_of(small, opening)] for opening in openings]
-    found: list[list[tuple[int, ...]]] = [[] for _ in openings]
-
-    def run(n: int) -> None:
-        found[n] = [reply.tokens for _, reply in replies_of(small, openings[n])]
-
-    threads = [threading.Thread(target=run, args=(n,)) for n in range(len(openings))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == alone
+    with ThreadPoolExecutor(len(openings)) as pool:
+        found = list(pool.map(lambda opening: replies_of(small, opening), openings))
+    assert [[reply.tokens for _, reply in replies] for replies in found] == alone
 
 
 # -- vision encoder ------------------------------------------------------------------------------------------------------

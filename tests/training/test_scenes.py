@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.training.test_video_files import difference
 from vrthinker_core.drawn.damage import DAMAGES
 from vrthinker_core.drawn.facts import in_order
 from vrthinker_core.drawn.faults import (
@@ -28,7 +29,6 @@ from vrthinker_core.drawn.faults import (
 from vrthinker_core.drawn.moving_scene import GO, LEAP, STAY
 from vrthinker_core.drawn.renderer import Renderer
 from vrthinker_core.drawn.solids import SHAPES
-from vrthinker_core.drawn.textures import Pixels
 from vrthinker_core.drawn.world import (
     COLOURS,
     DIRECTIONS,
@@ -270,10 +270,6 @@ def test_half_of_the_faults_lie_between_the_opening_frames(world: World) -> None
         lengths = [len(fault.window) for fault in hidden]
         assert min(lengths) < 10 < 25 < max(lengths)
         assert len({fault.window.start for fault in hidden}) > 40
-
-
-def difference(one: Pixels, other: Pixels) -> float:
-    return float(np.abs(one.astype(float) - other).mean())
 
 
 @pytest.mark.parametrize("kind", PICTURE_FAULTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import reduce
 
 import pytest
 
@@ -45,11 +46,7 @@ def host(
 
 
 def run(pair: VideoPair, name: str) -> Trace:
-    trace: Trace | None = None
-    for event in judge(pair, open_backend(name), Settings()):
-        trace = add_event(trace, event)
-    assert trace is not None
-    return trace
+    return reduce(add_event, judge(pair, open_backend(name), Settings()), None)
 
 
 @pytest.mark.parametrize("kind", MODELS)

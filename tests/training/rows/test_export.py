@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.test_cli import run as run_command
+from tests.test_traces import changed
 from tests.test_votes import VOTE
 from tests.ui.support.saved_examples import write_example
 from vrthinker_core.commands.export_commands import export_rows
@@ -312,12 +313,7 @@ def test_an_earlier_export_is_replaced(kind: str, tmp_path: Path) -> None:
 def test_a_trace_with_odd_values_is_a_row_or_a_reason(
     where: list[Any], value: Any, kind: str, tmp_path: Path
 ) -> None:
-    written = json.loads(to_json(BASE))
-    place = written
-    for key in where[:-1]:
-        place = place[key]
-    place[where[-1]] = value
-    (tmp_path / "odd.json").write_text(json.dumps(written))
+    (tmp_path / "odd.json").write_bytes(changed(to_json(BASE), where, value))
     report = export_rows([tmp_path], kind, tmp_path / "rows", ALL)
     assert bool(report.rows) is not bool(report.skipped)
     if report.rows:  # No path comes from a trace
