@@ -123,10 +123,10 @@ def unreadable(page: Page, servers: Servers) -> None:
     steps.wait_for(page, "Ended|Failed|Finished")
 
 
-def failed(page: Page, servers: Servers) -> None:
-    """Failed: the prompt is missing."""
+def refused(page: Page, servers: Servers) -> None:
+    """Refused: the prompt is missing."""
     _start(page, servers.usual, servers, prompt="")
-    steps.wait_for(page, "Failed")
+    steps.wait_for(page, "prompt is empty")
 
 
 def replaying(page: Page, servers: Servers) -> None:
@@ -160,7 +160,7 @@ def saving(page: Page, servers: Servers) -> None:
 STATES: dict[str, Callable[[Page, Servers], None]] = {
     state.__name__: state
     for state in (
-        empty, settings, running, stopped, queued, finished, unreadable, failed, replaying, frames, transcript, saving,
+        empty, settings, running, stopped, queued, finished, unreadable, refused, replaying, frames, transcript, saving,
     )
 }  # fmt: skip
 """Each brings a fresh page into a state."""

@@ -41,9 +41,8 @@ def main() -> int:
         print("\n".join(f"{name:8} {summary(name)}" for name in BENCHMARKS))
         return 0
     if options.update_readme:
-        read_rows(
-            README.read_text("utf-8")
-        )  # a README without the table is refused before anything runs for hours
+        # A README without the table is refused before anything runs for hours
+        read_rows(README.read_text("utf-8"))
     failed = False
     for name in options.names:
         flags = [f"--{flag}" for flag in ("quick", "gpu") if getattr(options, flag)]

@@ -192,9 +192,8 @@ def test_source_that_is_no_folder_is_refused(
 
 
 def test_a_download_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(
-        "ALL_PROXY", "socks5://127.0.0.1:1"
-    )  # the client lets errors of its transport through, here an ImportError
+    # The client lets errors of its transport through, here an ImportError
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
     close_session()
     assert "could be had from the Hugging Face hub" in refused("nobody-at-all/no-such-judge")
     close_session()

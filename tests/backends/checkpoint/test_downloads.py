@@ -14,10 +14,8 @@ from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.checkpoint_files import HUB_METADATA, check_files, tensor_shapes
 from vrthinker_core.errors import CheckpointError
 
-LARGE = (
-    "model.safetensors",
-    "tokenizer.json",
-)  # The hub stores these apart from git, under their SHA-256
+# The hub stores these apart from git, under their SHA-256
+LARGE = ("model.safetensors", "tokenizer.json")
 
 
 def etag(path: Path) -> str:

@@ -161,9 +161,8 @@ def test_the_deadline_is_kept_whatever_arrives_and_the_tries_are_counted() -> No
     for answer in (says_then("", drip), says_then("", hang)):
         with serving(answer) as server:
             conversation = open_judge(server, patience=quick).open_conversation()
-            with pytest.raises(
-                ServerUnavailable, match=r"silent.*compare again\.$"
-            ):  # asked once, so no number is told
+            # Asked once, so no number is told
+            with pytest.raises(ServerUnavailable, match=r"silent.*compare again\.$"):
                 ask(conversation, opening())
             conversation.close()
     with serving(cards=drip_a_list) as server, pytest.raises(ServerUnavailable, match="silent"):

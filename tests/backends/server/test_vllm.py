@@ -56,9 +56,8 @@ def test_replies_are_those_of_this_process(
             assert [each.text for each in theirs] == [each.text for each in ours]
             assert [each.prompt_tokens for each in theirs] == [each.prompt_tokens for each in ours]
             for one, other in zip(ours, theirs, strict=True):
-                assert (
-                    other.new_tokens == len(one.tokens) + 1
-                )  # vLLM counts the token that ends the reply
+                # vLLM counts the token that ends the reply
+                assert other.new_tokens == len(one.tokens) + 1
             final = theirs[-1]
             written = [
                 (final.text[label.offset], label.probabilities) for label in final.label_tokens

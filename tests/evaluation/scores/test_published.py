@@ -59,14 +59,9 @@ def test_what_a_constant_answer_scores_is_the_baseline_of_the_same_report() -> N
     ]
     summary = summarize(rows, data_set="mj-bench-video")
     assert summary.published_tau, "it is the whole set"
-    assert (
-        f"a tau of {share(best_baseline(summary.agreement[0]).tau)} on the 1,077 rows that count"
-        in summary.published_remark
-    )
-    assert (
-        f"({share(959 / 1085)} with those that were hard to judge counted as wrong)"
-        in summary.published_remark
-    )
+    tau, remark = share(best_baseline(summary.agreement[0]).tau), summary.published_remark
+    assert f"a tau of {tau} on the 1,077 rows that count" in remark
+    assert f"({share(959 / 1085)} with those that were hard to judge counted as wrong)" in remark
 
 
 Pair = tuple[float, int]  # Gap, and people's label
@@ -74,9 +69,8 @@ Pair = tuple[float, int]  # Gap, and people's label
 
 def row_by_row(pairs: list[Pair]) -> float:
     """How published code fits ties, in our words: pairs in the order of their gaps, and a threshold that may fall after any row."""
-    ordered = sorted(
-        pairs, key=lambda pair: abs(pair[0])
-    )  # stable: equal gaps keep the order of the rows
+    # Stable: equal gaps keep the order of the rows
+    ordered = sorted(pairs, key=lambda pair: abs(pair[0]))
     right = [label == (1 if gap > 0 else 2) and gap != 0 for gap, label in ordered]
     best = max(
         sum(label == 0 for _, label in ordered[:cut]) + sum(right[cut:])
@@ -87,17 +81,12 @@ def row_by_row(pairs: list[Pair]) -> float:
 
 def discrete(rows: int, skill: float) -> list[Pair]:
     """A judge that says 1, 2 or tie (a gap of 1, -1 or 0), and is right as often as `skill` says."""
-    generator = random.Random(4)
-    people = generator.choices((0, 1, 2), (0.48, 0.26, 0.26), k=rows)
-    said = [
-        label
-        if generator.random() < skill
-        else generator.choice([x for x in (0, 1, 2) if x != label])
-        for label in people
-    ]
-    return [
-        ({0: 0.0, 1: 1.0, 2: -1.0}[label], truth) for label, truth in zip(said, people, strict=True)
-    ]
+    generator, pairs, gaps = random.Random(4), [], (0.0, 1.0, -1.0)
+    for truth in generator.choices((0, 1, 2), (0.48, 0.26, 0.26), k=rows):
+        right = generator.random() < skill
+        said = truth if right else generator.choice([x for x in (0, 1, 2) if x != truth])
+        pairs.append((gaps[said], truth))
+    return pairs
 
 
 @pytest.mark.parametrize("skill", [0.732, 1 / 3])

@@ -40,9 +40,9 @@ from vrthinker_core.training.trainer_checkpoints import TrainerPace
 from vrthinker_core.types import Frame, FrameRef, StopReason
 from vrthinker_core.ui.runs_tab import TraceFiles
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:`gradient_checkpointing` is deprecated:FutureWarning"
-)  # 5.17 knows no other name
+# Version 5.17 knows no other name
+DEPRECATED = "ignore:`gradient_checkpointing` is deprecated:FutureWarning"
+pytestmark = pytest.mark.filterwarnings(DEPRECATED)
 
 PAIRS = DrawnPairs(2_000_000_000)
 SHORT = (
