@@ -28,10 +28,8 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("format", (*PYTHON, "ruff", "format", "--no-cache", "--check", ".")),
     ("imports", LINT_IMPORTS),
 )
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    **os.environ,
-}  # Torch's threads wait for one another busily, which the others pay for
+# Torch's threads wait for one another busily, which the others pay for
+ONE_THREAD = {"OMP_NUM_THREADS": "1", **os.environ}
 TYPES = (*PYTHON, "mypy", "--no-incremental", "vrthinker_core", "app.py")
 
 
@@ -40,9 +38,8 @@ def main(arguments: list[str]) -> int:
     if {"-h", "--help"}.intersection(arguments):
         return subprocess.run((*PYTHON, "pytest", "--help"), cwd=ROOT, check=False).returncode
     with ThreadPoolExecutor(1) as pool:
-        types = pool.submit(
-            _types
-        )  # They take a minute of one processor, while the tests often wait
+        # They take a minute of one processor, while the tests often wait
+        types = pool.submit(_types)
         failed = [name for name, command in CHECKS if not _passes(name, command)]
         if failed:
             print(f"\nfailed before the tests: {', '.join(failed)}", flush=True)

@@ -38,9 +38,8 @@ SCRUBBED = (
     "SPACES_ZERO_GPU",
 )
 
-hypothesis.settings.register_profile(
-    "untimed", deadline=None
-)  # another process of the tests may have the processor
+# Another process of the tests may have the processor
+hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 
@@ -49,9 +48,8 @@ def scrubbed() -> None:
     for name in SCRUBBED:
         os.environ.pop(name, None)
     os.environ.update(HF_HUB_OFFLINE="1", GRADIO_ANALYTICS_ENABLED="False")
-    if not os.environ.get(
-        "VRT_GPU"
-    ):  # what is tested is the same on every machine, but for the tests of a GPU
+    # What is tested is the same on every machine, but for the tests of a GPU
+    if not os.environ.get("VRT_GPU"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 

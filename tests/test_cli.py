@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import fields, replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import typer
@@ -17,7 +20,7 @@ from typer.testing import CliRunner
 
 from tests.ui.support import handmade_runs
 from vrthinker_core import cpus
-from vrthinker_core.cli import app
+from vrthinker_core.cli import app, main
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types.settings import SETTINGS, Settings, setting
 
@@ -34,6 +37,16 @@ def run(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]
     return subprocess.run(
         command, cwd=ROOT, input=stdin, capture_output=True, text=True, timeout=120, check=False
     )
+
+
+def call(*arguments: object) -> tuple[int, str, str]:
+    """A command in this process: its exit status, and what it printed as output and as errors."""
+    output, errors = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["vrthinker_core", *map(str, arguments)])
+        with redirect_stdout(output), redirect_stderr(errors), pytest.raises(SystemExit) as ended:
+            main()
+    return int(ended.value.code or 0), output.getvalue(), errors.getvalue()
 
 
 def compare(
@@ -140,7 +153,6 @@ def test_a_bad_video_still_leaves_a_trace(
     done = compare((clips[0], tmp_path / "no.mp4"), script, "--trace", trace)
     assert done.returncode == 2
     end = load(trace).finished
-    assert end is not None
     assert end.fault == "VideoError"
 
 
@@ -341,6 +353,16 @@ def test_the_help_of_every_option_is_shown_word_for_word() -> None:
     assert missing == []
 
 
+def write_control_group(
+    patch: pytest.MonkeyPatch, reader: ModuleType, folder: Path, files: dict[str, str]
+) -> None:
+    """Let a module find these files of the control group that it runs in."""
+    patch.setattr(reader, "CGROUP", folder)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+
+
 LIMITS: dict[str, tuple[dict[str, str], int]] = {
     "none": ({}, 8),
     "version 2": ({"cpu.max": "200000 100000\n"}, 2),
@@ -363,8 +385,5 @@ def test_a_container_may_use_the_processors_it_is_given_time_for(
     files: dict[str, str], count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setattr(cpus, "CGROUP", tmp_path)
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
+    write_control_group(monkeypatch, cpus, tmp_path, files)
     assert cpus.cpu_count() == count

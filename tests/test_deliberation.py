@@ -9,7 +9,7 @@ from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.types import ProtocolName, Settings, Verdict
 from vrthinker_core.types.events import StopReason
-from vrthinker_core.types.messages import Completion, GeneratedText
+from vrthinker_core.types.messages import Completion
 
 ANSWER = {
     "paired": "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>",
@@ -206,11 +206,9 @@ def test_tokens_are_kept_as_generated_unless_the_text_was_cut() -> None:
     run.ask()
     run.take(Completion(call("paired", 3), tokens=(5, 6, 7)))
     spoken = run.ask()[2].parts[0]
-    assert isinstance(spoken, GeneratedText)
     assert spoken.tokens == (5, 6, 7)
     run.take(Completion(call("paired", 4) + "<|im_start|>user", tokens=(5, 6, 7, 8)))
     spoken = run.ask()[4].parts[0]
-    assert isinstance(spoken, GeneratedText)
     assert spoken.tokens == ()
 
 

@@ -44,10 +44,8 @@ def test_dialogue(case: dict[str, Any], pair: VideoPair) -> None:
     events = list(judge(pair, ScriptedBackend(script), settings))
     turns = [event.turn for event in events if isinstance(event, TurnEnded)]
     end, expected = events[-1], case["expected"]
-    assert isinstance(end, Finished)
     assert status(end) == expected["status"]
     if "answer" in expected:
-        assert end.verdict is not None
         assert end.verdict.labels == expected["answer"]
     if "model_calls" in expected:
         assert len(turns) == expected["model_calls"]

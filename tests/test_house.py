@@ -62,9 +62,8 @@ def count_tokens(source: str) -> int:
     """Names, numbers, operators and strings of the code, without comments and docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        documented = isinstance(
-            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-        )
+        functions = ast.FunctionDef | ast.AsyncFunctionDef
+        documented = isinstance(node, ast.Module | ast.ClassDef | functions)
         if documented and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     code = io.StringIO(ast.unparse(tree))
@@ -129,19 +128,9 @@ def walked(folder: Path, way: str) -> int:
         compare = ["vrthinker_core", "compare", *clips, "--prompt", "A box.", "--json", *judge]
         subprocess.run([*profiled, "now", *compare], cwd=ROOT, capture_output=True, check=True)
     else:
-        page = [
-            *profiled,
-            "later",
-            "app.py",
-            *judge,
-            "--port",
-            str(port := free_port()),
-            "--runs-folder",
-            str(folder / "runs"),
-        ]
-        with subprocess.Popen(
-            page, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        ) as server:
+        options = f"--port {(port := free_port())} --runs-folder {folder / 'runs'}".split()
+        page, quiet = [*profiled, "later", "app.py", *judge, *options], subprocess.DEVNULL
+        with subprocess.Popen(page, cwd=ROOT, stdout=quiet, stderr=quiet) as server:
             try:
                 client = connect(f"http://127.0.0.1:{port}")
                 server.send_signal(signal.SIGUSR1)

@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from tests.support.drawn_pairs import drawn_pairs
+from tests.test_traces import changed
 from tests.ui.support import handmade_runs
 from tests.ui.support.handmade_runs import ANSWER, SHARES
 from vrthinker_core.backends import NANO, ScriptedBackend
@@ -80,7 +81,6 @@ def test_nothing_is_said_where_nothing_is_known(clips: tuple[Path, Path], tmp_pa
 
 def test_the_probabilities_of_a_run_are_those_of_the_turn_that_gave_its_verdict() -> None:
     trace = handmade_runs.telling_probabilities()
-    assert trace.finished is not None
     assert verdict_probabilities(trace.turns, trace.finished.verdict) == SHARES
     again = replace(trace.turns[-1], completion=Completion(ANSWER), number=4)
     assert verdict_probabilities([*trace.turns, again], trace.finished.verdict) == {}
@@ -114,13 +114,10 @@ HOSTILE: list[tuple[list[Any], Any]] = [
 
 @pytest.mark.parametrize(("where", "value"), HOSTILE, ids=str)
 def test_a_trace_with_probabilities_that_cannot_be_is_refused(where: list[Any], value: Any) -> None:
-    data = json.loads(to_json(handmade_runs.telling_probabilities()))
-    place = data["turns"][-1]["completion"]["label_tokens"][1]
-    for key in where[:-1]:
-        place = place[key]
-    place[where[-1]] = value
+    told = to_json(handmade_runs.telling_probabilities())
+    place = ["turns", -1, "completion", "label_tokens", 1, *where]
     with pytest.raises(TraceError, match=r"trace[^\n]*\.$"):
-        from_json(json.dumps(data).encode())
+        from_json(changed(told, place, value))
 
 
 def test_labels_and_reasoning_of_a_trace_have_bounds() -> None:
@@ -156,8 +153,6 @@ def test_nano_tells_how_likely_each_label_of_its_verdict_was(tmp_path: Path) -> 
     (pair,) = drawn_pairs(1, 5, tmp_path / "drawn")
     list(judge(pair, TransformersBackend.load(str(NANO)), Settings(max_turns=1), trace=path))
     trace = load(path)
-    assert trace.finished is not None
-    assert trace.finished.verdict is not None
     told = result_of(PAIR, trace).probabilities or {}
     assert {dimension.value for dimension in told} == set(trace.finished.verdict.labels) != set()
     for dimension, label in trace.finished.verdict:

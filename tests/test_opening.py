@@ -16,7 +16,7 @@ from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import Finished, Opening, Started, StopReason
+from vrthinker_core.types.events import Opening, Started, StopReason
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.queue import JudgeQueue
 from vrthinker_core.ui.run import BackgroundRun, RunJob, RunState, fold
@@ -71,9 +71,7 @@ def test_a_run_that_is_stopped_while_it_reads_ends_there(
         told.append(event)
     assert isinstance(told[0], Opening)
     started, finished = told[-2:]
-    assert isinstance(started, Started)
     assert started.clips == (None, None), "it did not wait for them"
-    assert isinstance(finished, Finished)
     assert (finished.stop, finished.error, finished.verdict) == (StopReason.CANCELLED, "", None)
     assert load(tmp_path / "trace.json").finished == finished
 
@@ -102,7 +100,6 @@ def test_the_page_says_what_is_being_read_and_stop_works_meanwhile(
         run.start()
         until(lambda: "Reading video 2 · " in RunView(run.state).status(run.seconds, run.pace))
         state = run.stop()
-        assert state.finished is not None
         assert state.finished.stop is StopReason.CANCELLED
         assert RunView(state).status(run.seconds).startswith("Stopped before the first turn")
         assert run.join(15), "the judge is free again"

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core import (
-    Finished,
     ScriptedBackend,
     Settings,
     StopReason,
@@ -56,7 +55,6 @@ def check_told_is_sent(turn: Turn, protocol: str) -> None:
     if turn.number > 1 and turn.frames:
         assert [frame.ref.side for frame in turn.frames] == [*Side] * len(firsts)
         told = re.search(r"Retrieved (\d+) frame pairs \(\[([\d, ]*)\]\)", turn.told)
-        assert told is not None
         assert int(told[1]) == len(firsts)
         assert [int(n) for n in told[2].split(",")] == firsts
 
@@ -67,7 +65,6 @@ def test_every_kind_of_file_runs_to_its_end(names: tuple[str, str], protocol: Pr
     pair = VideoPair("A test.", *(FOLDER / name for name in names))
     events = list(judge(pair, ScriptedBackend(SCRIPTS[protocol]), Settings(protocol=protocol)))
     end = events[-1]
-    assert isinstance(end, Finished)
     assert end.stop is StopReason.ANSWERED, end.error
     turns = [event.turn for event in events if isinstance(event, TurnEnded)]
     assert len(turns) == 3
@@ -80,7 +77,6 @@ def test_the_built_in_judge_reads_real_clips_to_the_end(names: tuple[str, str]) 
     pair = VideoPair("A test.", *(FOLDER / name for name in names))
     events = list(judge(pair, open_backend("nano")))
     end = events[-1]
-    assert isinstance(end, Finished)
     assert end.stop not in (StopReason.FAILED, StopReason.CANCELLED), end.error
     for event in events:
         if isinstance(event, TurnEnded):

@@ -89,7 +89,6 @@ def test_cancelling_between_two_turns_ends_the_run_there(engine: Engine) -> None
     for event in engine.start(script, flag.is_set):
         if isinstance(event, TurnEnded):
             flag.set()
-    assert isinstance(event, Finished)
     assert (event.stop, event.verdict, event.error) == (StopReason.CANCELLED, None, "")
     assert engine.trace.finished == event
 
@@ -101,7 +100,6 @@ def test_closing_in_the_middle_of_a_reply_keeps_the_turns_before_it(engine: Engi
         pass
     events.close()
     end = engine.trace.finished
-    assert end is not None
     assert (end.stop, end.verdict) == (StopReason.CANCELLED, None)
     assert [turn.number for turn in engine.trace.turns] == [1]
     assert backend.closed.is_set(), "the conversation was closed"

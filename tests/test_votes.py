@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.test_cli import run as run_command
+from tests.test_traces import changed
 from tests.ui.support import handmade_runs
 from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import TraceWriter, from_json, load, to_json
@@ -77,13 +78,8 @@ def test_a_vote_that_is_recorded_is_in_the_file(tmp_path: Path) -> None:
     ids=str,
 )
 def test_a_malformed_vote_is_refused_in_one_sentence(where: list[str], value: Any) -> None:
-    written = json.loads(to_json(replace(RUN, vote=VOTE)))
-    place: Any = written
-    for key in ["vote", *where][:-1]:
-        place = place[key]
-    place[["vote", *where][-1]] = value
     with pytest.raises(TraceError) as error:
-        from_json(json.dumps(written).encode())
+        from_json(changed(to_json(replace(RUN, vote=VOTE)), ["vote", *where], value))
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 300
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,8 +26,14 @@ def single_torch_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def checkpoint_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small random checkpoint, undamaged. Copy it before changing it."""
+    """A small random checkpoint, undamaged. Change `copy` instead."""
     return write_random_checkpoint(tmp_path_factory.mktemp("checkpoints") / "small")
+
+
+@pytest.fixture
+def copy(checkpoint_folder: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be changed."""
+    return shutil.copytree(checkpoint_folder, tmp_path / "judge")
 
 
 @pytest.fixture(scope="session")

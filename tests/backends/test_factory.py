@@ -13,7 +13,6 @@ import pytest
 
 from vrthinker_core.backends import (
     DEFAULT_CHECKPOINT,
-    ScriptedBackend,
     default_choice,
     offers,
     open_backend,
@@ -85,7 +84,6 @@ def test_a_script_may_hold_every_character_that_ends_a_line_elsewhere(
         f"\ufeff{json.dumps({'reply': 'one' + end + 'two'}, ensure_ascii=False)}\n\n", "utf-8"
     )
     backend = open_backend(f"scripted:{path}")
-    assert isinstance(backend, ScriptedBackend)
     assert backend.script == [f"one{end}two"]
 
 

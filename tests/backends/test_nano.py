@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -72,40 +72,28 @@ def test_nano_replies_in_the_form_of_the_protocol_it_is_asked_in(
         prompts.opening_messages(pair.prompt, frames),
         Sampling(max_new_tokens=600),
     )
-    assert [reply.text.count(f"<{mark}{tag}>") for tag in tags for mark in ("", "/")] == [
-        1,
-        1,
-        1,
-        1,
-    ]
+    assert [reply.text.count(f"<{mark}{tag}>") for tag in tags for mark in ("", "/")] == [1] * 4
     assert reply.text.startswith(f"<{tags[0]}>")
 
 
 def test_nano_sets_one_torch_thread_in_any_calling_thread(nano: TransformersBackend) -> None:
     """Two threads on a busy machine wait for one another; torch keeps the setting for each calling thread."""
-    found = []
 
-    def run() -> None:
+    def run() -> int:
         torch.set_num_threads(2)
         generate(nano.open_conversation(), ASK, Sampling(max_new_tokens=1))
-        found.append(torch.get_num_threads())
+        return torch.get_num_threads()
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert found == [1]
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(run).result() == 1
 
 
 def test_stock_transformers_loads_nano() -> None:
     _, info = Qwen2_5_VLForConditionalGeneration.from_pretrained(NANO, output_loading_info=True)
     assert not any(info.values())
     tokenizer = AutoTokenizer.from_pretrained(NANO)
-    assert (len(tokenizer), tokenizer.eos_token, tokenizer.pad_token) == (
-        1556,
-        "<|im_end|>",
-        "<|endoftext|>",
-    )
-    assert len(tokenizer) == AutoConfig.from_pretrained(NANO).text_config.vocab_size
+    assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|endoftext|>")
+    assert 1556 == len(tokenizer) == AutoConfig.from_pretrained(NANO).text_config.vocab_size
     processor = AutoImageProcessor.from_pretrained(NANO, backend="pil")
     assert processor.size["shortest_edge"] == processor.size["longest_edge"] == 112 * 112
 

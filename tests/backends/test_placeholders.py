@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -65,6 +67,23 @@ def test_in_a_batch(eager_to_show: TransformersBackend, steps: int) -> None:
         assert not placeholders(backend) & set(reply.tokens)
 
 
+def attended(
+    forward: Callable[..., Any], groups: int, *given: torch.Tensor, **how: float
+) -> torch.Tensor:
+    """The output of attention in a layer with so many query heads for each head of keys and values."""
+    module = torch.nn.Module().eval()
+    module.num_key_value_groups = groups
+    return forward(module, *given, **how)[0]
+
+
+def check_against_sdpa(
+    forward: Callable[..., Any], grouped: bool, *given: torch.Tensor, scale: float = 0.3
+) -> None:
+    found = attended(forward, 1 + grouped, *given, scaling=scale)
+    expected = scaled_dot_product_attention(*given, scale=scale, enable_gqa=grouped)
+    torch.testing.assert_close(found, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("batch", [1, BATCH_THRESHOLD - 1, BATCH_THRESHOLD, 16])
 @pytest.mark.parametrize("tokens", [1, 3])
 @pytest.mark.parametrize("grouped", [False, True])
@@ -80,24 +99,17 @@ def test_output_is_that_of_sdpa(batch: int, tokens: int, grouped: bool) -> None:
     mask = (torch.arange(rows) <= torch.randint(0, rows, (batch, 1)))[:, None, None].expand(
         -1, -1, tokens, -1
     )
-    module = torch.nn.Module().eval()
-    module.num_key_value_groups = 2 if grouped else 1
-    found, _ = attention_forward(module, query, key, value, mask, scaling=0.3)
-    expected = scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, scale=0.3, enable_gqa=grouped
-    )
-    torch.testing.assert_close(found, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)
+    check_against_sdpa(attention_forward, grouped, query, key, value, mask)
 
 
 @torch.inference_mode()
 def test_masked_rows_do_not_change_the_output() -> None:
-    module = torch.nn.Module().eval()
-    module.num_key_value_groups = 1
     query, key, value = (torch.randn(BATCH_THRESHOLD, 2, length, 8) for length in (1, 6, 6))
     mask = (torch.arange(6) < 4)[None, None, None].expand(BATCH_THRESHOLD, -1, -1, -1)
-    before, _ = attention_forward(module, query, key, value, mask)
+    before = attended(attention_forward, 1, query, key, value, mask)
     key[:, :, 4:], value[:, :, 4:] = 1e9, 1e9
-    torch.testing.assert_close(attention_forward(module, query, key, value, mask)[0], before)
+    again = attended(attention_forward, 1, query, key, value, mask)
+    torch.testing.assert_close(again, before)
 
 
 @pytest.mark.filterwarnings("ignore:.*(Flash|Memory [Ee]fficient|Mem efficient|Both fused)")
@@ -112,13 +124,7 @@ def test_a_chunk_of_a_prompt_sees_what_was_read_before_and_itself(
     query = torch.randn(1, heads, tokens, 16)
     key, value = (torch.randn(1, heads // (2 if grouped else 1), rows, 16) for _ in range(2))
     mask = torch.ones(tokens, rows, dtype=torch.bool).tril(before)[None, None]
-    module = torch.nn.Module().eval()
-    module.num_key_value_groups = 2 if grouped else 1
-    found, _ = gpu_attention_forward(module, query, key, value, mask, scaling=0.3)
-    expected = scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, scale=0.3, enable_gqa=grouped
-    )
-    torch.testing.assert_close(found, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)
+    check_against_sdpa(gpu_attention_forward, grouped, query, key, value, mask)
 
 
 @pytest.mark.parametrize("rows", [50, FEW_ROWS, FEW_ROWS + 1, FEW_ROWS + 2 * ROW_BLOCK])
@@ -132,9 +138,7 @@ def test_a_token_sees_the_rows_that_are_not_masked(
     query = torch.randn(batch, 4, 1, 16).to(dtype)
     key, value = (torch.randn(batch, 2, rows, 16).to(dtype) for _ in range(2))
     mask = (torch.arange(rows) <= torch.randint(0, rows, (batch, 1)))[:, None, None]
-    module = torch.nn.Module().eval()
-    module.num_key_value_groups = 2
-    found, _ = gpu_attention_forward(module, query, key, value, mask, scaling=0.3)
+    found = attended(gpu_attention_forward, 2, query, key, value, mask, scaling=0.3)
     doubles = [each.double() for each in (query, key, value)]
     exact = scaled_dot_product_attention(*doubles, attn_mask=mask, scale=0.3, enable_gqa=True)
     assert found.dtype == dtype
@@ -149,9 +153,7 @@ def test_a_token_sees_the_rows_that_are_not_masked(
 def test_a_sliding_window_is_masked_as_it_says() -> None:
     query, key, value = (torch.randn(1, 2, length, 8) for length in (3, 9, 9))
     mask = torch.ones(3, 9, dtype=torch.bool).tril(6).triu(4)[None, None]
-    module = torch.nn.Module().eval()
-    module.num_key_value_groups = 1
-    found, _ = gpu_attention_forward(module, query, key, value, mask, sliding_window=3)
+    found = attended(gpu_attention_forward, 1, query, key, value, mask, sliding_window=3)
     torch.testing.assert_close(
         found, scaled_dot_product_attention(query, key, value, attn_mask=mask).transpose(1, 2)
     )

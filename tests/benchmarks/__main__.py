@@ -41,9 +41,8 @@ def main() -> int:
         print("\n".join(f"{name:8} {summary(name)}" for name in BENCHMARKS))
         return 0
     if options.update_readme:
-        read_rows(
-            README.read_text("utf-8")
-        )  # a README without the table is refused before anything runs for hours
+        # A README without the table is refused before anything runs for hours
+        read_rows(README.read_text("utf-8"))
     failed = False
     for name in options.names:
         flags = [f"--{flag}" for flag in ("quick", "gpu") if getattr(options, flag)]
@@ -94,7 +93,6 @@ def run_python(arguments: Sequence[str]) -> tuple[int, str]:
     with subprocess.Popen(
         [sys.executable, *arguments], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
         for line in process.stdout:
             print(line, end="", flush=True)
             last_line = line.strip() or last_line

@@ -32,10 +32,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.tools.api_client import compare
+from tests.benchmarks.tools.api_client import CompareResult, compare
 from tests.benchmarks.tools.http_client import HttpClient
 from tests.benchmarks.tools.metrics import (
-    Outcome,
     PeakUsage,
     at_most,
     end_with,
@@ -234,7 +233,7 @@ async def _burst_of_programs(server: Server, pair: tuple[Path, Path], count: int
     return _summarize(await gather_all(calls))
 
 
-def _summarize(outcomes: Sequence[Outcome | None]) -> Figures:
+def _summarize(outcomes: Sequence[ObservedRun | CompareResult | None]) -> Figures:
     ended = [outcome for outcome in outcomes if outcome is not None]
     judged = sum(outcome.complete for outcome in ended)
     busy = [outcome.seconds for outcome in ended if outcome.busy]

@@ -27,7 +27,6 @@ from vrthinker_core import (
     open_backend,
 )
 from vrthinker_core.backends import Backend
-from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.drawn.video_files import write_pairs
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset
@@ -60,7 +59,6 @@ def readme_row(result: dict[str, Any]) -> str:
 def measure(rows: Sequence[EvaluationPair]) -> dict[str, object]:
     """Judge every row; returns counts of right labels and of stop reasons, turns and seconds."""
     backend = open_backend("nano")
-    assert isinstance(backend, TransformersBackend)
     right = dict.fromkeys((dimension.value for dimension in Dimension), 0)
     all_right, turns = 0, 0
     stops: dict[str, int] = {}

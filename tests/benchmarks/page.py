@@ -24,6 +24,7 @@ from tests.support.small_clips import write_clip
 from tests.ui.conftest import DESKTOP, Server, write_script
 from tests.ui.support import handmade_runs
 from tests.ui.support.saved_examples import ANSWER, ask
+from tests.ui.support.steps import fill
 from vrthinker_core.traces import to_json
 from vrthinker_core.types.events import Finished, StopReason, Trace
 
@@ -157,7 +158,8 @@ def received(page: Page) -> str:
 def follow_live_run(chromium: Browser, server: Server, folder: Path) -> dict[str, float]:
     """Compare two clips: bytes of the whole stream, how often an update names each frame, and how often a picture is fetched."""
     page = open_recorded(chromium, server)
-    fill_inputs(page, folder)
+    clips = ((folder / "first.mp4", 0), (folder / "second.mp4", 60))
+    fill(page, [write_clip(path, frames=128, hue=hue) for path, hue in clips])
     fetched: Counter[str] = Counter()
     page.evaluate("window.received.length = 0")
     page.on("request", lambda request: fetched.update(PICTURE.findall(request.url)))
@@ -175,18 +177,6 @@ def follow_live_run(chromium: Browser, server: Server, folder: Path) -> dict[str
         ),
         "fetched_at_most": max(fetched.values()),
     }
-
-
-def fill_inputs(page: Page, folder: Path) -> None:
-    """Fill in two clips and a prompt."""
-    for name, hue in (("first", 0), ("second", 60)):
-        page.locator(f"#{name} input[type=file]").set_input_files(
-            str(write_clip(folder / f"{name}.mp4", frames=128, hue=hue))
-        )
-        page.wait_for_function(
-            "name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name
-        )
-    page.locator("#prompt textarea").fill("A white block glides to the right.")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -214,12 +215,8 @@ def write_frames(path: Path, frames: Sequence[Pixels] | Iterator[Pixels]) -> Non
     """Frames as an H.264 file, 24 a second."""
     pictures = list(frames)
     height, width = pictures[0].shape[:2]
-    how = {
-        "size": (width, height),
-        "rate": 24,
-        "gop": 250,
-        "options": {"crf": "18", "preset": "veryfast"},
-    }
+    how = {"size": (width, height), "rate": 24, "gop": 250}
+    how |= {"options": {"crf": "18", "preset": "veryfast"}}
     write(path, len(pictures), pictures=list(map(np.ascontiguousarray, pictures)), **how)
 
 
@@ -245,11 +242,7 @@ def _count(tally: Tally, damage: Damage, labels: Sequence[dict[str, int]]) -> No
 
 def _labels(pair: VideoPair, backend: Backend, stops: Counter[str]) -> dict[str, int]:
     """The labels of the last reply that gives any: on real clips those of the built-in judge make no verdict."""
-    trace = None
-    for event in judge(pair, backend, Settings()):
-        trace = add_event(trace, event)
-    assert trace is not None
-    assert trace.finished is not None
+    trace = reduce(add_event, judge(pair, backend, Settings()), None)
     stops[trace.finished.stop.value] += 1
     return trace.last_labels.labels if trace.last_labels else {}
 

@@ -17,7 +17,7 @@ import pytest
 from tests.evaluation.support.public_files import VIDEOGEN_COLUMNS, mj_row, write_mj
 from tests.evaluation.support.scripted_runs import answer, made_pairs, made_result, write_table
 from tests.support.small_clips import write_clip
-from vrthinker_core.cli import main
+from tests.test_cli import call
 from vrthinker_core.commands.console import ProgressCounts, pair_progress
 from vrthinker_core.drawn.video_files import write_pairs
 from vrthinker_core.results.result import RESULTS, broken_row, final_results, read_results
@@ -32,29 +32,19 @@ ROOT = Path(__file__).resolve().parents[2]
 class Evaluate:
     """Calls the command in this process."""
 
-    def __init__(
-        self, folder: Path, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch
-    ) -> None:
+    def __init__(self, folder: Path) -> None:
         self.script, self.out = folder / "script.jsonl", folder / "out"
         self.script.write_text(json.dumps({"reply": answer("whatever")}))
-        self._capsys, self._patch = capsys, patch
 
     def __call__(self, *arguments: object, judge: str = "") -> tuple[int, str, str]:
         """Exit status, standard output, standard error."""
         options = ["--judge", judge or f"scripted:{self.script}", "--out", self.out]
-        argv = ["vrthinker", "evaluate", *map(str, [*arguments, *options])]
-        self._patch.setattr(sys, "argv", argv)
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, *self._capsys.readouterr()
+        return call("evaluate", *arguments, *options)
 
 
 @pytest.fixture
-def evaluate(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Evaluate:
-    return Evaluate(tmp_path, capsys, monkeypatch)
+def evaluate(tmp_path: Path) -> Evaluate:
+    return Evaluate(tmp_path)
 
 
 def test_the_built_in_judge_is_evaluated_on_drawn_pairs(evaluate: Evaluate, tmp_path: Path) -> None:

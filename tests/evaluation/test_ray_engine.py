@@ -69,7 +69,6 @@ def cluster(token: None, node_files: Path) -> Iterator[str]:
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as head:
         try:
-            assert head.stdout is not None
             assert any("Ray runtime started" in line for line in head.stdout), (
                 f"Ray ended with {head.wait(10)}"
             )

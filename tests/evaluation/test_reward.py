@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.support.file_limit import open_file_limit
 from tests.support.small_clips import write_clip
 from tests.support.threads import run_in_thread, threads_started
+from tests.video.support.open_clips import pixels
 from vrthinker_core import (
     BadInput,
     Dimension,
@@ -48,16 +48,13 @@ def redness(messages: Sequence[Message], side: Side) -> float:
     frame = next(
         frame for message in messages for frame in message.frames if frame.ref.side == side
     )
-    return float(
-        np.frombuffer(frame.rgb, np.uint8).reshape(frame.height, frame.width, 3)[-1, :, 0].mean()
-    )
+    return float(pixels(frame)[-1, :, 0].mean())
 
 
 def redder(messages: Sequence[Message]) -> str:
     first, second = (redness(messages, side) for side in Side)
-    return ANSWER.format(
-        f"TA=0, MQ=1, VQ={1 if first > second else 2}, OA={1 if first > second else 2}"
-    )
+    better = 1 if first > second else 2
+    return ANSWER.format(f"TA=0, MQ=1, VQ={better}, OA={better}")
 
 
 TRUTH = ScriptedBackend(redder, protocol="paired")
@@ -219,7 +216,6 @@ def test_a_task_that_is_cancelled_ends_its_runs(videos: list[Path], tmp_path: Pa
     run_in_thread(cancelled())
     (path,) = tmp_path.iterdir()
     end = load(path).finished
-    assert end is not None
     assert end.stop is StopReason.CANCELLED
 
 

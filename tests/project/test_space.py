@@ -87,34 +87,13 @@ def test_the_system_packages_that_opencv_needs_are_named() -> None:
 
 def resolved(python: str, *more: str) -> dict[str, Version]:
     """What requirements.txt and `more` become on a Linux with that Python. Reads the index, downloads no package."""
-    options = [
-        "--python-version",
-        python,
-        "--python-platform",
-        "x86_64-manylinux_2_28",
-        "--only-binary",
-        ":all:",
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "uv",
-        "pip",
-        "compile",
-        "--quiet",
-        "--no-config",
-        "--no-python-downloads",
-        *options,
-    ]
-    command += ["--no-annotate", "--no-header", "requirements.txt", "-"]
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-config"]
+    command += ["--no-python-downloads", "--no-annotate", "--no-header", "--python-version", python]
+    command += ["--python-platform", "x86_64-manylinux_2_28", "--only-binary", ":all:"]
+    command += ["requirements.txt", "-"]
+    text = "\n".join(more)
     done = subprocess.run(
-        command,
-        cwd=ROOT,
-        input="\n".join(more),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+        command, cwd=ROOT, input=text, capture_output=True, text=True, timeout=240, check=False
     )
     if "error sending request" in done.stderr:
         pytest.skip("no package index can be reached")

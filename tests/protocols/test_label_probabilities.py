@@ -60,7 +60,6 @@ def test_the_digit_of_each_label_is_the_one_that_decides_it(case: dict[str, Any]
         changed = protocol.parse(
             text[:place] + OTHER_DIGIT[digit] + text[place + 1 :], cut=cut
         ).verdict
-        assert changed is not None
         assert changed.labels.get(dimension) != labels[dimension]
 
 
@@ -91,7 +90,6 @@ def test_neither_reasoning_nor_hidden_characters_nor_a_second_mention_misleads(
     answer = f"{said}; {said}" if twice else said
     text = f"{noise}<Think>{thought}</Think>{more}<Answer>{answer}</Answer>"
     reply = Paired().parse(text)
-    assert reply.verdict is not None
     assert reply.verdict.labels == labels
     found = places(text, reply.verdict)
     assert list(found) == list(Dimension)

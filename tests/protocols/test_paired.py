@@ -113,7 +113,6 @@ def test_the_redirect_holds_the_beginnings_of_a_call_and_of_an_answer() -> None:
 def test_a_lower_limit_per_call_is_kept_and_named_to_the_judge() -> None:
     protocol = Paired(frames_per_call=2)
     wants = protocol.parse("<tool_call>[1, 2, 3]</tool_call>").wants
-    assert wants is not None
     assert (wants.indices, wants.truncated) == ((1, 2), True)
     assert "1 to 2 of" in protocol.retry_message(()).text
 

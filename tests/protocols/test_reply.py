@@ -187,14 +187,12 @@ def test_answers_and_calls_in_reasoning_are_quotations(
 def test_which_answer_counts(text: str, kind: str, overall: int | None) -> None:
     reply = PAIRED.parse(text)
     assert reply.kind == kind
-    assert reply.verdict is not None
     assert reply.verdict.labels.get("OA") == overall
 
 
 def test_a_call_beside_a_complete_answer_is_recorded_as_ignored() -> None:
     reply = PAIRED.parse(f"{CALL}<Answer>{WHOLE}</Answer>")
     assert kinds(reply) == [ProblemKind.IGNORED_CALL]
-    assert reply.wants is not None
     assert reply.wants.indices == (7,)
 
 
@@ -333,7 +331,6 @@ QUOTING = '<tool_call>{"frame_indices": [10], "why": "' + f'<Answer>{WHOLE}</Ans
 )
 def test_an_answer_in_a_call_without_its_closing_tag_is_a_quotation(text: str) -> None:
     reply = PAIRED.parse(text)
-    assert reply.wants is not None
     assert (reply.kind, reply.wants.indices, reply.verdict) == ("tool", (10,), None)
     assert PAIRED.parse(f"{text}<Answer>{WHOLE}</Answer>").kind == "answer"
 
@@ -348,5 +345,4 @@ def test_labels_behind_a_call_inside_an_answer_count() -> None:
 
 def test_reasoning_inside_a_call_is_left_out() -> None:
     reply = PAIRED.parse('<tool_call><Think>x</Think>{"frame_indices": [10]}</tool_call>')
-    assert reply.wants is not None
     assert (reply.wants.indices, reply.problems) == ((10,), ())

@@ -71,19 +71,7 @@ def test_letters_and_order_survive(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "A cat runs.",
-        "a < b and c > d",
-        "f <| x",
-        "x |> f",
-        "<b>bold</b>",
-        "<answers>",
-        "Line\n\tnext",
-        "👨‍👩‍👧 می‌خواهم",
-        "1 <2> 3",
-        "<thinking>",
-    ],
+    "text", ["f <| x", "x |> f", "<answers>", "Line\n\tnext", "1 <2> 3", "<thinking>"]
 )
 def test_ordinary_text_is_unchanged_or_still_readable(text: str) -> None:
     safe, quoted, removed = sanitize_prompt(text)

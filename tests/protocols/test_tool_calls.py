@@ -54,7 +54,6 @@ def frames(value: str) -> FrameSelection:
 )
 def test_strict_json_is_read_in_any_shape(body: str) -> None:
     reply = read(body)
-    assert reply.wants is not None
     assert reply.wants.indices == (10, 30)
     assert reply.problems == ()
 
@@ -87,7 +86,6 @@ def test_strict_json_is_read_in_any_shape(body: str) -> None:
 )
 def test_slips_are_repaired_and_named(body: str) -> None:
     reply = read(body)
-    assert reply.wants is not None
     assert reply.wants.indices == (10, 30)
     assert [problem.kind for problem in reply.problems] == [ProblemKind.REPAIRED]
 
@@ -260,7 +258,6 @@ CALL = '<tool_call>{"frame_indices": [5]}</tool_call>'
 )
 def test_a_reply_that_asks_for_more_than_is_read_says_so(text: str, found: tuple[int, ...]) -> None:
     reply = Paired().parse(text)
-    assert reply.wants is not None
     assert (reply.wants.indices, reply.wants.truncated) == (found, True)
     (told,) = (
         problem.detail for problem in reply.problems if problem.kind is ProblemKind.TRUNCATED
@@ -274,7 +271,6 @@ def test_a_reply_that_asks_for_more_than_is_read_says_so(text: str, found: tuple
 def test_the_most_that_is_read_is_not_called_too_much() -> None:
     for text in (f"<tool_call>{json.dumps({'frame_indices': [5] * 1000})}</tool_call>", CALL * 200):
         reply = Paired().parse(text)
-        assert reply.wants is not None
         assert (reply.wants.indices, reply.wants.truncated, reply.problems) == ((5,), False, ())
 
 
@@ -284,7 +280,6 @@ def test_calls_merge_in_order() -> None:
         '<tool_call>{"frame_indices": [1, 4]}</tool_call>',
     )
     wants = Paired().parse(first + second).wants
-    assert wants is not None
     assert wants.indices == (9, 1, 4)
 
 
@@ -320,8 +315,6 @@ def test_each_protocol_reads_both_argument_names_with_its_own_numbers() -> None:
     for name in ("frame_indices", "target_frames"):
         text = f'<tool_call>{{"{name}": [0, 96, 97]}}</tool_call>'
         paired, concat = Paired().parse(text).wants, Concat().parse(text).wants
-        assert paired is not None
-        assert concat is not None
         assert (paired.indices, concat.indices) == ((0, 96, 97), (96,))
 
 

@@ -44,17 +44,8 @@ def vllm_program(folder: str | None = None) -> Path | None:
 def vllm_serving(program: Path, log: Path, options: Sequence[str] = ()) -> Iterator[str]:
     """vLLM with the built-in judge; gives the address."""
     port = _free_port()
-    command = [
-        str(program),
-        "serve",
-        str(NANO),
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        *VLLM_OPTIONS,
-        *options,
-    ]
+    command = [str(program), "serve", str(NANO), "--host", "127.0.0.1", "--port", str(port)]
+    command += [*VLLM_OPTIONS, *options]
     with _running(command, {**os.environ, **ENVIRONMENT}, log, f"http://127.0.0.1:{port}"):
         yield f"http://127.0.0.1:{port}/v1"
 
@@ -71,16 +62,8 @@ def transformers_serving(folder: Path) -> Iterator[str]:
     }
     (copy / "processor_config.json").write_text(json.dumps(classes))
     port = _free_port()
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-m",
-        "transformers.cli.transformers",
-        "serve",
-        str(copy),
-        "--trust-remote-code",
-    ]
+    command = [sys.executable, "-W", "ignore", "-m", "transformers.cli.transformers"]
+    command += ["serve", str(copy), "--trust-remote-code"]
     command += ["--device", "cpu", "--dtype", "float32", "--host", "127.0.0.1", "--port", str(port)]
     environment = {
         **os.environ,

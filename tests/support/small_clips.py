@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+from collections.abc import Sequence
 from pathlib import Path
 
-import av
 import numpy as np
+
+from tests.video.support.write_clips import Picture, write
 
 
 def write_clip(
     path: Path, frames: int = 48, width: int = 96, height: int = 64, hue: int = 0, fps: int = 24
 ) -> Path:
     """An H.264 clip with B-frames in which a bright block moves over a field of one colour."""
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream(
-            "libx264", rate=Fraction(fps), options={"preset": "veryfast", "crf": "20"}
-        )
-        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-        for index in range(frames):
-            picture = np.full((height, width, 3), (40 + hue, 90, 160 - hue), np.uint8)
-            left = index * (width - 16) // max(1, frames - 1)
-            picture[8:24, left : left + 16] = 240
-            for packet in stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")):
-                container.mux(packet)
-        for packet in stream.encode():
-            container.mux(packet)
-    return path
+    pictures = np.full((frames, height, width, 3), (40 + hue, 90, 160 - hue), np.uint8)
+    for index, picture in enumerate(pictures):
+        left = index * (width - 16) // max(1, frames - 1)
+        picture[8:24, left : left + 16] = 240
+    return write_pictures(path, list(pictures), fps)
+
+
+def write_pictures(path: Path, pictures: Sequence[Picture], fps: int = 24) -> Path:
+    """An H.264 clip of these pictures."""
+    height, width, _ = pictures[0].shape
+    how = {"size": (width, height), "rate": fps, "gop": 250}
+    options = {"preset": "veryfast", "crf": "20"}
+    return write(path, len(pictures), pictures=pictures, options=options, **how)

@@ -105,7 +105,6 @@ def test_frames_that_cannot_be_had_keep_to_the_protocol_and_fail_the_rollout() -
     assert block["text"].startswith("<tool_response>")
     replies = [Completion(look(3)), Completion(answer(drawn.truth))]
     rollout = replay(environment.pair, JUDGE, Settings(), replies)
-    assert rollout.run.finished is not None
     assert rollout.run.finished.stop is StopReason.FAILED
     assert len(rollout.run.turns) == len(rollout.prompts) == 1
 
@@ -163,5 +162,4 @@ def test_replayed_replies_are_the_rollout_that_play_makes() -> None:
     assert [turn.reply for turn in again.run.turns] == [turn.reply for turn in played.run.turns]
     assert again.correct
     cut = replay(pair, JUDGE, Settings(), [Completion(look(3)), Completion("<Think>", "length")])
-    assert cut.run.finished is not None
     assert cut.run.finished.stop is StopReason.TOKEN_LIMIT

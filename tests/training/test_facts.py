@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from tests.training.test_video_files import difference
 from vrthinker_core.drawn.damage import (
     DAMAGES,
     CodecNoise,
@@ -130,10 +131,6 @@ def pictures(count: int, size: int = SIZE) -> list[Pixels]:
     scenes = [draw_pair(seed, OPTIONS).first for seed in range(count)]
     clean = [replace(scene, picture_fault=None, motion_fault=None) for scene in scenes]
     return [SceneRenderer(scene, size).frame(30) for scene in clean]
-
-
-def difference(one: Pixels, other: Pixels) -> float:
-    return float(np.abs(one.astype(float) - other).mean())
 
 
 def test_wear_is_smaller_than_the_faintest_damage() -> None:

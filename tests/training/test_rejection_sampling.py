@@ -113,7 +113,6 @@ def test_a_sitting_without_a_limit_is_over_only_when_somebody_says_so() -> None:
 
 def test_a_part_has_its_share_of_what_is_left() -> None:
     deadline = begin_sitting(not_cancelled, 10).part(0.25).deadline
-    assert deadline is not None
     assert 100 < deadline - time.monotonic() <= 150
     assert begin_sitting(not_cancelled, 0).over
     assert begin_sitting(not_cancelled, 0).part(0.5).over

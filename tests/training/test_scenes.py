@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.training.test_video_files import difference
 from vrthinker_core.drawn.damage import DAMAGES
 from vrthinker_core.drawn.facts import in_order
 from vrthinker_core.drawn.faults import (
@@ -28,7 +29,6 @@ from vrthinker_core.drawn.faults import (
 from vrthinker_core.drawn.moving_scene import GO, LEAP, STAY
 from vrthinker_core.drawn.renderer import Renderer
 from vrthinker_core.drawn.solids import SHAPES
-from vrthinker_core.drawn.textures import Pixels
 from vrthinker_core.drawn.world import (
     COLOURS,
     DIRECTIONS,
@@ -143,7 +143,6 @@ def test_every_label_both_kinds_of_tie_and_every_wrong_fact_are_drawn(
 
 def covered_by(scene: Scene, number: int, index: int) -> np.ndarray:
     """Which pixels thing `number` covers where nothing hides it, [SIZE, SIZE]."""
-    assert scene.background is not None
     empty, group = Renderer(scene.background, SIZE).render(()), scene.groups[number]
     solids = tuple(replace(solid, rgb=(255, 0, 255)) for solid in group.solids)
     alone = replace(scene, groups=(replace(group, solids=solids),), still_solids=())
@@ -209,7 +208,6 @@ def test_a_shift_of_the_picture_moves_positions_with_it() -> None:
     scene = scene_of(Thing("red", "ball"))
     moved = replace(scene, motion_fault=MotionFault("jumpy", range(60, 70), 0.1, 3, turn=0.0))
     plain, shifted = (each.thing_positions(64)[0] for each in (scene, moved))
-    assert plain is not None
     assert shifted == pytest.approx((plain[0] + 0.1, plain[1]))
     before, after = (SceneRenderer(each, SIZE).frame(64) for each in (scene, moved))
     assert np.abs(before[:, :90].astype(int) - after[:, 11:101]).mean() < 3
@@ -272,10 +270,6 @@ def test_half_of_the_faults_lie_between_the_opening_frames(world: World) -> None
         lengths = [len(fault.window) for fault in hidden]
         assert min(lengths) < 10 < 25 < max(lengths)
         assert len({fault.window.start for fault in hidden}) > 40
-
-
-def difference(one: Pixels, other: Pixels) -> float:
-    return float(np.abs(one.astype(float) - other).mean())
 
 
 @pytest.mark.parametrize("kind", PICTURE_FAULTS)

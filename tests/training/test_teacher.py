@@ -64,7 +64,6 @@ def test_a_teacher_that_knows_the_truth_is_kept_whole(tmp_path: Path) -> None:
     assert read_outcomes(tmp_path) == made
     for outcome in made:
         trace = load(tmp_path / outcome.file)
-        assert trace.finished is not None
         assert trace.finished.verdict == PAIRS.drawn(outcome.pair).verdict
         assert [len(turn.frames) for turn in trace.turns] == [8, 2]
         assert {jpeg_size(frame.jpeg) for turn in trace.turns for frame in turn.frames} == {
@@ -190,7 +189,6 @@ def test_outside_its_scope_a_teacher_is_learnt_from_and_its_traces_have_no_verdi
     assert (kept.rollout.correct, kept.rollout.run.whole_answer is not None) == (True, True)
     for outcome in made:
         trace = load(tmp_path / "out" / outcome.file)
-        assert trace.finished is not None
         assert (trace.finished.outside_scope, trace.finished.verdict) == (True, None)
         assert trace.last_labels == Verdict(*map(Preference, (1, 2, 2, 1)))
     export_rows([tmp_path / "out"], "preferences", tmp_path / "rows.jsonl", RowFilter())
@@ -240,7 +238,6 @@ def test_what_the_judge_itself_wrote_comes_back_token_for_token(
     (outcome,) = run_teacher(PAIRS, range(1), nano, job, tmp_path)
     assert outcome.kept
     end = load(tmp_path / outcome.file).finished
-    assert end is not None
     assert (end.outside_scope, end.verdict) == (False, PAIRS.drawn(0).verdict), (
         "what is drawn in memory is drawn, too"
     )
@@ -286,7 +283,6 @@ def test_the_command_says_what_can_be_learnt_from_and_others_learn_from_it(tmp_p
     said: list[str] = []
     for data in (out, f"traces:{out / 'traces'}"):
         ready = open_ready_runs(str(data))
-        assert ready is not None
         with ExitStack() as videos:
             assert len(list(ready.kept(9, said.append, videos))) == 1
     assert said == ["1 of 2 runs pass the filters; 1 not: a label is not the known one."] * 2

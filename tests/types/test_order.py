@@ -69,8 +69,6 @@ def test_a_judge_that_always_names_the_same_number_flips_and_one_that_follows_th
         check_order(ended(verdict), ended(verdict)),
         check_order(ended(verdict), ended(swap_verdict(verdict))),
     )
-    assert stubborn is not None
-    assert faithful is not None
     for dimension, label in verdict:
         if label:
             assert stubborn[dimension] is OrderEffect.FLIPS

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import av
 import numpy as np
 import pytest
 
 from tests.video.support.hostile_clips import EVEN, stamped
-from tests.video.support.open_clips import PAIRED, opened, pixels
+from tests.video.support.open_clips import PAIRED, REAL_CLIPS, opened, pixels
 from tests.video.support.write_clips import repeated, rotated, sound_only, write
 from vrthinker_core.errors import NoCopy, VideoError
 from vrthinker_core.types.frames import Sizing
@@ -51,17 +50,6 @@ ENCODED = [
     "odd size",
     "size changes",
 ]
-REAL_CLIPS = (
-    sorted(path for path in Path(os.environ["VRT_CLIPS"]).iterdir() if path.suffix != ".json")
-    if "VRT_CLIPS" in os.environ
-    else []
-)
-
-
-def make_copy(source: Path, folder: Path, **options: Any) -> Path:
-    copy = playable_copy(source, folder, **options)
-    assert copy is not None
-    return copy
 
 
 def stream(path: Path) -> tuple[str, str | None, int, int]:
@@ -102,7 +90,7 @@ def test_a_clip_that_browsers_play_is_not_copied(
 def test_where_only_the_container_is_wrong_the_packets_are_copied(
     name: str, make_clip: MakeClip, tmp_path: Path
 ) -> None:
-    copy = make_copy(make_clip(name), tmp_path)
+    copy = playable_copy(make_clip(name), tmp_path)
     assert_same_frame_times(make_clip(name), copy)
     assert packets(copy) == packets(make_clip(name))
 
@@ -111,14 +99,14 @@ def test_h264_in_matroska_is_remuxed(tmp_path: Path) -> None:
     source = write(
         tmp_path / "film.mkv", 40, pts=[index * 60 + index % 5 * 11 for index in range(40)]
     )
-    copy = make_copy(source, tmp_path / "copies")
+    copy = playable_copy(source, tmp_path / "copies")
     assert_same_frame_times(source, copy)
     assert packets(copy) == packets(source)
 
 
 @pytest.mark.parametrize("name", ENCODED)
 def test_everything_else_is_encoded_anew(name: str, make_clip: MakeClip, tmp_path: Path) -> None:
-    copy = make_copy(make_clip(name), tmp_path)
+    copy = playable_copy(make_clip(name), tmp_path)
     codec, colours, width, height = stream(copy)
     assert (codec, colours) == ("h264", "yuv420p")
     assert width % 2 == height % 2 == 0
@@ -130,7 +118,7 @@ def test_everything_else_is_encoded_anew(name: str, make_clip: MakeClip, tmp_pat
 def test_encoded_frames_look_like_the_original(
     name: str, make_clip: MakeClip, tmp_path: Path
 ) -> None:
-    copy = make_copy(make_clip(name), tmp_path)
+    copy = playable_copy(make_clip(name), tmp_path)
     with opened(make_clip(name)) as original, opened(copy) as copied:
         for before, after in zip(
             original.frames([0, 60, 127]), copied.frames([0, 60, 127]), strict=True
@@ -145,13 +133,13 @@ def test_a_copy_of_a_clip_with_a_wrong_timestamp_has_the_times_that_the_judge_is
     clip = stamped(
         tmp_path / "clip.webm", write(tmp_path / "even.webm", 100, **EVEN["webm"]), place, 1e5
     )
-    assert_same_frame_times(clip, make_copy(clip, tmp_path / "copies"))
+    assert_same_frame_times(clip, playable_copy(clip, tmp_path / "copies"))
 
 
 def test_a_wrong_suffix_is_corrected(make_clip: MakeClip, tmp_path: Path) -> None:
     misnamed = tmp_path / "clip.avi"
     misnamed.write_bytes(make_clip("B-frames").read_bytes())
-    copy = make_copy(misnamed, tmp_path / "copies")
+    copy = playable_copy(misnamed, tmp_path / "copies")
     assert copy.suffix == ".mp4"
     assert len(packets(copy)) == 50
 
@@ -159,7 +147,7 @@ def test_a_wrong_suffix_is_corrected(make_clip: MakeClip, tmp_path: Path) -> Non
 def test_variable_timestamps_are_kept_exactly(tmp_path: Path) -> None:
     pts = [index * 60 + index % 5 * 11 for index in range(40)]
     source = write(tmp_path / "uneven.mkv", 40, pts=pts, codec="mpeg4", options={})
-    copy = make_copy(source, tmp_path / "copies")
+    copy = playable_copy(source, tmp_path / "copies")
     with av.open(str(copy)) as container:
         found = [
             frame.pts * frame.time_base
@@ -175,7 +163,7 @@ def test_rotation_is_kept(codec: str, options: dict[str, str] | None, tmp_path: 
     """Copied packets keep the display matrix; encoded frames are rotated already."""
     upright = write(tmp_path / "upright.mp4", codec=codec, options=options)
     source = rotated(tmp_path / "turned.mov", upright, 0, 1, -1, 0)
-    copy = make_copy(source, tmp_path / "copies")
+    copy = playable_copy(source, tmp_path / "copies")
     with opened(source) as original, opened(copy) as copied:
         (before,), (after,) = original.frames([60]), copied.frames([60])
     assert (before.width, before.height) == (after.width, after.height) == (64, 96)
@@ -195,12 +183,12 @@ def test_encoded_sizes_are_even_and_limited(
     size: tuple[int, int], copy_size: tuple[int, int], tmp_path: Path
 ) -> None:
     source = write(tmp_path / "film.mkv", 2, size=size, codec="ffv1", options={})
-    assert stream(make_copy(source, tmp_path))[2:] == copy_size
+    assert stream(playable_copy(source, tmp_path))[2:] == copy_size
 
 
 def test_pixels_that_are_not_square_are_made_square(tmp_path: Path) -> None:
     source = write(tmp_path / "wide.avi", 2, codec="mpeg4", options={}, pixel_aspect=Fraction(4, 3))
-    assert stream(make_copy(source, tmp_path))[2:] == (128, 64)
+    assert stream(playable_copy(source, tmp_path))[2:] == (128, 64)
 
 
 def test_a_copy_is_made_once_and_does_not_contain_the_name_of_the_source(
@@ -208,9 +196,9 @@ def test_a_copy_is_made_once_and_does_not_contain_the_name_of_the_source(
 ) -> None:
     secret = tmp_path / "secret name.avi"
     secret.write_bytes(make_clip("MPEG-4 in AVI").read_bytes())
-    copy = make_copy(secret, tmp_path / "copies")
+    copy = playable_copy(secret, tmp_path / "copies")
     written = copy.stat().st_mtime_ns
-    assert make_copy(make_clip("MPEG-4 in AVI"), tmp_path / "copies") == copy
+    assert playable_copy(make_clip("MPEG-4 in AVI"), tmp_path / "copies") == copy
     assert copy.stat().st_mtime_ns == written
     assert "secret" not in copy.name
     content = copy.read_bytes()
@@ -220,18 +208,10 @@ def test_a_copy_is_made_once_and_does_not_contain_the_name_of_the_source(
 
 
 def test_several_threads_make_one_whole_copy(make_clip: MakeClip, tmp_path: Path) -> None:
-    found: list[Path | None] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(playable_copy(make_clip("HEVC"), tmp_path)))
-        for _ in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 3
-    assert list(tmp_path.iterdir()) == [found[0]] == [found[1]] == [found[2]]
-    assert len(packets(tmp_path / found[0].name if found[0] else tmp_path)) == 50
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda _: playable_copy(make_clip("HEVC"), tmp_path), range(3)))
+    assert list(tmp_path.iterdir()) * 3 == found
+    assert len(packets(found[0])) == 50
 
 
 HOSTILE = {
@@ -293,23 +273,13 @@ def test_a_copy_that_passes_a_limit_is_not_made(
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_a_worker_that_dies_leaves_no_copy(long_clip: Path, tmp_path: Path) -> None:
-    errors: list[Exception] = []
-
-    def copy_clip() -> None:
-        try:
-            playable_copy(long_clip, tmp_path / "copies")
-        except NoCopy as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=copy_clip)
     before = child_pids()
-    thread.start()
-    while not (started := child_pids() - before):
-        pass
-    os.kill(started.pop(), signal.SIGSEGV)
-    thread.join(20)
-    (error,) = errors
-    assert "SIGSEGV" in str(error)
+    with ThreadPoolExecutor(1) as pool:
+        copying = pool.submit(playable_copy, long_clip, tmp_path / "copies")
+        while not (started := child_pids() - before):
+            pass
+        os.kill(started.pop(), signal.SIGSEGV)
+        assert "SIGSEGV" in str(copying.exception(20))
     assert list((tmp_path / "copies").iterdir()) == []
     assert child_pids() == before
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,16 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.video.support.open_clips import CONCAT, FIRST, NATIVE, PAIRED, SQUARE, opened, pixels
+from tests.video.support.open_clips import (
+    CONCAT,
+    FIRST,
+    NATIVE,
+    PAIRED,
+    REAL_CLIPS,
+    SQUARE,
+    opened,
+    pixels,
+)
 from tests.video.support.sequential_decode import decode
 from tests.video.support.write_clips import KINDS, damaged, repeated, write
 from vrthinker_core.errors import VideoError
@@ -20,11 +28,6 @@ from vrthinker_core.types import ClipInfo, Frame
 from vrthinker_core.types.frames import Grid, Sizing
 
 KIND_NAMES = sorted(KINDS)
-REAL_CLIPS = (
-    sorted(path for path in Path(os.environ["VRT_CLIPS"]).iterdir() if path.suffix != ".json")
-    if "VRT_CLIPS" in os.environ
-    else []
-)
 SEEKABLE = {
     "B-frames",
     "open GOP",

@@ -92,9 +92,8 @@ def test_the_share_never_falls_and_is_told_now_and_then(monkeypatch: pytest.Monk
     progress = OpeningProgress(told.append)
     for step in range(1000):
         clock[0] = step / 100
-        progress.update(
-            "frames", step % 700, 700
-        )  # the second pass over a clip that announced too many frames
+        # The second pass over a clip that announced too many frames
+        progress.update("frames", step % 700, 700)
     assert told == sorted(told)
     assert len(told) <= 10 / REPORT_SECONDS
     assert clock[0] > QUIET_CPU_SECONDS

@@ -35,17 +35,12 @@ ASK = [Message("user", (Text("Compare the two videos."),))]
 Weights = dict[str, torch.Tensor]
 
 
-@pytest.fixture
-def copy(checkpoint_folder: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(checkpoint_folder, tmp_path / "judge")
-
-
 def refused(source: Path | str) -> str:
     """The sentence that refuses a checkpoint."""
     with pytest.raises(CheckpointError) as caught:
         TransformersBackend.load(str(source))
     sentence = str(caught.value)
-    assert "\n" not in sentence
+    assert sentence.isprintable()
     assert "Traceback" not in sentence
     return sentence
 
@@ -197,9 +192,8 @@ def test_source_that_is_no_folder_is_refused(
 
 
 def test_a_download_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(
-        "ALL_PROXY", "socks5://127.0.0.1:1"
-    )  # the client lets errors of its transport through, here an ImportError
+    # The client lets errors of its transport through, here an ImportError
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")
     close_session()
     assert "could be had from the Hugging Face hub" in refused("nobody-at-all/no-such-judge")
     close_session()

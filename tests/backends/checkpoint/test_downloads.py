@@ -14,10 +14,8 @@ from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.checkpoint_files import HUB_METADATA, check_files, tensor_shapes
 from vrthinker_core.errors import CheckpointError
 
-LARGE = (
-    "model.safetensors",
-    "tokenizer.json",
-)  # The hub stores these apart from git, under their SHA-256
+# The hub stores these apart from git, under their SHA-256
+LARGE = ("model.safetensors", "tokenizer.json")
 
 
 def etag(path: Path) -> str:
@@ -39,15 +37,14 @@ def cached(checkpoint_folder: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def downloaded(checkpoint_folder: Path, tmp_path: Path) -> Path:
+def downloaded(checkpoint_folder: Path, copy: Path) -> Path:
     """A folder that was downloaded into (`local_dir`)."""
-    folder = shutil.copytree(checkpoint_folder, tmp_path / "judge")
-    (folder / HUB_METADATA).mkdir(parents=True)
+    (copy / HUB_METADATA).mkdir(parents=True)
     for path in checkpoint_folder.iterdir():
-        (folder / HUB_METADATA / f"{path.name}.metadata").write_text(
+        (copy / HUB_METADATA / f"{path.name}.metadata").write_text(
             f"{'0' * 40}\n{etag(path)}\n1700000000.0\n"
         )
-    return folder
+    return copy
 
 
 def flip(path: Path) -> None:
@@ -61,23 +58,18 @@ def test_what_is_as_the_hub_gave_it_passes(cached: Path, downloaded: Path) -> No
     assert check_files(cached) == check_files(downloaded)
 
 
-@pytest.mark.parametrize("name", [*LARGE, "generation_config.json"])
-def test_a_changed_blob_is_refused(cached: Path, name: str) -> None:
-    flip((cached / name).resolve())
-    with pytest.raises(
-        CheckpointError,
-        match=f"^{name} of someone/judge is not what the hub gave: its checksum differs.",
-    ):
-        check_files(cached)
+CHANGED = [("cached", name) for name in (*LARGE, "generation_config.json")]
+CHANGED += [("downloaded", name) for name in LARGE]
 
 
-@pytest.mark.parametrize("name", LARGE)
-def test_a_changed_download_is_refused(downloaded: Path, name: str) -> None:
-    flip(downloaded / name)
-    with pytest.raises(
-        CheckpointError, match=f"^{name} of judge is not what the hub gave: its checksum differs."
-    ):
-        check_files(downloaded)
+@pytest.mark.parametrize(("place", "name"), CHANGED)
+def test_a_changed_file_is_refused(place: str, name: str, request: pytest.FixtureRequest) -> None:
+    folder: Path = request.getfixturevalue(place)
+    flip((folder / name).resolve())
+    judge = "someone/judge" if place == "cached" else "judge"
+    said = f"^{name} of {judge} is not what the hub gave: its checksum differs."
+    with pytest.raises(CheckpointError, match=said):
+        check_files(folder)
 
 
 def test_a_small_file_of_a_download_is_a_person_s_to_edit(downloaded: Path) -> None:
@@ -107,30 +99,20 @@ def unreadable(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "name", ["config.json", "vrthinker.json", "model.safetensors", "model.safetensors.index.json"]
-)
-def test_a_file_that_cannot_be_read_is_named(
-    checkpoint_folder: Path, tmp_path: Path, unreadable: Path, name: str
-) -> None:
-    folder = shutil.copytree(checkpoint_folder, tmp_path / "judge")
+NAMES = ["config.json", "vrthinker.json", "model.safetensors", "model.safetensors.index.json"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, "model.safetensors with a checksum"])
+def test_a_file_that_cannot_be_read_is_named(copy: Path, unreadable: Path, name: str) -> None:
+    name, _, checksum = name.partition(" ")
+    if checksum:
+        (copy / "vrthinker.json").write_text('{"sha256": {"model.safetensors": "0"}}')
     if name.endswith("index.json"):
-        (folder / "model.safetensors").unlink()
-    (folder / name).unlink(missing_ok=True)
-    unreadable.rename(folder / name)
+        (copy / "model.safetensors").unlink()
+    (copy / name).unlink(missing_ok=True)
+    unreadable.rename(copy / name)
     with pytest.raises(CheckpointError, match=f"^{name} cannot be read: "):
-        open_backend(f"hf:{folder}")
-
-
-def test_a_file_with_a_checksum_that_cannot_be_read_is_named(
-    checkpoint_folder: Path, tmp_path: Path, unreadable: Path
-) -> None:
-    folder = shutil.copytree(checkpoint_folder, tmp_path / "judge")
-    (folder / "vrthinker.json").write_text('{"sha256": {"model.safetensors": "0"}}')
-    (folder / "model.safetensors").unlink()
-    unreadable.rename(folder / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"^model.safetensors cannot be read: "):
-        open_backend(f"hf:{folder}")
+        open_backend(f"hf:{copy}")
 
 
 def test_weights_that_cannot_be_read_are_not_called_damaged(unreadable: Path) -> None:

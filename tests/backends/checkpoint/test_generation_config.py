@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,6 @@ from tests.backends.checkpoint.test_checkpoint import refused, rewrite
 from vrthinker_core.backends.transformers_local import TransformersBackend
 
 GENERATION = "generation_config.json"
-
-
-@pytest.fixture
-def copy(checkpoint_folder: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(checkpoint_folder, tmp_path / "judge")
 
 
 @pytest.mark.parametrize("token", ["abc", "2", [[2], 0], [2, -1], 100_000, 2.5, True, "x" * 1000])

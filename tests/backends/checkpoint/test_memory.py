@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import struct
 from pathlib import Path
 
@@ -11,14 +10,10 @@ import pytest
 import torch
 
 from tests.backends.checkpoint.test_checkpoint import refused
+from tests.test_cli import write_control_group
 from vrthinker_core.backends import checkpoint as loader
 from vrthinker_core.backends import devices
 from vrthinker_core.backends.devices import available_memory
-
-
-@pytest.fixture
-def copy(checkpoint_folder: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(checkpoint_folder, tmp_path / "judge")
 
 
 def test_files_far_larger_than_the_model_are_refused_before_they_are_read(copy: Path) -> None:
@@ -55,24 +50,18 @@ VERSION_1 = {
 }
 
 
-@pytest.mark.parametrize("files", [VERSION_1, VERSION_2], ids=["version 1", "version 2"])
-def test_memory_is_that_of_the_control_group(
-    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(devices, "CGROUP", tmp_path)
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert available_memory("cpu") == 600_000
+GROUPS = {
+    "version 1": VERSION_1,
+    "version 2": VERSION_2,
+    "no group": {},
+    "no limit": VERSION_2 | {"memory.max": "max"},
+}
 
 
-@pytest.mark.parametrize(
-    "files", [{}, VERSION_2 | {"memory.max": "max"}], ids=["no group", "no limit"]
-)
-def test_memory_without_a_limit_is_that_of_the_machine(
-    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", GROUPS)
+def test_memory_is_that_of_the_control_group_or_of_the_machine(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices, "CGROUP", tmp_path)
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    assert (available_memory("cpu") or 0) > 2**20
+    write_control_group(monkeypatch, devices, tmp_path, GROUPS[name])
+    free = available_memory("cpu")
+    assert free > 2**20 if name.startswith("no") else free == 600_000

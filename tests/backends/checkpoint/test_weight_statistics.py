@@ -12,11 +12,11 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from tests.backends.checkpoint.test_checkpoint import refused
 from tests.benchmarks.tools.random_models import random_checkpoint
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.checkpoint_files import MARKER
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.errors import CheckpointError
 
 SHARDS = sorted(path.name for path in NANO.glob("*.safetensors"))
 Change = Callable[[str, torch.Tensor], torch.Tensor]
@@ -35,14 +35,6 @@ def judge(tmp_path: Path) -> Path:
 def tensors_of(path: Path) -> list[str]:
     with safe_open(path, framework="numpy") as file:
         return list(file.keys())
-
-
-def refused(folder: Path) -> str:
-    with pytest.raises(CheckpointError) as caught:
-        TransformersBackend.load(str(folder))
-    sentence = str(caught.value)
-    assert sentence.isprintable()
-    return sentence
 
 
 def rewrite(folder: Path, names: list[str], change: Change) -> None:
@@ -126,12 +118,9 @@ def test_one_layer_of_random_values_is_refused(judge: Path) -> None:
     assert ": model.layers.2.mlp.down_proj.weight and its layer look random." in refused(judge)
 
 
-def test_weights_that_are_all_zero_are_refused_however_small(
-    checkpoint_folder: Path, tmp_path: Path
-) -> None:
-    folder = shutil.copytree(checkpoint_folder, tmp_path / "judge")
-    rewrite(folder, ["model.safetensors"], lambda _, weight: torch.zeros_like(weight))
-    assert refused(folder).startswith("model.safetensors is damaged: 100% of ")
+def test_weights_that_are_all_zero_are_refused_however_small(copy: Path) -> None:
+    rewrite(copy, ["model.safetensors"], lambda _, weight: torch.zeros_like(weight))
+    assert refused(copy).startswith("model.safetensors is damaged: 100% of ")
 
 
 def test_biases_of_zeros_are_no_damage(judge: Path) -> None:

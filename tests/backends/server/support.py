@@ -81,7 +81,6 @@ def refused(status: int, data: bytes, **headers: str) -> JudgeError:
     error, _ = failure_of(
         lambda handler, _: handler.send_bytes(status, data, "text/html", headers or None)
     )
-    assert isinstance(error, JudgeError)
     return error
 
 

@@ -36,7 +36,7 @@ from tests.support.faulty_server import (
     serving,
 )
 from tests.support.waiting import until
-from vrthinker_core import Finished, Settings, VideoPair, judge
+from vrthinker_core import Settings, VideoPair, judge
 from vrthinker_core.backends import server_errors as failures
 from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.backends.server_backend import ServerBackend
@@ -49,8 +49,8 @@ from vrthinker_core.errors import (
     TooManyPictures,
 )
 from vrthinker_core.traces import load
-from vrthinker_core.types.events import TextArrived, TurnEnded
-from vrthinker_core.types.messages import Completion, Sampling
+from vrthinker_core.types.events import TextArrived
+from vrthinker_core.types.messages import Sampling
 
 KEY = "sk-test-3f9a71c2"
 LONG = "This model's maximum context length is 4096 tokens. However, your prompt contains 9000 input tokens."
@@ -161,9 +161,8 @@ def test_the_deadline_is_kept_whatever_arrives_and_the_tries_are_counted() -> No
     for answer in (says_then("", drip), says_then("", hang)):
         with serving(answer) as server:
             conversation = open_judge(server, patience=quick).open_conversation()
-            with pytest.raises(
-                ServerUnavailable, match=r"silent.*compare again\.$"
-            ):  # asked once, so no number is told
+            # Asked once, so no number is told
+            with pytest.raises(ServerUnavailable, match=r"silent.*compare again\.$"):
                 ask(conversation, opening())
             conversation.close()
     with serving(cards=drip_a_list) as server, pytest.raises(ServerUnavailable, match="silent"):
@@ -229,7 +228,6 @@ def test_stop_closes_the_request_while_nothing_arrives(text: str) -> None:
         started = time.monotonic()
         *pieces, completion = conversation.stream(opening(), Sampling(), cancelled)
         ended = time.monotonic()
-        assert isinstance(completion, Completion)
         assert (completion.text, completion.stop) == (text, "cancelled")
         assert "".join(map(str, pieces)) == text
         assert ended - stopped[0] < 1
@@ -243,7 +241,6 @@ def test_stop_ends_the_wait_between_two_tries() -> None:
         conversation = open_judge(server).open_conversation()
         started = time.monotonic()
         items = list(conversation.stream(opening(), Sampling(), lambda: bool(server.bodies)))
-        assert isinstance(items[-1], Completion)
         assert items[-1].stop == "cancelled"
         assert time.monotonic() - started < 4
         conversation.close()
@@ -271,12 +268,9 @@ def run(pair: VideoPair, answers: Sequence[Answer], trace: Path | None = None) -
 
 def test_a_stream_cut_in_the_middle_is_judged_again_once(pair: VideoPair) -> None:
     *_, turn, end = run(pair, [says_then(ANSWER[:30], nothing), says()])
-    assert isinstance(turn, TurnEnded)
-    assert isinstance(end, Finished)
     assert turn.turn.completion.text == ANSWER
     assert turn.turn.completion.new_tokens == len(turn.turn.completion.pieces)
     assert "broke off" in turn.turn.note
-    assert end.verdict is not None
     assert end.verdict.whole
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import reduce
 
 import pytest
 
@@ -45,11 +46,7 @@ def host(
 
 
 def run(pair: VideoPair, name: str) -> Trace:
-    trace: Trace | None = None
-    for event in judge(pair, open_backend(name), Settings()):
-        trace = add_event(trace, event)
-    assert trace is not None
-    return trace
+    return reduce(add_event, judge(pair, open_backend(name), Settings()), None)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -57,7 +54,6 @@ def test_a_whole_run_without_one_refusal(kind: Kind, pair: VideoPair) -> None:
     """Each host is sent what it takes from the start, and the protocol's rules in words."""
     with host(kind) as server:
         trace = run(pair, f"{kind}:{MODELS[kind]}")
-    assert trace.finished is not None
     assert trace.finished.verdict is not None, trace.finished.error
     assert trace.started.judge == MODELS[kind]
     assert len(server.bodies) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ from vrthinker_core.backends.pictures import PictureCache
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.types import Side, Verdict
-from vrthinker_core.types.events import Trace, add_event
+from vrthinker_core.types.events import add_event
 
 MISS = refuses(400, "Cache miss for image at index 0 but data is not provided.")
 
@@ -102,11 +103,7 @@ def test_the_cache_is_bounded_and_ids_are_of_the_pixels() -> None:
 
 
 def run(pair: VideoPair, backend: Backend) -> tuple[list[str], Verdict | None]:
-    trace: Trace | None = None
-    for event in judge(pair, backend):
-        trace = add_event(trace, event)
-    assert trace is not None
-    assert trace.finished is not None
+    trace = reduce(add_event, judge(pair, backend), None)
     assert not trace.finished.error
     return [turn.completion.text for turn in trace.turns], trace.finished.verdict
 
@@ -121,5 +118,4 @@ def test_replies_are_those_of_this_process(tmp_path: Path, nano: TransformersBac
         texts, verdict = run(pair, served)
     assert (texts, verdict) == run(pair, nano)
     assert "<tool_call>" in texts[0]
-    assert verdict is not None
     assert verdict.whole

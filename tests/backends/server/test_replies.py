@@ -235,9 +235,7 @@ CALL = '<Think>More.</Think>\n<tool_call>{"name": "select_frames", "arguments": 
 def test_a_comparison_through_a_server_has_the_same_turns(pair: VideoPair) -> None:
     with serving(says(CALL), says(), cards=VLLM) as server:
         end = list(judge(pair, open_judge(server), Settings()))[-1]
-        assert isinstance(end, Finished)
         assert end.error == ""
-        assert end.verdict is not None
         assert end.verdict.labels == {"TA": 1, "VQ": 2, "MQ": 0, "OA": 1}
         assert [len(body["messages"]) for body in server.bodies] == [2, 4]
 
@@ -292,7 +290,6 @@ def test_a_branch_lets_the_same_frames_leave_as_its_origin(pair: VideoPair, tmp_
     with serving(reply, cards=(card,)) as server:
         backend, trace = open_judge(server), tmp_path / "origin.json"
         end = list(judge(pair, backend, Settings(), trace=trace))[-1]
-        assert isinstance(end, Finished)
         assert end.error == ""
         origin = load(trace)
         lengths = {len(turn.in_view) for turn in origin.turns}

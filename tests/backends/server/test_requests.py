@@ -18,7 +18,7 @@ from tests.backends.server.support import (
     shown,
 )
 from tests.support.faulty_server import ANSWER, Handler, refuses, says, serving
-from vrthinker_core import Finished, Settings, Started, VideoPair, judge
+from vrthinker_core import Settings, VideoPair, judge
 from vrthinker_core.errors import BackendRefused, ContextFull
 from vrthinker_core.protocols.base import prompt_text
 from vrthinker_core.types.messages import Message, Sampling, Text, Video
@@ -202,7 +202,5 @@ def test_a_run_says_that_its_server_takes_no_temperature(pair: VideoPair) -> Non
         backend = open_judge(server)
         ends = [list(judge(pair, backend, Settings())) for _ in range(2)]
     for first, *_, last in ends:
-        assert isinstance(first, Started)
-        assert isinstance(last, Finished)
         told = [*first.notes, *last.notes]
         assert sum("temperature" in note for note in told) == 1, told

@@ -29,7 +29,6 @@ pytestmark = [pytest.mark.skipif(PROGRAM is None, reason=NO_VLLM), pytest.mark.t
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    assert PROGRAM is not None
     with vllm_serving(PROGRAM, tmp_path_factory.mktemp("vllm") / "log.txt") as address:
         yield address
 
@@ -41,7 +40,6 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[VideoPair]:
 
 def completions(pair: VideoPair, backend: object, settings: Settings) -> list[Completion]:
     events = list(judge(pair, backend, settings))  # type: ignore[arg-type]
-    assert isinstance(events[-1], Finished)
     assert events[-1].verdict is not None, events[-1].error
     return [event.turn.completion for event in events if isinstance(event, TurnEnded)]
 
@@ -58,9 +56,8 @@ def test_replies_are_those_of_this_process(
             assert [each.text for each in theirs] == [each.text for each in ours]
             assert [each.prompt_tokens for each in theirs] == [each.prompt_tokens for each in ours]
             for one, other in zip(ours, theirs, strict=True):
-                assert (
-                    other.new_tokens == len(one.tokens) + 1
-                )  # vLLM counts the token that ends the reply
+                # vLLM counts the token that ends the reply
+                assert other.new_tokens == len(one.tokens) + 1
             final = theirs[-1]
             written = [
                 (final.text[label.offset], label.probabilities) for label in final.label_tokens
@@ -103,7 +100,6 @@ def test_a_second_turn_carries_no_picture_of_the_first(address: str) -> None:
 
 def test_it_is_found_on_this_machine_by_a_small_picture(address: str) -> None:
     port = urlsplit(address).port
-    assert port is not None
     assert local_servers([port], 10) == [
         LocalServer("vLLM", address.replace("localhost", "127.0.0.1"), ("nano",))
     ]

@@ -79,9 +79,8 @@ def draw_weights(model: Qwen2_5_VLForConditionalGeneration) -> None:
         if weight.ndim > 1:
             weight.normal_(0.0, weight[0].numel() ** -0.5)
     model.model.language_model.embed_tokens.weight.normal_()
-    for weight in (
-        model.parameters()
-    ):  # rows as different as training leaves them, in every matrix that is looked at for that
+    # Rows as different as training leaves them, in every matrix that is looked at for that
+    for weight in model.parameters():
         if weight.ndim > 1 and min(len(weight), weight[0].numel()) >= SMALLEST_SIDE:
             scales = torch.linspace(0.8, 1.25, len(weight), device=weight.device)
             weight.mul_(scales.view(-1, *[1] * (weight.ndim - 1)))

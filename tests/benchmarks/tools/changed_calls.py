@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from vrthinker_core.backends.base import (
-    BatchBackend,
-    Conversation,
-    GenerationRequest,
-    Scope,
-    StreamItem,
-)
+from vrthinker_core.backends.base import BatchBackend, GenerationRequest, StreamItem
 from vrthinker_core.protocols import PromptProtocol
 from vrthinker_core.protocols.paired import OPENING_SLOTS
-from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import Completion
 
 OPENING_TAG = "<tool_call>"
@@ -26,42 +19,14 @@ Change = Callable[[Sequence[int], str], Sequence[int]]
 """From the indices a judge asks for, and the reply in which it does, to those it gets."""
 
 
-@dataclass(frozen=True)
 class ChangedCalls:
     """A `BatchBackend` like `judge`, but for the indices of its calls."""
 
-    judge: BatchBackend
-    protocol: PromptProtocol
-    change: Change
-
-    @property
-    def name(self) -> str:
-        """The judge's name."""
-        return self.judge.name
-
-    @property
-    def protocols(self) -> tuple[ProtocolName, ...]:
-        """The judge's protocols."""
-        return self.judge.protocols
-
-    @property
-    def follows_instructions(self) -> bool:
-        """As the judge does."""
-        return self.judge.follows_instructions
-
-    @property
-    def scope(self) -> Scope:
-        """The judge's scope."""
-        return self.judge.scope
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The judge's notes."""
-        return self.judge.notes
-
-    def open_conversation(self) -> Conversation:
-        """A conversation of the judge."""
-        return self.judge.open_conversation()
+    def __init__(self, judge: BatchBackend, protocol: PromptProtocol, change: Change) -> None:
+        self.judge, self.protocol, self.change = judge, protocol, change
+        self.name, self.scope, self.notes = judge.name, judge.scope, judge.notes
+        self.protocols, self.follows_instructions = judge.protocols, judge.follows_instructions
+        self.open_conversation = judge.open_conversation
 
     def stream_batch(
         self, requests: Sequence[GenerationRequest]

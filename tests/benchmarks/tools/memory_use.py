@@ -46,9 +46,8 @@ def _reset_peak() -> None:
         torch.cuda.reset_peak_memory_stats()
     elif _CLEAR_REFS.exists():
         with suppress(AttributeError):
-            ctypes.CDLL(None).malloc_trim(
-                0
-            )  # else pages that the other way has freed would be used and not counted
+            # Else pages that the other way has freed would be used and not counted
+            ctypes.CDLL(None).malloc_trim(0)
         _CLEAR_REFS.write_text("5")
 
 

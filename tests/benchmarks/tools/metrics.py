@@ -9,7 +9,7 @@ import sys
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import psutil
 
@@ -80,17 +80,6 @@ class PeakUsage:
 
 
 # -- the clients ---------------------------------------------------------------------------------------------------------
-
-
-class Outcome(Protocol):
-    """How a comparison ended for the client that asked for it."""
-
-    @property
-    def complete(self) -> bool: ...
-    @property
-    def busy(self) -> bool: ...
-    @property
-    def seconds(self) -> float: ...
 
 
 async def with_timeout(coroutine: Coroutine[Any, Any, Result]) -> Result | None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from fractions import Fraction
 from pathlib import Path
 
-import av
 import numpy as np
 from PIL import Image
 
-from tests.ui.support.barcode_clips import BITS, HEIGHT, WIDTH, picture
+from tests.support.small_clips import write_pictures
+from tests.ui.support.barcode_clips import BITS, picture
 from vrthinker_core.types.events import Trace
 
 WHITE = 128
@@ -33,17 +32,7 @@ def write_pair(folder: Path, client: int) -> tuple[Path, Path]:
 
 def write_numbered_clip(path: Path, number: int, frames: int = 24) -> Path:
     """A clip in which every frame shows the same number as bars."""
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream(
-            "libx264", rate=Fraction(24), options={"preset": "veryfast", "crf": "20"}
-        )
-        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
-        for _ in range(frames):
-            container.mux(
-                stream.encode(av.VideoFrame.from_ndarray(picture(number), format="rgb24"))
-            )
-        container.mux(stream.encode())
-    return path
+    return write_pictures(path, [picture(number)] * frames)
 
 
 def read_number(jpeg: bytes) -> int | None:

@@ -95,7 +95,6 @@ class OurLoop:
         messages, sampling = self._deliberation.ask(), Sampling(max_new_tokens=len(reply))
         with self._timer.phase("decode"):
             *_, completion = self._conversation.stream(messages, sampling)
-        assert isinstance(completion, Completion)
         assert completion.tokens == tuple(reply), "the forced tokens are written, all of them"
         self._deliberation.take(completion)
         assert (self._deliberation.stop_reason is not None) == last, (

@@ -52,9 +52,8 @@ def fill_vocabulary(folder: Path, size: int) -> None:
     path = folder / "tokenizer.json"
     tokenizer = json.loads(path.read_text("utf-8"))
     vocabulary = tokenizer["model"]["vocab"]
-    vocabulary |= {
-        token["content"]: token["id"] for token in tokenizer["added_tokens"]
-    }  # else they would be numbered anew
+    # Else they would be numbered anew
+    vocabulary |= {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
     taken = set(vocabulary.values())
     vocabulary |= {f"<filler {number}>": number for number in range(size) if number not in taken}
     path.write_text(json.dumps(tokenizer, ensure_ascii=False), "utf-8")

@@ -16,10 +16,8 @@ from vrthinker_core.training.token_rows import IGNORED, token_rows
 from vrthinker_core.types import Settings
 
 PAIRS = DrawnPairs(2_000_000_000)
-CALLS = (
-    look(*range(1, 128, 16)),
-    look(*range(9, 128, 16)),
-)  # With the first eight frames, 40 pictures in three turns
+# With the first eight frames, 40 pictures in three turns
+CALLS = (look(*range(1, 128, 16)), look(*range(9, 128, 16)))
 LAYERS = 4  # The last ones, that learn; all before them stay random
 SLACK = 0.1  # Nats of a rollout above those of choosing one of them, at which learning ends: few go astray
 ROOM = 8  # Tokens of a rollout beyond those that were learnt by heart

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from tests.evaluation.reports.test_html import element_names
+from tests.evaluation.test_reward import redness
 from tests.support.small_clips import write_clip
+from tests.test_cli import call
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.cli import main
 from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.evaluation.ranking_page import write_report
 from vrthinker_core.evaluation.rankings import rank_generators
@@ -38,7 +37,6 @@ HUES = {
     for flawed in (False, True)
 }
 ROUND_ROBIN = ("amber", "cedar", "elder")  # In motion quality each of them beats the next one
-RankCommand = Callable[..., tuple[int, str, list[str]]]
 ANSWER = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=0, MQ={}, VQ={}, OA={}</Answer>"
 
 
@@ -61,13 +59,7 @@ def generators(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def made_by(messages: Sequence[Message], side: Side) -> tuple[str, bool]:
     """Who made the video of a side, and whether it has a flaw: read off its first frame."""
-    frame = next(
-        frame for message in messages for frame in message.frames if frame.ref.side == side
-    )
-    red = (
-        np.frombuffer(frame.rgb, np.uint8).reshape(frame.height, frame.width, 3)[-1, :, 0].mean()
-        - 40
-    )
+    red = redness(messages, side) - 40
     return min(HUES, key=lambda key: abs(HUES[key] - red))
 
 
@@ -118,12 +110,8 @@ def test_generators_of_known_flaw_rates_are_ordered_rightly_and_a_planted_cycle_
 
 
 def check_page(page: str) -> None:
-    names: list[str] = []
-    parser = HTMLParser()
-    parser.handle_starttag = lambda tag, attributes: names.append(tag)  # type: ignore[method-assign]
-    parser.feed(page)
     assert not re.findall(r"""(?:src|href)=["'](?!#)""", page), "it asks for nothing"
-    assert names.count("svg") == 8, "bars and matrix, in four dimensions"
+    assert element_names(page).count("svg") == 8, "bars and matrix, in four dimensions"
     for text in (
         "amber beats cedar beats elder beats amber",
         "Best of each prompt",
@@ -152,22 +140,14 @@ def ties(tmp_path: Path) -> tuple[object, ...]:
     return "--judge", f"scripted:{tmp_path / 'script.jsonl'}", "--out", tmp_path / "out"
 
 
-@pytest.fixture
-def rank(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RankCommand:
-    """Runs the command in this process; gives its exit status, what it printed and its lines on standard error."""
-
-    def run(*arguments: object) -> tuple[int, str, list[str]]:
-        monkeypatch.setattr(sys, "argv", ["vrthinker_core", "rank", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out, printed.err.splitlines()
-
-    return run
+def rank(*arguments: object) -> tuple[int, str, list[str]]:
+    """Exit status, what was printed, and the lines on standard error."""
+    status, printed, errors = call("rank", *arguments)
+    return status, printed, errors.splitlines()
 
 
 def test_the_command_ranks_drawn_clips_with_the_built_in_judge(
-    two_generators: Path, tmp_path: Path, rank: RankCommand
+    two_generators: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     status, printed, _ = rank(two_generators, "--judge", "nano", "--max-turns", 1, "--out", out)
@@ -180,7 +160,7 @@ def test_the_command_ranks_drawn_clips_with_the_built_in_judge(
 
 
 def test_a_run_goes_on_and_a_folder_of_another_run_is_refused(
-    two_generators: Path, tmp_path: Path, rank: RankCommand
+    two_generators: Path, tmp_path: Path
 ) -> None:
     out, script = tmp_path / "out", tmp_path / "script.jsonl"
     script.write_text(json.dumps({"reply": ANSWER.format(1, 2, 1)}))
@@ -208,7 +188,7 @@ def test_a_run_goes_on_and_a_folder_of_another_run_is_refused(
 
 
 def test_equal_generators_have_no_minus_nought(
-    two_generators: Path, tmp_path: Path, rank: RankCommand, ties: tuple[object, ...]
+    two_generators: Path, tmp_path: Path, ties: tuple[object, ...]
 ) -> None:
     table = two_generators.read_text("utf-8")
     firsts = [line for line in table.splitlines(keepends=True) if "first," in line]
@@ -221,7 +201,7 @@ def test_equal_generators_have_no_minus_nought(
     assert "-0.00" not in (tmp_path / "out" / "ranking.html").read_text("utf-8")
 
 
-def test_bad_input_is_one_sentence(two_generators: Path, tmp_path: Path, rank: RankCommand) -> None:
+def test_bad_input_is_one_sentence(two_generators: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for arguments, sentence in (
         ((tmp_path / "no",), "There is no folder or CSV"),
@@ -270,7 +250,7 @@ LOST = [
 @pytest.mark.parametrize("more", ["", "--missing leave-out", "--swap"])
 def test_a_generator_gains_nothing_by_a_video_that_cannot_be_read(
     how: str, layout: str, clip: str, more: str,
-    two_folders: Path, tmp_path: Path, rank: RankCommand, ties: tuple[object, ...],
+    two_folders: Path, tmp_path: Path, ties: tuple[object, ...],
 ) -> None:  # fmt: skip
     videos = two_folders if layout == "folder" else as_table(two_folders)
     (two_folders / "elder" / f"{clip}.mp4").unlink()
@@ -294,7 +274,7 @@ def test_a_generator_gains_nothing_by_a_video_that_cannot_be_read(
 
 
 def test_a_video_that_is_there_again_is_judged_on_resume(
-    two_folders: Path, tmp_path: Path, rank: RankCommand, ties: tuple[object, ...]
+    two_folders: Path, tmp_path: Path, ties: tuple[object, ...]
 ) -> None:
     file = two_folders / "elder" / "clip0.mp4"
     kept = file.read_bytes()
@@ -313,7 +293,7 @@ def test_a_video_that_is_there_again_is_judged_on_resume(
 
 
 def test_a_run_of_an_earlier_version_goes_on_and_counts_what_is_missing(
-    two_folders: Path, tmp_path: Path, rank: RankCommand, ties: tuple[object, ...]
+    two_folders: Path, tmp_path: Path, ties: tuple[object, ...]
 ) -> None:
     """It judged no pair of a missing video, and knew nothing of them."""
     (two_folders / "elder" / "clip3.mp4").unlink()

@@ -30,6 +30,17 @@ def simulated(prompts: int, seed: int = 0) -> tuple[VideoTable, list[PairResult]
     return table, [judged(pair, judge(pair)) for pair in all_pairs(table)]
 
 
+def generators(pair: EvaluationPair) -> tuple[str, str]:
+    return pair.first_generator, pair.second_generator
+
+
+def winner(pair: EvaluationPair, beats: set[tuple[str, str]]) -> Preference:
+    """Which of both beats the other one; a tie if neither does."""
+    if generators(pair) in beats:
+        return Preference.FIRST
+    return Preference.SECOND if generators(pair)[::-1] in beats else Preference.TIE
+
+
 def order_of(ranking: Ranking, dimension: Dimension = OA) -> list[str]:
     return [row.generator for row in ranking.dimensions[dimension].strengths]
 
@@ -38,9 +49,6 @@ def numbers(ranking: Ranking) -> dict[str, tuple[float, ...]]:
     """Every figure of the overall ranking by generator, rounded as it is shown."""
     found = {}
     for row in ranking.dimensions[OA].strengths:
-        assert row.strength is not None
-        assert row.interval is not None
-        assert row.all_pairs.rate is not None
         found[row.generator] = tuple(
             round(each, 4) for each in (row.strength, *row.interval, row.all_pairs.rate)
         )
@@ -62,7 +70,6 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
     for seed in range(24):
         ranking = ranked(*simulated(25, seed), samples=60)
         for row in ranking.dimensions[OA].strengths:
-            assert row.interval is not None
             held.append(row.interval[0] <= STRENGTHS[row.generator] <= row.interval[1])
     assert 0.85 <= np.mean(held) < 1
 
@@ -100,14 +107,8 @@ def test_neither_the_order_of_results_nor_names_change_a_figure() -> None:
 
 def of_two(prompts: int, label: Preference) -> list[tuple[int | None, float, tuple[float, float]]]:
     """Place, strength and interval of both of two generators, of which every prompt says the same."""
-    table, other = (
-        table_of("ab", prompts),
-        {1: Preference.SECOND, 2: Preference.FIRST, 0: Preference.TIE},
-    )
-    results = [
-        judged(pair, label if pair.first_generator == "a" else other[label])
-        for pair in all_pairs(table)
-    ]
+    table, beats = table_of("ab", prompts), {0: set(), 1: {("a", "b")}, 2: {("b", "a")}}[label]
+    results = [judged(pair, winner(pair, beats)) for pair in all_pairs(table)]
     rows = ranked(table, results).dimensions[OA].strengths
     return [(row.place, row.strength or 0.0, row.interval or (0.0, 0.0)) for row in rows]
 
@@ -139,16 +140,8 @@ def test_a_planted_cycle_is_found_and_how_sure_it_is() -> None:
     }
 
     def label(pair: EvaluationPair) -> Preference:
-        if pair.prompt == "Prompt clip000." and "glass" not in (
-            pair.first_generator,
-            pair.second_generator,
-        ):
-            return Preference.TIE
-        return (
-            Preference.FIRST
-            if (pair.first_generator, pair.second_generator) in beats
-            else Preference.SECOND
-        )
+        tied = pair.prompt == "Prompt clip000." and "glass" not in generators(pair)
+        return Preference.TIE if tied else winner(pair, beats)
 
     ranking = ranked(table, [judged(pair, label(pair)) for pair in all_pairs(table)])
     (cycle,) = ranking.dimensions[OA].cycles
@@ -168,19 +161,7 @@ def test_a_planted_cycle_is_found_and_how_sure_it_is() -> None:
 def test_a_longer_cycle_is_found_where_no_three_form_one() -> None:
     table = table_of("abcd", 3)
     ring = {("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")}
-    results = []
-    for pair in all_pairs(table):
-        ends = (pair.first_generator, pair.second_generator)
-        results.append(
-            judged(
-                pair,
-                Preference.FIRST
-                if ends in ring
-                else Preference.SECOND
-                if ends[::-1] in ring
-                else Preference.TIE,
-            )
-        )
+    results = [judged(pair, winner(pair, ring)) for pair in all_pairs(table)]
     assert [cycle.generators for cycle in ranked(table, results).dimensions[OA].cycles] == [
         ("a", "b", "c", "d")
     ]
@@ -190,19 +171,14 @@ def test_what_was_not_said_is_none_and_counts_nowhere() -> None:
     table = table_of("abc", 3)
     results = []
     for pair in all_pairs(table):
-        silent = "c" in (pair.first_generator, pair.second_generator)
-        first = Preference.FIRST if pair.first_generator == "a" else Preference.SECOND
-        results.append(
-            broken_row(replace(pair, fault="Gone."), "simulated") if silent else judged(pair, first)
-        )
+        result = judged(pair, winner(pair, {("a", "b")}))
+        if "c" in generators(pair):
+            result = broken_row(replace(pair, fault="Gone."), "simulated")
+        results.append(result)
     ranking = ranked(table, results)
     rows = {row.generator: row for row in ranking.dimensions[OA].strengths}
-    assert (rows["c"].strength, rows["c"].interval, rows["c"].place, rows["c"].all_pairs.rate) == (
-        None,
-        None,
-        None,
-        None,
-    )
+    c = rows["c"]
+    assert [c.strength, c.interval, c.place, c.all_pairs.rate] == [None] * 4
     assert rows["a"].all_pairs.rate == 1
     assert len(ranking.failed) == 6
     assert ranking.dimensions[OA].groups == (("a", "b"), ("c",))
@@ -233,22 +209,15 @@ def test_a_video_that_cannot_be_read_loses_its_pairs_and_no_other(
     table = replace(whole if broken else without(whole, *gone), rule=rule)
     results = []
     for pair in all_pairs(table):
-        ends = (
-            (pair.first_generator, pair.prompt[7:14]),
-            (pair.second_generator, pair.prompt[7:14]),
-        )
+        ends = [(generator, pair.prompt[7:14]) for generator in generators(pair)]
         sides = tuple(side for side, end in zip(Side, ends, strict=True) if end in gone)
-        failed = replace(
-            judged(pair, Preference.TIE),
-            stop=StopReason.FAILED,
-            verdict=None,
-            fault="VideoError",
-            unreadable=sides,
-        )
-        won = Preference.FIRST if pair.first_generator == "b" else Preference.SECOND
-        results.append(
-            broken_row(pair, "simulated") if pair.fault else failed if sides else judged(pair, won)
-        )
+        result = judged(pair, winner(pair, {("b", "a")}))
+        if pair.fault:
+            result = broken_row(pair, "simulated")
+        elif sides:
+            failed = {"stop": StopReason.FAILED, "verdict": None, "fault": "VideoError"}
+            result = replace(result, unreadable=sides, **failed)
+        results.append(result)
     ranking = ranked(table, results)
     rows = {row.generator: row for row in ranking.dimensions[OA].strengths}
     lost = rule == "loses"
@@ -273,16 +242,8 @@ def test_a_lost_pair_closes_a_cycle_as_any_other_does_and_counts_once_beside_bot
     rule: MissingRule,
 ) -> None:
     table = replace(without(table_of("abc", 3), ("a", "clip002")), rule=rule)
-    beats = {("a", "b"): 1, ("b", "a"): 2, ("b", "c"): 1, ("c", "b"): 2}
-    labels = {
-        pair.id: Preference(beats.get((pair.first_generator, pair.second_generator), 0))
-        for pair in all_pairs(table)
-    }
-    results = [
-        judged(pair, labels[pair.id], labels[pair.id])
-        for pair in all_pairs(table)
-        if not pair.fault
-    ]
+    labels = [(pair, winner(pair, {("a", "b"), ("b", "c")})) for pair in all_pairs(table)]
+    results = [judged(pair, label, label) for pair, label in labels if not pair.fault]
     gone = [broken_row(pair, "simulated") for pair in all_pairs(table) if pair.fault]
     found = ranked(table, results + gone).dimensions[OA]
     assert [cycle.generators for cycle in found.cycles] == (
@@ -296,18 +257,10 @@ def test_pairs_of_which_nothing_was_said_are_counted_by_their_reasons() -> None:
     table = table_of("ab", 5)
     first, *others = all_pairs(table)
     silent = replace(judged(first, Preference.TIE), verdict=Verdict())
-    failures = [
-        ("BackendFailed", StopReason.FAILED),
-        ("BackendFailed", StopReason.FAILED),
-        ("", StopReason.NO_ANSWER),
-    ]
-    results = [
-        silent,
-        *(
-            replace(silent, pair=pair, fault=of[0], stop=of[1])
-            for pair, of in zip(others, failures, strict=False)
-        ),
-    ]
+    failures = [("BackendFailed", StopReason.FAILED)] * 2 + [("", StopReason.NO_ANSWER)]
+    results = [silent]
+    for pair, (fault, stop) in zip(others, failures, strict=False):
+        results.append(replace(silent, pair=pair, fault=fault, stop=stop))
     ranking = ranked(table, [*results, judged(others[-1], Preference.FIRST)])
     assert sum(ranking.uncounted.values()) == len(ranking.failed) == 4
     assert {reason.split()[-1]: number for reason, number in ranking.uncounted.items()} == {
@@ -323,24 +276,15 @@ def test_both_orders_count_half_each() -> None:
     table = table_of("ab", 4)
     results = [judged(pair, Preference.FIRST, Preference.SECOND) for pair in all_pairs(table)]
     (row, _) = ranked(table, results).dimensions[OA].strengths
-    assert (row.strength, row.all_pairs.rate, row.all_pairs.pairs) == (
-        pytest.approx(0, abs=1e-6),
-        0.5,
-        4,
-    )
+    assert row.strength == pytest.approx(0, abs=1e-6)
+    assert (row.all_pairs.rate, row.all_pairs.pairs) == (0.5, 4)
 
 
 def test_a_generator_that_always_wins_has_a_finite_strength_and_one_prompt_gives_no_interval() -> (
     None
 ):
     table = table_of("ab", 1)
-    ranking = ranked(
-        table,
-        [
-            judged(pair, Preference.FIRST if pair.first_generator == "a" else Preference.SECOND)
-            for pair in all_pairs(table)
-        ],
-    )
+    ranking = ranked(table, [judged(pair, winner(pair, {("a", "b")})) for pair in all_pairs(table)])
     best, other = ranking.dimensions[OA].strengths
     assert best.generator == "a"
     assert best.strength == pytest.approx(-(other.strength or 0))

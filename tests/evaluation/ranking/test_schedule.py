@@ -63,11 +63,8 @@ def test_a_missing_video_costs_nothing_of_the_budget(rule: MissingRule, tmp_path
     assert {result.pair.id for result in some} == {*asked, *faults}
     ranking = rank_generators(table, some, "simulated", samples=1)
     rows = {row.generator: row for row in ranking.dimensions[Dimension.OA].strengths}
-    assert (
-        rows["model0"].without_video,
-        rows["model5"].without_video,
-        ranking.uncounted["no video of either"],
-    ) == (9, 4, 1)
+    assert [rows[name].without_video for name in ("model0", "model5")] == [9, 4]
+    assert ranking.uncounted["no video of either"] == 1
     judged_pairs = [
         result
         for result in some
@@ -78,13 +75,8 @@ def test_a_missing_video_costs_nothing_of_the_budget(rule: MissingRule, tmp_path
         "beside few pairs that are judged, those that are lost count less"
     )
     everything = list(judge_pairs(table, engine, "simulated", tmp_path))
-    assert (
-        len(asked)
-        == len(set(asked))
-        == planned_pairs(table, None)
-        == 15 * 4 - len(faults)
-        == 15 * 4 - 14
-    )
+    assert len(faults) == 14
+    assert len(asked) == len(set(asked)) == planned_pairs(table, None) == 15 * 4 - len(faults)
     assert len(some) + len(everything) == 15 * 4
 
 
@@ -107,18 +99,10 @@ def test_the_first_pairs_connect_all_generators() -> None:
 @pytest.mark.parametrize("budget", [5, 12, 31, 44, 45, 1000])
 def test_the_budget_is_kept_and_no_pair_comes_twice(budget: int, tmp_path: Path) -> None:
     table, asked = table_of(STRENGTHS, 3), list[str]()
-    results = list(
-        judge_pairs(
-            table, engine_of(noisy_judge(STRENGTHS, 0), asked), "simulated", tmp_path, budget
-        )
-    )
-    assert (
-        len(results)
-        == len(asked)
-        == len(set(asked))
-        == min(budget, 45)
-        == planned_pairs(table, budget)
-    )
+    engine = engine_of(noisy_judge(STRENGTHS, 0), asked)
+    results = list(judge_pairs(table, engine, "simulated", tmp_path, budget))
+    most = min(budget, 45)
+    assert len(results) == len(asked) == len(set(asked)) == most == planned_pairs(table, budget)
 
 
 def test_a_budget_that_cannot_connect_them_is_refused() -> None:
@@ -168,12 +152,8 @@ def test_a_run_that_is_stopped_begins_no_pair_more(tmp_path: Path) -> None:
 
 
 def misorders(table: VideoTable, results: dict[str, PairResult]) -> int:
-    rows = (
-        rank_generators(table, results.values(), "simulated", samples=1)
-        .dimensions[Dimension.OA]
-        .strengths
-    )
-    found = [STRENGTHS[row.generator] for row in rows]
+    ranking = rank_generators(table, results.values(), "simulated", samples=1)
+    found = [STRENGTHS[row.generator] for row in ranking.dimensions[Dimension.OA].strengths]
     return sum(found[i] < found[j] for i in range(len(found)) for j in range(i + 1, len(found)))
 
 
@@ -214,32 +194,22 @@ def test_a_judge_that_is_always_consistent_gives_its_own_order(names: str, promp
         "the weakest is as far below as the first above"
     )
     for row in ranking.strengths:
-        assert row.interval is not None
         assert row.interval[0] <= (row.strength or 0.0) <= row.interval[1]
 
 
 def total_order(generators: int, prompts: int) -> tuple[Counts, Counts]:
-    return np.triu(np.full((generators, generators), float(prompts)), 1), np.zeros(
-        (generators, generators)
-    )
+    none = np.zeros((generators, generators))
+    return np.triu(none + prompts, 1), none
 
 
 def drawn(generators: int, prompts: int, spread: float, v: float) -> tuple[Counts, Counts]:
     """Outcomes drawn from the model."""
     rng = np.random.default_rng(generators)
-    strengths, (wins, ties) = (
-        rng.normal(0, spread, generators),
-        np.zeros((2, generators, generators)),
-    )
+    strengths, (wins, ties) = rng.normal(0, spread, generators), np.zeros((2, *[generators] * 2))
     for i in range(generators):
         for j in range(i):
-            weights = np.array(
-                [
-                    np.exp((strengths[i] - strengths[j]) / 2),
-                    np.exp((strengths[j] - strengths[i]) / 2),
-                    2 * v,
-                ]
-            )
+            lead = (strengths[i] - strengths[j]) / 2
+            weights = np.array([np.exp(lead), np.exp(-lead), 2 * v])
             wins[i, j], wins[j, i], ties[i, j] = rng.multinomial(prompts, weights / weights.sum())
     return wins, ties + ties.T
 
@@ -272,9 +242,8 @@ def likelihood(strengths: Counts, v: float, wins: Counts, ties: Counts) -> float
         whole = np.exp(half) + np.exp(-half) + 2 * v
         tied = (ties * np.log(2 * v / whole)).sum() / 2 if ties.any() else 0.0
         own = (strengths + average) / 2
-        prior = (
-            -2 * PRIOR * np.log(np.exp(own) + np.exp(-own) + 2 * v).sum()
-        )  # Wins and losses against strength 0
+        # Wins and losses against strength 0
+        prior = -2 * PRIOR * np.log(np.exp(own) + np.exp(-own) + 2 * v).sum()
         return float((wins * (half - np.log(whole))).sum() + tied + prior)
 
     low, high = -20.0, 20.0

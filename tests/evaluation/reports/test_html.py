@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.evaluation.support.made_results import simulate
+from tests.test_cli import call
 from vrthinker_core.evaluation.html import (
     WIDTH,
     Bar,
@@ -28,24 +31,17 @@ from vrthinker_core.evaluation.html import (
 )
 from vrthinker_core.evaluation.summary import summarize
 from vrthinker_core.evaluation.write_report import write_report
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
-
-
-import json
-from collections.abc import Callable
-from dataclasses import asdict
-
-from vrthinker_core import cli
 from vrthinker_core.results.result import RESULTS, PairResult, to_line
 from vrthinker_core.results.run_file import EvaluationRun, write_run
 from vrthinker_core.types import Settings
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
 HOSTILE = "</script></td><script>alert(1)</script>\" onload='x' \x00\x1b[31m \ud800 &lt; ‮"
 
 
-def texts(page: str) -> list[str]:
+def element_names(page: str) -> list[str]:
     """The elements of a page by name, as a browser would read them."""
     names: list[str] = []
     parser = HTMLParser()
@@ -56,7 +52,7 @@ def texts(page: str) -> list[str]:
 
 def test_text_never_becomes_markup() -> None:
     made = element("td", HOSTILE, title=HOSTILE)
-    assert texts(made) == ["td"]
+    assert element_names(made) == ["td"]
     assert "\x00" not in made
     assert made.encode("utf-8")
     assert ElementTree.fromstring(made).text.startswith("</script></td><script>")  # type: ignore[union-attr]
@@ -66,7 +62,7 @@ def test_a_page_asks_for_nothing_and_allows_nothing() -> None:
     page = render_page(
         HOSTILE, element("p", HOSTILE), [("First part", element("p", HOSTILE)), ("Nothing", "")]
     )
-    assert texts(page).count("script") == 1
+    assert element_names(page).count("script") == 1
     assert not re.findall(r"""(?:src|href)=["'](?!#)""", page)
     assert "url(" not in page
     assert "@import" not in page
@@ -82,7 +78,7 @@ def test_a_table_has_buttons_and_values_to_sort_by() -> None:
     table = sortable_table(
         "Judges", ("judge", "tau"), [["b", percent(2 / 3)], [HOSTILE, percent(None)]]
     )
-    assert texts(table).count("button") == 2
+    assert element_names(table).count("button") == 2
     assert f'data-value="{2 / 3!r}"' in table
     assert ">66.7 %<" in table
     assert table.count('scope="row"') == 2
@@ -104,7 +100,7 @@ def plots_of(label: str) -> list[str]:
 @pytest.mark.parametrize("position", range(4))
 def test_plots_are_well_formed_whatever_stands_in_them(position: int) -> None:
     ElementTree.fromstring(plots_of("plain")[position])
-    assert "script" not in texts(plots_of(HOSTILE)[position])
+    assert "script" not in element_names(plots_of(HOSTILE)[position])
 
 
 def test_bars_lie_within_their_plot_and_in_proportion() -> None:
@@ -170,11 +166,8 @@ def test_a_report_fits_a_phone_and_a_desk_and_asks_for_nothing(page: Page, tmp_p
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 15, 15)"
     assert page.locator("svg").count() >= 10
     page.set_viewport_size({"width": 1280, "height": 900})
-    tables, cut = (
-        "document.querySelectorAll('.scroll:not(.tall)')",
-        "scrollWidth > part.clientWidth",
-    )
-    assert page.evaluate(f"[...{tables}].filter((part) => part.{cut}).length") == 0
+    cut = "[...document.querySelectorAll('.scroll:not(.tall)')].filter((part) => part.scrollWidth > part.clientWidth)"
+    assert page.evaluate(f"{cut}.length") == 0
 
 
 def keep(folder: Path, results: list[PairResult], dataset: str | None = None) -> Path:
@@ -187,26 +180,10 @@ def keep(folder: Path, results: list[PairResult], dataset: str | None = None) ->
     return folder
 
 
-Report = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def report(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Report:
-    """Calls the command; gives its exit status, what it printed and what it said on standard error."""
-
-    def run(*arguments: Path) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["vrthinker_core", "report", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return int(ended.value.code or 0), *capfd.readouterr()
-
-    return run
-
-
-def test_one_folder_gives_a_report(report: Report, tmp_path: Path) -> None:
+def test_one_folder_gives_a_report(tmp_path: Path) -> None:
     rows = simulate(60, 20)
     folder = keep(tmp_path / "run", rows, "genai-bench")
-    code, out, error = report(folder)
+    code, out, error = call("report", folder)
     assert (code, error) == (0, "")
     assert "compared with “always tie”" in " ".join(out.split())
     assert str(folder / "report.html") in out.replace("\n", "")
@@ -216,18 +193,18 @@ def test_one_folder_gives_a_report(report: Report, tmp_path: Path) -> None:
     )
 
 
-def test_a_pair_that_was_judged_again_counts_once(report: Report, tmp_path: Path) -> None:
+def test_a_pair_that_was_judged_again_counts_once(tmp_path: Path) -> None:
     rows = simulate(40, 20)
     folder = keep(tmp_path / "run", [*simulate(40, 20, seed=1), *rows])
     again = keep(tmp_path / "again", rows)
-    report(folder)
-    report(again)
+    call("report", folder)
+    call("report", again)
     assert (folder / "report.json").read_bytes() == (again / "report.json").read_bytes()
 
 
-def test_two_folders_give_a_comparison(report: Report, tmp_path: Path) -> None:
+def test_two_folders_give_a_comparison(tmp_path: Path) -> None:
     folders = [keep(tmp_path / name, simulate(60, 20, name=name)) for name in ("one", "two")]
-    code, out, error = report(*folders)
+    code, out, error = call("report", *folders)
     assert (code, error) == (0, "")
     assert "McNemar" in out
     assert (folders[0] / "comparison.html").is_file()
@@ -239,11 +216,11 @@ def test_two_folders_give_a_comparison(report: Report, tmp_path: Path) -> None:
     [(None, "holds no results.jsonl"), (b"", "no result"), (b"{}\n", "Line 1")],
 )
 def test_what_is_no_evaluation_is_one_sentence(
-    content: bytes | None, sentence: str, report: Report, tmp_path: Path
+    content: bytes | None, sentence: str, tmp_path: Path
 ) -> None:
     if content is not None:
         (tmp_path / RESULTS).write_bytes(content)
-    code, out, error = report(tmp_path)
+    code, out, error = call("report", tmp_path)
     assert (code, out) == (2, "")
     assert sentence in error
     assert len(error.splitlines()) == 1

@@ -60,11 +60,27 @@ class Page(HTMLParser):
     def attributes(self, name: str) -> list[str]:
         return [value for _, attributes in self.elements if (value := attributes.get(name))]
 
+    def links(self) -> list[str]:
+        return [link for link in self.attributes("href") if not link.startswith("#")]
+
 
 def report(folder: Path, results: list[PairResult], data_set: str = "") -> Page:
-    return Page(
-        write_report(folder, summarize(results, data_set=data_set), results).read_text("utf-8")
-    )
+    written = write_report(folder, summarize(results, data_set=data_set), results)
+    return Page(written.read_text("utf-8"))
+
+
+def comparison(folders: tuple[Path, Path], *results: list[PairResult]) -> Page:
+    written, _ = write_comparison(folders, *results)
+    return Page(written.read_text("utf-8"))
+
+
+def printed(*results: list[PairResult], width: int = 300) -> str:
+    """What a terminal shows of an evaluation, and of its comparison where another is given."""
+    terminal = Console(file=(output := io.StringIO()), width=width)
+    print_summary(summarize(results[0]), terminal)
+    if len(results) > 1:
+        print_comparison(compare_judges(*results), terminal)
+    return output.getvalue()
 
 
 def with_prompt(rows: list[PairResult], prompt: str) -> list[PairResult]:
@@ -75,9 +91,8 @@ def with_prompt(rows: list[PairResult], prompt: str) -> list[PairResult]:
 
 def test_a_report_asks_for_nothing_but_the_traces_beside_it(tmp_path: Path) -> None:
     page = report(tmp_path, simulate(120, 40))
-    links = [link for link in page.attributes("href") if not link.startswith("#")]
-    assert links
-    assert all(re.fullmatch(r"traces/id\d{6}\.json", link) for link in links)
+    assert page.links()
+    assert all(re.fullmatch(r"traces/id\d{6}\.json", link) for link in page.links())
     assert page.attributes("src") == []
     assert page.attributes("style") == [], "the policy would refuse it"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json"]
@@ -98,9 +113,7 @@ def test_nothing_in_a_data_set_becomes_markup(tmp_path: Path) -> None:
     for link in page.attributes("href"):
         assert re.fullmatch(r"#[\w-]+|traces/[\w%./~-]+", link), link
     assert "\x00" not in (tmp_path / "report.html").read_text("utf-8")
-    terminal = io.StringIO()
-    print_summary(summarize(rows), Console(file=terminal, width=200))
-    assert not set("\x00\x1b") & set(terminal.getvalue())
+    assert not set("\x00\x1b") & set(printed(rows))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +121,7 @@ def test_nothing_in_a_data_set_becomes_markup(tmp_path: Path) -> None:
 )
 def test_a_trace_that_is_named_like_an_address_is_a_file(trace: str, tmp_path: Path) -> None:
     page = report(tmp_path, [result(1, "1", "2", trace=trace)])
-    [link] = [link for link in page.attributes("href") if not link.startswith("#")]
+    [link] = page.links()
     assert ":" not in link
     assert not link.startswith("/")
     assert unquote(link) == trace.lstrip("/")
@@ -116,14 +129,12 @@ def test_a_trace_that_is_named_like_an_address_is_a_file(trace: str, tmp_path: P
 
 def test_the_figures_of_page_json_and_terminal_are_those_of_the_summary(tmp_path: Path) -> None:
     rows = simulate(150, 50)
-    summary = summarize(rows)
+    summary, terminal = summarize(rows), printed(rows)
     page, told = report(tmp_path, rows), json.loads((tmp_path / "report.json").read_text("utf-8"))
-    terminal = io.StringIO()
-    print_summary(summary, Console(file=terminal, width=200))
     for found, written in zip(summary.agreement, told["summary"]["agreement"], strict=True):
         assert written["tau"]["value"] == found.tau.value
         assert any(f"{100 * found.tau.value:.1f} %" in text for text in page.texts)
-        assert f"{100 * found.tau.value:.1f} (" in terminal.getvalue()
+        assert f"{100 * found.tau.value:.1f} (" in terminal
     assert told["format"] == "vr-thinker-report/1"
     assert told["summary"]["counts"]["pairs"] == summary.counts.pairs
 
@@ -183,10 +194,8 @@ def test_a_flip_shows_no_winner_and_a_score_keeps_the_first_label(tmp_path: Path
     assert [each["flips"] for each in told["disagreements"]["worst"]] == [["TA", "OA"], []]
     (overall,) = (each for each in summarize(rows).agreement if each.dimension is Dimension.OA)
     assert (overall.tau.value, summarize(rows).swap[-1].flips) == (1 / 3, 2 / 3)
-    written, _ = write_comparison(
-        (tmp_path, tmp_path), rows, [replace(row, verdict=verdict("1")) for row in other]
-    )
-    shown = Page(written.read_text("utf-8")).texts
+    other = [replace(row, verdict=verdict("1")) for row in other]
+    shown = comparison((tmp_path, tmp_path), rows, other).texts
     assert "flips" in shown
     assert any(NO_RELIABLE_WINNER in text for text in shown)
 
@@ -196,16 +205,9 @@ def test_that_nothing_was_tested_in_both_orders_is_said_once(tmp_path: Path, swa
     rows = [
         result(n, "1", "2", swapped=verdict("2") if swapped and n == 3 else None) for n in range(5)
     ]
-    page, terminal = report(tmp_path, rows), io.StringIO()
-    print_summary(summarize(rows), Console(file=terminal, width=300))
-    written, _ = write_comparison(
-        (tmp_path, tmp_path), rows, [replace(row, judge="other", swapped=None) for row in rows]
-    )
-    for text in (
-        " ".join(page.texts),
-        terminal.getvalue(),
-        " ".join(Page(written.read_text("utf-8")).texts),
-    ):
+    other = [replace(row, judge="other", swapped=None) for row in rows]
+    pages = report(tmp_path, rows), comparison((tmp_path, tmp_path), rows, other)
+    for text in (printed(rows), *(" ".join(page.texts) for page in pages)):
         assert text.count(NOT_SWAP_TESTED) == (0 if swapped else 1)
     silent = [failed(1, "1"), result(2, "1", None)]
     assert NOT_SWAP_TESTED not in " ".join(report(tmp_path, silent).texts), "there is no verdict"
@@ -228,11 +230,10 @@ def test_what_a_judge_cannot_judge_is_a_failure_with_that_reason(tmp_path: Path)
         result(34, "1110", "1110"),
         failed(35, "1110"),
     ]
-    summary, page, terminal = summarize(rows), report(tmp_path, rows), io.StringIO()
-    print_summary(summary, Console(file=terminal, width=300))
+    summary, page = summarize(rows), report(tmp_path, rows)
     counts = summary.counts
     assert (counts.pairs, counts.answered, counts.unanswered, counts.failed) == (5, 1, 0, 4)
-    for text in (" ".join(page.texts), terminal.getvalue()):
+    for text in (" ".join(page.texts), printed(rows)):
         assert f"4 failed ({DEMO_RUN}: 3; BackendFailed: 1)" in text
     assert sum(OUTSIDE_SCOPE in text for text in page.texts) == page.texts.count(DEMO_RUN) == 3, (
         "a row of what was not judged"
@@ -275,7 +276,7 @@ def test_the_smallest_evaluations_have_a_report_too(rows: list[PairResult], tmp_
         if "function" not in text
         for word in ("nan", "None", "inf")
     )
-    print_summary(summarize(rows), Console(file=io.StringIO()))
+    printed(rows)
 
 
 def test_how_a_judge_compares_with_a_constant_answer_is_told(tmp_path: Path) -> None:
@@ -297,35 +298,21 @@ def test_published_numbers_stand_beside_the_whole_set_only(tmp_path: Path) -> No
 
 
 def test_what_a_terminal_shows_is_text_whatever_a_data_set_holds() -> None:
-    terminal = io.StringIO()
     rows = [replace(row, judge="[bold]j[/bold]") for row in simulate(30, 9)]
-    print_summary(summarize(rows), Console(file=terminal, width=200))
-    print_comparison(compare_judges(rows, rows), Console(file=terminal, width=200))
-    assert terminal.getvalue().count("[bold]j[/bold]") >= 2
+    assert printed(rows, rows).count("[bold]j[/bold]") >= 2
 
 
 def test_tables_fit_a_terminal() -> None:
-    terminal, rows, other = io.StringIO(), simulate(400, 90), simulate(400, 90, seed=1)
-    print_summary(summarize(rows), Console(file=terminal, width=80))
-    print_comparison(compare_judges(rows, other), Console(file=terminal, width=80))
-    lines = terminal.getvalue().splitlines()
+    lines = printed(simulate(400, 90), simulate(400, 90, seed=1), width=80).splitlines()
     assert sum(line.startswith(("TA ", "MQ ", "VQ ", "OA ")) for line in lines) == 4 + 8
 
 
 def test_a_comparison_links_both_traces(tmp_path: Path) -> None:
     for name in ("first", "second run"):
         (tmp_path / name).mkdir()
-    first, second = (
-        [result(1, "1", "1", trace="traces/1.json")],
-        [result(1, "1", "2", trace="traces/1.json")],
-    )
-    written, _ = write_comparison((tmp_path / "first", tmp_path / "second run"), first, second)
-    links = [
-        link
-        for link in Page(written.read_text("utf-8")).attributes("href")
-        if not link.startswith("#")
-    ]
-    assert links == ["traces/1.json", "../second%20run/traces/1.json"]
+    first, second = ([result(1, "1", said, trace="traces/1.json")] for said in "12")
+    page = comparison((tmp_path / "first", tmp_path / "second run"), first, second)
+    assert page.links() == ["traces/1.json", "../second%20run/traces/1.json"]
     told = json.loads((tmp_path / "first" / "comparison.json").read_text("utf-8"))
     assert told["comparison"]["judges"] == ["a judge in first", "a judge in second run"]
     assert told["comparison"]["shared"] == 1
@@ -334,8 +321,7 @@ def test_a_comparison_links_both_traces(tmp_path: Path) -> None:
 def test_a_comparison_is_harmless_too(tmp_path: Path) -> None:
     rows = with_prompt(simulate(60, 9), HOSTILE)
     other = [replace(row, judge=HOSTILE) for row in with_prompt(simulate(60, 9, seed=1), HOSTILE)]
-    written, _ = write_comparison((tmp_path, tmp_path), rows, other)
-    page = Page(written.read_text("utf-8"))
+    page = comparison((tmp_path, tmp_path), rows, other)
     assert "img" not in {name for name, _ in page.elements}
     assert sum(name == "script" for name, _ in page.elements) == 1
 

@@ -36,13 +36,11 @@ def test_swap_consistency_by_hand() -> None:
 def test_a_judge_that_likes_what_comes_first_is_found() -> None:
     """Shown first is always preferred: the labels of the second order, mapped back, are all 2."""
     found = position_of(*[both_orders(row, "1", "2") for row in range(8)])
-    assert found.shown_first is not None
     assert (found.first.value, found.shown_first.value, found.difference) == (1.0, 1.0, 1.0)
 
 
 def test_a_judge_that_sees_the_videos_has_no_bias_even_if_one_side_is_better() -> None:
     found = position_of(*[both_orders(row, "1", "1") for row in range(8)])
-    assert found.shown_first is not None
     assert (found.first.value, found.people_first) == (1.0, 1.0)
     assert (found.shown_first.value, found.difference) == (0.5, 0.0)
 
@@ -122,7 +120,6 @@ def test_confidence_levels_by_hand() -> None:
 def test_costs_are_of_runs_that_ended_by_themselves() -> None:
     rows = [result(n, "1", "1", turns=n, frames=10 * n, seconds=float(n)) for n in range(1, 12)]
     found = summarize([*rows, failed(20, "1")]).costs
-    assert found is not None
     assert (
         found.pairs,
         found.turns.mean,
@@ -177,6 +174,5 @@ def test_groups_add_up_to_the_whole() -> None:
     assert sum(each.pairs for each in found.generators) == 2 * sum(
         each.pairs for each in found.generator_pairs
     )
-    assert found.costs is not None
     assert sum(pairs for _, pairs in found.costs.turn_counts) == found.costs.pairs
     assert sum(each.pairs for each in found.lengths) == sum(1 for row in rows if row.clip_seconds)

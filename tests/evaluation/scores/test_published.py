@@ -59,14 +59,9 @@ def test_what_a_constant_answer_scores_is_the_baseline_of_the_same_report() -> N
     ]
     summary = summarize(rows, data_set="mj-bench-video")
     assert summary.published_tau, "it is the whole set"
-    assert (
-        f"a tau of {share(best_baseline(summary.agreement[0]).tau)} on the 1,077 rows that count"
-        in summary.published_remark
-    )
-    assert (
-        f"({share(959 / 1085)} with those that were hard to judge counted as wrong)"
-        in summary.published_remark
-    )
+    tau, remark = share(best_baseline(summary.agreement[0]).tau), summary.published_remark
+    assert f"a tau of {tau} on the 1,077 rows that count" in remark
+    assert f"({share(959 / 1085)} with those that were hard to judge counted as wrong)" in remark
 
 
 Pair = tuple[float, int]  # Gap, and people's label
@@ -74,9 +69,8 @@ Pair = tuple[float, int]  # Gap, and people's label
 
 def row_by_row(pairs: list[Pair]) -> float:
     """How published code fits ties, in our words: pairs in the order of their gaps, and a threshold that may fall after any row."""
-    ordered = sorted(
-        pairs, key=lambda pair: abs(pair[0])
-    )  # stable: equal gaps keep the order of the rows
+    # Stable: equal gaps keep the order of the rows
+    ordered = sorted(pairs, key=lambda pair: abs(pair[0]))
     right = [label == (1 if gap > 0 else 2) and gap != 0 for gap, label in ordered]
     best = max(
         sum(label == 0 for _, label in ordered[:cut]) + sum(right[cut:])
@@ -87,17 +81,12 @@ def row_by_row(pairs: list[Pair]) -> float:
 
 def discrete(rows: int, skill: float) -> list[Pair]:
     """A judge that says 1, 2 or tie (a gap of 1, -1 or 0), and is right as often as `skill` says."""
-    generator = random.Random(4)
-    people = generator.choices((0, 1, 2), (0.48, 0.26, 0.26), k=rows)
-    said = [
-        label
-        if generator.random() < skill
-        else generator.choice([x for x in (0, 1, 2) if x != label])
-        for label in people
-    ]
-    return [
-        ({0: 0.0, 1: 1.0, 2: -1.0}[label], truth) for label, truth in zip(said, people, strict=True)
-    ]
+    generator, pairs, gaps = random.Random(4), [], (0.0, 1.0, -1.0)
+    for truth in generator.choices((0, 1, 2), (0.48, 0.26, 0.26), k=rows):
+        right = generator.random() < skill
+        said = truth if right else generator.choice([x for x in (0, 1, 2) if x != truth])
+        pairs.append((gaps[said], truth))
+    return pairs
 
 
 @pytest.mark.parametrize("skill", [0.732, 1 / 3])
@@ -202,7 +191,6 @@ def test_all_right_has_the_exact_lower_end(count: int) -> None:
     """The share below which all right has a probability under 2.5 %, and the same turned round for all wrong."""
     [perfect] = intervals(np.ones((1, count)), np.arange(count))
     assert (perfect.value, perfect.high) == (1.0, 1.0)
-    assert perfect.low is not None
     assert perfect.low**count == pytest.approx(0.025)
     [wrong] = intervals(np.zeros((1, count)), np.arange(count))
     assert (wrong.low, wrong.high) == (0.0, pytest.approx(1 - exact_end(count)))
@@ -218,10 +206,6 @@ def test_a_difference_that_all_prompts_share_is_clear_where_the_sign_test_finds_
         {"more": (gained, pairs), "less": (-gained, pairs)}, np.arange(count), least=-1.0
     )
     more, less = found["more"], found["less"]
-    assert more is not None
-    assert less is not None
-    assert more.low is not None
-    assert more.high is not None
     assert (more.low > 0) is (2 * 0.5**count < 0.05)
     assert more.low < gain <= more.high <= 1
     assert (less.low, less.high) == pytest.approx((-more.high, -more.low))

@@ -26,20 +26,9 @@ def write_many(folder: Path, rows: int) -> Path:
         first, second = number % len(names), (number + 1) % len(names)
         path = "gone.mp4" if number % 100 == 99 else names[second]
         prompt = f"{VIDEOGEN_ROW[4]} Take {number}, with the light of another hour of the day."
-        made.append(
-            (
-                names[first],
-                path,
-                GENERATORS[first],
-                GENERATORS[second],
-                prompt,
-                *labels[number % 3],
-                "8",
-                "49",
-                "16",
-                "96",
-            )
-        )
+        generators = GENERATORS[first], GENERATORS[second]
+        size = VIDEOGEN_ROW[-4:]
+        made.append((names[first], path, *generators, prompt, *labels[number % 3], *size))
     return write_videogen(folder, made)
 
 

@@ -14,23 +14,9 @@ VIDEOGEN_COLUMNS = (
     *("fps_A", "num_frames_A", "fps_B", "num_frames_B"),
 )
 VIDEOGEN_ROW = (
-    *(
-        "videos/CogVideoX/Cog5B_00102.mp4",
-        "videos/qingying/qingying_00102.mp4",
-        "CogVideoX",
-        "qingying",
-    ),
-    *(
-        "Static camera, a glass ball rolls on a smooth tabletop.",
-        "same",
-        "same",
-        "B",
-        "B",
-        "8",
-        "49",
-        "16",
-        "96",
-    ),
+    *("videos/CogVideoX/Cog5B_00102.mp4", "videos/qingying/qingying_00102.mp4"),
+    *("CogVideoX", "qingying", "Static camera, a glass ball rolls on a smooth tabletop."),
+    *("same", "same", "B", "B", "8", "49", "16", "96"),
 )
 GENAI_COLUMNS = ("prompt", "left_video", "right_video", "left_model", "right_model", "vote_type")
 

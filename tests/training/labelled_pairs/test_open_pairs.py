@@ -26,8 +26,6 @@ from vrthinker_core.training.teaching import RowFilter
 from vrthinker_core.types import Preference, Verdict
 
 VIDEOS = (EXAMPLE / "first.mp4", EXAMPLE / "second.mp4")
-assert TRACE.finished is not None
-assert TRACE.finished.verdict is not None
 LABELS = TRACE.finished.verdict
 ANSWER = ", ".join(f"{name}={label}" for name, label in LABELS.labels.items())
 
@@ -156,7 +154,6 @@ def test_the_published_table_of_videogen_reward_is_read(tmp_path: Path) -> None:
 def test_a_persons_label_counts_before_any_judges_and_judges_who_differ_say_nothing(
     tmp_path: Path,
 ) -> None:
-    assert TRACE.finished is not None
     other = replace(LABELS, MQ=Preference((int(LABELS.labels["MQ"]) + 1) % 3))
     contradicting = replace(TRACE, finished=replace(TRACE.finished, verdict=other))
     for name, trace in (("a", TRACE), ("b", contradicting)):
@@ -170,7 +167,6 @@ def test_a_persons_label_counts_before_any_judges_and_judges_who_differ_say_noth
 
 def test_drawn_pairs_are_named_by_their_seed() -> None:
     opened = open_pairs("drawn:12", PAIRED)
-    assert isinstance(opened, DrawnPairSet)
     assert (opened.drawn(3), opened.protocol(3)) == (DrawnPairSet(12).drawn(3), "paired")
     with pytest.raises(BadInput, match="no seed"):
         open_pairs("drawn:x", PAIRED)

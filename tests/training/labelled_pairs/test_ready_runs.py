@@ -37,7 +37,6 @@ OTHER = replace(LABELS, OA=Preference((int(LABELS.OA or 0) + 1) % 3))
 def kept(data: Path | str, most: int = 9) -> tuple[list[Rollout], str]:
     said: list[str] = []
     ready = open_ready_runs(str(data))
-    assert ready is not None
     with ExitStack() as videos:
         found = list(ready.kept(most, said.append, videos))
         assert all(stored.read_again().prompts == stored.rollout.prompts for stored in found)
@@ -91,7 +90,6 @@ def test_what_a_judge_said_outside_its_scope_is_learnt_from_where_a_person_says_
     tmp_path: Path,
 ) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "run")
-    assert TRACE.finished is not None
     outside = replace(TRACE, finished=replace(TRACE.finished, verdict=None, outside_scope=True))
     for said, why in (
         (None, "no label of the pair is known"),

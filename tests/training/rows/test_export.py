@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.test_cli import run as run_command
+from tests.test_traces import changed
 from tests.test_votes import VOTE
 from tests.ui.support.saved_examples import write_example
 from vrthinker_core.commands.export_commands import export_rows
@@ -38,7 +39,6 @@ TIE, FIRST, SECOND = Preference.TIE, Preference.FIRST, Preference.SECOND
 
 def judged(**labels: Preference | None) -> Trace:
     """The stored run with another verdict."""
-    assert BASE.finished is not None
     return replace(BASE, finished=replace(BASE.finished, verdict=Verdict(**labels)))
 
 
@@ -152,7 +152,6 @@ def known_of(trace: Trace) -> dict[Dimension, KnownLabel]:
 def test_a_judges_label_counts_only_where_nothing_speaks_against_it() -> None:
     trace = judged(TA=FIRST, MQ=FIRST, VQ=SECOND, OA=TIE)
     assert set(known_of(voted(trace, agrees=False, OA=FIRST))) == {Dimension.OA}
-    assert trace.finished is not None
     assert known_of(replace(trace, finished=replace(trace.finished, provisional=True))) == {}
     verdict = swap_verdict(Verdict(TA=FIRST, MQ=SECOND, VQ=TIE, OA=TIE))
     turned = replace(trace.started, clips=trace.started.clips[::-1])
@@ -186,7 +185,6 @@ def test_filters_leave_out_runs_without_a_vote_and_those_a_person_disagrees_with
 def test_a_run_outside_the_judges_scope_gives_what_a_person_says_and_no_label_of_its_own(
     kind: str, tmp_path: Path
 ) -> None:
-    assert BASE.finished is not None
     outside = replace(BASE, finished=replace(BASE.finished, verdict=None, outside_scope=True))
     assert outside.last_labels == BASE.finished.verdict, "its replies say them all the same"
     (tmp_path / "trace.json").write_bytes(to_json(outside))
@@ -315,12 +313,7 @@ def test_an_earlier_export_is_replaced(kind: str, tmp_path: Path) -> None:
 def test_a_trace_with_odd_values_is_a_row_or_a_reason(
     where: list[Any], value: Any, kind: str, tmp_path: Path
 ) -> None:
-    written = json.loads(to_json(BASE))
-    place = written
-    for key in where[:-1]:
-        place = place[key]
-    place[where[-1]] = value
-    (tmp_path / "odd.json").write_text(json.dumps(written))
+    (tmp_path / "odd.json").write_bytes(changed(to_json(BASE), where, value))
     report = export_rows([tmp_path], kind, tmp_path / "rows", ALL)
     assert bool(report.rows) is not bool(report.skipped)
     if report.rows:  # No path comes from a trace

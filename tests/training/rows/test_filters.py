@@ -61,7 +61,6 @@ def test_a_run_in_the_format_with_all_labels_right_is_kept() -> None:
 @pytest.mark.parametrize("name", ["TA", "VQ", "MQ", "OA"])
 def test_every_label_must_be_the_known_one(name: str) -> None:
     found = refusal(run_of(look(1), ANSWER), replace(TIES, **{name: Preference.SECOND}))
-    assert found is not None
     assert found.reason is Reason.LABELS
     assert found.sentence == f"It says {name}=0, not 2."
     assert reason(run_of(ANSWER), replace(TIES, **{name: None})) is None  # not known, not asked for

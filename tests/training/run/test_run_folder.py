@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.config import changed_config, preset_config, read_config
+from vrthinker_core.training.config import TrainConfig, changed_config, preset_config, read_config
 from vrthinker_core.training.run_folder import (
     RunFolder,
     TrainingRun,
@@ -28,6 +28,14 @@ RUN = TrainingRun("grpo", "nano", "drawn", digest="1")
 def begin(out: Path) -> None:
     with open_run_folder(out, RUN, CONFIG, resume=False):
         (out / "metrics.jsonl").write_text("a step\n")
+
+
+def check_refused(
+    out: Path, said: str, run: TrainingRun = RUN, config: TrainConfig = CONFIG, resume: bool = True
+) -> None:
+    refused = pytest.raises(BadInput, match=re.escape(said))
+    with refused, open_run_folder(out, run, config, resume=resume):
+        raise AssertionError
 
 
 def files(folder: Path) -> list[tuple[str, bytes]]:
@@ -98,11 +106,7 @@ def test_the_folder_of_another_run_is_refused(
     begin(tmp_path)
     before = files(tmp_path)
     for resume in (False, True) if run != RUN or changes else (False,):
-        with (
-            pytest.raises(BadInput, match=re.escape(said)),
-            open_run_folder(tmp_path, run, changed_config(CONFIG, changes), resume=resume),
-        ):
-            raise AssertionError
+        check_refused(tmp_path, said, run, changed_config(CONFIG, changes), resume=resume)
     assert files(tmp_path) == before
 
 
@@ -117,32 +121,20 @@ def test_a_run_that_has_kept_nothing_makes_way_for_another(tmp_path: Path) -> No
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "holiday.jpg").write_bytes(b"x")
-    with (
-        pytest.raises(BadInput, match="holds other files"),
-        open_run_folder(tmp_path, RUN, CONFIG, resume=True),
-    ):
-        raise AssertionError
+    check_refused(tmp_path, "holds other files")
     assert [path.name for path in tmp_path.iterdir()] == ["holiday.jpg"]
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
-    with (
-        open_run_folder(tmp_path, RUN, CONFIG, resume=False),
-        pytest.raises(BadInput, match="Another process"),
-        open_run_folder(tmp_path, RUN, CONFIG, resume=True),
-    ):
-        raise AssertionError
+    with open_run_folder(tmp_path, RUN, CONFIG, resume=False):
+        check_refused(tmp_path, "Another process")
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"stage": "grpo", "model": 3}'])
 def test_a_damaged_state_is_refused(text: str, tmp_path: Path) -> None:
     begin(tmp_path)
     (tmp_path / "state.json").write_text(text)
-    with (
-        pytest.raises(BadInput, match="is damaged"),
-        open_run_folder(tmp_path, RUN, CONFIG, resume=True),
-    ):
-        raise AssertionError
+    check_refused(tmp_path, "is damaged")
 
 
 def test_a_run_that_is_done_has_no_further_steps(tmp_path: Path) -> None:
@@ -153,8 +145,7 @@ def test_a_run_that_is_done_has_no_further_steps(tmp_path: Path) -> None:
         with new_checkpoint(folder):
             pass
     said = "a run that is done, with grpo.steps=200: begin another one from its result"
-    with pytest.raises(BadInput, match=said), open_run_folder(tmp_path, RUN, CONFIG, resume=True):
-        raise AssertionError
+    check_refused(tmp_path, said)
     with open_run_folder(tmp_path, RUN, longer, resume=True) as folder:
         assert folder.state.done
 

@@ -151,7 +151,6 @@ def taught_data(stage: TrainedStage, data: str, teacher: str, *changes: str) -> 
 
 def test_the_scripted_teacher_speaks_all_protocols_of_the_model_in_turn(tmp_path: Path) -> None:
     teacher = taught_data("all", "drawn2:1", "scripted").teacher
-    assert teacher is not None
     assert teacher.pairs is not None
     job = TeacherJob("scripted", "drawn2:1")
     made = list(run_teacher(teacher.pairs, range(8), teacher.open(), job, tmp_path))
@@ -166,7 +165,6 @@ def test_the_scripted_teacher_speaks_all_protocols_of_the_model_in_turn(tmp_path
 
 def test_a_chosen_protocol_is_the_only_one_of_the_teacher() -> None:
     teacher = taught_data("all", "drawn2:1", "scripted", "settings.protocol=concat").teacher
-    assert teacher is not None
     judge = teacher.open()
     assert callable(judge)
     assert {judge(number).protocols for number in range(3)} == {("concat",)}
@@ -178,7 +176,6 @@ def test_a_checkpoint_that_teaches_is_not_read_before_it_plays(
     opened: list[str] = []
     monkeypatch.setattr(TransformersBackend, "load", lambda source, **_: opened.append(source))
     teacher = taught_data("cold-start", "drawn:1", "nano").teacher
-    assert teacher is not None
     assert not opened
     teacher.open()
     assert opened == [str(NANO)]

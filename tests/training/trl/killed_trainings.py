@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,9 +26,8 @@ from vrthinker_core.training.sft import train_sft
 from vrthinker_core.training.token_rows import TokenRow, token_rows
 from vrthinker_core.training.trainer_checkpoints import TrainerPace
 
-SFT = SftConfig(
-    OptimizerConfig(1e-3, 0.2), batch=1, accumulation=1, epochs=4 / 3, bf16=False
-)  # Four steps over three rows
+OPTIMIZER = OptimizerConfig(1e-3, 0.2)
+SFT = SftConfig(OPTIMIZER, batch=1, accumulation=1, epochs=4 / 3, bf16=False)  # Four steps
 CONFIG = replace(preset_config("nano"), checkpoint_minutes=0.0)
 MOMENTS = {
     "between two checkpoints": "",
@@ -38,22 +38,24 @@ MOMENTS = {
 PAIRS = DrawnPairs(31)
 
 
+def played_rows(judge: Path, *looks: Sequence[str]) -> list[TokenRow]:
+    """A row of each of the first pairs, with these looks before its true labels."""
+    loaded = TransformersBackend.load(str(judge)).loaded
+    pairs = map(PAIRS.pair, range(len(looks)))
+    told = zip(pairs, looks, strict=True)
+    rollouts = [scripted_rollout(pair, *looks, answer(pair.truth)) for pair, looks in told]
+    return [row for rollout in rollouts for row in token_rows(rollout, loaded)]
+
+
 def example_rows(judge: Path) -> list[TokenRow]:
     """Three rows, so that an epoch ends within the four steps."""
-    loaded = TransformersBackend.load(str(judge)).loaded
-    pairs = map(PAIRS.pair, range(3))
-    rollouts = [scripted_rollout(pair, look(3), answer(pair.truth)) for pair in pairs]
-    return [row for rollout in rollouts for row in token_rows(rollout, loaded)]
+    return played_rows(judge, *[[look(3)]] * 3)
 
 
 def rows_of_several_lengths(judge: Path) -> list[TokenRow]:
     """Four rows, each with more frames that were asked for than the one before."""
-    loaded = TransformersBackend.load(str(judge)).loaded
-    looks = ([], [look(3)], [look(3), look(9)], [look(3), look(9), look(1, 2)])
-    pairs = [PAIRS.pair(number) for number in range(len(looks))]
-    told = zip(pairs, looks, strict=True)
-    rollouts = [scripted_rollout(pair, *looks, answer(pair.truth)) for pair, looks in told]
-    return [row for rollout in rollouts for row in token_rows(rollout, loaded)]
+    three = (look(3), look(9), look(1, 2))
+    return played_rows(judge, *(three[:count] for count in range(4)))
 
 
 def _die() -> None:

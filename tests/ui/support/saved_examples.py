@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import av
 import numpy as np
 
 from tests.support.small_clips import write_clip
+from tests.video.support.write_clips import write
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.judge import judge
 from vrthinker_core.types import ProtocolName, Settings, VideoPair
@@ -48,11 +48,5 @@ def write_example(
 
 def write_old(path: Path, frames: int = 24) -> Path:
     """Write an AVI in MPEG-4 part 2, which no browser plays."""
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("mpeg4", rate=24)
-        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
-        for index in range(frames):
-            pixels = np.full((64, 96, 3), 10 * index, np.uint8)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
-        container.mux(stream.encode())
-    return path
+    pictures = [np.full((64, 96, 3), 10 * index, np.uint8) for index in range(frames)]
+    return write(path, frames, codec="mpeg4", rate=24, options={}, pictures=pictures)
