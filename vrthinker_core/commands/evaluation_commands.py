@@ -23,7 +23,6 @@ from vrthinker_core.commands.arguments import (
 )
 from vrthinker_core.commands.console import ProgressCounts, pair_progress
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.agreement import IntervalEstimate
 from vrthinker_core.evaluation.figures import (
     agreement_sentence,
     best_baseline,
@@ -37,7 +36,6 @@ from vrthinker_core.evaluation.figures import (
 )
 from vrthinker_core.evaluation.job import EvaluationJob, take_sample
 from vrthinker_core.evaluation.job import estimate as estimate_whole
-from vrthinker_core.evaluation.judge_comparison import JudgeComparison
 from vrthinker_core.evaluation.out_folder import open_out
 from vrthinker_core.evaluation.run import evaluate as run_evaluation
 from vrthinker_core.evaluation.run import results_so_far, write_final_table
@@ -51,6 +49,8 @@ from vrthinker_core.types.progress import count
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from vrthinker_core.evaluation.agreement import IntervalEstimate
+    from vrthinker_core.evaluation.judge_comparison import JudgeComparison
     from vrthinker_core.evaluation.summary import Summary
 
 
@@ -94,7 +94,7 @@ def print_summary(summary: "Summary", console: "Console") -> None:
         console.print(printable(line), markup=False, highlight=False)
 
 
-def print_comparison(compared: JudgeComparison, console: "Console") -> None:
+def print_comparison(compared: "JudgeComparison", console: "Console") -> None:
     """Print what two judges score on the same pairs."""
     heads = ("", "pairs", "first, %", "second, %", "difference, points", "McNemar p")
     rows = [
@@ -138,7 +138,7 @@ def _bare(value: float | None) -> str:
     return share(value).removesuffix(" %")
 
 
-def _bare_interval(estimate: IntervalEstimate | None) -> str:
+def _bare_interval(estimate: "IntervalEstimate | None") -> str:
     """Format as in `72.7 (61.9–81.8)`."""
     ends = interval_text(estimate, to="–")
     return _bare(value_of(estimate)) + (f" ({ends})" if ends else "")

@@ -1,10 +1,11 @@
 """Shares, differences and intervals as text, the same in page and terminal."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vrthinker_core.evaluation.agreement import Baseline, DimensionAgreement, IntervalEstimate
 from vrthinker_core.evaluation.html import Bar, Cell
 from vrthinker_core.results.result import OUTSIDE_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference
@@ -12,6 +13,7 @@ from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED
 
 if TYPE_CHECKING:
+    from vrthinker_core.evaluation.agreement import Baseline, DimensionAgreement, IntervalEstimate
     from vrthinker_core.evaluation.summary import Summary
 
 MAX_SHOWN = 100  # pairs in a report; all are in the results
@@ -130,7 +132,7 @@ def fault_name(fault: str) -> str:
     return DEMO_RUN if fault == OUTSIDE_FAULT else fault
 
 
-def outcome_sentences(summary: "Summary") -> list[str]:
+def outcome_sentences(summary: Summary) -> list[str]:
     """Say what became of the pairs, and what verdicts lack."""
     counts = summary.counts
     faults = "; ".join(f"{fault_name(name)}: {number:,}" for name, number in counts.faults)
@@ -159,7 +161,7 @@ def outcome_sentences(summary: "Summary") -> list[str]:
     return [sentence for sentence in sentences if sentence]
 
 
-def unchecked_sentence(*summaries: "Summary") -> str:
+def unchecked_sentence(*summaries: Summary) -> str:
     """Say that no verdict was tested with swapped sides; else ""."""
     if any(each.swap for each in summaries) or not any(each.counts.answered for each in summaries):
         return ""
