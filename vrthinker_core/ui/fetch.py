@@ -182,7 +182,7 @@ MAX_REDIRECTS = 3
 MAX_URL_LENGTH = 2048
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 1 << 16
-HEADERS = {
+HEADERS: dict[bytes | str, bytes | str] = {
     "User-Agent": "vr-thinker",
     "Accept": "video/*, */*;q=0.5",
     "Accept-Encoding": "identity",
@@ -225,10 +225,10 @@ def fetch_video(
             asked = httpcore.URL(
                 scheme=scheme, host=address.raw_host, port=address.port, target=target
             )
-            told = [("Host", address.netloc), *HEADERS.items()]
+            headers = {**HEADERS, "Host": address.netloc}
             with (
                 _naming_errors(address, seconds),
-                pool.stream("GET", asked, headers=told) as response,
+                pool.stream("GET", asked, headers=headers) as response,
             ):
                 size = sum(len(name) + len(value) for name, value in response.headers)
                 if len(response.headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
@@ -237,9 +237,8 @@ def fetch_video(
                     return _save(response, address, folder, limit_bytes)
             location = httpx.Headers(response.headers).get("location", "")
             address = _parse_url(location, policy, str(address))
-    raise BadInput(
-        f"{address.raw_host.decode()} sends from one address to the next; give the address of the file itself."
-    )
+    ending = "sends from one address to the next; give the address of the file itself."
+    raise BadInput(f"{address.raw_host.decode()} {ending}")
 
 
 def _parse_url(text: str, policy: FetchPolicy, base: str = "") -> httpx.URL:
