@@ -113,5 +113,5 @@ def test_late_words_are_not_the_last(server: Server, new_page: Open, clips: Clip
     release(page)
     assert steps.stays(page, lambda: steps.status(page))
     assert not steps.said(page, "writing")
-    expect(page.locator(".vrt-ending")).to_contain_text("Stopped")
+    expect(page.locator(".vrt-ending")).to_contain_text("The run was stopped")
     steps.expect_idle(page)

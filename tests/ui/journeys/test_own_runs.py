@@ -72,7 +72,7 @@ def test_no_run_is_lost(page: Page, open_page: Open, server: Server, clips: Clip
     server.restart()
     for visitor, place in ((page, address), (stranger, shared)):
         visitor.goto(place.replace(before, server.url))
-        expect(visitor.locator(".vrt-ending")).to_contain_text("Stopped without a verdict")
+        expect(visitor.locator(".vrt-ending")).to_contain_text("The run was stopped")
         expect(visitor.locator(".vrt-tile")).to_have_count(4)
         assert all(steps.video_files(visitor))
     address = page.url
@@ -118,7 +118,7 @@ def test_a_run_that_was_followed_goes_on(page: Page, clips: Clips, tmp_path: Pat
     steps.open_trace(page, tmp_path / "none.json")  # the run is stopped, and stays
     steps.wait_for(page, "not a VR-Thinker trace")
     steps.expect_idle(page)
-    expect(page.locator(".vrt-ending")).to_contain_text("Stopped")
+    expect(page.locator(".vrt-ending")).to_contain_text("The run was stopped")
     steps.replay(page, tmp_path / "t.json", handmade_runs.three_turns(prompt=" \n "))
     steps.tab(page, "Your runs")
     expect(page.locator(".vrt-run-prompt[dir=auto]").first).to_have_text("No prompt")
