@@ -59,7 +59,7 @@ def test_a_run_that_no_page_shows_is_stopped_and_its_files_go(tmp_path: Path, en
     assert run.run.join(PATIENCE_S)
     until(lambda: not [path for path in files(tmp_path) if run.name in path.parts])
     assert sessions.find_run(run.name) is None
-    assert run.thumbnails(replace(FRAME, jpeg=b"late"))[0] == ""
+    assert run.thumbnails(replace(FRAME, jpeg=b"late")).src == ""
     sessions.close()
 
 

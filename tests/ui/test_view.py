@@ -44,7 +44,7 @@ ORIGIN, NOTHING = Origin("A ball pans.", "by hand", types.Settings()), Any
 
 
 def image_of(frame: types.Thumbnail) -> view.Picture:
-    return f"frames/{frame.ref.side}-{frame.ref.slot}.jpg", 1.0
+    return view.Picture(f"frames/{frame.ref.side}-{frame.ref.slot}.jpg", 1.0)
 
 
 def page_of(told: Trace | RunState) -> Any:

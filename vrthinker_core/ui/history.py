@@ -473,7 +473,7 @@ class Examples:
                 "title": title[:1].upper() + title[1:],
                 "prompt": started.prompt,
                 "judge": f"{words.judge_line(started.judge)} · {count(len(turns), 'turn')}",
-                "pictures": [thumbnails(halves[s])[0] if s in halves else "" for s in Side],
+                "pictures": [thumbnails(halves[s]).src if s in halves else "" for s in Side],
             }
             cards.append(card)
         return cards

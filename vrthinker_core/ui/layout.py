@@ -207,11 +207,10 @@ def form_values(settings: Settings, trained: Sequence[ProtocolName] = ()) -> dic
     if settings.protocol != "auto":
         filled = with_defaults(own, make_protocol(own, settings.protocol))
         own = replace(filled, protocol=chosen_protocol(own, trained))
-    asked = {row.name: getattr(settings, row.name) for row in SETTINGS}
     protocol: ProtocolName = "concat" if settings.protocol == "concat" else "paired"
 
     def value(row: Setting) -> str:
-        sent: Any = asked[row.name]
+        sent: Any = getattr(settings, row.name)
         if sent is None or sent == getattr(own, row.name):
             return default_value(row)
         try:

@@ -15,7 +15,7 @@ import gradio as gr
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from vrthinker_core.__about__ import ASSETS
@@ -126,15 +126,24 @@ class Page:
             Middleware(VisitorCookieMiddleware, in_frame=in_frame),
             Middleware(routes.LinkPreviewMiddleware, routes=self._routes),
         ]
-        served = {"routes": self._all_routes(), "middleware": middleware}
+        services, no_trimmer = self._services, Response(NO_TRIMMER, media_type="text/javascript")
+        served = [
+            Mount("/intro", StaticFiles(directory=ASSETS / "intro")),
+            Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=services.sessions.thumbnail_root)),
+            *self._routes.routes(),
+            *(RunsRoutes(services.runs).routes() if services.runs else ()),
+            *api.mcp_routes(),
+            Route("/static/ffmpeg/{part}", lambda _: no_trimmer),
+        ]
+        asgi = {"routes": served, "middleware": middleware, "lifespan": self._keep_house}
         return {
             "theme": theme(),
             "css": routes.joined("run.css", "page.css"),
             "head": f"<script>{routes.joined(*routes.PAGE)}</script>",
-            "app_kwargs": {**served, "lifespan": self._keep_house},
+            "app_kwargs": asgi,
             "run_history": False,
             "enable_monitoring": False,
-            "allowed_paths": [str(self._services.examples.folder.resolve())],
+            "allowed_paths": [str(services.examples.folder.resolve())],
             "max_file_size": MAX_UPLOAD_BYTES,
             # Events that go on at the same time: each visitor who waits is one
             "max_threads": self._options.at_once + self._options.waiting + 200,
@@ -194,19 +203,6 @@ class Page:
                 except Exception as error:  # noqa: BLE001 - the other tasks go on
                     told = "Housekeeping: %s could not be done: %s"
                     logging.getLogger(__name__).warning(told, task, error)
-
-    def _all_routes(self) -> list[BaseRoute]:
-        services = self._services
-        empty = Response(NO_TRIMMER, media_type="text/javascript")
-        thumbnails = StaticFiles(directory=services.sessions.thumbnail_root)
-        return [
-            Mount("/intro", StaticFiles(directory=ASSETS / "intro")),
-            Mount(f"/{THUMBNAILS_URL}", thumbnails),
-            *self._routes.routes(),
-            *(RunsRoutes(services.runs).routes() if services.runs else ()),
-            *api.mcp_routes(),
-            Route("/static/ffmpeg/{part}", lambda _: empty),
-        ]
 
 
 def give_back_memory() -> None:

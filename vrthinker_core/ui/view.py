@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vrthinker_core.protocols.frame_facts import read_frame_facts
 from vrthinker_core.protocols.parser import (
@@ -68,14 +68,20 @@ UNTELLING = (
 UNTELLING_OF_TURN = "number", "foot", "live", "taken", "tiles"
 
 
-Picture = tuple[str, float]  # address (URL or data URI), and its width by its height
+class Picture(NamedTuple):
+    """A thumbnail as the page shows it."""
+
+    src: str  # its address: a URL or data URI
+    ratio: float  # of its width to its height
+
+
 Pictures = Callable[[Thumbnail], Picture]
 
 
 def picture(src: str, jpeg: bytes) -> Picture:
     """Return the picture at this address; no JPEG counts one pixel."""
     width, height = jpeg_size(jpeg)
-    return src, round(max(width, 1) / max(height, 1), 3)
+    return Picture(src, round(max(width, 1) / max(height, 1), 3))
 
 
 def inline_image(frame: Thumbnail) -> Picture:
@@ -140,10 +146,8 @@ class Tile:
         def half(side: Side, clip: ClipInfo | None) -> Json | None:
             if (frame := self.halves.get(side)) is None:
                 return None
-            src, ratio = pictures(frame)
             shown = {
-                "src": src,
-                "ratio": ratio,
+                **pictures(frame)._asdict(),
                 "time": _finite(frame.seconds),  # when the frame appears
                 "at": seek_time(frame),
                 "place": timeline_position(frame, clip),

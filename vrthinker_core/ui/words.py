@@ -123,14 +123,6 @@ DIMENSION_HELP = {
 
 NO_DIFFERENCE = "No difference found"
 
-# The verdict in one line, by its overall label.
-HEADLINES = {
-    Preference.FIRST: "Video 1 is better overall",
-    Preference.SECOND: "Video 2 is better overall",
-    Preference.TIE: NO_DIFFERENCE,
-    None: "No overall verdict",
-}
-
 
 def headline(finished: Finished, check: OrderCheck | None) -> str:
     """Return a run's outcome in one line. `check`: both its orders."""
@@ -143,7 +135,11 @@ def headline(finished: Finished, check: OrderCheck | None) -> str:
 
 def winner_line(label: Preference | None, overall: OrderEffect | None) -> str:
     """Return the overall label in one line, unless swapping flips it."""
-    return NO_RELIABLE_WINNER if overall is OrderEffect.FLIPS else HEADLINES[label]
+    if overall is OrderEffect.FLIPS:
+        return NO_RELIABLE_WINNER
+    if label in (Preference.FIRST, Preference.SECOND):
+        return f"Video {int(label)} is better overall"
+    return NO_DIFFERENCE if label is Preference.TIE else "No overall verdict"
 
 
 def label_name(label: Preference | None, effect: OrderEffect | None = None) -> str:
