@@ -28,8 +28,7 @@ from vrthinker_core.ui.history import COOKIE, owner_of
 from vrthinker_core.ui.queue import MAX_UPLOAD_BYTES
 
 MAX_UNFINISHED_BYTES = 256 * 2**20  # of all bodies that have begun to come and are not whole yet
-STALL_SECONDS = 30.0  # in which more of a body must come
-BODY_SECONDS = 30.0  # in which a body that is no upload must come
+STALL_SECONDS = 30.0  # in which more of an upload must come, or all of another body
 DRAIN_SECONDS = 2.0  # for the rest of a body that was refused
 MAX_VALUES = 20_000  # of one body's JSON; a video in it is one
 MAX_DEPTH = 50  # of lists and objects in each other
@@ -225,7 +224,7 @@ class RequestLimitsMiddleware:
         if _is_upload(scope):
             return body.receive_within
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout(STALL_SECONDS):
                 read = [await Request(scope, body.receive_within).body()]
         except TimeoutError:
             raise Refusal(*TOO_SLOW) from None
