@@ -162,10 +162,6 @@ CHECK_HELP = f"{CHECKING} A verdict worth having stays the same."
 IN_SWAPPED = "Sides swapped: {}"
 SWAPPED_NOTICE = f"{SIDES_SWAPPED} Colours and frames stand for your videos."
 NOTHING_TO_CHECK = "There is no verdict to check. Compare two videos first."
-CHECK_LATER = "A run is going on. Check the order when it has ended."
-CHECK_CHANGED = "The inputs have changed since this verdict. Put them back to check its order, or compare again."
-CHECK_NO_VIDEOS = "The videos of this run are not here. Add them to check its order."
-CHECK_NO_VIDEO = "Video {} of this run is not here. Add it to check its order."
 CHECK_BRANCH = (
     "A branch cannot be checked: its first turns belong to another run. Check its origin."
 )
@@ -402,12 +398,10 @@ RUNS_LIST = {
     "sorts": list(SORTS.items()),
 }
 
-LATER = "A run is going on. Begin a branch when it has ended, or stop it."
+LATER = "A run is going on. Wait until it has ended, or stop it."
 BRANCH_NO_RUN = "There is no run to branch from. Compare two videos first."
-NO_VIDEOS = "The videos of this run are not here. Add them to go on from it."
-BRANCH_CHANGED = (
-    "The players hold other videos than this run. Put its videos back to branch from it."
-)
+NO_VIDEOS = "The videos of this run are not here. Add them first."
+OTHER_INPUTS = "The inputs have changed since this run. Put them back, or compare again."
 NO_JUDGE = "{} judged this run and cannot be asked here. Choose another judge, and turn 1."
 BAD_TURN = "The turn must be a whole number."
 BAD_FRAMES = "Frames are whole numbers with commas between, as in 4, 9."
