@@ -274,7 +274,7 @@ class RunView:
             "help": " ".join([words.DIMENSION_HELP[dimension], words.LABEL_HELP[label], *likely]),
             "reason": sentence,
             "frames": [tile.label for tile in named[:MAX_NAMED]],
-            "source": "Frames it names" if named else "",
+            "source": "Frames it names",
         }
 
     def transcript(self) -> Json:
@@ -395,10 +395,13 @@ class RunView:
         started, number, turn = self.started, turn_state.number, turn_state.turn
         assert started is not None
         tiles, protocol = group_tiles(turn_state.frames), self.state.protocol
-        pairs, taken = sum(len(tile.halves) == 2 for tile in tiles), started.is_taken_over(number)
+        taken = started.is_taken_over(number)
         summary = [TAKEN_OVER] if taken else []
         if tiles or number > 1:
-            summary.append(words.frames_summary(pairs, len(tiles) - pairs))
+            pairs = sum(len(tile.halves) == 2 for tile in tiles)
+            counts = (pairs, "frame pair"), (len(tiles) - pairs, "single frame")
+            came = [count(many, noun) for many, noun in counts if many]
+            summary.append(" and ".join(came) or "no new frames")
         # Tokens and time, and what an ended turn may have: [heading, …], labels, [heading, …]
         told: Json = {"foot": "", "confidence": [], "labels": [], "aside": []}
         if turn is None:
@@ -458,17 +461,14 @@ def _facts(reply: Reply, shown: list[str]) -> Json | None:
     videos = read_frame_facts(reply.snapshot, shown) if reply.think else ()
     if not videos:
         return None
-    cells = [
-        {fact.frame: (fact.picture, words.MOTIONS.get(fact.motion)) for fact in video.frames}
-        for video in videos
-    ]
+    rows: dict[str, list[str]] = {}
+    for column, video in enumerate(videos, start=1):
+        for fact in video.frames:
+            noted = filter(None, (fact.picture, words.MOTIONS.get(fact.motion)))
+            row = rows.setdefault(fact.frame, [f"#{fact.frame}", "", ""])
+            row[column] = ", ".join(noted)
     columns = [f"Video {int(each.side)}{each.shows and f': {each.shows}'}" for each in videos]
-    frames = dict.fromkeys([*cells[0], *cells[1]])
-    rows = [
-        [f"#{frame}", *(", ".join(filter(None, cell.get(frame, ()))) for cell in cells)]
-        for frame in frames
-    ]
-    return {"columns": ["Frame", *columns], "rows": rows, "raw": words.TAB_TRANSCRIPT}
+    return {"columns": ["Frame", *columns], "rows": [*rows.values()], "raw": words.TAB_TRANSCRIPT}
 
 
 def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:

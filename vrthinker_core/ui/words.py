@@ -242,12 +242,6 @@ OWN_CONFIDENCE = (
 MOTIONS = {"go": "moves on", "stay": "stands still", "leap": "jumps", "odd": "moves oddly"}
 
 
-def frames_summary(pairs: int, singles: int) -> str:
-    """Return the frames that a turn brought into view, in words."""
-    counts = ((pairs, "frame pair"), (singles, "single frame"))
-    return " and ".join(count(number, noun) for number, noun in counts if number) or "no new frames"
-
-
 def turn_summary(turn: Turn) -> str:
     """Return what a turn's reply did, or how it was cut short."""
     reply = turn.reply
