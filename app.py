@@ -27,9 +27,9 @@ from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.judge_name import JUDGE_FORMS
 from vrthinker_core.storage import allow_open_files, owned_folder
 from vrthinker_core.ui.fetch import ANY_ADDRESS, PUBLIC_ONLY
-from vrthinker_core.ui.history import usable_folder
+from vrthinker_core.ui.history import KEEP_SECONDS, MAX_BYTES, usable_folder
 from vrthinker_core.ui.judges import JudgeLoader, gpu_seconds, judge_openers, naming_gpu_errors
-from vrthinker_core.ui.page import EXAMPLES, MAX_WAITING, Keeping, Page, PageOptions
+from vrthinker_core.ui.page import EXAMPLES, Page
 from vrthinker_core.ui.runs_tab import ListedRuns
 
 
@@ -51,7 +51,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="VR-Thinker: which of two videos follows the prompt better, and why."
     )
-    add, amount, usual = parser.add_argument, number(float, 0, 1_000_000), Keeping()
+    add, amount = parser.add_argument, number(float, 0, 1_000_000)
     add(
         "--judge",
         action="append",
@@ -73,7 +73,7 @@ def options() -> argparse.Namespace:
     add(
         "--waiting",
         type=number(int, 0, 100_000),
-        default=MAX_WAITING,
+        default=24,
         help="visitors who may wait for the judge; further ones are refused",
     )
     add(
@@ -87,19 +87,19 @@ def options() -> argparse.Namespace:
     add(
         "--keep-hours",
         type=amount,
-        default=usual.seconds / 3600,
+        default=KEEP_SECONDS / 3600,
         help="hours to keep a run; 0 keeps none",
     )
     add(
         "--keep-gb",
         type=amount,
-        default=usual.max_bytes / 1e9,
+        default=MAX_BYTES / 1e9,
         help="GB for runs and their videos; the oldest are deleted first",
     )
     add(
         "--after-leaving",
         type=amount,
-        default=usual.after_leaving,
+        default=30.0,
         help="seconds that a run continues after its page is closed",
     )
     add(
@@ -157,8 +157,6 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
         print(
             "No folder for runs can be written, so runs are lost when this server ends. Name one with --runs-folder."
         )
-    max_bytes = round(1e9 * chosen.keep_gb)
-    keeping = Keeping(store, 3600 * chosen.keep_hours, max_bytes, chosen.after_leaving)
     runs = ListedRuns(chosen.runs.absolute()) if chosen.runs else None
     if runs is not None:
         runs.refresh()
@@ -168,7 +166,15 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
         judges,
         run_job,
         folder,
-        PageOptions(chosen.at_once, chosen.waiting, chosen.examples, policy, keeping, runs),
+        at_once=chosen.at_once,
+        waiting=chosen.waiting,
+        examples=chosen.examples,
+        policy=policy,
+        runs=runs,
+        kept=store,
+        keep_seconds=3600 * chosen.keep_hours,
+        keep_bytes=round(1e9 * chosen.keep_gb),
+        after_leaving=chosen.after_leaving,
     )
     if on_space:
         judges.wait_all()  # the process with the GPU is forked and has only weights loaded before

@@ -173,18 +173,20 @@ def test_a_trace_that_lies_about_its_frames_gets_none(
 
 
 def test_one_run_and_all_together_take_no_more_than_their_bytes(
-    here: Inside, run: Trace, clips: Clips, judges: JudgeLoader
+    here: Inside, run: Trace, clips: Clips, judges: JudgeLoader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = [replay(here, run, clips, page) for page in ("anna", "bert", "cleo")]
 
     def taken() -> int:
         return sum(size for size, _ in sizes(here).values())
 
-    with closing(ExactFrames(judges.decoder_pool, max_run_bytes=20_000)) as exact:
+    with monkeypatch.context() as patch, closing(ExactFrames(judges.decoder_pool)) as exact:
+        patch.setattr(frames, "MAX_RUN_BYTES", 20_000)
         found = [decoded(exact, shown[0], turn) for turn in (1, 2)]
     assert (0 < taken() <= 20_000, found[-1]["note"]) == (True, words.NO_ROOM_FOR_FRAMES)
-    most = 2 * taken() if decoded(here.exact, shown[0]) else 0
-    with closing(ExactFrames(judges.decoder_pool, max_bytes=most)) as exact:
+    decoded(here.exact, shown[0])
+    monkeypatch.setattr(frames, "MAX_BYTES", 2 * taken())
+    with closing(ExactFrames(judges.decoder_pool)) as exact:
         found = [decoded(exact, shown[number]) for number in (0, 1, 0, 2)]
         kept = {path.parent.name for path in sizes(here)}
         assert kept == {shown[0].name, shown[2].name}, "what was looked at longest ago goes"

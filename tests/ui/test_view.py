@@ -43,8 +43,8 @@ OPENING, ANSWERED = three_turns().turns[0], Finished(StopReason.ANSWERED, WHOLE)
 ORIGIN, NOTHING = Origin("A ball pans.", "by hand", types.Settings()), Any
 
 
-def image_of(frame: types.Thumbnail) -> view.ImageSource:
-    return view.ImageSource(f"frames/{frame.ref.side}-{frame.ref.slot}.jpg", 96, 96)
+def image_of(frame: types.Thumbnail) -> view.Picture:
+    return view.Picture(f"frames/{frame.ref.side}-{frame.ref.slot}.jpg", 1.0)
 
 
 def page_of(told: Trace | RunState) -> Any:
@@ -212,7 +212,7 @@ def test_a_flip_has_no_winner_and_every_tile_stands_on_the_persons_sides() -> No
 
 
 UNCHECKED = [
-    (Finished(StopReason.CANCELLED), "Order not checked: the second run was stopped."),
+    (Finished(StopReason.CANCELLED), "Order not checked: the run was stopped."),
     (Finished(StopReason.FAILED, error="It broke."), "Order not checked: It broke."),
     (None, ""),
 ]

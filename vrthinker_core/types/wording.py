@@ -35,12 +35,13 @@ DEMO_RUN = "Demo run, no verdict"  # The short form of `OUTSIDE_SCOPE`, for a li
 NO_RELIABLE_WINNER = "No reliable winner: swapping the sides changed it."
 NOT_SWAP_TESTED = "not swap-tested"
 
-_NO_SECOND_VERDICT = {
+WHY_NO_VERDICT = {
     StopReason.NO_ANSWER: "the judge's answer could not be read",
-    StopReason.TURN_LIMIT: "the judge used all its turns without an answer",
+    StopReason.TURN_LIMIT: "the judge used all its turns without a final answer",
     StopReason.TOKEN_LIMIT: "the judge's reply was cut off before it answered",
     StopReason.CONTEXT_FULL: "the conversation is longer than the judge's context",
-    StopReason.CANCELLED: "the second run was stopped",
+    StopReason.CANCELLED: "the run was stopped",
+    StopReason.FAILED: "the comparison failed",
 }
 
 
@@ -50,7 +51,7 @@ def order_unchecked(second: Finished | None) -> str:
         return "Order not checked: the second run was cut off."
     if second.outside_scope:
         return "Order not checked: with the sides swapped the judge could not read these videos."
-    reason = second.error or _NO_SECOND_VERDICT.get(second.stop, "the second run failed")
+    reason = second.error or WHY_NO_VERDICT.get(second.stop, "the judge gave no verdict")
     return f"Order not checked: {reason.rstrip('.')}."
 
 

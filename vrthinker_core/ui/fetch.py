@@ -5,7 +5,6 @@ them: a name that resolves differently a moment later (DNS rebinding) changes no
 followed by hand and checked in the same way.
 """
 
-import concurrent.futures
 import contextlib
 import ipaddress
 import secrets
@@ -15,9 +14,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import urljoin
 
 import httpcore
@@ -28,14 +28,9 @@ from vrthinker_core.errors import BadInput
 # From (host, port) to all IP addresses of the host; raises OSError
 Resolver = Callable[[str, int], Sequence[str]]
 
-# IPv6 addresses that embed or lead to an IPv4 address: somebody else decides their target
-_TUNNELS = (
-    *("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48"),
-    *("2001::/23", "2002::/16", "fec0::/10"),
-)
-_SPECIAL_V4 = ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24")
-_NETWORKS = tuple(map(ipaddress.ip_network, (*_TUNNELS, *_SPECIAL_V4)))
-_SPECIAL = ("private", "loopback", "link_local", "multicast", "reserved", "unspecified")
+# Beside what Python knows: what embeds or leads to an IPv4 address, whose target others decide
+_TUNNELS = "::/8", "2001::/23", "2002::/16", "fec0::/10", "192.0.0.0/24", "192.88.99.0/24"
+_NETWORKS = tuple(map(ipaddress.ip_network, _TUNNELS))
 
 
 def is_public(address: str) -> bool:
@@ -44,8 +39,8 @@ def is_public(address: str) -> bool:
         ip = ipaddress.ip_address(address)
     except ValueError:
         return False
-    special = any(getattr(ip, f"is_{kind}") for kind in _SPECIAL)
-    return ip.is_global and not special and not any(ip in network for network in _NETWORKS)
+    special = ip.is_multicast or ip.is_reserved or any(ip in network for network in _NETWORKS)
+    return ip.is_global and not special
 
 
 def resolve(host: str, port: int) -> tuple[str, ...]:
@@ -69,108 +64,71 @@ PUBLIC_ONLY = FetchPolicy()
 ANY_ADDRESS = FetchPolicy(is_public=lambda _: True, ports=None)
 
 
-def resolve_within(host: str, port: int, resolver: Resolver, seconds: float) -> tuple[str, ...]:
-    """Return the IP addresses of a host, at least one.
+class _CheckedNetwork(httpcore.NetworkBackend):
+    """Connects to the hosts of a policy; one deadline holds for all that is done."""
 
-    Raises OSError if there are none, TimeoutError after `seconds`. A look-up cannot be interrupted:
-    its thread is left behind.
-    """
-    future: concurrent.futures.Future[tuple[str, ...]] = concurrent.futures.Future()
+    def __init__(self, policy: FetchPolicy, deadline: float) -> None:
+        self._policy, self._deadline = policy, deadline
 
-    def look_up() -> None:
-        try:
-            future.set_result(tuple(resolver(host, port)))
-        except (OSError, UnicodeError):
-            future.set_exception(OSError("no such host"))
+    def remaining(self) -> float:
+        """Return seconds (> 0) until the deadline. Raises TimeoutError without."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
 
-    threading.Thread(target=look_up, name="resolving", daemon=True).start()
-    addresses = future.result(timeout=seconds)
-    if not addresses:
-        raise OSError("no address")
-    return addresses
+    def connect_tcp(self, host: str, port: int, *_: Any, **__: Any) -> httpcore.NetworkStream:
+        """Connect to the first of the host's IP addresses that accepts.
 
+        Raises BadInput if one of them is not public.
+        """
+        addresses = self._look_up(host, port)
+        if not all(map(self._policy.is_public, addresses)):
+            raise BadInput(f"{host} is not on the public internet, and only that is fetched from.")
+        failed = httpcore.ConnectError("no address")
+        for address in addresses:
+            try:
+                tcp = httpcore.SyncBackend().connect_tcp(address, port, self.remaining())
+            except httpcore.ConnectError as error:
+                failed = error
+            else:
+                return _DeadlineStream(tcp, self.remaining)
+        raise failed
 
-HEADERS = {
-    "User-Agent": "vr-thinker",
-    "Accept": "video/*, */*;q=0.5",
-    "Accept-Encoding": "identity",
-    "Connection": "close",
-}
-MAX_HEADERS = 100
-MAX_HEADER_BYTES = 1 << 16
+    def _look_up(self, host: str, port: int) -> Sequence[str]:
+        """Return the host's IP addresses. A look-up that takes too long is left to its thread."""
+        found = Future[Sequence[str]]()
 
+        def look_up() -> None:
+            try:
+                found.set_result(self._policy.resolve(host, port))
+            except (OSError, UnicodeError):
+                found.set_exception(httpcore.ConnectError("no such host"))
 
-@dataclass(frozen=True, slots=True)
-class FetchTarget:
-    """What is requested, and from which host."""
-
-    url: httpx.URL
-    host: str  # a name in ASCII, or an IP address
-    port: int
-
-
-def remaining(deadline: float) -> float:
-    """Return seconds (> 0) until `deadline` on the monotonic clock. Raises TimeoutError without."""
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
-
-
-@contextlib.contextmanager
-def _open_response(
-    target: FetchTarget, policy: FetchPolicy, deadline: float
-) -> Iterator[httpx.Response]:
-    """The response, its body not read yet. The certificate must be the host's own.
-
-    Raises BadInput if one of the host's addresses is not public, TimeoutError or
-    httpcore.TimeoutException at the deadline, httpcore.NetworkError (its cause is an ssl.SSLError
-    if the certificate is refused), httpcore.ProtocolError for what is not HTTP; so does reading the
-    body.
-    """
-    host, port, address = target.host, target.port, target.url
-    addresses = resolve_within(host, port, policy.resolve, remaining(deadline))
-    if not all(map(policy.is_public, addresses)):
-        raise BadInput(f"{host} is not on the public internet, and only that is fetched from.")
-    ssl_context = policy.ssl_context() if address.scheme == "https" else None
-    url = httpcore.URL(scheme=address.raw_scheme, host=host, port=port, target=address.raw_path)
-    headers = [("Host", address.netloc.decode()), *HEADERS.items()]
-    with contextlib.closing(_connect(addresses, port, deadline)) as tcp:
-        stream = tcp.start_tls(ssl_context, host, remaining(deadline)) if ssl_context else tcp
-        with (
-            httpcore.HTTP11Connection(url.origin, _DeadlineStream(stream, deadline)) as connection,
-            connection.stream("GET", url, headers=headers) as response,
-        ):
-            size = sum(len(name) + len(value) for name, value in response.headers)
-            if len(response.headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
-                raise httpcore.RemoteProtocolError("too many headers")
-            body = response.iter_stream()
-            yield httpx.Response(response.status, headers=response.headers, content=body)
-
-
-def _connect(addresses: Sequence[str], port: int, deadline: float) -> httpcore.NetworkStream:
-    """Connect to the first IP address that accepts. Nothing is looked up."""
-    *others, last = addresses
-    for address in others:
-        with contextlib.suppress(httpcore.ConnectError):
-            return httpcore.SyncBackend().connect_tcp(address, port, remaining(deadline))
-    return httpcore.SyncBackend().connect_tcp(last, port, remaining(deadline))
+        threading.Thread(target=look_up, name="resolving", daemon=True).start()
+        return found.result(self.remaining())
 
 
 class _DeadlineStream(httpcore.NetworkStream):
     """A connection with one deadline: httpcore's starts anew with every read."""
 
-    def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
-        self._stream, self._deadline = stream, deadline
+    def __init__(self, stream: httpcore.NetworkStream, remaining: Callable[[], float]) -> None:
+        self._stream, self._remaining = stream, remaining
 
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002 - the deadline is nearer
-        return self._stream.read(max_bytes, remaining(self._deadline))
+    def read(self, max_bytes: int, *_: Any, **__: Any) -> bytes:
+        return self._stream.read(max_bytes, self._remaining())
 
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002 - the deadline is nearer
-        self._stream.write(buffer, remaining(self._deadline))
+    def write(self, buffer: bytes, *_: Any, **__: Any) -> None:
+        self._stream.write(buffer, self._remaining())
 
     def close(self) -> None:
         self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, *_: Any, **__: Any
+    ) -> httpcore.NetworkStream:
+        stream = self._stream.start_tls(ssl_context, server_hostname, self._remaining())
+        return _DeadlineStream(stream, self._remaining)
 
 
 MAX_VISITOR_BYTES = 500_000_000
@@ -222,7 +180,16 @@ class DiskBudget:
 
 MAX_REDIRECTS = 3
 MAX_URL_LENGTH = 2048
+MAX_HEADERS = 100
+MAX_HEADER_BYTES = 1 << 16
+HEADERS: dict[bytes | str, bytes | str] = {
+    "User-Agent": "vr-thinker",
+    "Accept": "video/*, */*;q=0.5",
+    "Accept-Encoding": "identity",
+    "Connection": "close",
+}
 
+_PORTS = {"http": 80, "https": 443}
 _SUFFIXES = (
     *(".mp4", ".m4v", ".mov", ".webm", ".mkv", ".avi", ".gif"),
     *(".mpg", ".mpeg", ".ts", ".flv", ".ogv", ".wmv", ".3gp"),
@@ -234,7 +201,6 @@ _TYPES = {
     "video/x-matroska": ".mkv",
     "image/gif": ".gif",
 }
-_TOO_LARGE = "This video has more than {:g} MB, and no larger one is fetched."
 _NO_URL = "This is not a web address that can be fetched."
 
 
@@ -251,26 +217,32 @@ def fetch_video(
     `seconds` bound everything together, redirects included. Raises BadInput with one sentence; then
     no file is left. Whether the file is a video is not checked here.
     """
-    deadline = time.monotonic() + seconds
-    target = _parse_url(url.strip(), policy)
-    for _ in range(MAX_REDIRECTS + 1):
-        host = target.host
-        with _naming_errors(host, seconds), _open_response(target, policy, deadline) as response:
-            if response.status_code not in (301, 302, 303, 307, 308):
-                announced = _checked_length(host, response, limit_bytes)
-                chunks = _chunks(host, response, announced, limit_bytes)
-                suffix = PurePosixPath(target.url.path).suffix.lower()
-                if suffix not in _SUFFIXES:
-                    suffix = _TYPES.get(_content_type(response), ".video")
-                return _write_file(chunks, folder, suffix)
-        target = _parse_url(response.headers.get("location", ""), policy, str(target.url))
-    raise BadInput(
-        f"{target.host} sends from one address to the next; give the address of the file itself."
-    )
+    network = _CheckedNetwork(policy, time.monotonic() + seconds)
+    address = _parse_url(url.strip(), policy)
+    with httpcore.ConnectionPool(policy.ssl_context(), network_backend=network) as pool:
+        for _ in range(MAX_REDIRECTS + 1):
+            scheme, target = address.raw_scheme, address.raw_path
+            asked = httpcore.URL(
+                scheme=scheme, host=address.raw_host, port=address.port, target=target
+            )
+            headers = {**HEADERS, "Host": address.netloc}
+            with (
+                _naming_errors(address, seconds),
+                pool.stream("GET", asked, headers=headers) as response,
+            ):
+                size = sum(len(name) + len(value) for name, value in response.headers)
+                if len(response.headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
+                    raise httpcore.RemoteProtocolError("too many headers")
+                if response.status not in (301, 302, 303, 307, 308):
+                    return _save(response, address, folder, limit_bytes)
+            location = httpx.Headers(response.headers).get("location", "")
+            address = _parse_url(location, policy, str(address))
+    ending = "sends from one address to the next; give the address of the file itself."
+    raise BadInput(f"{address.raw_host.decode()} {ending}")
 
 
-def _parse_url(text: str, policy: FetchPolicy, base: str = "") -> FetchTarget:
-    """The target of a URL, maybe relative to `base`. Raises BadInput."""
+def _parse_url(text: str, policy: FetchPolicy, base: str = "") -> httpx.URL:
+    """Parse a web address, maybe relative to `base`. Raises BadInput."""
     if len(text) > MAX_URL_LENGTH:
         most = f"at most {MAX_URL_LENGTH:,} are read"
         raise BadInput(f"This address has {len(text):,} characters; {most}.")
@@ -282,23 +254,23 @@ def _parse_url(text: str, policy: FetchPolicy, base: str = "") -> FetchTarget:
         url.raw_host.decode().encode("idna")
     except (httpx.InvalidURL, ValueError):
         raise BadInput(_NO_URL) from None
-    ports = {"http": 80, "https": 443}
-    if url.scheme not in ports:
+    if url.scheme not in _PORTS:
         raise BadInput("Only web addresses that begin with http:// or https:// are fetched.")
     if url.userinfo:
         raise BadInput(
             "An address with a user name or a password in it is not fetched; give one without."
         )
-    host, port = url.raw_host.decode(), ports[url.scheme] if url.port is None else url.port
-    if not host or not 0 < port < 1 << 16:
+    port = _PORTS[url.scheme] if url.port is None else url.port
+    if not url.raw_host or not 0 < port < 1 << 16:
         raise BadInput(_NO_URL)
     if policy.ports is not None and port not in policy.ports:
         raise BadInput(f"Videos are fetched from the usual web ports only, not from port {port}.")
-    return FetchTarget(url, host, port)
+    return url
 
 
 @contextlib.contextmanager
-def _naming_errors(host: str, seconds: float) -> Iterator[None]:
+def _naming_errors(url: httpx.URL, seconds: float) -> Iterator[None]:
+    host = url.raw_host.decode()
     try:
         yield
     except (TimeoutError, httpcore.TimeoutException):
@@ -306,74 +278,49 @@ def _naming_errors(host: str, seconds: float) -> Iterator[None]:
         raise BadInput(late) from None
     except httpcore.ProtocolError:
         raise BadInput(f"{host} does not answer as a web server does.") from None
-    except (OSError, httpcore.NetworkError) as error:
-        if isinstance(error.__cause__, ssl.SSLError):
+    except httpcore.NetworkError as error:
+        if isinstance(error.__context__, ssl.SSLError):
             raise BadInput(
                 f"{host} could not prove that it is that host: its certificate is not accepted."
             ) from None
         raise BadInput(f"{host} cannot be reached.") from None
+    except OSError:  # of our own disk: httpcore has its own errors
+        raise BadInput(FULL) from None
 
 
-def _checked_length(host: str, response: httpx.Response, limit_bytes: int) -> int:
-    """Bytes of the body as announced, 0 if unknown. Raises BadInput."""
-    if response.status_code != HTTPStatus.OK:
-        raise BadInput(f"{host} does not give this file (it answers {response.status_code}).")
-    if _content_type(response) in ("text/html", "application/xhtml+xml"):
+def _save(response: httpcore.Response, url: httpx.URL, folder: Path, limit_bytes: int) -> Path:
+    """Write the whole body or nothing. Raises BadInput for what is no file within the limit."""
+    host, headers = url.raw_host.decode(), httpx.Headers(response.headers)
+    too_large = f"This video has more than {limit_bytes / 1e6:g} MB, and no larger one is fetched."
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if response.status != 200:
+        raise BadInput(f"{host} does not give this file (it answers {response.status}).")
+    if kind in ("text/html", "application/xhtml+xml"):
         raise BadInput(
             "This is the address of a web page; give the address of the video file itself."
         )
-    headers = response.headers  # httpcore has checked that the length is a number
+    # httpcore has checked that the length is a number
     announced = 0 if "transfer-encoding" in headers else int(headers.get("content-length", 0))
     if announced > limit_bytes:
-        raise BadInput(_TOO_LARGE.format(limit_bytes / 1e6))
-    return announced
-
-
-def _chunks(host: str, response: httpx.Response, announced: int, most: int) -> Iterator[bytes]:
-    """The body. Raises BadInput if it is empty, too large, or shorter than announced."""
-    size = 0
+        raise BadInput(too_large)
+    name, size = secrets.token_hex(16), 0
+    if (suffix := PurePosixPath(url.path).suffix.lower()) not in _SUFFIXES:
+        suffix = _TYPES.get(kind, ".video")
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f"{name}.part"
     try:
-        for chunk in response.iter_raw():
-            size += len(chunk)
-            if size > most:
-                raise BadInput(_TOO_LARGE.format(most / 1e6))
-            yield chunk
+        with part.open("xb") as file:
+            for chunk in response.iter_stream():
+                size += len(chunk)
+                if size > limit_bytes:
+                    raise BadInput(too_large)
+                file.write(chunk)
+        if not size:
+            raise BadInput(f"{host} gives an empty file.")
+        return part.replace(folder / f"{name}{suffix}")
     except httpcore.RemoteProtocolError:
         if not announced:
             raise
         raise BadInput(f"{host} broke off before the file was whole; try again.") from None
-    if not size:
-        raise BadInput(f"{host} gives an empty file.")
-
-
-def _content_type(response: httpx.Response) -> str:
-    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
-
-
-def _write_file(chunks: Iterator[bytes], folder: Path, suffix: str) -> Path:
-    """Write the whole file or none."""
-    name = secrets.token_hex(16)
-    part, whole = folder / f"{name}.part", folder / f"{name}{suffix}"
-    try:
-        with _naming_disk_errors():
-            folder.mkdir(parents=True, exist_ok=True)
-            file = part.open("xb", buffering=0)
-        with file:
-            for chunk in chunks:
-                with _naming_disk_errors():
-                    file.write(chunk)
-        with _naming_disk_errors():
-            part.replace(whole)
     finally:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-    return whole
-
-
-@contextlib.contextmanager
-def _naming_disk_errors() -> Iterator[None]:
-    """Errors of our own disk as a sentence, before they are taken for the host's."""
-    try:
-        yield
-    except OSError:
-        raise BadInput("There is no room here to keep this video; try again later.") from None
+        part.unlink(missing_ok=True)

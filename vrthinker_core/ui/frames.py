@@ -33,11 +33,8 @@ class ExactFrames:
     paging through its turns decodes nothing twice.
     """
 
-    def __init__(
-        self, decoders: DecoderPool, max_run_bytes: int = MAX_RUN_BYTES, max_bytes: int = MAX_BYTES
-    ) -> None:
+    def __init__(self, decoders: DecoderPool) -> None:
         self._decoders = decoders
-        self._max_run_bytes, self._max_bytes = max_run_bytes, max_bytes
         self._thread = ThreadPoolExecutor(1, "exact frames")
         self._lock = threading.Lock()
         self._jobs: dict[tuple[str, int, bool], Future[dict[str, Any]]] = {}
@@ -92,10 +89,10 @@ class ExactFrames:
         """Decode one turn's frames, in the sides of the first run."""
         files, protocol = shown.thumbnails, shown.run.state.protocol
         # The run that is looked at is the last to be dropped
-        self._stored[files] = stored = self._stored.pop(files, None) or _Stored(self._max_run_bytes)
+        self._stored[files] = stored = self._stored.pop(files, None) or _Stored()
         slots = range(protocol.grid.slots) if protocol else ()
-        known = [frame for frame in frames if frame.ref.slot in slots]
-        missing = [frame for frame in known if (swapped, frame.ref) not in stored.sources]
+        sources = stored.sources[swapped]
+        missing = [each for each in frames if each.ref.slot in slots and each.ref not in sources]
         if self._open != shown.name:
             self._close_videos()
             self._open = shown.name
@@ -107,27 +104,25 @@ class ExactFrames:
                 clip = self._clip(shown, side, side.other if swapped else side) if wanted else None
                 for frame in clip.stream([*wanted]) if clip else ():
                     seen = wanted[frame.ref.slot]
-                    key = (swapped, seen.ref)
-                    if frame.index == seen.index and not stored.add(files, key, frame):
+                    if frame.index != seen.index:
+                        continue
+                    if not (src := stored.write(files, frame)):
                         return
+                    sources[seen.ref] = src
 
         if not stored.full and not self._closing:
             with ThreadPoolExecutor(len(Side)) as both:
                 list(both.map(decode_side, Side))
         self._drop_oldest()
-        keys = {frame.ref: (swapped, frame.ref) for frame in frames}
-        found = {ref: stored.sources[key] for ref, key in keys.items() if key in stored.sources}
-        match [*{ref.side for ref in keys.keys() - found.keys()}]:
-            case []:
-                note = ""
-            case _ if stored.full:
-                note = words.NO_ROOM_FOR_FRAMES
-            case [side]:
-                note = words.VIDEO_GONE.format(int(side))
-            case _:
-                note = words.VIDEOS_GONE
-        sources = {f"{int(ref.side)}-{ref.slot}": src for ref, src in sorted(found.items())}
-        return {"frames": sources, "note": note}
+        gone = {frame.ref.side for frame in frames if frame.ref not in sources}
+        note = words.VIDEOS_GONE if gone else ""
+        if gone and stored.full:
+            note = words.NO_ROOM_FOR_FRAMES
+        elif len(gone) == 1:
+            note = words.VIDEO_GONE.format(int(gone.pop()))
+        found = {frame.ref: sources[frame.ref] for frame in frames if frame.ref in sources}
+        named = {f"{int(ref.side)}-{ref.slot}": src for ref, src in sorted(found.items())}
+        return {"frames": named, "note": note}
 
     def _clip(self, shown: ShownRun, side: Side, told: Side) -> Clip | None:
         """Open the video of a side, `told` to the judge; None if it is not the judge's file.
@@ -148,34 +143,32 @@ class ExactFrames:
     def _drop_oldest(self) -> None:
         *older, _ = self._stored.items()
         for thumbnails, stored in older:
-            if sum(each.bytes for each in self._stored.values()) <= self._max_bytes:
+            if sum(each.bytes for each in self._stored.values()) <= MAX_BYTES:
                 return
             del self._stored[thumbnails]
-            for src in stored.sources.values():
+            for src in (*stored.sources[0].values(), *stored.sources[1].values()):
                 thumbnails.discard(src)
 
 
 class _Stored:
-    """The pictures of one run, up to `max_bytes`. Safe for threads."""
+    """The pictures of one run, up to `MAX_RUN_BYTES`. Safe for threads."""
 
-    def __init__(self, max_bytes: int) -> None:
-        # By whether it is of the second run, and the frame
-        self.sources: dict[tuple[bool, FrameRef], str] = {}
-        self.bytes, self._max_bytes = 0, max_bytes
-        self.full = False  # there was no room for a frame
+    def __init__(self) -> None:
+        # Addresses of the first run's frames, and of the second's
+        self.sources: tuple[dict[FrameRef, str], dict[FrameRef, str]] = {}, {}
+        self.bytes, self.full = 0, False  # full: there was no room for a frame
         self._lock = threading.Lock()
 
-    def add(self, files: ThumbnailFiles, key: tuple[bool, FrameRef], frame: Frame) -> bool:
-        """Keep a picture; return False if there is no room for it."""
+    def write(self, files: ThumbnailFiles, frame: Frame) -> str:
+        """Write a picture; return its address, "" if there is no room for it."""
         buffer, size = io.BytesIO(), (frame.width, frame.height)
         Image.frombytes("RGB", size, frame.rgb).save(buffer, "PNG", compress_level=1)
         with self._lock:
             taken = self.bytes + buffer.tell()
-            fits = not self.full and taken <= self._max_bytes
-            if src := files.add(buffer.getvalue(), ".png") if fits else "":
-                self.sources[key], self.bytes = src, taken
-            self.full = not src
-            return not self.full
+            fits = not self.full and taken <= MAX_RUN_BYTES
+            src = files.add(buffer.getvalue(), ".png") if fits else ""
+            self.bytes, self.full = taken if src else self.bytes, not src
+            return src
 
 
 def turns_of(shown: ShownRun, swapped: bool) -> tuple[TurnState, ...]:

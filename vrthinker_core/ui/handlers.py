@@ -335,7 +335,7 @@ class Handlers:
     ) -> tuple[ShownRun, VideoPair, Settings, str]:
         """Return the shown run, its pair, settings and judge, or raise BadInput."""
         if session.is_busy:
-            raise BadInput(words.CHECK_LATER)
+            raise BadInput(words.LATER)
         shown = session.shown
         trace = trace_of(shown.run.state) if shown else None
         finished = trace.finished if trace else None
@@ -345,11 +345,8 @@ class Handlers:
         if started.is_taken_over(1):
             raise BadInput(words.CHECK_BRANCH)
         if encodable(prompt or "").strip() != started.prompt.strip():
-            raise BadInput(words.CHECK_CHANGED)
-        missing = words.CHECK_NO_VIDEOS
-        if any(players):
-            missing = words.CHECK_NO_VIDEO.format(2 if players[0] else 1)
-        videos = self._compared(shown, started, players, missing, words.CHECK_CHANGED)
+            raise BadInput(words.OTHER_INPUTS)
+        videos = self._compared(shown, started, players)
         judge = self._judge_of(shown, started, words.CHECK_NO_JUDGE)
         return shown, VideoPair(started.prompt, *videos), started.settings, judge
 
@@ -368,27 +365,24 @@ class Handlers:
         judge = judge or self._judge_of(shown, trace.started, words.NO_JUDGE)
         first, second = shown.videos
         if first is None or second is None:
-            told = words.NO_VIDEOS, words.BRANCH_CHANGED
-            first, second = self._compared(shown, trace.started, players, *told)
+            first, second = self._compared(shown, trace.started, players)
         return VideoPair(plan.prompt, first, second), plan.settings, judge, plan
 
-    def _compared(
-        self, shown: ShownRun, started: Started, players: Players, missing: str, changed: str
-    ) -> tuple[Path, Path]:
+    def _compared(self, shown: ShownRun, started: Started, players: Players) -> tuple[Path, Path]:
         """Return the uploaded files of the players.
 
-        Raises BadInput(missing) if a player is empty, BadInput(changed) if the run did not compare
-        these files, by their names or else their contents.
+        Raises BadInput if a player is empty, or the run did not compare these files, by their names
+        or else their contents.
         """
         if not players[0] or not players[1]:
-            raise BadInput(missing)
+            raise BadInput(words.NO_VIDEOS)
         original = self._services.uploads.original_of
         first, second = original(Path(players[0])), original(Path(players[1]))
         digests = [clip and clip.digest for clip in started.clips]
         if shown.files != (first, second) and (
             not all(digests) or digests != [file_digest(first), file_digest(second)]
         ):
-            raise BadInput(changed)
+            raise BadInput(words.OTHER_INPUTS)
         return first, second
 
     def _judge_of(self, shown: ShownRun, started: Started, unknown: str) -> str:

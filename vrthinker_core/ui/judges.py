@@ -72,6 +72,7 @@ class JudgeLoader:
     def __init__(self, judges: Mapping[str, OpenJudge], *, in_thread: bool = True) -> None:
         """Open `judges` by name; the first is the default. Without `in_thread`, wait for all."""
         self.decoder_pool = DecoderPool()
+        self.names = tuple(judges)  # also of those that cannot be opened
         self._served: set[str] = set()  # the judges that a server runs, once they are loaded
         self._futures = {name: futures.Future[Backend]() for name in judges}
         load = partial(self._load_all, dict(judges))
@@ -79,11 +80,6 @@ class JudgeLoader:
             threading.Thread(target=load, name="load judges", daemon=True).start()
         else:
             load()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all judges, also those that cannot be opened."""
-        return tuple(self._futures)
 
     def choose(self, value: object) -> str:
         """Return the judge that was asked for, also without its brackets; the first by default.

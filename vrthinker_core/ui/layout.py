@@ -72,21 +72,21 @@ class PageComponents:
         self.status = gr.Textbox(
             words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3
         )
-        with gr.Accordion(words.ADDRESSES, open=False, elem_id="addresses"), gr.Row():
+        with gr.Accordion("Videos by web address", open=False, elem_id="addresses"), gr.Row():
             self.addresses = _address(1), _address(2)
-        with gr.Accordion(words.SETTINGS, open=False, elem_id="settings"):
+        with gr.Accordion("Settings", open=False, elem_id="settings"):
             with gr.Row():
                 self.judge = gr.Dropdown(
                     judges, label="Judge", info=words.JUDGE_HELP, elem_id="judge", filterable=False
                 )
                 self.settings = {name: _setting(setting(name)) for name in FIRST_ROW}
-            with gr.Accordion(words.MORE_SETTINGS, open=False, elem_id="more-settings"), gr.Row():
+            with gr.Accordion("More settings", open=False, elem_id="more-settings"), gr.Row():
                 others = (row for row in SETTINGS if row.name not in self.settings)
                 self.settings |= {row.name: _setting(row) for row in others}
 
     def _build_tabs(self, judges: Sequence[str], lists_runs: bool) -> None:
         with gr.Tabs():
-            with gr.Tab(words.TAB_TRACE):
+            with gr.Tab("Trace"):
                 help_texts = words.DIMENSION_HELP.items()
                 dimensions = [[each, DIMENSION_NAMES[each], text] for each, text in help_texts]
                 asked = json.dumps([[words.CHECK_ORDER, words.CHECK_HELP], dimensions])
@@ -103,15 +103,15 @@ class PageComponents:
             with gr.Tab(words.TAB_TRANSCRIPT):
                 mount = "mountTranscript(host, props, watch)"
                 self.transcript = _html(mount, {"passages": []}, "transcript")
-            with gr.Tab(words.TAB_SAVE):
+            with gr.Tab("Save and share"):
                 _html("mountSave(host)", None, "save")
                 self.open_button = gr.UploadButton(
-                    words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary"
+                    "Open a trace", file_types=[".json"], elem_id="open", variant="secondary"
                 )
-            with gr.Tab(words.HISTORY_TAB):
+            with gr.Tab("Your runs"):
                 _html(f"mountHistory(host, {json.dumps(words.HISTORY)})", None, "history")
             if lists_runs:
-                with gr.Tab(words.RUNS_TAB):
+                with gr.Tab("Evaluation"):
                     _html("mountRuns(host)", None, "evaluation")
 
 
@@ -165,7 +165,7 @@ def _address(number: int) -> gr.Textbox:
         placeholder="https://example.org/video.mp4",
         max_lines=1,
         max_length=MAX_URL_LENGTH,
-        submit_btn=words.GET,
+        submit_btn="Get",
         elem_id=f"address-{number}",
         min_width=240,
     )
@@ -207,11 +207,10 @@ def form_values(settings: Settings, trained: Sequence[ProtocolName] = ()) -> dic
     if settings.protocol != "auto":
         filled = with_defaults(own, make_protocol(own, settings.protocol))
         own = replace(filled, protocol=chosen_protocol(own, trained))
-    asked = {row.name: getattr(settings, row.name) for row in SETTINGS}
     protocol: ProtocolName = "concat" if settings.protocol == "concat" else "paired"
 
     def value(row: Setting) -> str:
-        sent: Any = asked[row.name]
+        sent: Any = getattr(settings, row.name)
         if sent is None or sent == getattr(own, row.name):
             return default_value(row)
         try:

@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,14 @@ import gradio as gr
 from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from vrthinker_core.__about__ import ASSETS
 from vrthinker_core.ui import api, handlers, routes, words
-from vrthinker_core.ui.fetch import PUBLIC_ONLY, FetchPolicy
+from vrthinker_core.ui.fetch import FetchPolicy
 from vrthinker_core.ui.frames import ExactFrames
-from vrthinker_core.ui.history import KEEP_SECONDS, MAX_BYTES, Examples, History
+from vrthinker_core.ui.history import Examples, History
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.layout import PageComponents, theme
 from vrthinker_core.ui.queue import (
@@ -44,56 +43,44 @@ from vrthinker_core.ui.sessions import THUMBNAILS_URL, Sessions
 from vrthinker_core.ui.uploads import Uploads
 
 EXAMPLES = ASSETS / "examples"
-MAX_WAITING = 24  # visitors that may wait; later ones are told that the page is busy
 SWEEP_SECONDS = 10.0  # between two looks for clients that collect nothing
 HOUSEKEEPING_SECONDS = 30.0
 # Instead of FFmpeg (32 MB) for Gradio's video trimmer, which the page does not use
 NO_TRIMMER = "export default async () => ({ setLogger() {}, setProgress() {} });"
 
 
-@dataclass(frozen=True, slots=True)
-class Keeping:
-    """Where runs are kept, for how long, and how long they go on."""
-
-    folder: Path | None = None  # None: in the server's own folder, which ends with it
-    seconds: float = KEEP_SECONDS  # 0: none is kept
-    max_bytes: int = MAX_BYTES
-    after_leaving: float = 30.0  # seconds for which a run goes on that no page shows
-
-
-@dataclass(frozen=True, slots=True)
-class PageOptions:
-    """Options of the command line."""
-
-    at_once: int = 1  # runs at the same time
-    waiting: int = MAX_WAITING  # visitors that may wait for one
-    examples: Path = EXAMPLES
-    policy: FetchPolicy = PUBLIC_ONLY  # which web addresses a video may be fetched from
-    keeping: Keeping = field(default_factory=Keeping)
-    runs: ListedRuns | None = None  # an evaluation, or traces, for every visitor
-
-
 class Page:
     """One server's page. `run_job` runs comparisons; all files of visitors go to `folder`."""
 
     def __init__(
-        self, judges: JudgeLoader, run_job: JobRunner, folder: Path, options: PageOptions
+        self,
+        judges: JudgeLoader,
+        run_job: JobRunner,
+        folder: Path,
+        *,
+        at_once: int,  # runs at the same time
+        waiting: int,  # visitors that may wait for one
+        examples: Path,
+        policy: FetchPolicy,  # which web addresses a video may be fetched from
+        runs: ListedRuns | None,  # an evaluation, or traces, for every visitor
+        kept: Path | None,  # where runs are kept; None: in `folder`, which ends with the server
+        keep_seconds: float,  # 0: none is kept
+        keep_bytes: int,
+        after_leaving: float,  # seconds for which a run goes on that no page shows
     ) -> None:
-        self._options, keeping, uploaded = options, options.keeping, Path(get_upload_folder())
-        kept = keeping.folder if keeping.folder and keeping.seconds else folder / "runs"
+        uploaded = Path(get_upload_folder())
+        # Events that go on at the same time: each visitor who waits is one
+        self._max_threads = at_once + waiting + 200
         self._pages = Counter[str]()  # heartbeats of each open page
-        place = partial(judges.device, at_once=options.at_once)
-        queue = JudgeQueue(options.waiting, place, judges.is_loaded)
+        queue = JudgeQueue(waiting, partial(judges.device, at_once=at_once), judges.is_loaded)
+        kept = kept if kept and keep_seconds else folder / "runs"
         ours = uploaded.resolve()
-        history = History(
-            kept, keeping.seconds, keeping.max_bytes, lambda path: path.is_relative_to(ours)
-        )
-        leaving = keeping.after_leaving if keeping.seconds else 0.0
-        is_open = self._pages.__contains__
-        sessions = Sessions(folder, run_job, queue, history, leaving, is_open)
-        uploads = Uploads(folder / "copies", uploaded / "fetched", options.policy)
+        history = History(kept, keep_seconds, keep_bytes, lambda path: path.is_relative_to(ours))
+        leaving = after_leaving if keep_seconds else 0.0
+        sessions = Sessions(folder, run_job, queue, history, leaving, self._pages.__contains__)
+        uploads = Uploads(folder / "copies", uploaded / "fetched", policy)
         self._services = handlers.Services(
-            judges, queue, sessions, history, Examples(options.examples), uploads, options.runs
+            judges, queue, sessions, history, Examples(examples), uploads, runs
         )
         self._exact_frames = ExactFrames(judges.decoder_pool)
         self._routes = routes.Routes(self._services, self._exact_frames)
@@ -126,18 +113,26 @@ class Page:
             Middleware(VisitorCookieMiddleware, in_frame=in_frame),
             Middleware(routes.LinkPreviewMiddleware, routes=self._routes),
         ]
-        served = {"routes": self._all_routes(), "middleware": middleware}
+        services, no_trimmer = self._services, Response(NO_TRIMMER, media_type="text/javascript")
+        served = [
+            Mount("/intro", StaticFiles(directory=ASSETS / "intro")),
+            Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=services.sessions.thumbnail_root)),
+            *self._routes.routes(),
+            *(RunsRoutes(services.runs).routes() if services.runs else ()),
+            *api.mcp_routes(),
+            Route("/static/ffmpeg/{part}", lambda _: no_trimmer),
+        ]
+        asgi = {"routes": served, "middleware": middleware, "lifespan": self._keep_house}
         return {
             "theme": theme(),
             "css": routes.joined("run.css", "page.css"),
             "head": f"<script>{routes.joined(*routes.PAGE)}</script>",
-            "app_kwargs": {**served, "lifespan": self._keep_house},
+            "app_kwargs": asgi,
             "run_history": False,
             "enable_monitoring": False,
-            "allowed_paths": [str(self._services.examples.folder.resolve())],
+            "allowed_paths": [str(services.examples.folder.resolve())],
             "max_file_size": MAX_UPLOAD_BYTES,
-            # Events that go on at the same time: each visitor who waits is one
-            "max_threads": self._options.at_once + self._options.waiting + 200,
+            "max_threads": self._max_threads,
             # Sessions whose component values Gradio keeps; others start from the page's own
             "state_session_capacity": 256,
             "footer_links": ["api"],
@@ -195,19 +190,6 @@ class Page:
                 except Exception as error:  # noqa: BLE001 - the other tasks go on
                     told = "Housekeeping: %s could not be done: %s"
                     logging.getLogger(__name__).warning(told, task, error)
-
-    def _all_routes(self) -> list[BaseRoute]:
-        services = self._services
-        empty = Response(NO_TRIMMER, media_type="text/javascript")
-        thumbnails = StaticFiles(directory=services.sessions.thumbnail_root)
-        return [
-            Mount("/intro", StaticFiles(directory=ASSETS / "intro")),
-            Mount(f"/{THUMBNAILS_URL}", thumbnails),
-            *self._routes.routes(),
-            *(RunsRoutes(services.runs).routes() if services.runs else ()),
-            *api.mcp_routes(),
-            Route("/static/ffmpeg/{part}", lambda _: empty),
-        ]
 
 
 def give_back_memory() -> None:

@@ -11,25 +11,24 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from itertools import chain
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from gradio.route_utils import FnIndexInferError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketState
 
 from vrthinker_core.ui.history import COOKIE, owner_of
 from vrthinker_core.ui.queue import MAX_UPLOAD_BYTES
 
 MAX_UNFINISHED_BYTES = 256 * 2**20  # of all bodies that have begun to come and are not whole yet
-STALL_SECONDS = 30.0  # in which more of a body must come
-BODY_SECONDS = 30.0  # in which a body that is no upload must come
+STALL_SECONDS = 30.0  # in which more of an upload must come, or all of another body
 DRAIN_SECONDS = 2.0  # for the rest of a body that was refused
 MAX_VALUES = 20_000  # of one body's JSON; a video in it is one
 MAX_DEPTH = 50  # of lists and objects in each other
@@ -51,105 +50,64 @@ IDS = ("session_hash", "upload_id", "event_id")
 LONG_ID = (400, f"The names {', '.join(IDS)} have at most {MAX_ID} characters.")
 
 
-def _too_large(limit: int) -> Refusal:
-    return Refusal(413, f"At most {limit / 1e6:.0f} MB are taken at once.")
-
-
 class Body:
     """The body of one request, as it comes."""
 
-    def __init__(self, receive: Receive, limit: int, others: "UnfinishedBodies") -> None:
-        self.size = 0
-        self.last_seen = time.monotonic()
-        self._receive = receive
-        self._limit = limit
-        self._others = others
+    def __init__(self, receive: Receive, limit: int, others: "set[Body]") -> None:
+        """Take at most `limit` bytes; `others`: all bodies that are not whole."""
+        self._receive, self._limit, self._others = receive, limit, others
+        self._size, self._last_seen = 0, time.monotonic()
         self._patience: asyncio.Timeout | None = None
-        self._is_cut = False
+        self._is_whole = self._is_cut = False
 
     async def receive(self) -> Message:
-        """Return the next message. Raises Refusal if it is too large, stalls, or has no room."""
-        try:
-            async with asyncio.timeout(STALL_SECONDS) as self._patience:
-                message = await self._receive()
-        except TimeoutError:
-            raise Refusal(*(NO_ROOM if self._is_cut else TOO_SLOW)) from None
-        finally:
-            self._patience = None
-        self.last_seen = time.monotonic()
-        self.size += len(message.get("body", b""))
-        if self.size > self._limit:
-            raise Refusal(413, f"At most {self._limit / 1e6:.0f} MB are taken at once.")
-        if message.get("more_body"):
-            self._others.make_room()
-        else:
-            self._others.discard(self)
-        if self._is_cut:
-            raise Refusal(*NO_ROOM)
-        return message
-
-    async def read(self) -> bytes:
-        """Return all of it. Raises Refusal, and ClientDisconnect when the client has left."""
-        pieces = []
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                while (message := await self.receive())["type"] == "http.request":
-                    pieces.append(message.get("body", b""))
-                    if not message.get("more_body"):
-                        return b"".join(pieces)
-        except TimeoutError:
-            raise Refusal(*TOO_SLOW) from None
-        raise ClientDisconnect
-
-    def cut(self) -> None:
-        """Refuse it now: others need the room."""
-        self._is_cut = True
-        if self._patience is not None:
-            self._patience.reschedule(asyncio.get_running_loop().time())
-
-
-class UnfinishedBodies(set[Body]):
-    """All bodies that are not whole. Too large together, one that is large and stalls is cut."""
-
-    @contextmanager
-    def reader(self, receive: Receive, limit: int, length: str) -> Iterator[Body]:
-        """Give a body of at most `limit` bytes. Raises Refusal, also by its Content-Length."""
-        if length.isdecimal() and int(length) > limit:
-            raise Refusal(413, f"At most {limit / 1e6:.0f} MB are taken at once.")
-        body = Body(receive, limit, self)
-        self.add(body)
-        try:
-            yield body
-        finally:
-            self.discard(body)
-
-    def make_room(self) -> None:
-        """Cut bodies until the others are within the limit."""
-        while sum(body.size for body in self) > MAX_UNFINISHED_BYTES:
-            now = time.monotonic()
-            worst = max(self, key=lambda body: body.size * (now - body.last_seen))
-            worst.cut()
-            self.remove(worst)
-
-
-class Incoming:
-    """The messages of one request, and whether its whole body has come."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive, self._is_whole = receive, False
-
-    async def __call__(self) -> Message:
         """Return the next message."""
         message = await self._receive()
         self._is_whole = not message.get("more_body")
         return message
+
+    async def receive_within(self) -> Message:
+        """Return the next message. Raises Refusal if it is too large, stalls, or has no room."""
+        try:
+            async with asyncio.timeout(STALL_SECONDS) as self._patience:
+                message = await self.receive()
+        except TimeoutError:
+            raise Refusal(*(NO_ROOM if self._is_cut else TOO_SLOW)) from None
+        finally:
+            self._patience = None
+        self._last_seen = time.monotonic()
+        self._size += len(message.get("body", b""))
+        self.check_size(self._size)
+        if self._is_whole:
+            self._others.discard(self)
+        else:
+            self._others.add(self)
+            self._make_room()
+        if self._is_cut:
+            raise Refusal(*NO_ROOM)
+        return message
+
+    def check_size(self, size: int) -> None:
+        """Raise Refusal if so many bytes are too many."""
+        if size > self._limit:
+            raise Refusal(413, f"At most {self._limit / 1e6:.0f} MB are taken at once.")
+
+    def _make_room(self) -> None:
+        """Cut bodies that are large and stall until the others are within the limit."""
+        while sum(body._size for body in self._others) > MAX_UNFINISHED_BYTES:
+            now = time.monotonic()
+            worst = max(self._others, key=lambda body: body._size * (now - body._last_seen))
+            self._others.remove(worst)
+            worst._is_cut = True
+            if worst._patience is not None:
+                worst._patience.reschedule(0)  # at once
 
     async def drain(self) -> None:
         """Read a refused body's rest: a sending client would miss the answer."""
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
                 while not self._is_whole:
-                    await self()
+                    await self.receive()
 
 
 def _check(body: bytes) -> None:
@@ -157,24 +115,26 @@ def _check(body: bytes) -> None:
     if sum(map(body.count, (b"[", b"{", b","))) > MAX_VALUES:
         raise Refusal(413, f"This request has too many values. At most {MAX_VALUES:,} are taken.")
     try:
-        level: list[Any] = [json.loads(body)]
+        _check_value(json.loads(body))
     except RecursionError:
         raise Refusal(*TOO_DEEP) from None
     except ValueError:
         return  # no JSON: whoever it is for says so
-    for _ in range(MAX_DEPTH):
-        objects = [value for value in level if isinstance(value, dict)]
-        ids = [value.get(name) for value in objects for name in IDS]
-        if any(isinstance(name, str) and len(name) > MAX_ID for name in ids):
-            raise Refusal(*LONG_ID)
-        paths = [value.get("path") for value in objects]
-        if any(isinstance(path, str) and "\0" in path for path in paths):
-            raise Refusal(400, "The path of a file cannot contain the character NUL.")
-        inner = [value for value in level if isinstance(value, list)]
-        inner += [list(value.values()) for value in objects]
-        level = list(chain.from_iterable(inner))
-    if any(isinstance(value, dict | list) for value in level):
+
+
+def _check_value(value: Any, depth: int = 0) -> None:
+    if not isinstance(value, dict | list):
+        return
+    if depth == MAX_DEPTH:
         raise Refusal(*TOO_DEEP)
+    if isinstance(value, dict):
+        for name in IDS:
+            if isinstance(found := value.get(name), str) and len(found) > MAX_ID:
+                raise Refusal(*LONG_ID)
+        if isinstance(path := value.get("path"), str) and "\0" in path:
+            raise Refusal(400, "The path of a file cannot contain the character NUL.")
+    for inner in value.values() if isinstance(value, dict) else value:
+        _check_value(inner, depth + 1)
 
 
 # Prefixes of paths that the page never requests.
@@ -200,14 +160,15 @@ class RequestLimitsMiddleware:
     """ASGI middleware that answers a refusal with a status and a sentence."""
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app, self._unfinished = app, UnfinishedBodies()
+        self._app, self._unfinished = app, set[Body]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        has_begun, answer, incoming = False, None, Incoming(receive)
+        limit = MAX_UPLOAD_REQUEST_BYTES if _is_upload(scope) else MAX_BODY_BYTES
+        body, answer, has_begun = Body(receive, limit, self._unfinished), None, False
 
         async def send_noting(message: Message) -> None:
             nonlocal has_begun
@@ -215,7 +176,7 @@ class RequestLimitsMiddleware:
             await send(message)
 
         try:
-            await self._answer(scope, incoming, send_noting)
+            await self._answer(scope, body, send_noting)
         except ClientDisconnect:
             pass  # nobody is there to be answered
         except Refusal as refusal:
@@ -229,17 +190,18 @@ class RequestLimitsMiddleware:
                 await send({"type": "http.response.body"})
                 return
             raise  # the log says what it was
+        finally:
+            self._unfinished.discard(body)
         if answer is not None:  # by now nothing holds what had come of the body
-            await incoming.drain()
+            await body.drain()
             if not has_begun:
                 await answer(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, scope: Scope, body: Body, send: Send) -> None:
         """Raise Refusal, also for a call of a function that Gradio does not find."""
         path = scope["path"]
-        if path.lower().startswith(BLOCKED_PATHS) or any(
-            len(name.encode()) > MAX_NAME_BYTES for name in path.split("/")
-        ):
+        names = path.encode().split(b"/")
+        if path.lower().startswith(BLOCKED_PATHS) or max(map(len, names)) > MAX_NAME_BYTES:
             raise Refusal(404, "There is nothing here.")
         if len(path) + len(scope["query_string"]) > MAX_URL_BYTES:
             at_most = f"At most {MAX_URL_BYTES:,} characters are read."
@@ -247,37 +209,41 @@ class RequestLimitsMiddleware:
         query = parse_qs(scope["query_string"].decode("latin-1"))
         if any(len(value) > MAX_ID for name in IDS for value in query.get(name, ())):
             raise Refusal(*LONG_ID)
+        receive = await self._checked(scope, body) if scope["method"] == "POST" else body.receive
         try:
-            if scope["method"] == "POST":
-                await self._answer_post(scope, receive, send)
-            else:
-                await self._app(scope, receive, send)
+            await self._app(scope, receive, send)
         except (FnIndexInferError, KeyError, TypeError):
             if path.startswith(CALLS):
                 raise Refusal(*NO_FUNCTION) from None
             raise
 
-    async def _answer_post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass an upload on as it comes; check any other body first."""
+    async def _checked(self, scope: Scope, body: Body) -> Receive:
+        """Return what gives an upload as it comes, or another body that was checked."""
         length = Headers(scope=scope).get("content-length", "")
-        if scope["path"].rstrip("/") == "/gradio_api/upload":
-            with self._unfinished.reader(receive, MAX_UPLOAD_REQUEST_BYTES, length) as upload:
-                await self._app(scope, upload.receive, send)
-            return
-        with self._unfinished.reader(receive, MAX_BODY_BYTES, length) as reader:
-            bodies = [await reader.read()]
-        if len(bodies[0]) <= QUICK_BYTES:
-            _check(bodies[0])
+        body.check_size(int(length) if length.isdecimal() else 0)
+        if _is_upload(scope):
+            return body.receive_within
+        try:
+            async with asyncio.timeout(STALL_SECONDS):
+                read = [await Request(scope, body.receive_within).body()]
+        except TimeoutError:
+            raise Refusal(*TOO_SLOW) from None
+        if len(read[0]) <= QUICK_BYTES:
+            _check(read[0])
         else:
-            await asyncio.to_thread(_check, bodies[0])
+            await asyncio.to_thread(_check, read[0])
 
         async def receive_again() -> Message:
             """The body again, then what else comes."""
-            if bodies:
-                return {"type": "http.request", "body": bodies.pop(), "more_body": False}
-            return await receive()
+            if read:
+                return {"type": "http.request", "body": read.pop(), "more_body": False}
+            return await body.receive()
 
-        await self._app(scope, receive_again, send)
+        return receive_again
+
+
+def _is_upload(scope: Scope) -> bool:
+    return bool(scope["path"].rstrip("/") == "/gradio_api/upload")
 
 
 # Keeps the browser from every other server, whatever a text contains. Gradio's own scripts need
@@ -296,10 +262,22 @@ CONTENT_SECURITY_POLICY = (
     "form-action 'self'"
 )
 SECURITY_HEADERS = (
-    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"same-origin"),
+    ("content-security-policy", CONTENT_SECURITY_POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "same-origin"),
 )
+
+
+def _adding(send: Send, *headers: tuple[str, str]) -> Send:
+    """Return `send` with further headers on each answer."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            for name, value in headers:
+                MutableHeaders(scope=message).append(name, value)
+        await send(message)
+
+    return send_with_headers
 
 
 class OriginGuardMiddleware:
@@ -314,13 +292,6 @@ class OriginGuardMiddleware:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = [*message.get("headers", ()), *SECURITY_HEADERS]
-                message = {**message, "headers": headers}
-            await send(message)
-
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         name = (_split(f"//{host}").hostname or "").lower()
@@ -334,7 +305,7 @@ class OriginGuardMiddleware:
             answer = PlainTextResponse("Only this server's own page may do that.", 403)
             await answer(scope, receive, send)
         else:
-            await self._app(scope, receive, send_with_headers)
+            await self._app(scope, receive, _adding(send, *SECURITY_HEADERS))
 
 
 def _split(url: str) -> SplitResult:
@@ -363,13 +334,7 @@ class VisitorCookieMiddleware:
         cookies = HTTPConnection(scope).cookies
         value = cookies[COOKIE] if owner_of(cookies) else secrets.token_urlsafe(32)
         cookie = f"{COOKIE}={value}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; {self._where}"
-
-        async def send_with_cookie(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).append("set-cookie", cookie)
-            await send(message)
-
-        await self._app(scope, receive, send_with_cookie)
+        await self._app(scope, receive, _adding(send, ("set-cookie", cookie)))
 
 
 HEARTBEAT_PATH = "/gradio_api/heartbeat/"
@@ -406,26 +371,21 @@ class OpenPagesMiddleware:
 
     async def _hold(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the WebSocket on as the request for the stream."""
-        await receive()  # that it would connect
-        over = False
+        page = WebSocket(scope, receive, send)
+        await page.receive()  # that it would connect
 
         async def wait_until_gone() -> Message:
-            nonlocal over
-            while not over:
-                over = (await receive())["type"] == "websocket.disconnect"
+            while page.client_state is not WebSocketState.DISCONNECTED:
+                await page.receive()
             return {"type": "http.disconnect"}
 
         async def close() -> None:
-            nonlocal over
-            if not over:
-                over = True
-                await send({"type": "websocket.close"})
+            if WebSocketState.DISCONNECTED not in (page.client_state, page.application_state):
+                await page.close()
 
         async def send_state(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] == 200:
-                await send({"type": "websocket.accept"})
-            elif message["type"] == "http.response.start":
-                await close()
+            if message["type"] == "http.response.start":
+                await (page.accept() if message["status"] == 200 else close())
 
         # By this version of ASGI a stream learns from `receive` that the page has gone.
         asgi = {"version": "3.0", "spec_version": "2.3"}

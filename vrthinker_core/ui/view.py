@@ -1,17 +1,17 @@
 """`RunView`: what page, API, report and lists show of one run: text, never markup."""
 
-import base64
 import hashlib
 import math
 import shutil
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vrthinker_core.protocols.frame_facts import read_frame_facts
 from vrthinker_core.protocols.parser import (
@@ -33,7 +33,15 @@ from vrthinker_core.types import (
 from vrthinker_core.types.events import Trace
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderEffect, order_of
-from vrthinker_core.types.progress import Pace, duration, reading, totals, turn_figures
+from vrthinker_core.types.progress import (
+    Pace,
+    count,
+    duration,
+    reading,
+    speed,
+    totals,
+    turn_figures,
+)
 from vrthinker_core.types.wording import (
     BRANCH,
     DIMENSION_NAMES,
@@ -60,28 +68,25 @@ UNTELLING = (
 UNTELLING_OF_TURN = "number", "foot", "live", "taken", "tiles"
 
 
-@dataclass(frozen=True, slots=True)
-class ImageSource:
-    """A thumbnail's address (URL or data URI) and its size in pixels."""
+class Picture(NamedTuple):
+    """A thumbnail as the page shows it."""
 
-    src: str
-    width: int
-    height: int
+    src: str  # its address: a URL or data URI
+    ratio: float  # of its width to its height
 
 
-ImageSources = Callable[[Thumbnail], ImageSource]  # gives the source of a thumbnail
+Pictures = Callable[[Thumbnail], Picture]
 
 
-def image_source(src: str, jpeg: bytes) -> ImageSource:
+def picture(src: str, jpeg: bytes) -> Picture:
     """Return the picture at this address; no JPEG counts one pixel."""
     width, height = jpeg_size(jpeg)
-    return ImageSource(src, max(width, 1), max(height, 1))
+    return Picture(src, round(max(width, 1) / max(height, 1), 3))
 
 
-def inline_image(frame: Thumbnail) -> ImageSource:
+def inline_image(frame: Thumbnail) -> Picture:
     """Return the thumbnail itself, as a data URI."""
-    data = base64.b64encode(frame.jpeg).decode()
-    return image_source(f"data:image/jpeg;base64,{data}", frame.jpeg)
+    return picture(f"data:image/jpeg;base64,{b64encode(frame.jpeg).decode()}", frame.jpeg)
 
 
 class ThumbnailFiles:
@@ -89,15 +94,15 @@ class ThumbnailFiles:
 
     def __init__(self, folder: Path, url: str) -> None:
         self._folder, self._url = folder, url
-        self._sources: dict[bytes, ImageSource] = {}
+        self._pictures: dict[bytes, Picture] = {}
         self._lock = threading.Lock()
         self._removed = False
 
-    def __call__(self, frame: Thumbnail) -> ImageSource:
-        """Return the source; `src` is "" on a full disk or after removal."""
-        if frame.jpeg not in self._sources:
-            self._sources[frame.jpeg] = image_source(self.add(frame.jpeg, ".jpg"), frame.jpeg)
-        return self._sources[frame.jpeg]
+    def __call__(self, frame: Thumbnail) -> Picture:
+        """Return the picture; its address is "" on a full disk or after removal."""
+        if frame.jpeg not in self._pictures:
+            self._pictures[frame.jpeg] = picture(self.add(frame.jpeg, ".jpg"), frame.jpeg)
+        return self._pictures[frame.jpeg]
 
     def remove(self) -> None:
         """Remove the folder; what a thread adds later is not written."""
@@ -135,16 +140,14 @@ class Tile:
         numbers = (f"#{half.number}" for _, half in sorted(self.halves.items()))
         return " · ".join(dict.fromkeys(numbers))
 
-    def to_json(self, clips: Clips, in_view: Set[FrameRef], images: ImageSources) -> Json:
+    def to_json(self, clips: Clips, in_view: Set[FrameRef], pictures: Pictures) -> Json:
         """Return label, slot and halves; a half is None if the judge did not see that video."""
 
         def half(side: Side, clip: ClipInfo | None) -> Json | None:
             if (frame := self.halves.get(side)) is None:
                 return None
-            image = images(frame)
             shown = {
-                "src": image.src,
-                "ratio": round(image.width / image.height, 3),
+                **pictures(frame)._asdict(),
                 "time": _finite(frame.seconds),  # when the frame appears
                 "at": seek_time(frame),
                 "place": timeline_position(frame, clip),
@@ -186,32 +189,19 @@ class RunView:
         self.state = state
         self.started, self.finished = state.started, state.finished
         self.order = order_of(state.runs)  # None without two verdicts
+        # None before the end, without an answer and outside the judge's scope
+        self.verdict = self.finished.verdict if self.finished else None
+        # Whether the judge cannot judge such videos: no label counts
+        self.outside_scope = self.finished is not None and self.finished.outside_scope
+        self.name = branch_name(self.started) if self.started else ""  # of a branch, or ""
+        # The outcome in one line; "" before the end
+        self.headline = words.headline(self.finished, self.order) if self.finished else ""
         self._in_view = state.in_view
 
     @classmethod
     def of(cls, trace: Trace) -> "RunView":
         """Return the view of a saved run."""
         return cls(state_of(trace))
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """The verdict; None before the end, without an answer and outside the judge's scope."""
-        return self.finished.verdict if self.finished else None
-
-    @property
-    def outside_scope(self) -> bool:
-        """Whether the judge cannot judge such videos: no label counts."""
-        return self.finished is not None and self.finished.outside_scope
-
-    @property
-    def name(self) -> str:
-        """The name of a branch; "" for a run of its own."""
-        return branch_name(self.started) if self.started else ""
-
-    @property
-    def headline(self) -> str:
-        """The outcome in one line; "" before the end."""
-        return words.headline(self.finished, self.order) if self.finished else ""
 
     @cached_property
     def second(self) -> "RunView | None":
@@ -238,7 +228,7 @@ class RunView:
         best = max(shown, key=lambda tile: len(tile.halves), default=None)
         return dict(best.halves) if best else {}
 
-    def page(self, images: ImageSources) -> Json:
+    def page(self, pictures: Pictures) -> Json:
         """Return the run for the page's scripts; before it begins only `turns` and `ending`."""
         state, started, finished = self.state, self.started, self.finished
         ending = words.end_notice(finished) if finished else ""
@@ -253,12 +243,12 @@ class RunView:
             "fps": [clip.fps if clip else 0 for clip in started.clips],  # 0 if unknown
             "grid": self._grid(),
             "verdict": self._verdict(),
-            "order": self._order(images),
+            "order": self._order(pictures),
             # Why its order can never be checked
             "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else "",
             "vote": self._vote(),
             "ending": ending,  # what a person must know; "" after an ordinary answer
-            "turns": [self._turn(turn, images) for turn in state.turns],
+            "turns": [self._turn(turn, pictures) for turn in state.turns],
         }
 
     def _verdict(self) -> Json | None:
@@ -284,19 +274,20 @@ class RunView:
             "help": " ".join([words.DIMENSION_HELP[dimension], words.LABEL_HELP[label], *likely]),
             "reason": sentence,
             "frames": [tile.label for tile in named[:MAX_NAMED]],
-            "source": words.NAMED_FRAMES if named else "",
+            "source": "Frames it names",
         }
 
     def transcript(self) -> Json:
         """Return [heading, text] of what was sent and came back in each turn that has ended."""
         system = self.started.system if self.started else ""
-        passages = [[words.SYSTEM, system]] if system else []
+        passages = [["System prompt", system]] if system else []
         for turn in (turn for turn in self.state.turns if turn.turn or self.finished):
-            passages.append([words.sent_heading(turn.number, len(turn.frames)), turn.told])
+            shown = f" (with {count(len(turn.frames), 'picture')})" if turn.frames else ""
+            passages.append([f"Sent, turn {turn.number}{shown}", turn.told])
             if turn.turn and (aside := turn.turn.completion.reasoning):
-                passages.append([words.ASIDE_PASSAGE.format(turn.number), aside])
+                passages.append([f"Received beside the reply, turn {turn.number}", aside])
             if turn.text:
-                passages.append([words.RECEIVED.format(turn.number), turn.text])
+                passages.append([f"Received, turn {turn.number}", turn.text])
         if self.state.swapped:
             second = RunView(self.state.swapped).transcript()["passages"]
             passages += [[words.IN_SWAPPED.format(heading), text] for heading, text in second]
@@ -312,9 +303,17 @@ class RunView:
         if started is None or not state.turns:
             opening = state.opening
             return f"{reading(opening)} · {duration(seconds)}" if opening else words.OPENING
-        last, turns = state.turns[-1], started.settings.max_turns
-        activity = words.running_status(last.number, turns, len(last.frames), bool(last.text))
-        return f"{activity} · {words.pace_status(pace, seconds, turns)}"
+        turn, turns = state.turns[-1], started.settings.max_turns
+        new = f"looking at {count(len(turn.frames), 'new frame')}" if turn.frames else "thinking"
+        tokens, left = pace.tokens_a_second(seconds), pace.seconds_left(seconds, turns)
+        known = [
+            f"Turn {turn.number}{f' of {turns}' if turns else ''}",
+            "writing" if turn.text else new,
+            speed(tokens) if tokens is not None else "",
+            duration(seconds),
+            f"at most {duration(math.ceil(left), whole=True)} left" if left else "",
+        ]
+        return " · ".join(filter(None, known))
 
     def replay_status(self) -> str:
         """Return the same line for a saved run."""
@@ -354,11 +353,8 @@ class RunView:
         """The vote, in the order in which the page shows the dimensions."""
         if (vote := self.state.vote) is None:
             return None
-        same, said = (
-            vote.compare(self.verdict),
-            {True: words.AGREES, False: words.DIFFERS, None: ""},
-        )
-        rows = label_rows(vote.labels)
+        same, rows = vote.compare(self.verdict), label_rows(vote.labels)
+        said = {True: "agree", False: "differ", None: ""}
         for each, row in zip(words.DIMENSION_HELP, rows, strict=True):
             row.update(dimension=each.value, compared=said[same.get(each)])
         return {
@@ -366,12 +362,12 @@ class RunView:
             "agrees": vote.agrees,
             "slots": list(vote.slots),
             "note": vote.note,
-            "when": vote.at.astimezone(UTC).strftime(words.VOTED_AT),
+            "when": vote.at.astimezone(UTC).strftime("%d %b %Y, %H:%M UTC"),
             "blind": words.BLIND if vote.blind else "",
             "key": repr(vote),
         }
 
-    def _order(self, images: ImageSources) -> Json | None:
+    def _order(self, pictures: Pictures) -> Json | None:
         """The second run and what it says: live, line, rows, caveats and its turns."""
         if (second := self.second) is None:
             return None
@@ -386,7 +382,7 @@ class RunView:
         caveats = words.verdict_caveats(finished) if finished else []
         if grid := second._grid():  # the numbers of the person's first video before the second's
             grid["first"].reverse()
-        turns = [second._turn(turn, images) for turn in second.state.turns]
+        turns = [second._turn(turn, pictures) for turn in second.state.turns]
         return {
             "live": finished is None,
             "line": line,
@@ -395,14 +391,17 @@ class RunView:
             "run": {"notice": words.SWAPPED_NOTICE, "grid": grid, "turns": turns},
         }
 
-    def _turn(self, turn_state: TurnState, images: ImageSources) -> Json:
+    def _turn(self, turn_state: TurnState, pictures: Pictures) -> Json:
         started, number, turn = self.started, turn_state.number, turn_state.turn
         assert started is not None
         tiles, protocol = group_tiles(turn_state.frames), self.state.protocol
-        pairs, taken = sum(len(tile.halves) == 2 for tile in tiles), started.is_taken_over(number)
+        taken = started.is_taken_over(number)
         summary = [TAKEN_OVER] if taken else []
         if tiles or number > 1:
-            summary.append(words.frames_summary(pairs, len(tiles) - pairs))
+            pairs = sum(len(tile.halves) == 2 for tile in tiles)
+            counts = (pairs, "frame pair"), (len(tiles) - pairs, "single frame")
+            came = [count(many, noun) for many, noun in counts if many]
+            summary.append(" and ".join(came) or "no new frames")
         # Tokens and time, and what an ended turn may have: [heading, …], labels, [heading, …]
         told: Json = {"foot": "", "confidence": [], "labels": [], "aside": []}
         if turn is None:
@@ -413,9 +412,8 @@ class RunView:
             summary.append(words.turn_summary(turn))
             told["foot"] = turn_figures(turn)
             if reply.confidence is not None:
-                scale = started.dialect == "concat"
-                line = words.CONFIDENCE if scale else words.OWN_CONFIDENCE
-                meaning = words.CONFIDENCE_HELP if scale else words.OWN_CONFIDENCE_HELP
+                is_scale = started.dialect == "concat"
+                line, meaning = words.CONFIDENCE if is_scale else words.OWN_CONFIDENCE
                 told["confidence"] = [line.format(reply.confidence), meaning]
             if not self.outside_scope:
                 known = label_probabilities(completion, reply.verdict)
@@ -428,7 +426,7 @@ class RunView:
             "state": " · ".join(summary),  # what came into view, and what the reply did
             "live": turn is None and self.finished is None,  # the judge is writing it
             "taken": taken,  # it is the origin's
-            "tiles": [tile.to_json(started.clips, self._in_view, images) for tile in tiles],
+            "tiles": [tile.to_json(started.clips, self._in_view, pictures) for tile in tiles],
             "parts": _parts(turn_state, reply),  # [heading, text] of each part of the reply
             "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
             "remarks": remarks(turn_state),
@@ -463,14 +461,14 @@ def _facts(reply: Reply, shown: list[str]) -> Json | None:
     videos = read_frame_facts(reply.snapshot, shown) if reply.think else ()
     if not videos:
         return None
-    cells = [
-        {fact.frame: words.frame_fact(fact.picture, fact.motion) for fact in video.frames}
-        for video in videos
-    ]
+    rows: dict[str, list[str]] = {}
+    for column, video in enumerate(videos, start=1):
+        for fact in video.frames:
+            noted = filter(None, (fact.picture, words.MOTIONS.get(fact.motion)))
+            row = rows.setdefault(fact.frame, [f"#{fact.frame}", "", ""])
+            row[column] = ", ".join(noted)
     columns = [f"Video {int(each.side)}{each.shows and f': {each.shows}'}" for each in videos]
-    frames = dict.fromkeys([*cells[0], *cells[1]])
-    rows = [[f"#{frame}", *(cell.get(frame, "") for cell in cells)] for frame in frames]
-    return {"columns": [words.FRAME, *columns], "rows": rows, "raw": words.TAB_TRANSCRIPT}
+    return {"columns": ["Frame", *columns], "rows": [*rows.values()], "raw": words.TAB_TRANSCRIPT}
 
 
 def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:
@@ -478,11 +476,11 @@ def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:
     turn, text = turn_state.turn, turn_state.text
     indices = reply.wants.indices if turn and reply.wants else ()
     call = f"select_frames({[*indices]})" if indices else ""
-    read = [(words.SNAPSHOT, reply.snapshot), (words.THINK, reply.think), (words.TOOL_CALL, call)]
+    read = [("Snapshot", reply.snapshot), ("Think", reply.think), ("Tool call", call)]
     parts = [[heading, passage] for heading, passage in read if passage]
     unread = turn is not None and turn.reply.kind == "invalid" and not turn.cut_short
     if text and (unread or not parts):
-        parts.append([words.RAW if turn else words.WRITING, text])
+        parts.append(["Reply as it came" if turn else "Writing", text])
     return parts
 
 

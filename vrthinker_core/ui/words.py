@@ -1,16 +1,14 @@
 """Labels and sentences of the page."""
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Side
-from vrthinker_core.types.comparison import SUB_SCORES
 from vrthinker_core.types.events import Finished, StopReason, Turn
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderCheck, OrderEffect
-from vrthinker_core.types.progress import Pace, count, duration, ended_after, speed
+from vrthinker_core.types.progress import count, ended_after
 from vrthinker_core.types.wording import (
     DEMO_RUN,
     DIMENSION_NAMES,
@@ -21,24 +19,18 @@ from vrthinker_core.types.wording import (
     OUTSIDE_SCOPE,
     SIDES_SWAPPED,
     TELLING,
+    WHY_NO_VERDICT,
     percent,
 )
 
 TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."
 
-TAB_TRACE = "Trace"
 TAB_FRAMES = "Frames"
 TAB_TRANSCRIPT = "Raw transcript"
-TAB_SAVE = "Save and share"
 EXAMPLES = "Examples"
 # By the first word of a folder's name
 EXAMPLE_ROWS = {"think": "See it think", "protocol": "How the protocol behaves"}
-SETTINGS = "Settings"
-MORE_SETTINGS = "More settings"
-OPEN_TRACE = "Open a trace"
-ADDRESSES = "Videos by web address"
-GET = "Get"
 FETCHING = "Fetching the video."
 
 READY = "Ready. Add two videos and the prompt they were made from."
@@ -129,24 +121,7 @@ DIMENSION_HELP = {
     Dimension.MQ: "Smooth and natural motion: no jitter, no jumps, nothing that changes by itself.",
 }
 
-NAMED_FRAMES = "Frames it names"
 NO_DIFFERENCE = "No difference found"
-
-# The verdict in one line, by its overall label.
-HEADLINES = {
-    Preference.FIRST: "Video 1 is better overall",
-    Preference.SECOND: "Video 2 is better overall",
-    Preference.TIE: NO_DIFFERENCE,
-    None: "No overall verdict",
-}
-NO_VERDICT_HEADLINES = {
-    StopReason.NO_ANSWER: "No verdict: the judge gave no answer",
-    StopReason.TURN_LIMIT: "No verdict: the judge used all its turns",
-    StopReason.TOKEN_LIMIT: "No verdict: the judge's reply was cut off",
-    StopReason.CONTEXT_FULL: "No verdict: the conversation is too long",
-    StopReason.CANCELLED: "No verdict: the run was stopped",
-    StopReason.FAILED: "No verdict: the comparison failed",
-}
 
 
 def headline(finished: Finished, check: OrderCheck | None) -> str:
@@ -154,13 +129,17 @@ def headline(finished: Finished, check: OrderCheck | None) -> str:
     if finished.outside_scope:
         return OUTSIDE_SCOPE.rstrip(".")
     if finished.verdict is None:
-        return NO_VERDICT_HEADLINES.get(finished.stop, NO_VERDICT)
+        return ": ".join(filter(None, [NO_VERDICT, WHY_NO_VERDICT.get(finished.stop)]))
     return winner_line(finished.verdict.OA, check.overall if check else None)
 
 
 def winner_line(label: Preference | None, overall: OrderEffect | None) -> str:
     """Return the overall label in one line, unless swapping flips it."""
-    return NO_RELIABLE_WINNER if overall is OrderEffect.FLIPS else HEADLINES[label]
+    if overall is OrderEffect.FLIPS:
+        return NO_RELIABLE_WINNER
+    if label in (Preference.FIRST, Preference.SECOND):
+        return f"Video {int(label)} is better overall"
+    return NO_DIFFERENCE if label is Preference.TIE else "No overall verdict"
 
 
 def label_name(label: Preference | None, effect: OrderEffect | None = None) -> str:
@@ -183,10 +162,6 @@ CHECK_HELP = f"{CHECKING} A verdict worth having stays the same."
 IN_SWAPPED = "Sides swapped: {}"
 SWAPPED_NOTICE = f"{SIDES_SWAPPED} Colours and frames stand for your videos."
 NOTHING_TO_CHECK = "There is no verdict to check. Compare two videos first."
-CHECK_LATER = "A run is going on. Check the order when it has ended."
-CHECK_CHANGED = "The inputs have changed since this verdict. Put them back to check its order, or compare again."
-CHECK_NO_VIDEOS = "The videos of this run are not here. Add them to check its order."
-CHECK_NO_VIDEO = "Video {} of this run is not here. Add it to check its order."
 CHECK_BRANCH = (
     "A branch cannot be checked: its first turns belong to another run. Check its origin."
 )
@@ -201,21 +176,6 @@ ORDER_LINES = {
     OrderEffect.SAID_ONCE: "The judge gave an overall label in one order only.",
     OrderEffect.NEVER_SAID: "The judge gave no overall label in either order.",
 }
-
-
-def running_status(turn: int, turns: int | None, frames: int, writing: bool) -> str:
-    """Return what the judge does now: it writes, looks or thinks."""
-    looking = f"looking at {count(frames, 'new frame')}" if frames else "thinking"
-    of = f" of {turns}" if turns else ""
-    return f"Turn {turn}{of} · {'writing' if writing else looking}"
-
-
-def pace_status(pace: Pace, seconds: float, turns: int | None) -> str:
-    """Return speed, time so far and time left, if known."""
-    tokens, left = pace.tokens_a_second(seconds), pace.seconds_left(seconds, turns)
-    rest = f"at most {duration(math.ceil(left), whole=True)} left" if left else ""
-    known = [speed(tokens) if tokens is not None else "", duration(seconds), rest]
-    return " · ".join(filter(None, known))
 
 
 # How a run ended that was not judged to its end
@@ -234,26 +194,18 @@ def ended_status(finished: Finished, turns: int, second: Finished | None = None)
     return f"{both} {ended_after(turns, finished.seconds + second.seconds)}"
 
 
-END_NOTICES = {
-    StopReason.NO_ANSWER: "The judge's answer could not be read, even after a second request. Its words are below.",
-    StopReason.TURN_LIMIT: "The judge used all its turns without a final answer.",
-    StopReason.TOKEN_LIMIT: "The judge's reply was cut off by the token limit before it answered.",
-    StopReason.CONTEXT_FULL: "The conversation is longer than the judge's context.",
-    StopReason.CANCELLED: "Stopped without a verdict. The turns so far are kept.",
-    StopReason.FAILED: "The comparison failed. The turns so far are kept.",
-}
-
-
 def end_notice(finished: Finished) -> str:
     """Return a notice on a run's end; "" after an ordinary answer."""
     if finished.outside_scope:
         return OUTSIDE_ADVICE
     if finished.stop is StopReason.ANSWERED:
         return ""
-    if finished.stop is StopReason.CANCELLED and finished.verdict is not None:
-        return "Stopped. The turns so far are kept."
-    notice = finished.error or END_NOTICES[finished.stop]
-    return f"{notice} {OTHER_VIDEO}" if finished.fault == VideoError.__name__ else notice
+    if finished.error:
+        is_video = finished.fault == VideoError.__name__
+        return f"{finished.error} {OTHER_VIDEO}" if is_video else finished.error
+    why = WHY_NO_VERDICT[finished.stop]
+    kept = " The turns so far are kept." if finished.stop in ENDS else ""
+    return f"{why[0].upper()}{why[1:]}.{kept}"
 
 
 def verdict_caveats(finished: Finished) -> list[str]:
@@ -277,29 +229,17 @@ def clip_notes(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:
     ]
 
 
-SNAPSHOT = "Snapshot"
-THINK = "Think"
-TOOL_CALL = "Tool call"
-RAW = "Reply as it came"
-FRAME = "Frame"
 ALREADY_SHOWN = "Already shown: {}."
-WRITING = "Writing"
-CONFIDENCE = "confidence {} (concat)"
-OWN_CONFIDENCE = "confidence {} (the judge's own)"
-OWN_CONFIDENCE_HELP = "How sure the judge said it was. The protocol paired has no scale for it."
-CONFIDENCE_HELP = "How sure the judge said it was, on the scale of concat: 1 low, 2 medium, 3 high, 4 very high, 5 confirmed."
-
-
-def frame_fact(picture: str, motion: str) -> str:
-    """Return what the built-in judge noted of one frame: `clear, moves on`."""
-    motions = {"go": "moves on", "stay": "stands still", "leap": "jumps", "odd": "moves oddly"}
-    return ", ".join(filter(None, (picture, motions.get(motion, ""))))
-
-
-def frames_summary(pairs: int, singles: int) -> str:
-    """Return the frames that a turn brought into view, in words."""
-    counts = ((pairs, "frame pair"), (singles, "single frame"))
-    return " and ".join(count(number, noun) for number, noun in counts if number) or "no new frames"
+CONFIDENCE = (
+    "confidence {} (concat)",
+    "How sure the judge said it was, on the scale of concat: 1 low, 2 medium, 3 high, 4 very high, 5 confirmed.",
+)
+OWN_CONFIDENCE = (
+    "confidence {} (the judge's own)",
+    "How sure the judge said it was. The protocol paired has no scale for it.",
+)
+# What the built-in judge noted of a frame's motion
+MOTIONS = {"go": "moves on", "stay": "stands still", "leap": "jumps", "odd": "moves oddly"}
 
 
 def turn_summary(turn: Turn) -> str:
@@ -345,15 +285,6 @@ def _ignored_requests(request: FrameSelection) -> list[str]:
     return sentences
 
 
-SYSTEM = "System prompt"
-RECEIVED = "Received, turn {}"
-
-
-def sent_heading(turn: int, frames: int) -> str:
-    """Return the heading of what was sent before a reply."""
-    return f"Sent, turn {turn}" + (f" (with {count(frames, 'picture')})" if frames else "")
-
-
 HIDDEN = "Hidden until you vote"
 HIDDEN_HELP = (
     "You see the frames that the judge saw. Its words and its verdict appear after your vote."
@@ -363,12 +294,8 @@ EMPTY_VOTE = "Choose a label, mark a pair or write a note before you save."
 TOO_EARLY = "The run has not begun. Vote when the first frames are here."
 OTHER_PAIRS = "A marked pair is not in this run. Mark it again."
 BLIND = "given before the verdict was seen"
-AGREES = "agree"
-DIFFERS = "differ"
-VOTED_AT = "%d %b %Y, %H:%M UTC"
 
 ASIDE_HEADING = "Reasoning, aside ({:,} characters)"
-ASIDE_PASSAGE = "Received beside the reply, turn {}"
 ASIDE_HELP = (
     "What the judge thought beside its reply. It is kept, and never sent back to the judge."
 )
@@ -389,7 +316,6 @@ def probability_words(
     return [share, meaning]
 
 
-RUNS_TAB = "Evaluation"
 NO_FOLDER = "There is no folder {}: name the --out folder of an evaluation, or a folder of traces."
 EMPTY = "{} holds no results.jsonl and no trace yet: name the --out folder of an evaluation, or a folder of traces."
 NO_RESULT_YET = "No pair has been judged yet. Refresh when the evaluation has gone on."
@@ -408,28 +334,20 @@ UNKNOWN_FILTER = "There is no filter {}. There are: {}."
 UNKNOWN_SORT = "There is no sorting {}. There are: {}."
 NO_NUMBER = "A page is a number from 1."
 
-# In the order of the columns: the whole first
-DIMENSIONS = [(each.value, DIMENSION_NAMES[each]) for each in (Dimension.OA, *SUB_SCORES)]
-
 FILTERS = {
-    "overall": (
-        "Disagrees overall",
-        "The judge gave another overall label than people, or than the data set.",
-    ),
-    "any": (
-        "Disagrees anywhere",
-        "The judge gave another label than people, or than the data set, in at least one dimension.",
-    ),
-    "failed": ("Failed", "No verdict: the pair could not be judged, or the run ended without one."),
-    "unsure": (
-        "Low confidence",
-        "The judge said a confidence of 1 or 2, or its overall label has a probability below 0.6.",
-    ),
-    "flips": (
-        "Flips when swapped",
-        "With the sides swapped the judge prefers the other video, in at least one dimension.",
-    ),
+    "overall": "Disagrees overall",
+    "any": "Disagrees anywhere",
+    "failed": "Failed",
+    "unsure": "Low confidence",
+    "flips": "Flips when swapped",
 }
+FILTER_HELP = (
+    "The judge gave another overall label than people, or than the data set.",
+    "The judge gave another label than people, or than the data set, in at least one dimension.",
+    "No verdict: the pair could not be judged, or the run ended without one.",
+    "The judge said a confidence of 1 or 2, or its overall label has a probability below 0.6.",
+    "With the sides swapped the judge prefers the other video, in at least one dimension.",
+)
 SORTS = {
     "row": "By row",
     "unsure": "Least confident first",
@@ -469,17 +387,15 @@ RUNS_LIST = {
     "right": "right",
     "wrong": "wrong",
     "unreachable": "The server did not answer. Try again.",
-    "dimensions": DIMENSIONS,
-    "kinds": [(name, *said) for name, said in FILTERS.items()],
+    "dimensions": [(each.value, DIMENSION_NAMES[each]) for each in DIMENSION_HELP],
+    "kinds": list(zip(FILTERS.keys(), FILTERS.values(), FILTER_HELP, strict=True)),
     "sorts": list(SORTS.items()),
 }
 
-LATER = "A run is going on. Begin a branch when it has ended, or stop it."
+LATER = "A run is going on. Wait until it has ended, or stop it."
 BRANCH_NO_RUN = "There is no run to branch from. Compare two videos first."
-NO_VIDEOS = "The videos of this run are not here. Add them to go on from it."
-BRANCH_CHANGED = (
-    "The players hold other videos than this run. Put its videos back to branch from it."
-)
+NO_VIDEOS = "The videos of this run are not here. Add them first."
+OTHER_INPUTS = "The inputs have changed since this run. Put them back, or compare again."
 NO_JUDGE = "{} judged this run and cannot be asked here. Choose another judge, and turn 1."
 BAD_TURN = "The turn must be a whole number."
 BAD_FRAMES = "Frames are whole numbers with commas between, as in 4, 9."
@@ -513,7 +429,6 @@ FORM = {
     "dimension": "Dimension",
 }
 
-HISTORY_TAB = "Your runs"
 NO_SUCH_RUN = "This run is gone, or belongs to another visitor. Compare again, or open its trace."
 GOES_ON = "Goes on"
 NOT_KEPT = "This server keeps no runs. Save the trace of a run that you want to keep."
