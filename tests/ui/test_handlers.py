@@ -311,7 +311,7 @@ def test_a_branch_that_is_stopped_as_it_waits_changes_nothing(busy: Inside, two:
     until(lambda: page["status"] == place_in_queue(1))
     page.stop()
     asked.result()
-    assert (strip(page), page.session.branches(), page["prompt"]) == ([], None, None)
+    assert (strip(page), page.session.branches, page["prompt"]) == ([], (), None)
 
 
 @pytest.mark.parametrize(
