@@ -443,7 +443,7 @@ def put(page: OpenPage, side: int, file: Path | None, prompt: str = "") -> str:
     """Upload a file into a player, or clear it; the status line afterwards."""
     player, parts = page.here.players[side - 1], page.here.parts
     page.values |= {parts.videos[side - 1]: file and str(file), parts.prompt: prompt}
-    for event in (player.on_arrival, player.on_upload) if file else (player.on_clear,):
+    for event in (player.on_change, player.on_upload):
         page.act(event, page.values)
     return str(page["status"])
 

@@ -263,7 +263,7 @@ def test_a_video_without_a_copy_is_held(said: str, site: Site, monkeypatch: Patc
     for side, second in ((Side.FIRST, None), (Side.SECOND, str(good))):
         player = PlayerHandlers(Handlers(parts, site.services), parts, site.uploads, side)
         values: Any = {"prompt": PROMPT, "first": str(old), "second": second}
-        arrived = player.on_arrival(values, request)
+        arrived = player.on_change(values, request)
         told.append({**arrived, **player.on_upload(values, request)}["status"])
     kept = "" if later else f" {words.NO_COPY}"
     assert told[0].endswith(f"{said}{kept} {words.ONE_VIDEO}")

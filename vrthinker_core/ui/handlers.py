@@ -36,7 +36,7 @@ from vrthinker_core.ui.layout import FormValues, PageComponents, Updates, form_v
 from vrthinker_core.ui.queue import CheckedBlocks, JudgeQueue, upload_place
 from vrthinker_core.ui.run import RunState, VideosAtHand, trace_of
 from vrthinker_core.ui.runs_tab import ListedRuns
-from vrthinker_core.ui.sessions import EMPTY, Session, Sessions, ShownRun
+from vrthinker_core.ui.sessions import Session, Sessions, ShownRun
 from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.view import Json, RunView, hide_verdict, label_rows
 from vrthinker_core.video.files import file_digest
@@ -339,9 +339,7 @@ class Handlers:
             raise BadInput(missing)
         files = tuple(self._services.uploads.original_of(Path(path)) for path in players if path)
         digests = [clip and clip.digest for clip in started.clips]
-        if shown.files != files and (
-            not all(digests) or digests != [file_digest(path) for path in files]
-        ):
+        if shown.files != files and digests != [file_digest(path) for path in files]:
             raise BadInput(changed)
         return files
 
@@ -525,13 +523,15 @@ class PlayerHandlers:
         self._handlers, self._parts, self._uploads, self._side = handlers, parts, uploads, side
         self._player, self._address = parts.videos[side - 1], parts.addresses[side - 1]
 
-    def on_arrival(self, values: FormValues, request: gr.Request) -> Updates:
-        """Note a file that was uploaded, before a copy of it is made."""
+    def on_change(self, values: FormValues, request: gr.Request) -> Updates:
+        """Note a file that was uploaded, before a copy of it is made, or that it was removed."""
         path, session = values[self._player], self._handlers.session_of(request)
-        return self._changed(session, file_digest(Path(path)), values) if path else no_updates()
+        player = session.players[self._side - 1]
+        player.digest, player.refusal = file_digest(Path(path)) if path else "", ""
+        return self._handlers.changed_run(session, self._line(session, values)) or no_updates()
 
     def on_upload(self, values: FormValues, request: gr.Request) -> Updates:
-        """Show a copy of a file that browsers cannot play, after `on_arrival`."""
+        """Show a copy of a file that browsers cannot play, after `on_change`."""
         if not values[self._player]:
             return no_updates()
         path, session = Path(values[self._player]), self._handlers.session_of(request)
@@ -577,10 +577,6 @@ class PlayerHandlers:
         changed = self._handlers.changed_run(session, line)
         return {**changed, self._player: str(playable), status: line}
 
-    def on_clear(self, values: FormValues, request: gr.Request) -> Updates:
-        """Note that the video was removed."""
-        return self._changed(self._handlers.session_of(request), EMPTY, values)
-
     def _line(self, session: Session, values: FormValues) -> str:
         """Say that the shown run judged other videos, or else the next step."""
         refusals = [player.refusal for player in session.players]
@@ -593,12 +589,6 @@ class PlayerHandlers:
             for path, player in zip(paths, session.players, strict=True)
         )
         return words.next_step(first, second, values[self._parts.prompt], refusals)
-
-    def _changed(self, session: Session, digest: str, values: FormValues) -> Updates:
-        """Note the player's new file, and show the page after that."""
-        player = session.players[self._side - 1]
-        player.digest, player.refusal = digest, ""
-        return self._handlers.changed_run(session, self._line(session, values)) or no_updates()
 
 
 def banner_values(judges: JudgeLoader, name: str) -> tuple[str, Json]:
@@ -736,17 +726,16 @@ FOLLOW_PROMPT = f"""(prompt, line) => {{
 
 def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) -> None:
     """Connect all events, inside the `with` statement of `blocks`."""
-    handlers, status = Handlers(parts, services), parts.status
-    form, settings = [*parts.videos, parts.prompt, parts.judge], [*parts.settings.values()]
-    shown, pair = [*parts.run_outputs, parts.buttons], [parts.prompt, *parts.videos]
+    handlers, status, videos = Handlers(parts, services), parts.status, [*parts.videos]
+    settings: list[Any] = [parts.judge, *parts.settings.values()]
+    begun, shown = [status, parts.buttons], [*parts.run_outputs, parts.buttons]
     # Sets: the handlers get values by component.
-    begun = [status, parts.buttons]
-    branched = [*begun, parts.branches]
+    form, pair = {*videos, parts.prompt, *settings}, [parts.prompt, *videos]
     failed = f"() => {{ VRThinker.buttons.asked = -Infinity; return {json.dumps(words.GONE)}; }}"
     for asked in (
-        parts.compare_button.click(handlers.compare, {*form, *settings}, begun, **UNQUEUED),
+        parts.compare_button.click(handlers.compare, form, begun, **UNQUEUED),
         parts.trace.click(handlers.check, pair, [*begun, parts.trace], **UNQUEUED),
-        parts.branches.submit(handlers.branch, [*parts.videos], branched, **UNQUEUED),
+        parts.branches.submit(handlers.branch, videos, [*begun, parts.branches], **UNQUEUED),
     ):
         asked.failure(None, None, status, js=failed, **QUIET)
     parts.branches.select(handlers.show_branch, parts.prompt, [parts.prompt, *shown], **UNQUEUED)
@@ -759,8 +748,7 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     asked_now = "(_, prompt) => [VRThinker.buttons.shown(), prompt]"
     parts.stop_button.click(handlers.stop, pressed, shown, js=asked_now, **UNQUEUED)
     parts.trace.submit(handlers.vote, None, parts.run_outputs, **UNQUEUED)
-    swapped = [*parts.videos, *parts.run_outputs]
-    parts.rail.click(handlers.swap_videos, parts.videos, swapped, **UNQUEUED)
+    parts.rail.click(handlers.swap_videos, videos, [*videos, *parts.run_outputs], **UNQUEUED)
     announce = "(line) => VRThinker.announcer.status(line)"
     status.change(None, status, None, js=announce, **MULTIPLE)
     head = [parts.head, parts.trace]
@@ -768,11 +756,9 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     parts.judge.change(handlers.show_judge, parts.judge, head, **MULTIPLE)
     _connect_players(parts, services, handlers)
 
-    own: list[Any] = [*parts.shown_run, parts.judge, *settings]
-    brought: set[Any] = {parts.judge, *settings}
-    traced = {parts.open_button, *brought}
-    parts.open_button.upload(handlers.open_trace, traced, own, **QUIET)
-    chosen = parts.examples.click(handlers.open, brought, own, **MULTIPLE)
+    own = [*parts.shown_run, *settings]
+    parts.open_button.upload(handlers.open_trace, {parts.open_button, *settings}, own, **QUIET)
+    chosen = parts.examples.click(handlers.open, {*settings}, own, **MULTIPLE)
     for asked in (chosen, blocks.load(handlers.open_linked, None, own, **QUIET)):
         for ended in (asked.success, asked.failure):
             ended(None, None, None, js="() => VRThinker.address.ended()", **QUIET)
@@ -792,9 +778,9 @@ def _connect_players(parts: PageComponents, services: Services, handlers: Handle
     for side, player, address in zip(Side, parts.videos, parts.addresses, strict=True):
         own = PlayerHandlers(handlers, parts, services.uploads, side)
         changed, limits = [player, *outputs], {"concurrency_limit": 2, **QUIET}
-        arrived = player.upload(own.on_arrival, inputs, outputs, queue=False, **MULTIPLE)
+        arrived = player.upload(own.on_change, inputs, outputs, queue=False, **MULTIPLE)
         copied = arrived.then(own.on_upload, inputs, changed, concurrency_id="copies", **limits)
-        player.clear(own.on_clear, inputs, outputs, **UNQUEUED)
+        player.clear(own.on_change, inputs, outputs, **UNQUEUED)
         entered = address.submit(lambda: words.FETCHING, None, parts.status, **UNQUEUED)
         fetched = entered.then(
             own.on_address, {address, *inputs}, changed, concurrency_id="fetched", **limits

@@ -33,7 +33,6 @@ from vrthinker_core.ui.run import (
 )
 from vrthinker_core.ui.view import ThumbnailFiles
 
-EMPTY = ""  # in place of a digest: the visitor has removed the video of a player
 THUMBNAILS_URL = "frames"  # the URL path below which the server offers the thumbnails of all runs
 SESSION_SECONDS = 3600.0  # after its last use, if its page is closed and no unload event came
 MAX_SESSIONS = 400  # kept at once; beyond them, the oldest whose run is over are dropped
@@ -75,7 +74,7 @@ class ShownRun:
 class Player:
     """One player of a page."""
 
-    digest: str | None = None  # SHA-256 of its file; None if unknown
+    digest: str | None = None  # SHA-256 of its file; None if unknown, "" if removed
     refusal: str = ""  # why that file cannot be opened
     # Its files: two for the video that it holds, and two for the one before
     held: deque[Path] = field(default_factory=lambda: deque(maxlen=4))
@@ -220,8 +219,8 @@ class Sessions:
             raise BadInput(words.NO_RUN)
         kept = former.kept or (former.name if former.owner and self._history.keeps else "")
         run = BackgroundRun(job, self._run_job, self._queue, former.run.state)
-        facts: dict[str, Any] = {"link": "", "checks": number, "kept": kept, "size": None}
-        checked = replace(former, run=run, began=time.time(), left_at=None, **facts)
+        checked = replace(former, run=run, link="", checks=number, kept=kept, size=None)
+        checked.began, checked.left_at = time.time(), None
         return self._join(session, run, checked)
 
     def _join(self, session: Session, run: BackgroundRun, shown: ShownRun) -> ShownRun:
@@ -341,24 +340,22 @@ class Sessions:
         """
         earliest = time.monotonic() - SESSION_SECONDS
         with self._lock:
-            # Pages that are closed, or have shown nothing, go first
-            every = sorted(
-                self._sessions.values(),
-                key=lambda each: (self._is_open(each.id), bool(each.shown), each.used_at),
-            )
-        others = [session for session in every if session is not own]
-        idle = [session for session in others if not session.is_busy]
+            every = [*self._sessions.values()]
         extra, kept = len(every) - MAX_SESSIONS, more + sum(map(_size, every))
-        for number, session in enumerate(idle):
+        # Pages that are closed, or have shown nothing, go first, before any that is busy
+        others = sorted(
+            (each for each in every if each is not own),
+            key=lambda each: (each.is_busy, self._is_open(each.id), bool(each.shown), each.used_at),
+        )
+        for number, session in enumerate(others):
+            too_much, busy = kept > MAX_KEPT_BYTES, session.is_busy
             unused = session.used_at < earliest and not self._is_open(session.id)
-            if number < extra or unused or kept > MAX_KEPT_BYTES:
-                kept -= _size(session)
-                self.end(session.id)
-        for session in (session for session in others if session.is_busy):
-            if kept > MAX_KEPT_BYTES:
+            if too_much or (not busy and (number < extra or unused)):
                 kept -= _size(session)
                 session.branches = ()
-                if session.shown is not None and session.shown.run.over:
+                if not busy:
+                    self.end(session.id)
+                elif session.shown is not None and session.shown.run.over:
                     self.show(session, None)
 
     def drop_unfollowed(self) -> None:
