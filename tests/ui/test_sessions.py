@@ -105,7 +105,7 @@ def test_a_run_that_was_left_goes_on_for_a_while_for_its_visitors_pages(tmp_path
     sessions = make_sessions(tmp_path, run_until_stopped, after_leaving=0.5)
     run = shown(sessions, "page", ANNA)
     sessions.end("page")
-    assert (sessions.live_runs(ANNA), sessions.live_runs(BERT)) == ([run], [])
+    assert (sessions.runs_of(ANNA), sessions.runs_of(BERT)) == ([run], [])
     for page in ("another", "a third"):
         shown(sessions, page, run=run)
     sessions.end("another")

@@ -393,14 +393,14 @@ class Handlers:
     ) -> Updates:
         """Show the visitor's own run of that name, live or saved, or a stored one; {} for none."""
         services, owner = self._services, owner_of(request.cookies)
-        live = [run for run in services.sessions.live_runs(owner) if run.kept == own]
-        if live:
-            services.sessions.drop_waiting(session)
-            services.sessions.show(session, live[0])
-            session.put(None, None)
-            running = self._parts.buttons_of(session.next_number(), True)
-            players = self._players(live[0].run.videos, live[0].run.prompt)
-            return {**players, **self._updates(session, live[0]), **running}
+        for shown in services.sessions.runs_of(owner):
+            if shown.kept == own and not shown.run.over:
+                services.sessions.drop_waiting(session)
+                services.sessions.show(session, shown)
+                session.put(None, None)
+                running = self._parts.buttons_of(session.next_number(), True)
+                players = self._players(shown.run.videos, shown.run.prompt)
+                return {**players, **self._updates(session, shown), **running}
 
         def read() -> SavedRun:
             if own:

@@ -181,8 +181,8 @@ class Routes:
     def delete(self, request: Request) -> Response:
         """Delete the visitor's run of that name, or all of theirs, and nobody else's."""
         owner, name = owner_of(request.cookies), request.path_params.get("name")
-        for shown in self._services.sessions.live_runs(owner):
-            if name in (None, shown.kept):
+        for shown in self._services.sessions.runs_of(owner):
+            if name in (None, shown.kept) and not shown.run.over:
                 shown.kept = ""
                 shown.run.request_stop()
         self._services.history.delete(owner, name and [name])

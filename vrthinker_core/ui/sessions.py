@@ -307,10 +307,6 @@ class Sessions:
         if trace and not self._keep(shown, again=True) and (shown.run.over or not shown.kept):
             shown.kept = self._history.keep(shown.owner, trace, shown.files)
 
-    def live_runs(self, owner: str) -> list[ShownRun]:
-        """Return the visitor's kept runs that go on."""
-        return [run for run in self.runs_of(owner) if not run.run.over]
-
     def runs_of(self, owner: str) -> list[ShownRun]:
         """Return the visitor's kept runs that are shown or go on."""
         begun = {run.kept: run for run in self._runs() if run.run.begun}
