@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -224,21 +225,20 @@ class Sessions:
         return self._join(session, run, checked)
 
     def _join(self, session: Session, run: BackgroundRun, shown: ShownRun) -> ShownRun:
-        def keep() -> None:
-            shown.stored = self._keep(shown, shown.stored) or shown.stored
-
-        run.start(keep)
+        run.start(partial(self._keep, shown))
         session.waiting = shown
         session.number += 1
         return shown
 
-    def _keep(self, shown: ShownRun, again: bool) -> bool:
-        """Keep the run so far for its visitor, `again` unless it has been deleted."""
+    def _keep(self, shown: ShownRun) -> bool:
+        """Keep the run so far for its visitor, unless they have deleted it."""
         trace = trace_of(shown.run.state)
         if trace is None or not shown.kept:
             return False
         told = shown.kept, shown.owner, trace, shown.began, shown.files
-        return self._history.update(*told, again=again)
+        kept = self._history.update(*told, again=shown.stored)
+        shown.stored = shown.stored or kept
+        return kept
 
     def drop_waiting(self, session: Session) -> None:
         """Take the page's run out of the queue."""
@@ -304,7 +304,7 @@ class Sessions:
         shown.run.add_vote(vote)
         shown.hidden, shown.voted, shown.link, shown.size = False, True, "", None
         trace = trace_of(shown.run.state)
-        if trace and not self._keep(shown, again=True) and (shown.run.over or not shown.kept):
+        if trace and not self._keep(shown) and (shown.run.over or not shown.kept):
             shown.kept = self._history.keep(shown.owner, trace, shown.files)
 
     def runs_of(self, owner: str) -> list[ShownRun]:
