@@ -110,7 +110,7 @@ def test_who_waits_is_told_their_place_and_may_leave(busy: Inside, two: Pair) ->
     until(lambda: cleo["status"] == place_in_queue(2))
     dora.compare(two).result()
     assert (dora["status"], dora["buttons"]["running"]) == (words.BUSY, False)
-    assert (bert.session.shown.is_replay, bert["trace"]) == (True, None), "what was shown stays"
+    assert (bert.session.shown.run.is_replay, bert["trace"]) == (True, None), "what was shown stays"
     earlier = bert["buttons"]["number"]
     assert bert.stop()["buttons"] == {"number": earlier, "running": False}
     until(lambda: cleo["status"] == place_in_queue(1))
@@ -143,7 +143,7 @@ def test_a_comparison_that_cannot_be_made_says_why_and_changes_nothing(
     page.compare([*two[: form.pop("videos", 2)], None][:2], **form).result()
     assert page["status"].startswith(said)
     assert (page["trace"], page["buttons"]["running"]) == (None, False)
-    assert (page.session.shown.is_replay, busy.queue.counts()) == (True, (0, 0))
+    assert (page.session.shown.run.is_replay, busy.queue.counts()) == (True, (0, 0))
 
 
 def test_the_form_reaches_the_run(here: Inside, two: Pair) -> None:
@@ -332,7 +332,7 @@ def test_a_branch_that_no_form_asks_for_is_refused_in_one_sentence(
     said = page["branches"]["refusal"]
     assert said[0].isupper()
     assert said.endswith(".")
-    assert (page.session.shown.is_replay, here.queue.counts()) == (True, (0, 0))
+    assert (page.session.shown.run.is_replay, here.queue.counts()) == (True, (0, 0))
 
 
 # -- votes ---------------------------------------------------------------------------------------

@@ -345,7 +345,7 @@ class Handlers:
 
     def _judge_of(self, shown: ShownRun, started: Started, unknown: str) -> str:
         """Return the name of a run's judge, or raise BadInput(unknown)."""
-        judge = self._services.judges.find(started.judge) if shown.is_replay else shown.run.judge
+        judge = shown.run.judge or self._services.judges.find(started.judge)
         if judge is None:
             raise BadInput(unknown.format(started.judge[: words.MAX_NAME]))
         return judge
@@ -502,7 +502,7 @@ class Handlers:
         known = {"run": shown.name, "kept": shown.kept, "address": shown.link, "changed": changed}
         view: Json = {**known, "over": shown.run.over, **RunView(state).page(shown.thumbnails)}
         view["branches"] = strip_json(session.branches, shown)
-        if shown.is_replay:
+        if shown.run.is_replay:
             view["notes"] = [view["judge"], *view["notes"]]
             videos = zip(Side, shown.run.videos, strict=True)
             view["stills"] = [int(side) for side, path in videos if path is None]
@@ -511,7 +511,7 @@ class Handlers:
 
     def _status(self, shown: ShownRun) -> str:
         run, view = shown.run, RunView(shown.run.state)
-        return view.replay_status() if shown.is_replay else view.status(run.seconds, run.pace)
+        return view.replay_status() if shown.run.is_replay else view.status(run.seconds, run.pace)
 
 
 class PlayerHandlers:
@@ -569,7 +569,7 @@ class PlayerHandlers:
             return {status: str(error)}
         player, shown = session.players[self._side - 1], session.shown
         player.held.extend((path, playable))
-        if shown is not None and shown.is_replay and shown is not before:
+        if shown is not None and shown.run.is_replay and shown is not before:
             return no_updates()  # a saved run with its own videos was opened meanwhile
         player.digest, player.refusal = file_digest(path), ""
         line = self._line(session, values)

@@ -226,7 +226,7 @@ VideosAtHand = tuple[Path | None, Path | None]  # the compared videos; None if o
 class Replay:
     """A saved run with the interface of `BackgroundRun`, over from the start."""
 
-    over = begun = True
+    over = begun = is_replay = True
     pace = Pace()  # of a run that is over
     judge = ""
 
@@ -250,6 +250,8 @@ class Replay:
 
 class BackgroundRun:
     """A job in a thread of its own, so that no page slows the judge."""
+
+    is_replay = False
 
     def __init__(
         self, job: RunJob, run_job: JobRunner, queue: JudgeQueue, first: RunState | None = None

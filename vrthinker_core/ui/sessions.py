@@ -61,11 +61,6 @@ class ShownRun:
     size: int | None = None  # bytes of memory, once the run is over
 
     @property
-    def is_replay(self) -> bool:
-        """Whether the run is a saved one."""
-        return isinstance(self.run, Replay)
-
-    @property
     def files(self) -> tuple[Path, ...]:
         """The compared videos that are at hand."""
         return tuple(path for path in self.run.videos if path is not None)
