@@ -99,7 +99,8 @@ def test_the_page_says_what_is_being_read_and_stop_works_meanwhile(
     try:
         run.start()
         until(lambda: "Reading video 2 · " in RunView(run.state).status(run.seconds, run.pace))
-        state = run.stop()
+        run.stop()
+        state = run.state
         assert state.finished.stop is StopReason.CANCELLED
         assert RunView(state).status(run.seconds).startswith("Stopped before the first turn")
         assert run.join(15), "the judge is free again"

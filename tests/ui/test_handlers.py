@@ -110,7 +110,7 @@ def test_who_waits_is_told_their_place_and_may_leave(busy: Inside, two: Pair) ->
     until(lambda: cleo["status"] == place_in_queue(2))
     dora.compare(two).result()
     assert (dora["status"], dora["buttons"]["running"]) == (words.BUSY, False)
-    assert (bert.session.shown.is_replay, bert["trace"]) == (True, None), "what was shown stays"
+    assert (bert.session.shown.run.is_replay, bert["trace"]) == (True, None), "what was shown stays"
     earlier = bert["buttons"]["number"]
     assert bert.stop()["buttons"] == {"number": earlier, "running": False}
     until(lambda: cleo["status"] == place_in_queue(1))
@@ -143,7 +143,7 @@ def test_a_comparison_that_cannot_be_made_says_why_and_changes_nothing(
     page.compare([*two[: form.pop("videos", 2)], None][:2], **form).result()
     assert page["status"].startswith(said)
     assert (page["trace"], page["buttons"]["running"]) == (None, False)
-    assert (page.session.shown.is_replay, busy.queue.counts()) == (True, (0, 0))
+    assert (page.session.shown.run.is_replay, busy.queue.counts()) == (True, (0, 0))
 
 
 def test_the_form_reaches_the_run(here: Inside, two: Pair) -> None:
@@ -311,7 +311,7 @@ def test_a_branch_that_is_stopped_as_it_waits_changes_nothing(busy: Inside, two:
     until(lambda: page["status"] == place_in_queue(1))
     page.stop()
     asked.result()
-    assert (strip(page), page.session.branches(), page["prompt"]) == ([], None, None)
+    assert (strip(page), page.session.branches, page["prompt"]) == ([], (), None)
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_a_branch_that_no_form_asks_for_is_refused_in_one_sentence(
     said = page["branches"]["refusal"]
     assert said[0].isupper()
     assert said.endswith(".")
-    assert (page.session.shown.is_replay, here.queue.counts()) == (True, (0, 0))
+    assert (page.session.shown.run.is_replay, here.queue.counts()) == (True, (0, 0))
 
 
 # -- votes ---------------------------------------------------------------------------------------
@@ -443,7 +443,7 @@ def put(page: OpenPage, side: int, file: Path | None, prompt: str = "") -> str:
     """Upload a file into a player, or clear it; the status line afterwards."""
     player, parts = page.here.players[side - 1], page.here.parts
     page.values |= {parts.videos[side - 1]: file and str(file), parts.prompt: prompt}
-    for event in (player.on_arrival, player.on_upload) if file else (player.on_clear,):
+    for event in (player.on_change, player.on_upload):
         page.act(event, page.values)
     return str(page["status"])
 

@@ -146,7 +146,7 @@ def test_a_check_that_is_left_goes_on_also_where_another_page_shows_its_run(tmp_
     shown.run.stop()
     checked = site.check_order("another page", site.show("another page", shown))
     site.sessions.end("another page")
-    assert (site.sessions.live_runs(ANNA), site.listed()) == ([checked], ["Goes on"])
+    assert (site.sessions.runs_of(ANNA), site.listed()) == ([checked], ["Goes on"])
     checked.run.stop()
     until(lambda: site.sessions.find_run(shown.name) is shown)
     assert site.listed() == ["Stopped"]

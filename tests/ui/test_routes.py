@@ -61,7 +61,7 @@ def test_with_vote_first_a_verdict_is_listed_after_the_vote(tmp_path: Path) -> N
     assert list(listed().values()) == [JUDGED, "Hidden until you vote", "Cut off before it ended"]
     shown = site.sessions.start_replay(page, RUN, owner=ANNA, kept=name)
     assert listed()[name] == JUDGED, "what a page shows is no secret"
-    shown.hide(True)
+    shown.hidden = True
     assert listed()[name] == "Hidden until you vote"
     site.sessions.add_vote(page, shown, vote)
     site.sessions.end("page")

@@ -105,7 +105,7 @@ def test_a_run_that_was_left_goes_on_for_a_while_for_its_visitors_pages(tmp_path
     sessions = make_sessions(tmp_path, run_until_stopped, after_leaving=0.5)
     run = shown(sessions, "page", ANNA)
     sessions.end("page")
-    assert (sessions.live_runs(ANNA), sessions.live_runs(BERT)) == ([run], [])
+    assert (sessions.runs_of(ANNA), sessions.runs_of(BERT)) == ([run], [])
     for page in ("another", "a third"):
         shown(sessions, page, run=run)
     sessions.end("another")
@@ -184,11 +184,11 @@ def test_what_pages_keep_is_bounded_the_oldest_go_first_and_no_run_that_goes_on(
     assert kept() == "live large"
     queued = []
     for page in "abcdef":  # which keep a run, and it among branches, beside one that waits
-        runs[page], session = replayed(sessions, page, large_trace(3)), sessions.get(page)
-        session.branch_set = session.keep_branch()
+        both = [replayed(sessions, page, large_trace(3)) for _ in range(2)]
+        runs[page], sessions.get(page).branches = both[1], both
         queued.append(waiting(sessions, page))
     assert kept() == "live f"
-    assert [page for page in "abcdef" if sessions.get(page).branch_set] == ["f"]
+    assert [page for page in "abcdef" if sessions.get(page).branches] == ["f"]
     assert not any(run.run.over for run in queued)
     for page in "abcdef":
         sessions.end(page)

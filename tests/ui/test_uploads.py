@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,6 +26,7 @@ from tests.support.threads import run_in_thread
 from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import Clips, Server
 from tests.ui.support.api import answers, files, uploaded
+from tests.ui.support.inside import RUN
 from tests.ui.support.plain_http import FORM, HEAD, TAIL, send
 from tests.ui.support.saved_examples import PROMPT, write_old
 from tests.ui.support.site import Site
@@ -33,10 +35,11 @@ from vrthinker_core.types import Side
 from vrthinker_core.ui import fetch, routes, words
 from vrthinker_core.ui import uploads as module
 from vrthinker_core.ui.fetch import MAX_VISITOR_BYTES
-from vrthinker_core.ui.handlers import Handlers, PlayerHandlers
+from vrthinker_core.ui.handlers import Handlers, PlayerHandlers, SavedRun, shown_videos
 from vrthinker_core.ui.queue import ForgottenUploads
 from vrthinker_core.ui.sessions import Session
 from vrthinker_core.video import browser_copies
+from vrthinker_core.video.files import file_digest
 
 LIMIT = 100 * 2**20
 Patch = pytest.MonkeyPatch
@@ -184,12 +187,28 @@ def test_files_that_nobody_uses_are_deleted(site: Site, monkeypatch: Patch) -> N
 
 def test_the_video_of_a_player_stays_however_often_the_other_one_changes() -> None:
     session, (stays, *others) = Session("a page"), [Path(f"{number}.mp4") for number in range(7)]
-    session.hold(Side.SECOND, stays, stays)
+    session.players[1].held.extend((stays, stays))
     for number, other in enumerate(others):
         if number == 3:
-            session.swap()  # the video that stays is in the first player now
-        session.hold(Side.FIRST if number < 3 else Side.SECOND, other, other)
-    assert {path for both in session.held for path in both} == {stays, *others[-2:]}
+            session.players.reverse()  # the video that stays is in the first player now
+        session.players[0 if number < 3 else 1].held.extend((other, other))
+    assert {path for each in session.players for path in each.held} == {stays, *others[-2:]}
+
+
+def test_videos_are_matched_by_their_content(site: Site, tmp_path: Path) -> None:
+    first, second = tmp_path / "1.mp4", tmp_path / "2.mp4"
+    for path in (first, second):
+        path.write_text(path.name)
+    both = zip(RUN.started.clips, (first, second), strict=True)
+    one, two = (replace(clip, digest=file_digest(path)) for clip, path in both)
+    saved = SavedRun(replace(RUN, started=replace(RUN.started, clips=(one, two))))
+
+    def found(saved: SavedRun, *known: Path) -> tuple[Path | None, Path | None]:
+        return shown_videos(site.uploads, saved, known)
+
+    assert found(saved, second, tmp_path / "gone.mp4", first) == (first, second)
+    assert found(saved, second, tmp_path) == (None, second)
+    assert found(SavedRun(RUN), first, second) == (None, None)
 
 
 def test_uploads_that_nobody_asks_for_are_forgotten(monkeypatch: Patch) -> None:
@@ -244,7 +263,7 @@ def test_a_video_without_a_copy_is_held(said: str, site: Site, monkeypatch: Patc
     for side, second in ((Side.FIRST, None), (Side.SECOND, str(good))):
         player = PlayerHandlers(Handlers(parts, site.services), parts, site.uploads, side)
         values: Any = {"prompt": PROMPT, "first": str(old), "second": second}
-        arrived = player.on_arrival(values, request)
+        arrived = player.on_change(values, request)
         told.append({**arrived, **player.on_upload(values, request)}["status"])
     kept = "" if later else f" {words.NO_COPY}"
     assert told[0].endswith(f"{said}{kept} {words.ONE_VIDEO}")

@@ -131,7 +131,7 @@ class ExactFrames:
         """
         self._used_at = time.monotonic()
         started, protocol = shown.run.state.started, shown.run.state.protocol
-        path, info = shown.videos[side - 1], started.clips[side - 1] if started else None
+        path, info = shown.run.videos[side - 1], started.clips[side - 1] if started else None
         if protocol is None or path is None or info is None:
             return None
         if (side, told) not in self._clips:

@@ -7,7 +7,7 @@ videos: a player that is left out would hold the mark for that as its file.
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,13 +18,13 @@ import gradio as gr
 from pydantic import ValidationError
 
 from vrthinker_core.backends import BETTER_JUDGE, NANO_LIMITS
-from vrthinker_core.branch_plan import MAX_FRAMES, BranchPlan, Changes, plan_branch
+from vrthinker_core.branch_plan import MAX_FRAMES, Changes, plan_branch
 from vrthinker_core.errors import BadInput, NoCopy, TraceError, VideoUnavailable, VrThinkerError
 from vrthinker_core.protocols.sanitize import MAX_PROMPT, check_prompt
 from vrthinker_core.storage import type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load
-from vrthinker_core.types import ProtocolName, Settings, Side, VideoPair, Vote
+from vrthinker_core.types import ProtocolName, Side, VideoPair, Vote
 from vrthinker_core.types.events import Started, Trace, shown_slots
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings, setting
@@ -34,9 +34,9 @@ from vrthinker_core.ui.history import Examples, History, owner_of, votes_first
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.layout import FormValues, PageComponents, Updates, form_values, no_updates
 from vrthinker_core.ui.queue import CheckedBlocks, JudgeQueue, upload_place
-from vrthinker_core.ui.run import BackgroundRun, RunState, matching_videos, trace_of
+from vrthinker_core.ui.run import RunState, VideosAtHand, trace_of
 from vrthinker_core.ui.runs_tab import ListedRuns
-from vrthinker_core.ui.sessions import EMPTY, BranchSet, Session, Sessions, ShownRun, VideosAtHand
+from vrthinker_core.ui.sessions import Session, Sessions, ShownRun
 from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.view import Json, RunView, hide_verdict, label_rows
 from vrthinker_core.video.files import file_digest
@@ -50,7 +50,6 @@ PATIENCE_SECONDS = 1.0  # for an event to see that its page shows another run
 BANNER_ONLY: Json = {"introduction": True, "turns": ()}  # a trace without a run (`page.js`)
 
 Players = tuple[str | None, str | None]  # the file in each player
-Asked = tuple[VideoPair, Settings, str, BranchPlan | None]  # what a run needs, with its judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +57,9 @@ class SavedRun:
     """A trace, and its source."""
 
     trace: Trace
+    videos: Sequence[Path] = ()  # files that are kept with it
     link: str = ""  # the name in `?trace=NAME`
     kept: str = ""  # the name in `?run=NAME`, by which its visitor opens it
-    videos: Iterable[Path] = ()  # files that are kept with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +77,10 @@ class Services:
     def stored_run(self, name: str) -> SavedRun:
         """Find the run of `?trace=NAME`. Raises TraceError without one."""
         if self.runs is not None and (row := self.runs.find_now(name)) is not None:
-            return SavedRun(self.runs.trace(row), link=name, videos=self.runs.videos(row))
+            return SavedRun(self.runs.trace(row), self.runs.videos(row), link=name)
         if example := self.examples.find(name):
             return SavedRun(example.trace, link=name)
-        trace, videos = self.history.linked(name)
-        return SavedRun(trace, link=name, videos=videos)
-
-    def own_run(self, owner: str, name: str) -> SavedRun:
-        """Find the visitor's run of `?run=NAME`. Raises TraceError without one."""
-        trace, videos = self.history.open(owner, name)
-        return SavedRun(trace, kept=name, videos=videos)
+        return SavedRun(*self.history.linked(name), link=name)
 
 
 async def wait_while(holds: Callable[[], object], seconds: float) -> None:
@@ -132,7 +125,7 @@ class Handlers:
         session = self.session_of(request)
         if session.is_busy:
             return no_updates()  # the videos that were sent stay those that are shown
-        session.swap()
+        session.players.reverse()
         swapped: Updates = {self._parts.first: second, self._parts.second: first}
         if session.shown is None:
             return swapped
@@ -141,80 +134,114 @@ class Handlers:
 
     # -- runs ------------------------------------------------------------------------------------
 
-    async def compare(self, values: FormValues, request: gr.Request) -> Updates:
+    def compare(self, values: FormValues, request: gr.Request) -> Updates:
         """Let the two videos in the players be compared."""
-        session = self.session_of(request)
+        session, parts, services = self.session_of(request), self._parts, self._services
+        try:
+            paths = [values[part] for part in parts.videos]
+            if not all(paths):
+                raise BadInput(words.MISSING_VIDEOS)
+            first, second = (services.uploads.original_of(Path(path)) for path in paths)
+            if not first.is_file() or not second.is_file():
+                raise BadInput(words.GONE)
+            refusals = [player.refusal for player in session.players]
+            if any(refusals):
+                raise BadInput(words.next_step(None, None, None, refusals))
+            prompt = values[parts.prompt] or ""
+            check_prompt(prompt)
+            judge = services.judges.choose(values[parts.judge])
+            settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
+            start, owner = services.sessions.start_run, owner_of(request.cookies)
+            shown = start(session, VideoPair(prompt, first, second), settings, judge, owner)
+            shown.hidden = votes_first(request.cookies)
+        except BadInput as bad:
+            return self._refused(session, {parts.status: str(bad)})
+        return self._begun(session)
 
-        def start() -> ShownRun:
-            return self._start(request, self._wanted(values, session))
-
-        return await self._begin(session, start, lambda line: {self._parts.status: line})
-
-    async def check(
+    def check(
         self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
     ) -> Updates:
         """Let the pair be judged again with the sides swapped."""
         session, parts = self.session_of(request), self._parts
+        try:
+            shown, trace = _ended(session, words.NOTHING_TO_CHECK)
+            started = trace.started
+            if trace.finished is None or trace.finished.verdict is None:
+                raise BadInput(words.NOTHING_TO_CHECK)
+            if started.is_taken_over(1):
+                raise BadInput(words.CHECK_BRANCH)
+            if encodable(prompt or "").strip() != started.prompt.strip():
+                raise BadInput(words.OTHER_INPUTS)
+            videos = self._compared(shown, started, (first, second))
+            judge = self._judge_of(shown, started, words.CHECK_NO_JUDGE)
+            pair = VideoPair(started.prompt, *videos)
+            self._services.sessions.check_order(session, shown, pair, started.settings, judge)
+        except BadInput as bad:
+            said: Updates = {parts.status: str(bad)}
+            if session.shown is not None:
+                view = self._view(session, session.shown)
+                said = {parts.trace: {**view, "refusal": str(bad)}}
+            return self._refused(session, said)
+        return self._begun(session)
 
-        def refused(sentence: str) -> Updates:
-            if session.shown is None:
-                return {parts.status: sentence}
-            return {parts.trace: {**self._view(session, session.shown), "refusal": sentence}}
-
-        def start() -> ShownRun:
-            checked = self._checked(session, prompt, (first, second))
-            return self._services.sessions.check_order(session, *checked)
-
-        return await self._begin(session, start, refused)
-
-    async def branch(
+    def branch(
         self, first: str | None, second: str | None, event: gr.EventData, request: gr.Request
     ) -> Updates:
         """Let a branch of the shown run be judged, in its place."""
-        session = self.session_of(request)
-
-        def start() -> ShownRun:
-            return self._start(request, self._planned(session, event, (first, second)))
-
-        def say(sentence: str) -> Updates:
-            return {self._parts.branches: {"refusal": sentence}}
-
-        return {**say(""), **await self._begin(session, start, say)}
+        session, branches = self.session_of(request), self._parts.branches
+        try:
+            turn, changes = read_branch(event)
+            asked = getattr(event, "judge", None)
+            judge = self._services.judges.choose(asked) if asked else ""
+            shown, trace = _ended(session, words.BRANCH_NO_RUN)
+            plan = plan_branch(trace, turn, changes)
+            judge = judge or self._judge_of(shown, trace.started, words.NO_JUDGE)
+            videos = shown.files
+            if len(videos) < 2:
+                videos = self._compared(shown, trace.started, (first, second))
+            pair, owner = VideoPair(plan.prompt, *videos), owner_of(request.cookies)
+            start = self._services.sessions.start_run
+            begun = start(session, pair, plan.settings, judge, owner, plan)
+            begun.hidden = votes_first(request.cookies)
+        except BadInput as bad:
+            return self._refused(session, {branches: {"refusal": str(bad)}})
+        return {branches: {"refusal": ""}, **self._begun(session)}
 
     def show_branch(self, prompt: str | None, event: gr.EventData, request: gr.Request) -> Updates:
         """Show the run that the strip names, unless one goes on."""
-        session, sessions = self.session_of(request), self._services.sessions
-        before, place = session.shown, getattr(event, "place", None)
-        branches = None if session.is_busy else session.keep_branch()
-        if before is None or branches is None or not isinstance(place, int):
+        session, place = self.session_of(request), getattr(event, "place", None)
+        before = session.shown
+        runs = session.branches if before in session.branches else ()
+        kept = dict(enumerate(runs)).get(place) if isinstance(place, int) else None
+        if before is None or kept is None or kept is before or session.is_busy:
             return no_updates()
-        kept = dict(enumerate(branches.runs)).get(place)
-        if kept is None or place == branches.place:
-            return no_updates()
-        facts = kept.shown.link, before.videos, before.owner, kept.shown.kept
-        after = sessions.start_replay(session, kept.trace, *facts)
-        after.hide(kept.shown.hidden, kept.shown.voted)
-        session.show_branch(after.name, branches, place)
+        trace = trace_of(kept.run.state)
+        assert trace is not None, "only the shown run may never have begun"
+        facts = kept.link, before.run.videos, before.owner, kept.kept
+        after = self._services.sessions.start_replay(session, trace, *facts)
+        after.hidden, after.voted = kept.hidden, kept.voted
+        begun = (run for run in runs if run.run.state.started)
+        session.branches = [after if run is kept else run for run in begun]
         updates, judged = self._finished(session, after), before.run.state.started
         if judged is not None and (prompt or "").strip() == judged.prompt.strip():
-            updates[self._parts.prompt] = kept.trace.started.prompt
+            updates[self._parts.prompt] = trace.started.prompt
         return updates
 
-    async def stop(self, pressed: Json, prompt: str | None, request: gr.Request) -> Updates:
+    def stop(self, pressed: Json, prompt: str | None, request: gr.Request) -> Updates:
         """Stop the run of the buttons that were `pressed`, none that came after it.
 
         What the judge had seen and written stays.
         """
-        session, sessions = self.session_of(request), self._services.sessions
-        idle = self._parts.buttons_of(pressed["number"])
+        session, idle = self.session_of(request), self._parts.buttons_of(pressed["number"])
         if pressed["number"] != session.number:
             return idle
         if session.waiting is not None:
-            sessions.drop_waiting(session)
+            self._services.sessions.drop_waiting(session)
         elif session.shown is not None:
-            await asyncio.to_thread(session.shown.run.stop)
+            session.shown.run.stop()
         if session.shown is None:
-            return {self._parts.status: words.next_step(*session.digests, prompt), **idle}
+            first, second = (player.digest for player in session.players)
+            return {self._parts.status: words.next_step(first, second, prompt), **idle}
         return {**self._updates(session, session.shown), **idle}
 
     def vote(self, event: gr.EventData, request: gr.Request) -> Updates:
@@ -234,16 +261,14 @@ class Handlers:
                 refusal = str(bad)
         return self._updates(session, shown, refusal)
 
-    async def _begin(
-        self, session: Session, start: Callable[[], ShownRun], say: Callable[[str], Updates]
-    ) -> Updates:
-        """Let a run join the queue by `start`; `say` shows why that raises BadInput."""
-        try:
-            await asyncio.to_thread(start)
-        except BadInput as bad:
-            idle = {} if session.is_busy else self._parts.buttons_of(session.next_number())
-            return {**say(str(bad)), **idle}
+    def _begun(self, session: Session) -> Updates:
+        """Say that the page's run waits; the buttons follow it."""
         return {self._parts.status: words.WAITING, **self._parts.buttons_of(session.number, True)}
+
+    def _refused(self, session: Session, said: Updates) -> Updates:
+        """Say why no run was begun; one that goes on keeps its buttons."""
+        idle = {} if session.is_busy else self._parts.buttons_of(session.next_number())
+        return {**said, **idle}
 
     async def follow(self, request: gr.Request) -> AsyncIterator[Updates]:
         """Show the place in the queue of the page's run, then the run as it goes.
@@ -257,10 +282,6 @@ class Handlers:
         number = session.number
         session.followers += 1
         try:
-            async for updates in self._place(session, shown):
-                yield updates
-            if session.waiting is shown and (prompt := sessions.show_begun(session, shown)):
-                yield {self._parts.prompt: prompt}
             async for updates in self._progress(session, shown, number):
                 yield updates
         except Exception:
@@ -273,121 +294,52 @@ class Handlers:
             elif not sessions.goes_on(shown):
                 shown.run.request_stop()
 
-    async def _place(self, session: Session, shown: ShownRun) -> AsyncIterator[Updates]:
-        """Yield the run's place in the queue, in words, as long as it waits there."""
-        run, services, line = shown.run, self._services, words.WAITING
+    async def _progress(
+        self, session: Session, shown: ShownRun, number: int
+    ) -> AsyncIterator[Updates]:
+        """Yield the run's place in the queue, then the run, until it is over or another is shown."""
+        run, services, line, state = shown.run, self._services, words.WAITING, shown.run.state
 
         def waits() -> bool:
             return session.waiting is shown and not run.begun and not run.over
 
+        def is_same() -> bool:
+            return run.state is state and not run.over and session.shown is shown
+
         while waits():
             place = place_in_queue(services.queue.before(run)) or words.WAITING
-            now = place if services.judges.is_loaded(shown.judge) else words.LOADING
+            now = place if services.judges.is_loaded(run.judge) else words.LOADING
             if now != line:
                 yield {self._parts.status: now}
             line = now
             await wait_while(waits, PLACE_SECONDS)
-
-    async def _progress(
-        self, session: Session, shown: ShownRun, number: int
-    ) -> AsyncIterator[Updates]:
-        """Yield the run as it goes, until it is over or the page shows another one."""
-        run, before = shown.run, shown.run.state
-
-        def is_same() -> bool:
-            return run.state is before and not run.over and session.shown is shown
-
+        if session.waiting is shown and (prompt := services.sessions.show_begun(session, shown)):
+            yield {self._parts.prompt: prompt}
         while session.shown is shown:
-            over, before = run.over, run.state
+            over, state = run.over, run.state
             yield {**self._updates(session, shown), **self._parts.buttons_of(number, not over)}
             if over:
                 return
             await asyncio.sleep(UPDATE_SECONDS)
             await wait_while(is_same, CLOCK_SECONDS - UPDATE_SECONDS)
 
-    def _start(self, request: gr.Request, asked: Asked) -> ShownRun:
-        """Start the visitor's own run, hidden if they vote first."""
-        session, (pair, settings, judge, plan) = self.session_of(request), asked
-        owner, start = owner_of(request.cookies), self._services.sessions.start_run
-        shown = start(session, pair, settings, judge, owner, plan)
-        shown.hide(votes_first(request.cookies))
-        return shown
-
-    def _wanted(self, values: FormValues, session: Session) -> Asked:
-        """Return what the form asks for, or raise BadInput."""
-        parts, services = self._parts, self._services
-        paths = [values[part] for part in parts.videos]
-        if not all(paths):
-            raise BadInput(words.MISSING_VIDEOS)
-        first, second = (services.uploads.original_of(Path(path)) for path in paths)
-        if not first.is_file() or not second.is_file():
-            raise BadInput(words.GONE)
-        if any(session.refusals):
-            raise BadInput(words.next_step(None, None, None, session.refusals))
-        prompt = values[parts.prompt] or ""
-        check_prompt(prompt)
-        judge = services.judges.choose(values[parts.judge])
-        settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
-        return VideoPair(prompt, first, second), settings, judge, None
-
-    def _checked(
-        self, session: Session, prompt: str | None, players: Players
-    ) -> tuple[ShownRun, VideoPair, Settings, str]:
-        """Return the shown run, its pair, settings and judge, or raise BadInput."""
-        if session.is_busy:
-            raise BadInput(words.LATER)
-        shown = session.shown
-        trace = trace_of(shown.run.state) if shown else None
-        finished = trace.finished if trace else None
-        if shown is None or trace is None or finished is None or finished.verdict is None:
-            raise BadInput(words.NOTHING_TO_CHECK)
-        started = trace.started
-        if started.is_taken_over(1):
-            raise BadInput(words.CHECK_BRANCH)
-        if encodable(prompt or "").strip() != started.prompt.strip():
-            raise BadInput(words.OTHER_INPUTS)
-        videos = self._compared(shown, started, players)
-        judge = self._judge_of(shown, started, words.CHECK_NO_JUDGE)
-        return shown, VideoPair(started.prompt, *videos), started.settings, judge
-
-    def _planned(self, session: Session, event: gr.EventData, players: Players) -> Asked:
-        """Return what the branch in `event` needs, or raise BadInput."""
-        turn, changes = read_branch(lambda name: getattr(event, name, None))
-        asked = getattr(event, "judge", None)
-        judge = self._services.judges.choose(asked) if asked else ""
-        if session.is_busy:
-            raise BadInput(words.LATER)
-        shown = session.shown
-        trace = trace_of(shown.run.state) if shown else None
-        if shown is None or trace is None:
-            raise BadInput(words.BRANCH_NO_RUN)
-        plan = plan_branch(trace, turn, changes)
-        judge = judge or self._judge_of(shown, trace.started, words.NO_JUDGE)
-        first, second = shown.videos
-        if first is None or second is None:
-            first, second = self._compared(shown, trace.started, players)
-        return VideoPair(plan.prompt, first, second), plan.settings, judge, plan
-
-    def _compared(self, shown: ShownRun, started: Started, players: Players) -> tuple[Path, Path]:
+    def _compared(self, shown: ShownRun, started: Started, players: Players) -> tuple[Path, ...]:
         """Return the uploaded files of the players.
 
         Raises BadInput if a player is empty, or the run did not compare these files, by their names
         or else their contents.
         """
-        if not players[0] or not players[1]:
+        if not all(players):
             raise BadInput(words.NO_VIDEOS)
-        original = self._services.uploads.original_of
-        first, second = original(Path(players[0])), original(Path(players[1]))
+        files = tuple(self._services.uploads.original_of(Path(path)) for path in players if path)
         digests = [clip and clip.digest for clip in started.clips]
-        if shown.files != (first, second) and (
-            not all(digests) or digests != [file_digest(first), file_digest(second)]
-        ):
+        if shown.files != files and digests != [file_digest(path) for path in files]:
             raise BadInput(words.OTHER_INPUTS)
-        return first, second
+        return files
 
     def _judge_of(self, shown: ShownRun, started: Started, unknown: str) -> str:
         """Return the name of a run's judge, or raise BadInput(unknown)."""
-        judge = self._services.judges.find(started.judge) if shown.is_replay else shown.judge
+        judge = shown.run.judge or self._services.judges.find(started.judge)
         if judge is None:
             raise BadInput(unknown.format(started.judge[: words.MAX_NAME]))
         return judge
@@ -400,7 +352,7 @@ class Handlers:
         own, stored = getattr(event, "run", ""), getattr(event, "example", "")
         opened = await self._show_named(session, request, own, stored)
         if not opened:
-            session.digests = None, None
+            session.put(None, None)
             sessions.drop_waiting(session)
             sessions.show(session, None)
             line = words.NO_RUN if getattr(event, "lost", False) else words.READY
@@ -418,7 +370,7 @@ class Handlers:
         def read() -> SavedRun:
             trace, owner = load(Path(path)), owner_of(request.cookies)
             videos = history.videos(owner, trace)
-            return SavedRun(trace, kept=history.keep(owner, trace, videos), videos=videos)
+            return SavedRun(trace, videos, kept=history.keep(owner, trace, videos))
 
         return await self._with_form(session, await self._show_saved(session, request, read), form)
 
@@ -426,32 +378,30 @@ class Handlers:
         """Show the run that the page's address names."""
         session, query = self.session_of(request), request.query_params
         opened = await self._show_named(session, request, query.get("run"), query.get("trace"))
-        form = {self._parts.judge: self._services.judges.names[0], **self._form(Settings())}
+        chosen = self._parts.judge, *self._parts.settings.values()
+        form = {part: part.value for part in chosen}  # as the page was built
         return await self._with_form(session, opened or no_updates(), form)
 
     async def _show_named(
         self, session: Session, request: gr.Request, own: object, stored: object
     ) -> Updates:
         """Show the visitor's own run of that name, live or saved, or a stored one; {} for none."""
-        if not own and not stored:
-            return {}
         services, owner = self._services, owner_of(request.cookies)
-        named = (run for run in services.sessions.live_runs(owner) if run.kept == own)
-        if (shown := next(named, None)) is None:
+        for shown in services.sessions.runs_of(owner):
+            if shown.kept == own and not shown.run.over:
+                services.sessions.drop_waiting(session)
+                services.sessions.show(session, shown)
+                session.put(None, None)
+                running = self._parts.buttons_of(session.next_number(), True)
+                players = self._players(shown.run.videos, shown.run.prompt)
+                return {**players, **self._updates(session, shown), **running}
 
-            def read() -> SavedRun:
-                if own:
-                    return services.own_run(owner, str(own))
-                return services.stored_run(str(stored))
+        def read() -> SavedRun:
+            if own:
+                return SavedRun(*services.history.open(owner, str(own)), kept=str(own))
+            return services.stored_run(str(stored))
 
-            return await self._show_saved(session, request, read)
-        assert isinstance(shown.run, BackgroundRun)
-        services.sessions.drop_waiting(session)
-        services.sessions.show(session, shown)
-        session.digests = (None, None)
-        running = self._parts.buttons_of(session.next_number(), True)
-        players = self._players(shown.videos, shown.run.pair.prompt)
-        return {**players, **self._updates(session, shown), **running}
+        return await self._show_saved(session, request, read) if own or stored else {}
 
     async def _show_saved(
         self, session: Session, request: gr.Request, read: Callable[[], SavedRun]
@@ -465,10 +415,10 @@ class Handlers:
             videos = shown_videos(services.uploads, saved, known)
             trace, owner, start = saved.trace, owner_of(request.cookies), services.sessions
             shown = start.start_replay(session, trace, saved.link, videos, owner, saved.kept)
-            shown.hide(votes_first(request.cookies), bool(saved.kept and trace.vote))
+            shown.voted = bool(saved.kept and trace.vote)
+            shown.hidden = votes_first(request.cookies) and not shown.voted
             both = zip(trace.started.clips, videos, strict=True)
-            one, other = (clip.digest if clip and path else None for clip, path in both)
-            session.digests = one, other
+            session.put(*(clip.digest if clip and path else None for clip, path in both))
             return {**self._players(videos, trace.started.prompt), **self._finished(session, shown)}
 
         try:
@@ -501,19 +451,15 @@ class Handlers:
 
     def _form_of(self, shown: ShownRun) -> FormValues:
         """The settings of a run, and its judge if it is offered here."""
-        run, started, judges = shown.run, shown.run.state.started, self._services.judges
-        settings = run.job.settings if isinstance(run, BackgroundRun) else Settings()
-        judge = shown.judge or (judges.find(started.judge) if started else None)
+        started, judges = shown.run.state.started, self._services.judges
+        judge = shown.run.judge or (judges.find(started.judge) if started else None)
         trained: tuple[ProtocolName, ...] = ()
         if judge and judges.is_loaded(judge):
             with suppress(VrThinkerError):
                 trained = judges.get(judge).protocols
-        chosen = self._form(started.settings if started else settings, trained)
-        return {**chosen, self._parts.judge: judge} if judge else chosen
-
-    def _form(self, settings: Settings, trained: tuple[ProtocolName, ...] = ()) -> FormValues:
-        values = form_values(settings, trained)
-        return {part: values[name] for name, part in self._parts.settings.items()}
+        values = form_values(started.settings if started else shown.run.settings, trained)
+        form = {part: values[name] for name, part in self._parts.settings.items()}
+        return {**form, self._parts.judge: judge} if judge else form
 
     # -- what the page shows of a run ------------------------------------------------------------
 
@@ -549,17 +495,17 @@ class Handlers:
         changed = words.changed_videos(session.changed_sides(), session.is_swapped(), names)
         known = {"run": shown.name, "kept": shown.kept, "address": shown.link, "changed": changed}
         view: Json = {**known, "over": shown.run.over, **RunView(state).page(shown.thumbnails)}
-        view["branches"] = strip_json(session.branches(), state)
-        if shown.is_replay:
+        view["branches"] = strip_json(session.branches, shown)
+        if shown.run.is_replay:
             view["notes"] = [view["judge"], *view["notes"]]
-            videos = zip(Side, shown.saved_videos, strict=True)
+            videos = zip(Side, shown.run.videos, strict=True)
             view["stills"] = [int(side) for side, path in videos if path is None]
         ballot = {"hidden": shown.hidden, "own": shown.voted, "refusal": refusal}
         return {**(hide_verdict(view) if shown.hidden else view), "ballot": ballot}
 
     def _status(self, shown: ShownRun) -> str:
         run, view = shown.run, RunView(shown.run.state)
-        return view.replay_status() if shown.is_replay else view.status(run.seconds, run.pace)
+        return view.replay_status() if shown.run.is_replay else view.status(run.seconds, run.pace)
 
 
 class PlayerHandlers:
@@ -571,34 +517,36 @@ class PlayerHandlers:
         self._handlers, self._parts, self._uploads, self._side = handlers, parts, uploads, side
         self._player, self._address = parts.videos[side - 1], parts.addresses[side - 1]
 
-    def on_arrival(self, values: FormValues, request: gr.Request) -> Updates:
-        """Note a file that was uploaded, before a copy of it is made."""
+    def on_change(self, values: FormValues, request: gr.Request) -> Updates:
+        """Note a file that was uploaded, before a copy of it is made, or that it was removed."""
         path, session = values[self._player], self._handlers.session_of(request)
-        return self._changed(session, file_digest(Path(path)), values) if path else no_updates()
+        player = session.players[self._side - 1]
+        player.digest, player.refusal = file_digest(Path(path)) if path else "", ""
+        return self._handlers.changed_run(session, self._line(session, values)) or no_updates()
 
     def on_upload(self, values: FormValues, request: gr.Request) -> Updates:
-        """Show a copy of a file that browsers cannot play, after `on_arrival`."""
+        """Show a copy of a file that browsers cannot play, after `on_change`."""
         if not values[self._player]:
             return no_updates()
         path, session = Path(values[self._player]), self._handlers.session_of(request)
         shown: Path | VrThinkerError
         try:
             shown = self._uploads.make_playable(path)
-            session.hold(self._side, path, shown)
+            session.players[self._side - 1].held.extend((path, shown))
         except VrThinkerError as error:
             shown = error
-        digest = file_digest(path)
-        if session.digests[self._side - 1] != digest or shown == path:
+        player = session.players[self._side - 1]
+        if player.digest != file_digest(path) or shown == path:
             return no_updates()  # another file has come meanwhile, or browsers play this one
         status, line = self._parts.status, self._line(session, values)
         if isinstance(shown, Path):
             return {self._player: str(shown), status: f"{words.COPY_SHOWN} {line}"}
         if isinstance(shown, NoCopy):
-            session.hold(self._side, path)
+            player.held.append(path)
             return {status: f"{shown} {words.NO_COPY} {line}"}
         if isinstance(shown, VideoUnavailable):  # it can be compared later
             return {status: f"{shown} {line}"}
-        session.refused = {**session.refused, digest: str(shown)}
+        player.refusal = str(shown)
         return {status: self._line(session, values)}
 
     def on_address(self, values: FormValues, request: gr.Request) -> Updates:
@@ -613,37 +561,28 @@ class PlayerHandlers:
             playable = self._uploads.make_playable(path)
         except VrThinkerError as error:
             return {status: str(error)}
-        session.hold(self._side, path, playable)
-        shown = session.shown
-        if shown is not None and shown.is_replay and shown is not before:
+        player, shown = session.players[self._side - 1], session.shown
+        player.held.extend((path, playable))
+        if shown is not None and shown.run.is_replay and shown is not before:
             return no_updates()  # a saved run with its own videos was opened meanwhile
-        session.put(self._side, file_digest(path))
+        player.digest, player.refusal = file_digest(path), ""
         line = self._line(session, values)
         line = line if playable == path else f"{words.COPY_SHOWN} {line}"
         changed = self._handlers.changed_run(session, line)
         return {**changed, self._player: str(playable), status: line}
 
-    def on_clear(self, values: FormValues, request: gr.Request) -> Updates:
-        """Note that the video was removed."""
-        return self._changed(self._handlers.session_of(request), EMPTY, values)
-
     def _line(self, session: Session, values: FormValues) -> str:
         """Say that the shown run judged other videos, or else the next step."""
-        refusals = session.refusals
+        refusals = [player.refusal for player in session.players]
         if session.changed_sides() and not any(refusals):
             return words.CHANGED
         # The browser's values are older than what is known of this player.
         paths = [None if part is self._player else values[part] for part in self._parts.videos]
         first, second = (
-            bool(path or digest) and not refusal
-            for path, digest, refusal in zip(paths, session.digests, refusals, strict=True)
+            bool(path or player.digest) and not player.refusal
+            for path, player in zip(paths, session.players, strict=True)
         )
         return words.next_step(first, second, values[self._parts.prompt], refusals)
-
-    def _changed(self, session: Session, digest: str, values: FormValues) -> Updates:
-        """Note the player's new file, and show the page after that."""
-        session.put(self._side, digest)
-        return self._handlers.changed_run(session, self._line(session, values)) or no_updates()
 
 
 def banner_values(judges: JudgeLoader, name: str) -> tuple[str, Json]:
@@ -670,8 +609,8 @@ def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
         raise BadInput(words.TOO_EARLY)
     # What the person says; all else the server knows. With what nobody has seen nobody agrees.
     fields = ("labels", "slots", "note", *([] if hidden else ["agrees"]))
-    sent = given.items() if isinstance(given, dict) else ()
-    said = {name: value for name, value in sent if name in fields}
+    sent = given if isinstance(given, dict) else {}
+    said = {name: sent[name] for name in fields if name in sent}
     said["at"] = datetime.now(UTC).replace(microsecond=0)
     if isinstance(said.get("note"), str):
         said["note"] = encodable(said["note"]).strip()
@@ -688,10 +627,21 @@ def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
     return replace(vote, blind=hidden or was_blind)
 
 
-def read_branch(value: Callable[[str], Any]) -> tuple[int, Changes]:
-    """Read turn and changes by name, None for what was not sent. Raises BadInput."""
-    window, turn = setting("window").parse(value("window")), _whole(value("turn"))
-    prompt, sent = value("prompt"), value("frames") or ""
+def _ended(session: Session, nothing: str) -> tuple[ShownRun, Trace]:
+    """Return the shown run, which is over. Raises BadInput if one goes on, or with `nothing`."""
+    if session.is_busy:
+        raise BadInput(words.LATER)
+    trace = trace_of(session.shown.run.state) if session.shown else None
+    if session.shown is None or trace is None:
+        raise BadInput(nothing)
+    return session.shown, trace
+
+
+def read_branch(event: gr.EventData) -> tuple[int, Changes]:
+    """Read turn and changes of a branch, None for what was not sent. Raises BadInput."""
+    names = "window", "turn", "prompt", "frames", "no_tool"
+    window, turn, prompt, sent, no_tool = (getattr(event, name, None) for name in names)
+    window, turn, sent = setting("window").parse(window), _whole(turn), sent or ""
     listed = isinstance(sent, str) and len(sent) <= 8 * MAX_FRAMES
     frames = [_whole(part) for part in sent.replace(",", " ").split()] if listed else [None]
     if None in frames:
@@ -701,7 +651,7 @@ def read_branch(value: Callable[[str], Any]) -> tuple[int, Changes]:
     if turn is None:
         raise BadInput(words.BAD_TURN)
     text = encodable(prompt) if isinstance(prompt, str) else None
-    changes = Changes(tuple(frames), value("no_tool") is True, window, text)  # type: ignore[arg-type]
+    changes = Changes(tuple(frames), no_tool is True, window, text)  # type: ignore[arg-type]
     return turn, changes
 
 
@@ -714,36 +664,36 @@ def shown_videos(uploads: Uploads, saved: SavedRun, known: Iterable[Path]) -> Vi
 
     A file counts by its content alone, so a damaged one is not shown.
     """
-    kept = list(saved.videos)
-    found = list(matching_videos(saved.trace, [*kept, *known]))
-    for side, (path, clip) in enumerate(zip(found, saved.trace.started.clips, strict=True)):
-        if path is None or path not in kept:
-            continue
-        found[side] = None  # if there is no room for it
-        name = Path(clip.name if clip else "").stem[:80] + path.suffix
-        with suppress(OSError, VrThinkerError):
-            file = uploads.link(path, upload_place(path, name))
-            uploads.make_playable(file)
-            found[side] = file
+    by_digest = {file_digest(path): path for path in (*saved.videos, *known) if path.is_file()}
+    found: list[Path | None] = []
+    for clip in saved.trace.started.clips:
+        path = by_digest.get(clip.digest) if clip else None
+        if clip and path and path in saved.videos:
+            name = Path(clip.name).stem[:80] + path.suffix
+            kept, path = path, None  # if there is no room for it
+            with suppress(OSError, VrThinkerError):
+                file = uploads.link(kept, upload_place(kept, name))
+                uploads.make_playable(file)
+                path = file
+        found.append(path)
     return found[0], found[1]
 
 
-def strip_json(branches: BranchSet | None, state: RunState) -> Json | None:
-    """Return a page's runs side by side, `state` being shown; None without branches.
+def strip_json(runs: Sequence[ShownRun], shown: ShownRun) -> Json | None:
+    """Return an origin and its branches side by side; None if `shown` is none of them.
 
     `note`: why a run has no labels, "" if it has. `differs`: from the origin's label.
     """
-    if branches is None:
+    if shown not in runs:
         return None
-    runs = []
+    rows = []
     origin: dict[str, int | None] = {}  # labels
-    for place, run in enumerate(branches.runs):
-        kept = None if place == branches.place else run
-        view = RunView.of(kept.trace) if kept else RunView(state)
+    for place, run in enumerate(runs):
+        view = RunView(run.run.state)
         labels = label_rows(view.verdict)
         note = "" if labels else words.BRANCH_NO_VERDICT if view.finished else words.GOING_ON
         note = DEMO_RUN if view.outside_scope else note
-        if labels and kept and kept.shown.hidden:  # its visitor wants to vote before they see
+        if labels and run.hidden and run is not shown:  # its visitor wants to vote before they see
             note, labels = words.HIDDEN, []
         if place == 0:
             origin = {label["name"]: label["value"] for label in labels}
@@ -752,8 +702,8 @@ def strip_json(branches: BranchSet | None, state: RunState) -> Json | None:
         for label in labels:
             label["differs"] = bool(origin) and origin.get(label["name"]) != label["value"]
         judge = view.started.judge if view.started else ""
-        runs.append({"name": name, "judge": judge, "note": note, "labels": labels})
-    return {"shown": branches.place, "runs": runs}
+        rows.append({"name": name, "judge": judge, "note": note, "labels": labels})
+    return {"shown": runs.index(shown), "runs": rows}
 
 
 QUIET: Json = {"api_visibility": "private", "show_progress": "hidden"}
@@ -770,17 +720,16 @@ FOLLOW_PROMPT = f"""(prompt, line) => {{
 
 def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) -> None:
     """Connect all events, inside the `with` statement of `blocks`."""
-    handlers, status = Handlers(parts, services), parts.status
-    form, settings = [*parts.videos, parts.prompt, parts.judge], [*parts.settings.values()]
-    shown, pair = [*parts.run_outputs, parts.buttons], [parts.prompt, *parts.videos]
+    handlers, status, videos = Handlers(parts, services), parts.status, [*parts.videos]
+    settings: list[Any] = [parts.judge, *parts.settings.values()]
+    begun, shown = [status, parts.buttons], [*parts.run_outputs, parts.buttons]
     # Sets: the handlers get values by component.
-    begun = [status, parts.buttons]
-    branched = [*begun, parts.branches]
+    form, pair = {*videos, parts.prompt, *settings}, [parts.prompt, *videos]
     failed = f"() => {{ VRThinker.buttons.asked = -Infinity; return {json.dumps(words.GONE)}; }}"
     for asked in (
-        parts.compare_button.click(handlers.compare, {*form, *settings}, begun, **UNQUEUED),
+        parts.compare_button.click(handlers.compare, form, begun, **UNQUEUED),
         parts.trace.click(handlers.check, pair, [*begun, parts.trace], **UNQUEUED),
-        parts.branches.submit(handlers.branch, [*parts.videos], branched, **UNQUEUED),
+        parts.branches.submit(handlers.branch, videos, [*begun, parts.branches], **UNQUEUED),
     ):
         asked.failure(None, None, status, js=failed, **QUIET)
     parts.branches.select(handlers.show_branch, parts.prompt, [parts.prompt, *shown], **UNQUEUED)
@@ -793,8 +742,7 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     asked_now = "(_, prompt) => [VRThinker.buttons.shown(), prompt]"
     parts.stop_button.click(handlers.stop, pressed, shown, js=asked_now, **UNQUEUED)
     parts.trace.submit(handlers.vote, None, parts.run_outputs, **UNQUEUED)
-    swapped = [*parts.videos, *parts.run_outputs]
-    parts.rail.click(handlers.swap_videos, parts.videos, swapped, **UNQUEUED)
+    parts.rail.click(handlers.swap_videos, videos, [*videos, *parts.run_outputs], **UNQUEUED)
     announce = "(line) => VRThinker.announcer.status(line)"
     status.change(None, status, None, js=announce, **MULTIPLE)
     head = [parts.head, parts.trace]
@@ -802,11 +750,9 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     parts.judge.change(handlers.show_judge, parts.judge, head, **MULTIPLE)
     _connect_players(parts, services, handlers)
 
-    own: list[Any] = [*parts.shown_run, parts.judge, *settings]
-    brought: set[Any] = {parts.judge, *settings}
-    traced = {parts.open_button, *brought}
-    parts.open_button.upload(handlers.open_trace, traced, own, **QUIET)
-    chosen = parts.examples.click(handlers.open, brought, own, **MULTIPLE)
+    own = [*parts.shown_run, *settings]
+    parts.open_button.upload(handlers.open_trace, {parts.open_button, *settings}, own, **QUIET)
+    chosen = parts.examples.click(handlers.open, {*settings}, own, **MULTIPLE)
     for asked in (chosen, blocks.load(handlers.open_linked, None, own, **QUIET)):
         for ended in (asked.success, asked.failure):
             ended(None, None, None, js="() => VRThinker.address.ended()", **QUIET)
@@ -826,9 +772,9 @@ def _connect_players(parts: PageComponents, services: Services, handlers: Handle
     for side, player, address in zip(Side, parts.videos, parts.addresses, strict=True):
         own = PlayerHandlers(handlers, parts, services.uploads, side)
         changed, limits = [player, *outputs], {"concurrency_limit": 2, **QUIET}
-        arrived = player.upload(own.on_arrival, inputs, outputs, queue=False, **MULTIPLE)
+        arrived = player.upload(own.on_change, inputs, outputs, queue=False, **MULTIPLE)
         copied = arrived.then(own.on_upload, inputs, changed, concurrency_id="copies", **limits)
-        player.clear(own.on_clear, inputs, outputs, **UNQUEUED)
+        player.clear(own.on_change, inputs, outputs, **UNQUEUED)
         entered = address.submit(lambda: words.FETCHING, None, parts.status, **UNQUEUED)
         fetched = entered.then(
             own.on_address, {address, *inputs}, changed, concurrency_id="fetched", **limits

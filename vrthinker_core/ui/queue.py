@@ -12,8 +12,7 @@ import re
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from gradio.queueing import Queue
 from gradio.route_utils import upload_fn
 from gradio.state_holder import SessionState, StateHolder
 from gradio.utils import get_upload_folder
+from gradio_client.utils import async_traverse  # type: ignore[import-untyped]
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -50,8 +50,8 @@ class JudgeQueue:
         not loaded yet lets later ones pass.
         """
         self._most, self._place, self._is_loaded = waiting, place, is_loaded
-        self._waiting: list[tuple[object, str]] = []  # runs with their judges, in order
-        self._running: dict[object, str] = {}  # to the device
+        self._waiting: dict[object, str] = {}  # runs to their judges, in order
+        self._running: dict[object, str] = {}  # the same
         self._coming: list[float] = []  # when programs' runs were taken that have not joined yet
         self._lock = threading.RLock()
 
@@ -66,11 +66,11 @@ class JudgeQueue:
         `coming`: runs that are about to join, for any of them.
         """
         with self._lock:
-            for device, width in map(self._place, judges):
-                here = sum(self._place(other)[0] == device for _, other in self._waiting)
-                if here + self._count(device) + coming < self._most + width:
-                    return False
-        return True
+            lines = [self._line(judge) for judge in judges]
+        return all(
+            len(running) + len(waiting) + coming >= self._most + width
+            for running, waiting, width in lines
+        )
 
     def expect(self, judges: Iterable[str]) -> bool:
         """Note a program's run that is about to join; False if there is no room for it."""
@@ -91,52 +91,52 @@ class JudgeQueue:
         """Let a run wait. Raises BadInput if too many do."""
         with self._lock:
             self.check(judge)
-            self._waiting.append((run, judge))
+            self._waiting[run] = judge
 
     def take(self, run: object) -> bool:
         """Return whether the run may begin; from then on it holds its place until `leave`."""
         with self._lock:
-            judge = next((judge for other, judge in self._waiting if other is run), None)
-            if judge is None:
+            if run not in self._waiting:
                 return False
-            device, width = self._place(judge)
-            ready = [
-                other
-                for other, name in self._waiting
-                if self._place(name)[0] == device and self._is_loaded(name)
-            ]
-            if run not in ready[: max(0, width - self._count(device))]:
+            running, waiting, width = self._line(self._waiting[run])
+            ready = [each for each in waiting if self._is_loaded(self._waiting[each])]
+            if run not in ready[: max(0, width - len(running))]:
                 return False
-            self._waiting.remove((run, judge))
-            self._running[run] = device
+            self._running[run] = self._waiting.pop(run)
             return True
 
     def leave(self, run: object) -> None:
         """Give up the run's place, running or waiting."""
-        self.withdraw(run)
         with self._lock:
+            self.withdraw(run)
             self._running.pop(run, None)
 
     def withdraw(self, run: object) -> None:
         """Wait no more; a run that has begun keeps its place."""
         with self._lock:
-            self._waiting = [(other, judge) for other, judge in self._waiting if other is not run]
+            self._waiting.pop(run, None)
 
     def before(self, run: object) -> int:
         """Return how many runs go before a waiting one."""
         with self._lock:
-            devices = {other: self._place(judge)[0] for other, judge in self._waiting}
-            own = devices.get(run, "")
-            runs = [other for other, device in devices.items() if device == own]
-            return self._count(own) + (runs.index(run) if run in runs else 0)
+            if run not in self._waiting:
+                return 0
+            running, waiting, _ = self._line(self._waiting[run])
+            return [*running, *waiting].index(run)
 
     def counts(self) -> tuple[int, int]:
         """Return how many runs a judge has, and how many wait."""
         with self._lock:
             return len(self._running), len(self._waiting)
 
-    def _count(self, device: str) -> int:
-        return Counter(self._running.values())[device]
+    def _line(self, judge: str) -> tuple[list[object], list[object], int]:
+        """The runs that the judge's device has, those that wait for it, and how many it takes."""
+        device, width = self._place(judge)
+        running, waiting = (
+            [run for run, judge in runs.items() if self._place(judge)[0] == device]
+            for runs in (self._running, self._waiting)
+        )
+        return running, waiting, width
 
 
 class QuickState(SessionState):
@@ -235,20 +235,26 @@ class CheckedBlocks(gr.Blocks):
         """Do as Gradio, with files for addresses and defaults. Raises gr.Error with a sentence."""
         if block_fn.fn is None:
             raise gr.Error(NO_FUNCTION, print_exception=False)
+
+        async def fetch(file: dict[str, Any]) -> dict[str, Any]:
+            is_web = file["path"].lower().startswith(("http://", "https://"))
+            if not is_web or block_fn.api_visibility == "private":
+                raise BadInput(NOT_UPLOADED)
+            return {**file, "path": str(await self._fetch_video(file["path"]))}
+
         whole = [*inputs, *(component.value for component in block_fn.inputs[len(inputs) :])]
         try:
-            if _has_url(whole):
-                whole = await self._with_fetched_files(whole, block_fn.api_visibility != "private")
+            whole = await async_traverse(whole, fetch, _is_url_file)
             return list(await super().preprocess_data(block_fn, whole, *rest, **more))
-        except BadInput as bad:
-            raise gr.Error(str(bad), print_exception=False) from None
-        except (InvalidPathError, FileNotFoundError):
-            raise gr.Error(NOT_UPLOADED, print_exception=False) from None
         except gr.Error:
             raise
+        except BadInput as bad:
+            sentence = str(bad)
+        except (InvalidPathError, FileNotFoundError):
+            sentence = NOT_UPLOADED
         except Exception:  # noqa: BLE001 - whatever a program sends in place of a value
             sentence = "What was sent does not fit this function's inputs."
-            raise gr.Error(sentence, print_exception=False) from None
+        raise gr.Error(sentence, print_exception=False)
 
     async def postprocess_data(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
         """Do as Gradio, for the outputs that change: it would build skipped ones anew."""
@@ -262,10 +268,8 @@ class CheckedBlocks(gr.Blocks):
         both = [pair for pair in zip(outputs, values, strict=True) if pair[1] != skipped]
         changing, changed = copy.copy(block_fn), [value for _, value in both]
         changing.outputs = [output for output, _ in both]
-        made: Iterator[Any] = iter(())
-        if changed:
-            given = changed if len(changed) > 1 else changed[0]
-            made = iter(await super().postprocess_data(changing, given, state))
+        given = changed[0] if len(changed) == 1 else changed
+        made = iter(await super().postprocess_data(changing, given, state))
         return [dict(skipped) if value == skipped else next(made) for value in values]
 
     def forget_session(self, session_id: str) -> None:
@@ -275,18 +279,6 @@ class CheckedBlocks(gr.Blocks):
             holder.session_data.pop(session_id, None)
             holder.time_last_used.pop(session_id, None)
 
-    async def _with_fetched_files(self, value: Any, may_fetch: bool) -> Any:
-        if isinstance(value, list | tuple):
-            return [await self._with_fetched_files(part, may_fetch) for part in value]
-        if not isinstance(value, dict):
-            return value
-        if not _is_url_file(value):
-            parts = value.items()
-            return {name: await self._with_fetched_files(part, may_fetch) for name, part in parts}
-        if not may_fetch or not value["path"].lower().startswith(("http://", "https://")):
-            raise BadInput(NOT_UPLOADED)
-        return {**value, "path": str(await self._fetch_video(value["path"]))}
-
 
 def upload_place(file: Path, name: str) -> Path:
     """Return the upload path of a file; Gradio copies none there."""
@@ -294,15 +286,9 @@ def upload_place(file: Path, name: str) -> Path:
     return Path(get_upload_folder()) / hash_file(file) / plain
 
 
-def _has_url(value: object) -> bool:
-    if isinstance(value, dict):
-        return _is_url_file(value) or any(map(_has_url, value.values()))
-    return isinstance(value, list | tuple) and any(map(_has_url, value))
-
-
-def _is_url_file(value: dict[str, Any]) -> bool:
-    path = value.get("path")
-    return isinstance(path, str) and "meta" in value and "://" in path
+def _is_url_file(value: object) -> bool:
+    path = value.get("path") if isinstance(value, dict) and "meta" in value else None
+    return isinstance(path, str) and "://" in path
 
 
 class ForgottenUploads:

@@ -33,7 +33,7 @@ from vrthinker_core.ui.frames import ExactFrames, turns_of
 from vrthinker_core.ui.handlers import Services
 from vrthinker_core.ui.history import RunRecord, owner_of, votes_first
 from vrthinker_core.ui.queue import receive_files
-from vrthinker_core.ui.run import BackgroundRun, trace_of
+from vrthinker_core.ui.run import trace_of
 from vrthinker_core.ui.runs_tab import ListedRun
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView, inline_image
@@ -169,9 +169,8 @@ class Routes:
         rows = history.rows(owner, votes_first(request.cookies), hidden)
         for each in shown:
             if not each.run.over:
-                run, view = each.run, RunView(each.run.state)
-                prompt = encodable(run.pair.prompt if isinstance(run, BackgroundRun) else "")
-                judge = view.started.judge if view.started else each.judge
+                prompt, view = encodable(each.run.prompt), RunView(each.run.state)
+                judge = view.started.judge if view.started else each.run.judge
                 begun = round(each.began, 3)
                 record = RunRecord(owner, prompt, judge, begun, until=begun, branch=view.name)
                 rows[each.kept] = record.row(each.kept, over=False)
@@ -182,8 +181,8 @@ class Routes:
     def delete(self, request: Request) -> Response:
         """Delete the visitor's run of that name, or all of theirs, and nobody else's."""
         owner, name = owner_of(request.cookies), request.path_params.get("name")
-        for shown in self._services.sessions.live_runs(owner):
-            if name in (None, shown.kept):
+        for shown in self._services.sessions.runs_of(owner):
+            if name in (None, shown.kept) and not shown.run.over:
                 shown.kept = ""
                 shown.run.request_stop()
         self._services.history.delete(owner, name and [name])

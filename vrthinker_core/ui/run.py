@@ -5,11 +5,10 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import reduce
-from itertools import groupby
 from pathlib import Path
 from typing import cast, get_args
 
@@ -39,7 +38,6 @@ from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.order import swap_end, swap_frames, swap_turn
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.queue import JudgeQueue
-from vrthinker_core.video.files import file_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +112,6 @@ def fold(state: RunState, event: Event) -> RunState:
             shown = TurnState(event.turn, event.told, event.frames, event.forced, "", None, again)
             return replace(state, turns=(*before, shown))
         case TextArrived() | TurnEnded():
-            if not state.turns:
-                return state
             *others, last = state.turns
             if isinstance(event, TextArrived):
                 last = replace(last, text=last.text + event.text)
@@ -132,23 +128,9 @@ def fold(state: RunState, event: Event) -> RunState:
 
 def state_of(trace: Trace) -> RunState:
     """Return the state after the whole run."""
-    return reduce(fold, join_text(trace.events()), RunState())
-
-
-def join_text(events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the events with neighbouring pieces of one text joined: a trace may hold a million."""
-
-    def text_key(event: Event) -> tuple[bool, int | None]:
-        inner = _inner(event)
-        return inner is event, inner.turn if isinstance(inner, TextArrived) else None
-
-    for (first, turn), group in groupby(events, key=text_key):
-        if turn is None:
-            yield from group
-        else:
-            pieces = (piece.text for piece in map(_inner, group) if isinstance(piece, TextArrived))
-            text = TextArrived(turn, "".join(pieces))
-            yield text if first else Swapped(text)
+    # The end of a turn brings its text: a trace may hold a million pieces of one
+    events = (each for each in trace.events() if not isinstance(_inner(each), TextArrived))
+    return reduce(fold, events, RunState())
 
 
 def _inner(event: Event) -> Event:
@@ -213,14 +195,6 @@ def _with_shown_slots(trace: Trace) -> Trace:
     return replace(trace, vote=replace(trace.vote, slots=slots))
 
 
-def matching_videos(trace: Trace, candidates: Iterable[Path]) -> tuple[Path | None, Path | None]:
-    """Find the compared files among `candidates` by their digests, never by a trace's path."""
-    by_digest = {file_digest(path): path for path in candidates if path.is_file()}
-    clips = trace.started.clips
-    first, second = (None if clip is None else by_digest.get(clip.digest) for clip in clips)
-    return first, second
-
-
 def memory_of(value: object) -> int:
     """Return the bytes of memory that a value of our types takes."""
     parts: Iterable[object] = value if isinstance(value, tuple) else ()
@@ -246,36 +220,38 @@ class RunJob:
 
 
 JobRunner = Callable[[RunJob], Generator[JudgeEvent, None, None]]  # runs one comparison
+VideosAtHand = tuple[Path | None, Path | None]  # the compared videos; None if one is not at hand
 
 
 class Replay:
     """A saved run with the interface of `BackgroundRun`, over from the start."""
 
-    over = begun = True
+    over = begun = is_replay = True
     pace = Pace()  # of a run that is over
+    judge = ""
 
-    def __init__(self, trace: Trace) -> None:
-        self.state = state_of(trace)
+    def __init__(self, trace: Trace, videos: VideosAtHand = (None, None)) -> None:
+        self.state, self.videos = state_of(trace), videos
+        self.prompt, self.settings = trace.started.prompt, trace.started.settings
         self.seconds = trace.finished.seconds if trace.finished else 0.0  # of the live run
 
     def request_stop(self) -> None:
         """Do nothing: nothing runs."""
 
-    def stop(self) -> RunState:
-        """Return the whole run."""
-        return self.state
+    stop = request_stop
 
     def add_vote(self, vote: Vote) -> None:
         """Keep the visitor's vote with their own copy of the run."""
         self.state = fold(self.state, Voted(vote))
 
-    def join(self, timeout: float) -> bool:  # noqa: ARG002 - the interface of `BackgroundRun`
-        """Return True at once: nothing runs."""
-        return True
+    def join(self, timeout: float) -> None:
+        """Return at once: nothing runs."""
 
 
 class BackgroundRun:
     """A job in a thread of its own, so that no page slows the judge."""
+
+    is_replay = False
 
     def __init__(
         self, job: RunJob, run_job: JobRunner, queue: JudgeQueue, first: RunState | None = None
@@ -283,7 +259,9 @@ class BackgroundRun:
         """Prepare the run. `first`: the run whose order is checked; the job's is the second one."""
         self.job, self._is_check = job, first is not None
         self.state = replace(first, swapped=RunState()) if first else RunState()
-        self.pair = job.pair.swapped() if first else job.pair  # in the order of the first run
+        pair = job.pair.swapped() if first else job.pair  # in the order of the first run
+        self.videos: VideosAtHand = Path(pair.first), Path(pair.second)
+        self.prompt, self.settings, self.judge = pair.prompt, job.settings, job.judge
         self.begun = False  # it has left the queue
         self.pace = Pace()
         self._run_job, self._queue = run_job, queue
@@ -299,7 +277,9 @@ class BackgroundRun:
 
         `on_turn` is called, without a lock, when the run begins and when a turn or the run ends.
         """
-        self._queue.join(self, self.job.judge)
+        self._queue.join(self, self.judge)
+        with suppress(OSError):  # on a full disk the run goes on, and says that it has no trace
+            self.job.trace.parent.mkdir(exist_ok=True)
         self._on_turn = on_turn
         self._thread.start()
 
@@ -319,16 +299,11 @@ class BackgroundRun:
         with suppress(OSError):  # without the file it stops at the first event after the deadline
             self.job.stop_file.touch()
 
-    def stop(self) -> RunState:
-        """Stop, and return the final state, after `STOP_SECONDS` at the latest."""
+    def stop(self) -> None:
+        """Stop, and end the run after `STOP_SECONDS` at the latest."""
         self.request_stop()
         self._over.wait(STOP_SECONDS)
         self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
-        return self.state
-
-    def wait(self, timeout: float) -> bool:
-        """Wait until the run is over; False if `timeout` seconds were not enough."""
-        return self._over.wait(timeout)
 
     def add_vote(self, vote: Vote) -> None:
         """Keep the visitor's vote, also while the run goes on."""
@@ -375,7 +350,7 @@ class BackgroundRun:
             self.pace = self.pace.after(event, self.seconds)
             if isinstance(last, Finished):
                 self.state = fold(_end_open_turn(self.state), event)
-                if last is not event or not second_run_follows(self.job.settings, last):
+                if last is not event or not second_run_follows(self.settings, last):
                     self._over.set()
             else:
                 self.state = fold(self.state, event)

@@ -10,25 +10,29 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings, Side, VideoPair, Vote
-from vrthinker_core.types.events import Started, Trace
+from vrthinker_core.types.events import Trace
 from vrthinker_core.ui import words
 from vrthinker_core.ui.history import History
 from vrthinker_core.ui.queue import JudgeQueue
-from vrthinker_core.ui.run import BackgroundRun, JobRunner, Replay, RunJob, memory_of, trace_of
+from vrthinker_core.ui.run import (
+    BackgroundRun,
+    JobRunner,
+    Replay,
+    RunJob,
+    VideosAtHand,
+    memory_of,
+    trace_of,
+)
 from vrthinker_core.ui.view import ThumbnailFiles
-
-VideosAtHand = tuple[Path | None, Path | None]
-Digests = tuple[str | None, str | None]  # SHA-256 of each side's file; None if unknown
-EMPTY = ""  # in place of a digest: the visitor has removed the video of a side
 
 THUMBNAILS_URL = "frames"  # the URL path below which the server offers the thumbnails of all runs
 SESSION_SECONDS = 3600.0  # after its last use, if its page is closed and no unload event came
@@ -48,7 +52,6 @@ class ShownRun:
     owner: str = ""  # the visitor whose run it is, "" for one who is not known
     kept: str = ""  # the name under which it is kept for that visitor, "" for a run that is not
     link: str = ""  # the name in `?trace=NAME` that leads to this run already
-    saved_videos: VideosAtHand = None, None  # that a replayed run compared, if they are at hand
     checks: int = 0  # how often the order was checked
     began: float = field(default_factory=time.time)  # seconds since 1970
     hidden: bool = False  # from its visitor, who wants to vote before they see the verdict
@@ -58,48 +61,19 @@ class ShownRun:
     size: int | None = None  # bytes of memory, once the run is over
 
     @property
-    def is_replay(self) -> bool:
-        """Whether the run is a saved one."""
-        return isinstance(self.run, Replay)
-
-    @property
-    def videos(self) -> VideosAtHand:
-        """The compared videos; None for one that is not at hand."""
-        if isinstance(self.run, Replay):
-            return self.saved_videos
-        return Path(self.run.pair.first), Path(self.run.pair.second)
-
-    @property
     def files(self) -> tuple[Path, ...]:
-        """The videos that are at hand."""
-        return tuple(path for path in self.videos if path is not None)
-
-    @property
-    def judge(self) -> str:
-        """A live run's chosen judge; "" for the default and for replays."""
-        return self.run.job.judge if isinstance(self.run, BackgroundRun) else ""
-
-    def hide(self, votes_first: bool, voted: bool = False) -> None:
-        """Hide the verdict from who votes first, unless they have voted."""
-        self.hidden, self.voted = votes_first and not voted, voted
+        """The compared videos that are at hand."""
+        return tuple(path for path in self.run.videos if path is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class KeptRun:
-    """One run of a page with branches."""
+@dataclass(slots=True)
+class Player:
+    """One player of a page."""
 
-    trace: Trace
-    size: int  # bytes of memory
-    shown: ShownRun  # what it was shown as
-
-
-@dataclass(frozen=True, slots=True)
-class BranchSet:
-    """An origin and its branches, in the order they began."""
-
-    run: str  # the name of the run that is shown
-    place: int  # where it stands in `runs`
-    runs: tuple[KeptRun | None, ...]  # None for the one that is shown, unless shown before
+    digest: str | None = None  # SHA-256 of its file; None if unknown, "" if removed
+    refusal: str = ""  # why that file cannot be opened
+    # Its files: two for the video that it holds, and two for the one before
+    held: deque[Path] = field(default_factory=lambda: deque(maxlen=4))
 
 
 @dataclass(slots=True, eq=False)
@@ -110,14 +84,9 @@ class Session:
     number: int = 0  # of its latest run; the page ignores what is said of an earlier one
     shown: ShownRun | None = None
     waiting: ShownRun | None = None  # in the judge's queue; it is shown once it begins
-    digests: Digests = (None, None)  # of the files in both players
-    refused: dict[str, str] = field(default_factory=dict)  # why a file cannot be opened, by digest
-    # Files of both players: two for the video that each holds, and two for the one before
-    held: tuple[deque[Path], deque[Path]] = field(
-        default_factory=lambda: (deque(maxlen=4), deque(maxlen=4))
-    )
+    players: list[Player] = field(default_factory=lambda: [Player(), Player()])
     judge: str = ""  # the judge that was chosen for the next run; "" for the default
-    branch_set: BranchSet | None = None
+    branches: Sequence[ShownRun] = ()  # an origin, then its branches, the shown run among them
     # The form that an own run has brought, and what stood there before
     brought: tuple[Mapping[Any, Any], Mapping[Any, Any]] | None = None
     followers: int = 0  # events that send updates of a run
@@ -134,71 +103,28 @@ class Session:
         """Whether a run of the page waits or goes on."""
         return self.waiting is not None or (self.shown is not None and not self.shown.run.over)
 
-    @property
-    def started(self) -> Started | None:
-        """How the shown run began; None without one."""
-        return self.shown.run.state.started if self.shown else None
-
-    def put(self, side: Side, digest: str) -> None:
-        """Put another file, not refused yet, or EMPTY into one player."""
-        first, second = self.digests
-        self.digests = (digest, second) if side is Side.FIRST else (first, digest)
-        held = {*self.digests} - {digest}
-        self.refused = {each: why for each, why in self.refused.items() if each in held}
+    def put(self, *digests: str | None) -> None:
+        """Note which files both players hold now; none is refused yet."""
+        for player, digest in zip(self.players, digests, strict=True):
+            player.digest, player.refusal = digest, ""
 
     @property
-    def refusals(self) -> list[str]:
-        """Why each player's file is refused; "" if it is not."""
-        return [self.refused.get(digest or EMPTY, "") for digest in self.digests]
-
-    def hold(self, side: Side, *files: Path) -> None:
-        """Keep the player's files, and the video before, while the page is open."""
-        self.held[side - 1].extend(files)
-
-    def swap(self) -> None:
-        """Put into each player what the other one held."""
-        self.digests, self.held = self.digests[::-1], self.held[::-1]
-
-    @property
-    def _judged(self) -> Digests:
-        first, second = self.started.clips if self.started else (None, None)
-        return first.digest if first else None, second.digest if second else None
+    def _files(self) -> list[tuple[str | None, str | None]]:
+        """The digests of each side's file that the shown run judged, and its player holds."""
+        started = self.shown.run.state.started if self.shown else None
+        clips = started.clips if started else (None, None)
+        judged = [clip.digest if clip else None for clip in clips]
+        return [(file, player.digest) for file, player in zip(judged, self.players, strict=True)]
 
     def changed_sides(self) -> tuple[Side, ...]:
         """Return the sides whose player holds another file than the shown run judged."""
-        both = zip(Side, self._judged, self.digests, strict=True)
-        return tuple(side for side, file, held in both if None not in (file, held) and file != held)
+        both = zip(Side, self._files, strict=True)
+        return tuple(side for side, files in both if None not in files and files[0] != files[1])
 
     def is_swapped(self) -> bool:
         """Return whether the players hold the two judged files, swapped."""
-        first, second = self._judged
-        return None not in (first, second) and first != second and self.digests == (second, first)
-
-    def branches(self) -> BranchSet | None:
-        """Return the branches of the shown run; None without branches."""
-        found = self.branch_set
-        return found if found and self.shown and found.run == self.shown.name else None
-
-    def keep_branch(self) -> BranchSet | None:
-        """Keep the shown run as it stands: another one takes its place."""
-        if (shown := self.shown) is None:
-            return None
-        old = self.branches() or BranchSet(shown.name, 0, (None,))
-        runs, trace = list(old.runs), trace_of(shown.run.state)
-        runs[old.place] = None if trace is None else KeptRun(trace, memory_of(trace), shown)
-        return replace(old, runs=tuple(runs))
-
-    def begin_branch(self, name: str, before: BranchSet) -> None:
-        """Add the branch of that name to the set, as the run that is shown."""
-        runs = list(before.runs)
-        if len(runs) >= MAX_BRANCHES:  # never drop the origin, nor the run it comes from
-            del runs[2 if before.place == 1 else 1]
-        self.branch_set = BranchSet(name, len(runs), (*runs, None))
-
-    def show_branch(self, name: str, before: BranchSet, place: int) -> None:
-        """Note that the run at that place is shown as `name`; drop runs that never began."""
-        place -= before.runs[:place].count(None)
-        self.branch_set = BranchSet(name, place, tuple(filter(None, before.runs)))
+        (first, one), (second, other) = self._files
+        return None not in (first, second) and first != second and (one, other) == (second, first)
 
 
 class Sessions:
@@ -268,7 +194,7 @@ class Sessions:
         job = RunJob(pair, settings, folder / "trace.json", folder / "stop", judge, plan)
         run = BackgroundRun(job, self._run_job, self._queue)
         kept = name if owner and self._history.keeps else ""
-        return self._join(session, ShownRun(name, run, self.thumbnails(name), owner, kept))
+        return self._join(session, run, ShownRun(name, run, self.thumbnails(name), owner, kept))
 
     def check_order(
         self,
@@ -291,28 +217,23 @@ class Sessions:
         run = BackgroundRun(job, self._run_job, self._queue, former.run.state)
         checked = replace(former, run=run, link="", checks=number, kept=kept, size=None)
         checked.began, checked.left_at = time.time(), None
-        return self._join(session, checked)
+        return self._join(session, run, checked)
 
-    def _join(self, session: Session, shown: ShownRun) -> ShownRun:
-        run = shown.run
-        assert isinstance(run, BackgroundRun)
-
-        def keep() -> None:
-            if shown.kept and (trace := trace_of(run.state)) is not None:
-                told = shown.kept, shown.owner, trace, shown.began, shown.files
-                shown.stored = self._history.update(*told, again=shown.stored) or shown.stored
-
-        with suppress(OSError):  # on a full disk the run goes on, and says that it has no trace
-            run.job.trace.parent.mkdir(exist_ok=True)
-        try:
-            run.start(keep)
-        except BadInput:
-            if not shown.checks:
-                shutil.rmtree(run.job.trace.parent, ignore_errors=True)
-            raise
+    def _join(self, session: Session, run: BackgroundRun, shown: ShownRun) -> ShownRun:
+        run.start(partial(self._keep, shown))
         session.waiting = shown
-        session.next_number()
+        session.number += 1
         return shown
+
+    def _keep(self, shown: ShownRun) -> bool:
+        """Keep the run so far for its visitor, unless they have deleted it."""
+        trace = trace_of(shown.run.state)
+        if trace is None or not shown.kept:
+            return False
+        told = shown.kept, shown.owner, trace, shown.began, shown.files
+        kept = self._history.update(*told, again=shown.stored)
+        shown.stored = shown.stored or kept
+        return kept
 
     def drop_waiting(self, session: Session) -> None:
         """Take the page's run out of the queue."""
@@ -335,8 +256,8 @@ class Sessions:
         self.drop_waiting(session)
         self.show(session, None)
         self.expire(size, session)
-        run, thumbnails = Replay(trace), self.thumbnails(name)
-        shown = ShownRun(name, run, thumbnails, owner, kept, link, videos)
+        run, thumbnails = Replay(trace, videos), self.thumbnails(name)
+        shown = ShownRun(name, run, thumbnails, owner, kept, link)
         shown.size, shown.stored = size, bool(kept)
         self.show(session, shown)
         return shown
@@ -355,12 +276,18 @@ class Sessions:
 
     def show_begun(self, session: Session, shown: ShownRun) -> str:
         """Show the page's run that has left the queue; return the prompt that a branch brings."""
-        run, former = shown.run, session.started
-        plan = run.job.plan if isinstance(run, BackgroundRun) else None
-        if plan is not None and (before := session.keep_branch()):
-            session.begin_branch(shown.name, before)
+        former, branches = session.shown, session.branches
+        plan = shown.run.job.plan if isinstance(shown.run, BackgroundRun) else None
+        if former is not None and plan is not None:
+            runs = [*branches] if former in branches else [former]
+            if len(runs) >= MAX_BRANCHES:  # never drop the origin, nor the run it comes from
+                del runs[2 if runs[1] is former else 1]
+            session.branches = [*runs, shown]
+        elif former is not None and former.name == shown.name:  # its order is checked
+            session.branches = [shown if run is former else run for run in branches]
         self.show(session, shown)
-        return plan.prompt if plan and former and plan.prompt != former.prompt else ""
+        started = former.run.state.started if former else None
+        return plan.prompt if plan and started and plan.prompt != started.prompt else ""
 
     def add_vote(self, session: Session, shown: ShownRun, vote: Vote) -> None:
         """Keep the visitor's vote with their own copy of the run, which has no link any more.
@@ -370,18 +297,10 @@ class Sessions:
         if session.shown is not shown:
             raise BadInput(words.NO_RUN)
         shown.run.add_vote(vote)
-        shown.hide(False, voted=True)
-        shown.link, shown.size, trace = "", None, trace_of(shown.run.state)
-        if trace is None:
-            return
-        told = shown.kept, shown.owner, trace, shown.began, shown.files
-        kept = shown.kept and self._history.update(*told, again=True)
-        if not kept and (shown.run.over or not shown.kept):
+        shown.hidden, shown.voted, shown.link, shown.size = False, True, "", None
+        trace = trace_of(shown.run.state)
+        if trace and not self._keep(shown) and (shown.run.over or not shown.kept):
             shown.kept = self._history.keep(shown.owner, trace, shown.files)
-
-    def live_runs(self, owner: str) -> list[ShownRun]:
-        """Return the visitor's kept runs that go on."""
-        return [run for run in self.runs_of(owner) if not run.run.over]
 
     def runs_of(self, owner: str) -> list[ShownRun]:
         """Return the visitor's kept runs that are shown or go on."""
@@ -395,7 +314,8 @@ class Sessions:
     def files(self) -> list[Path]:
         """Return the videos of all runs, and those that players hold."""
         with self._lock:
-            held = [path for each in self._sessions.values() for both in each.held for path in both]
+            players = [player for each in self._sessions.values() for player in each.players]
+        held = [path for player in players for path in player.held]
         return [*held, *(path for run in self._runs() for path in run.files)]
 
     def goes_on(self, shown: ShownRun) -> bool:
@@ -411,24 +331,22 @@ class Sessions:
         """
         earliest = time.monotonic() - SESSION_SECONDS
         with self._lock:
-            # Pages that are closed, or have shown nothing, go first
-            every = sorted(
-                self._sessions.values(),
-                key=lambda each: (self._is_open(each.id), bool(each.shown), each.used_at),
-            )
-        others = [session for session in every if session is not own]
-        idle = [session for session in others if not session.is_busy]
+            every = [*self._sessions.values()]
         extra, kept = len(every) - MAX_SESSIONS, more + sum(map(_size, every))
-        for number, session in enumerate(idle):
+        # Pages that are closed, or have shown nothing, go first, before any that is busy
+        others = sorted(
+            (each for each in every if each is not own),
+            key=lambda each: (each.is_busy, self._is_open(each.id), bool(each.shown), each.used_at),
+        )
+        for number, session in enumerate(others):
+            too_much, busy = kept > MAX_KEPT_BYTES, session.is_busy
             unused = session.used_at < earliest and not self._is_open(session.id)
-            if number < extra or unused or kept > MAX_KEPT_BYTES:
+            if too_much or (not busy and (number < extra or unused)):
                 kept -= _size(session)
-                self.end(session.id)
-        for session in (session for session in others if session.is_busy):
-            if kept > MAX_KEPT_BYTES:
-                kept -= _size(session)
-                session.branch_set = None
-                if session.shown is not None and session.shown.run.over:
+                session.branches = ()
+                if not busy:
+                    self.end(session.id)
+                elif session.shown is not None and session.shown.run.over:
                     self.show(session, None)
 
     def drop_unfollowed(self) -> None:
@@ -452,7 +370,7 @@ class Sessions:
 
     def close(self) -> None:
         """Stop every run and wait, so that none writes any more."""
-        runs = [*self._runs()]
+        runs = self._runs()
         for shown in runs:
             shown.run.request_stop()
         for shown in runs:
@@ -476,12 +394,12 @@ class Sessions:
 
         def remove() -> None:
             run = shown.run
-            while (left := shown.left_at) and isinstance(run, BackgroundRun) and not run.over:
+            while (left := shown.left_at) and not run.over:
                 waits = self._queue.counts()[1]
                 most = min(self._after_leaving, GIVE_WAY_SECONDS) if waits else self._after_leaving
                 if time.monotonic() - left > most:
                     run.stop()
-                run.wait(0.25)
+                run.join(0.25)
             with self._lock:
                 self._left.pop(shown.name, None)
                 if any(other.name == shown.name for other in self._runs()):
@@ -495,10 +413,8 @@ class Sessions:
 
 def _size(session: Session) -> int:
     """Bytes of memory that a page keeps of runs that are over."""
-    shown, branches = session.shown, session.branch_set
-    kept = sum(run.size for run in branches.runs if run) if branches else 0
-    if shown is None or not shown.run.over:
-        return kept
-    if shown.size is None:
-        shown.size = memory_of(trace_of(shown.run.state))
-    return kept + shown.size
+    over = {run for run in (*session.branches, session.shown) if run and run.run.over}
+    for run in over:
+        if run.size is None:
+            run.size = memory_of(trace_of(run.run.state))
+    return sum(run.size or 0 for run in over)
