@@ -77,7 +77,7 @@ class Services:
 
     def stored_run(self, name: str) -> SavedRun:
         """Find the run of `?trace=NAME`. Raises TraceError without one."""
-        if self.runs is not None and (row := self.runs.find_now(name)) is not None:
+        if self.runs is not None and (row := self.runs.find(name)) is not None:
             return SavedRun(self.runs.trace(row), link=name, videos=self.runs.videos(row))
         if example := self.examples.find(name):
             return SavedRun(example.trace, link=name)

@@ -33,7 +33,7 @@ from vrthinker_core.ui.queue import (
     QuickStates,
 )
 from vrthinker_core.ui.run import JobRunner
-from vrthinker_core.ui.runs_tab import ListedRuns, RunsRoutes
+from vrthinker_core.ui.runs_tab import ListedRuns, runs_routes
 from vrthinker_core.ui.security import (
     OpenPagesMiddleware,
     OriginGuardMiddleware,
@@ -203,7 +203,7 @@ class Page:
             Mount("/intro", StaticFiles(directory=ASSETS / "intro")),
             Mount(f"/{THUMBNAILS_URL}", thumbnails),
             *self._routes.routes(),
-            *(RunsRoutes(services.runs).routes() if services.runs else ()),
+            *(runs_routes(services.runs) if services.runs else ()),
             *api.mcp_routes(),
             Route("/static/ffmpeg/{part}", lambda _: empty),
         ]
