@@ -174,7 +174,7 @@ class Routes:
                 judge = view.started.judge if view.started else each.judge
                 begun = round(each.began, 3)
                 record = RunRecord(owner, prompt, judge, begun, until=begun, branch=view.name)
-                rows[each.kept] = record.row(each.kept, over=False)
+                rows[each.kept] = record.row(each.kept, words.GOES_ON)
         runs = sorted(rows.values(), key=lambda row: -row["begun"])
         headers = {"Cache-Control": "no-store"}
         return JSONResponse({"runs": runs, "help": history.help}, headers=headers)
