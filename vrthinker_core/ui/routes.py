@@ -5,7 +5,6 @@ import html
 import ipaddress
 import json
 import re
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +15,7 @@ from urllib.parse import parse_qs, quote
 
 from starlette.datastructures import MutableHeaders
 from starlette.formparsers import MultiPartException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -191,29 +190,21 @@ class Routes:
 
     async def upload(self, request: Request) -> Response:
         """Return the paths of the files that have arrived, as JSON; otherwise one sentence."""
-        uploads, visitor, folder = self._services.uploads, client_address(request), None
+        uploads, visitor = self._services.uploads, client_address(request)
         try:
-            folder = uploads.open_arrivals()
-            files = await receive_files(self._bounded(request, visitor, folder), folder)
-            uploads.budget.release(folder)
-            return JSONResponse([str(uploads.keep(file, visitor)) for file in files])
+            with uploads.arrivals() as folder:
+                files = await receive_files(self._bounded(request, visitor, folder), folder)
+                uploads.budget.release(folder)
+                return JSONResponse([str(uploads.keep(file, visitor)) for file in files])
         except MultiPartException as error:
             too_large = "maximum allowed size" in error.message
             return PlainTextResponse(error.message, 413 if too_large else 400)
-        except ClientDisconnect:
-            return Response(status_code=400)
         except TimeoutError:
             return PlainTextResponse(TOO_SLOW, 408)
-        except BadInput as error:
-            return PlainTextResponse(str(error), 507)
-        except OSError:
-            return PlainTextResponse(FULL, 507)
+        except (BadInput, OSError) as error:
+            return PlainTextResponse(str(error) if isinstance(error, BadInput) else FULL, 507)
         except (TypeError, ValueError):
             return PlainTextResponse(NO_UPLOAD, 400)
-        finally:
-            if folder is not None:
-                uploads.budget.release(folder)
-                shutil.rmtree(folder, ignore_errors=True)
 
     def _bounded(self, request: Request, visitor: str, folder: Path) -> Request:
         """Return the request; reading raises BadInput without room, TimeoutError if too slow."""
