@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import secrets
-import shutil
 import sqlite3
 import sys
 import tempfile
@@ -24,7 +23,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from vrthinker_core.errors import TraceError
-from vrthinker_core.storage import atomic_path, remove_parts, type_adapter, write_atomically
+from vrthinker_core.storage import remove_parts, type_adapter, write_atomically
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import Preference, Side
 from vrthinker_core.types.events import StopReason, Trace
@@ -33,6 +32,7 @@ from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import NOT_SWAP_TESTED, branch_name
 from vrthinker_core.ui import words
 from vrthinker_core.ui.run import merge_traces
+from vrthinker_core.ui.uploads import link_or_copy
 from vrthinker_core.ui.view import ThumbnailFiles, group_tiles
 from vrthinker_core.video.files import file_digest
 
@@ -212,14 +212,7 @@ class History:
         return name if self.update(name, owner, trace, time.time(), videos, again=False) else ""
 
     def update(
-        self,
-        name: str,
-        owner: str,
-        trace: Trace,
-        begun: float,
-        videos: Sequence[Path],
-        *,
-        again: bool,
+        self, name: str, owner: str, trace: Trace, begun: float, videos: Sequence[Path], again: bool
     ) -> bool:
         """Keep a run so far, `again` unless it has been deleted; return whether it is kept."""
         if not self.keeps or not owner:
@@ -360,13 +353,7 @@ class History:
                     continue
                 suffix = path.suffix.lower()
                 name = digest + (suffix if re.fullmatch(r"\.[a-z0-9]{1,8}", suffix) else "")
-                kept = self._videos / name
-                if self._is_ours(path):
-                    with suppress(OSError):  # kept already, or another disk
-                        os.link(path, kept)
-                if not kept.is_file():
-                    with atomic_path(kept) as part:
-                        shutil.copyfile(path, part)
+                link_or_copy(path, self._videos / name, may_link=self._is_ours(path))
                 names.append(name)
         return tuple(names)
 

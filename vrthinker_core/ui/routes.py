@@ -33,7 +33,7 @@ from vrthinker_core.ui.handlers import Services
 from vrthinker_core.ui.history import RunRecord, owner_of, votes_first
 from vrthinker_core.ui.queue import receive_files
 from vrthinker_core.ui.run import BackgroundRun, trace_of
-from vrthinker_core.ui.runs_tab import ListedRun
+from vrthinker_core.ui.runs_tab import ListedRun, answer, fresh_json
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView, inline_image
 
@@ -115,29 +115,28 @@ class Routes:
         screenshot = FileResponse(ASSETS / "screenshot.png", media_type="image/png")
         return [
             Route("/gradio_api/upload", self.upload, methods=["POST"]),
-            *(Route(f"/runs/{{name}}/{file}", partial(self.download, file)) for file in FILES),
-            Route("/runs/{name}/link", self.link, methods=["POST"]),
+            *(
+                Route(f"/runs/{{name}}/{file}", partial(answer, self.download, file))
+                for file in FILES
+            ),
+            Route("/runs/{name}/link", partial(answer, self.link), methods=["POST"]),
             Route("/runs/{name}/turns/{turn}/frames", self.frames),
             Route("/history", self.list_runs, methods=["GET"]),
             Route("/history", self.delete, methods=["DELETE"]),
             Route("/history/{name}", self.delete, methods=["DELETE"]),
             Route("/previews/page.png", lambda _: screenshot),
-            Route("/previews/{name}.jpg", self.picture),
+            Route("/previews/{name}.jpg", partial(answer, self.picture)),
         ]
 
     def download(self, file: str, request: Request) -> Response:
         """Return a run that is over as one of `FILES`."""
-        if (found := self._find(request)) is None:
-            return PlainTextResponse(words.NO_RUN, 404)
-        render, kind = FILES[file]
+        (_, trace), (render, kind) = self._find(request), FILES[file]
         headers = {"Content-Disposition": f'attachment; filename="vr-thinker-{file}"'}
-        return Response(render(found[1]), media_type=kind, headers=headers)
+        return Response(render(trace), media_type=kind, headers=headers)
 
     def link(self, request: Request) -> Response:
         """Keep the trace for `?trace=`, and return the name it is kept under."""
-        if (found := self._find(request)) is None:
-            return PlainTextResponse(words.NO_RUN, 404)
-        (shown, trace), owner = found, owner_of(request.cookies)
+        (shown, trace), owner = self._find(request), owner_of(request.cookies)
         run, share = shown.kept or shown.name, self._services.history.share
         try:
             return JSONResponse({"trace": shown.link or share(run, trace, owner, shown.files)})
@@ -155,10 +154,12 @@ class Routes:
             return PlainTextResponse(words.MANY_LOOK_CLOSER, 503)
         return JSONResponse(await asyncio.shield(asyncio.wrap_future(found)))
 
-    def _find(self, request: Request) -> tuple[ShownRun, Trace] | None:
+    def _find(self, request: Request) -> tuple[ShownRun, Trace]:
         shown = self._services.sessions.find_run(str(request.path_params["name"]))
         trace = trace_of(shown.run.state) if shown and shown.run.over else None
-        return (shown, trace) if shown and trace else None
+        if shown is None or trace is None:
+            raise TraceError(words.NO_RUN)
+        return shown, trace
 
     def list_runs(self, request: Request) -> Response:
         """Return the visitor's runs, the latest first, and for how long they are kept."""
@@ -167,16 +168,14 @@ class Routes:
         hidden = {run.kept: run.hidden for run in shown}
         rows = history.rows(owner, votes_first(request.cookies), hidden)
         for each in shown:
-            if not each.run.over:
-                run, view = each.run, RunView(each.run.state)
-                prompt = encodable(run.pair.prompt if isinstance(run, BackgroundRun) else "")
+            run, view = each.run, RunView(each.run.state)
+            if isinstance(run, BackgroundRun) and not run.over:
+                prompt, begun = encodable(run.pair.prompt), each.began
                 judge = view.started.judge if view.started else each.judge
-                begun = round(each.began, 3)
                 record = RunRecord(owner, prompt, judge, begun, until=begun, branch=view.name)
                 rows[each.kept] = record.row(each.kept, words.GOES_ON)
         runs = sorted(rows.values(), key=lambda row: -row["begun"])
-        headers = {"Cache-Control": "no-store"}
-        return JSONResponse({"runs": runs, "help": history.help}, headers=headers)
+        return fresh_json({"runs": runs, "help": history.help})
 
     def delete(self, request: Request) -> Response:
         """Delete the visitor's run of that name, or all of theirs, and nobody else's."""
@@ -222,9 +221,9 @@ class Routes:
 
     def picture(self, request: Request) -> Response:
         """Return the frame that stands for the run of one link."""
-        if jpeg := self.preview(str(request.path_params["name"])).jpeg:
-            return Response(jpeg, media_type="image/jpeg")
-        return PlainTextResponse(words.NO_SUCH_LINK, 404)
+        if not (jpeg := self.preview(str(request.path_params["name"])).jpeg):
+            raise TraceError(words.NO_SUCH_LINK)
+        return Response(jpeg, media_type="image/jpeg")
 
     def preview(self, name: str) -> "LinkPreview":
         """Return what a chat shows of `?trace=NAME`, or else of the page; the latest are kept."""

@@ -87,8 +87,8 @@ def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = 
     generators = " · ".join(filter(None, (pair.first_generator, pair.second_generator)))
     sure = (result.confidence or 0) / 5 if probability is None else probability
     if probability is not None:
-        untold = probability >= TELLING or Dimension.OA in flips
-        probability = None if untold else round(probability, 3)
+        is_told = probability < TELLING and Dimension.OA not in flips
+        probability = round(probability, 3) if is_told else None
     told = {
         "name": name,
         "row": pair.row,
@@ -246,36 +246,31 @@ class TraceFiles:
                 found[file] = status.st_mtime_ns, status.st_size, named
         for file in self._read.keys() - found.keys():
             del self._read[file]
-            yield row_name(_key(file)), None
+            yield row_name(f"trace {file}"), None
         labels_in = cache(read_labels)  # after the traces: labels are written first
         for file, state in found.items():
-            if self._read.get(file) != state:
-                run = self._run(file, state[-1], labels_in)
-                self._read[file] = state
-                yield row_name(_key(file)), run
+            if self._read.get(file) == state:
+                continue
+            path, source, run = self.folder / file, one_line(file, MAX_SOURCE), None
+            # With a space, so that the row's name is a digest: a path is no name
+            key, row = f"trace {file}", self._rows.get(file, len(self._rows) + 1)
+            try:
+                trace = load(path)
+            except TraceError as error:
+                if state[-1]:
+                    run = unreadable_run(key, row, str(error), source)
+            else:
+                labels = trace.vote.labels if trace.vote else Verdict()
+                first, second = (clip.name if clip else "" for clip in trace.started.clips)
+                pair = EvaluationPair(key, row, trace.started.prompt, first, second, labels)
+                known = labels_in(path.parent).get(path.name)
+                run = listed_run(result_of(pair, trace, file), source, known)
+            if run is not None:
+                self._rows[file] = row
+            self._read[file] = state
+            yield row_name(key), run
         empty = self._rows.keys().isdisjoint(found)
         self.said = words.EMPTY.format(encodable(str(self.folder))) if empty else ""
-
-    def _run(
-        self, file: str, named: bool, labels_in: Callable[[Path], Mapping[str, Verdict]]
-    ) -> ListedRun | None:
-        path, source, key = self.folder / file, one_line(file, MAX_SOURCE), _key(file)
-        try:
-            trace = load(path)
-        except TraceError as error:
-            return unreadable_run(key, self._row(file), str(error), source) if named else None
-        labels = trace.vote.labels if trace.vote else Verdict()
-        first, second = (clip.name if clip else "" for clip in trace.started.clips)
-        pair = EvaluationPair(key, self._row(file), trace.started.prompt, first, second, labels)
-        known = labels_in(path.parent).get(path.name)
-        return listed_run(result_of(pair, trace, file), source, known)
-
-    def _row(self, file: str) -> int:
-        return self._rows.setdefault(file, len(self._rows) + 1)
-
-
-def _key(file: str) -> str:
-    return f"trace {file}"  # with a space, so that the row's name is a digest: a path is no name
 
 
 @dataclass(slots=True)
@@ -457,14 +452,13 @@ def runs_routes(runs: ListedRuns) -> list[Route]:
         "/{name}/trace.json": _trace,
         "/{name}/view.json": _view,
     }
-    return [Route(f"/evaluation{end}", partial(_answer, answers[end], runs)) for end in answers]
+    return [Route(f"/evaluation{end}", partial(answer, answers[end], runs)) for end in answers]
 
 
-def _answer(
-    answer: Callable[[ListedRuns, Request], Response], runs: ListedRuns, request: Request
-) -> Response:
+def answer(handler: Callable[..., Response], *given: Any) -> Response:
+    """Answer BadInput by 400 and TraceError by 404, each with its sentence."""
     try:
-        return answer(runs, request)
+        return handler(*given)
     except (BadInput, TraceError) as error:
         return PlainTextResponse(str(error), 400 if isinstance(error, BadInput) else 404)
 

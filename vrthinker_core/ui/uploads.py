@@ -21,6 +21,16 @@ UNUSED_SECONDS = 600.0  # for a file that nobody uses
 NO_ROOM = "There is no room here to keep a playable copy of {}; try again in ten minutes."
 
 
+def link_or_copy(file: Path, place: Path, may_link: bool = True) -> None:
+    """Link or copy a file to `place`, unless one is there. Raises OSError."""
+    if may_link:
+        with suppress(OSError):  # one is there, or it is another disk
+            os.link(file, place)
+    if not place.is_file():
+        with atomic_path(place) as part:
+            shutil.copyfile(file, part)
+
+
 class Uploads:
     """Copies lie in `folder`, named after their content; `policy` allows downloads to `fetched`.
 
@@ -56,11 +66,7 @@ class Uploads:
         if place.is_file():
             return place
         place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(file, place)
-        except OSError:
-            with atomic_path(place) as part:
-                shutil.copyfile(file, part)
+        link_or_copy(file, place)
         return self._count(place)
 
     def fetch(self, url: str) -> Path:
