@@ -7,18 +7,17 @@ A call waits in the page's own queue, and its run is kept like a visitor's until
 
 import asyncio
 import base64
-import contextlib
 import importlib
 import importlib.metadata
 import json
 import logging
-import re
 import secrets
 from collections.abc import AsyncIterator, Set
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, cast
+from typing import Any, Literal, TypedDict, cast
 from urllib.parse import unquote
 
 import gradio as gr
@@ -26,6 +25,7 @@ from gradio.components.api_component import Api
 from gradio.events import api as endpoint
 from gradio.utils import get_upload_folder
 from gradio_client.utils import python_type_to_json_schema  # type: ignore[import-untyped]
+from packaging.requirements import Requirement
 from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route
@@ -290,8 +290,7 @@ def why_no_mcp() -> str:
         version = importlib.metadata.version("mcp")
     except importlib.metadata.PackageNotFoundError:
         return NOT_INSTALLED
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers is None or not (1, 24) <= (int(numbers[1]), int(numbers[2])) < (2, 0):
+    if not Requirement(MCP_REQUIREMENT).specifier.contains(version):
         return WRONG_VERSION.format(version)
     try:
         importlib.import_module("mcp.server.streamable_http_manager")
@@ -371,28 +370,25 @@ class UploadedFile(TypedDict, total=False):
     meta: FileMarker
 
 
-@contextlib.asynccontextmanager
-async def resolve_video(given: object, label: str, uploads: Uploads) -> AsyncIterator[Path]:
-    """Give the file of a video; the file of a data URL is deleted afterwards.
+async def resolve_video(
+    given: object, label: str, uploads: Uploads, cleanup: AsyncExitStack
+) -> Path:
+    """Return the file of a video; `cleanup` deletes that of a data URL.
 
     `given` is an `UploadedFile`, an upload's path or address, a web address, or a data URL. Raises
     BadInput, with `label` as the video's name, for all else: other files of this machine, too.
     """
     text = given if isinstance(given, str) else ""
     if text.startswith("data:"):
-        with uploads.arrivals() as folder:
-            yield await asyncio.to_thread(_write_data_url, text, label, folder / "video")
-    elif text.startswith(("http://", "https://")) and UPLOAD_ADDRESS not in text:
-        yield await uploads.fetch_beside(text)
-    else:
-        yield _uploaded_path(given.get("path") if isinstance(given, dict) else given, label)
-
-
-def _uploaded_path(given: object, label: str) -> Path:
-    if isinstance(given, str):
-        text = unquote(given.partition(UPLOAD_ADDRESS)[2]) if "://" in given else given
-        with contextlib.suppress(OSError, RuntimeError, ValueError):
-            path = Path(text).resolve(strict=True)
+        folder = cleanup.enter_context(uploads.arrivals())
+        return await asyncio.to_thread(_write_data_url, text, label, folder / "video")
+    if text.startswith(("http://", "https://")) and UPLOAD_ADDRESS not in text:
+        return await uploads.fetch_beside(text)
+    named = given.get("path") if isinstance(given, dict) else given
+    if isinstance(named, str):
+        named = unquote(named.partition(UPLOAD_ADDRESS)[2]) if "://" in named else named
+        with suppress(OSError, RuntimeError, ValueError):
+            path = Path(named).resolve(strict=True)
             if path.is_relative_to(Path(get_upload_folder()).resolve()) and path.is_file():
                 return path
     raise BadInput(NOT_UPLOADED.format(label))
@@ -420,7 +416,7 @@ def resolve_settings(given: object) -> Settings:
     """Return the given settings; defaults for None and "". Raises BadInput."""
     if given in (None, ""):
         return Settings()
-    with contextlib.suppress(ValueError, RecursionError):
+    with suppress(ValueError, RecursionError):
         given = json.loads(given) if isinstance(given, str) else given
     if not isinstance(given, dict):
         raise BadInput(NOT_AN_OBJECT)
@@ -455,7 +451,7 @@ def _any_of(*kinds: str) -> dict[str, Any]:
 POLL_SECONDS = 0.05
 HEARTBEAT_SECONDS = 0.5  # at most between items: only there does Gradio notice that a client left
 
-Item = TypeVar("Item", RunJson, HealthJson)
+as_text = partial(json.dumps, ensure_ascii=False)  # for an MCP call, which has a token
 
 
 def register_endpoints(blocks: CheckedBlocks, services: Services, tokens: Set[str]) -> None:
@@ -515,9 +511,9 @@ class Endpoints:
             try:
                 name = services.judges.choose(judge)
                 services.queue.check(name)
-                chosen, enter = resolve_settings(settings), cleanup.enter_async_context
-                first = await enter(resolve_video(video1, "Video 1", services.uploads))
-                second = await enter(resolve_video(video2, "Video 2", services.uploads))
+                chosen, uploads = resolve_settings(settings), services.uploads
+                first = await resolve_video(video1, "Video 1", uploads, cleanup)
+                second = await resolve_video(video2, "Video 2", uploads, cleanup)
                 if not isinstance(prompt, str):
                     raise BadInput("The prompt must be a text.")
                 session = services.sessions.get(f"program {secrets.token_hex(12)}")
@@ -525,12 +521,13 @@ class Endpoints:
                 pair = VideoPair(prompt, first, second)
                 shown = services.sessions.start_run(session, pair, chosen, name)
             except BadInput as error:
-                yield _response(refused_json(str(error)), token)
+                refused = refused_json(str(error))
+                yield as_text(refused) if token else refused
                 return
             finally:
                 services.queue.arrived()
             async for item in _progress(shown):
-                yield _response(item, token)
+                yield as_text(item) if token else item
                 if token and token not in self.mcp_tokens:
                     return
 
@@ -558,7 +555,7 @@ class Endpoints:
                 for row in SETTINGS
             ],
         }
-        return _response(health, request.headers.get(CALL_HEADER, ""))
+        return as_text(health) if request.headers.get(CALL_HEADER) else health
 
     def _judge_health(self, name: str) -> JudgeHealthJson:
         health = JudgeHealthJson(status="loading", judge="", protocol="", notes=[], error="")
@@ -587,8 +584,3 @@ async def _progress(shown: ShownRun) -> AsyncIterator[RunJson]:
         polls += 1
         await asyncio.sleep(POLL_SECONDS)
     yield run_json(RunView(run.state), run.seconds, run.pace)
-
-
-def _response(item: Item, token: str) -> Item | str:
-    """The item; as JSON text for an MCP call, which has a token."""
-    return json.dumps(item, ensure_ascii=False) if token else item

@@ -126,7 +126,7 @@ def row_name(key: str) -> str:
     return ROW + key
 
 
-def row_json(run: ListedRun, hide: bool = False) -> dict[str, Any]:
+def row_json(run: ListedRun, hide: bool) -> dict[str, Any]:
     """Return the row for the page; `hide`: without any labels, for who votes first."""
     return {**run.told, **(WITHOUT_LABELS if hide else {})}
 
@@ -373,9 +373,10 @@ class Choice:
     search: str = ""
     sort: str = "row"
     page: int = 1
+    hide: bool = False  # labels, from who votes first
 
 
-def read_choice(query: Mapping[str, str]) -> Choice:
+def read_choice(query: Mapping[str, str], hide: bool = False) -> Choice:
     """Read `only` (names with commas), `search`, `sort` and `page`. Raises BadInput."""
     only = frozenset(filter(None, query.get("only", "").split(",")))
     if unknown := only - words.FILTERS.keys():
@@ -387,7 +388,7 @@ def read_choice(query: Mapping[str, str]) -> Choice:
     if not re.fullmatch("[1-9][0-9]{0,8}", page):
         raise BadInput(words.NO_NUMBER)
     search = " ".join(query.get("search", "")[:200].split())
-    return Choice(only, search, sort, int(page))
+    return Choice(only, search, sort, int(page), hide)
 
 
 def select(runs: Sequence[ListedRun], choice: Choice) -> list[ListedRun]:
@@ -404,11 +405,11 @@ def select(runs: Sequence[ListedRun], choice: Choice) -> list[ListedRun]:
     return sorted((run for run in has_all if wanted in run.prompt.casefold()), key=key)
 
 
-def page_json(runs: Sequence[ListedRun], choice: Choice, hide: bool = False) -> dict[str, Any]:
+def page_json(runs: Sequence[ListedRun], choice: Choice) -> dict[str, Any]:
     """Return a page of the list, at most the last one.
 
     `counts`: how many rows each filter would leave. `unchecked`: there are verdicts, and none was
-    tested with its sides swapped. `hide`: without any labels.
+    tested with its sides swapped.
     """
     chosen = select(runs, choice)
     pages = max(1, -(-len(chosen) // PAGE_ROWS))
@@ -416,7 +417,7 @@ def page_json(runs: Sequence[ListedRun], choice: Choice, hide: bool = False) -> 
     shown = chosen[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
     judged, checked = (any(run.told[what] for run in runs) for what in ("judge", "order"))
     return {
-        "runs": [row_json(run, hide) for run in shown],
+        "runs": [row_json(run, choice.hide) for run in shown],
         "total": len(runs),
         "matching": len(chosen),
         "page": page,
@@ -426,13 +427,11 @@ def page_json(runs: Sequence[ListedRun], choice: Choice, hide: bool = False) -> 
     }
 
 
-def neighbours_json(
-    runs: Sequence[ListedRun], run: ListedRun, choice: Choice, hide: bool = False
-) -> dict[str, Any]:
+def neighbours_json(runs: Sequence[ListedRun], run: ListedRun, choice: Choice) -> dict[str, Any]:
     """Return a row, its place from 1, and its neighbours' names.
 
     Names are "" at the ends. A choice without `run` counts as the whole list. Rows without a trace
-    are skipped: they cannot be opened. `hide`: without any labels.
+    are skipped: they cannot be opened.
     """
     chosen = select(runs, choice)
     if run not in chosen:
@@ -440,7 +439,7 @@ def neighbours_json(
     place = chosen.index(run) if run in chosen else 0  # it may have been judged again just now
     before = next((other.name for other in reversed(chosen[:place]) if other.trace), "")
     after = next((other.name for other in chosen[place + 1 :] if other.trace), "")
-    told = {"run": row_json(run, hide), "previous": before, "next": after}
+    told = {"run": row_json(run, choice.hide), "previous": before, "next": after}
     return {**told, "place": place + 1, "matching": len(chosen)}
 
 
@@ -465,16 +464,16 @@ def answer(handler: Callable[..., Response], *given: Any) -> Response:
 
 def _list_rows(runs: ListedRuns, request: Request) -> Response:
     """Read what is new, and return a page of the chosen rows."""
-    choice, hide = read_choice(request.query_params), votes_first(request.cookies)
+    choice = read_choice(request.query_params, votes_first(request.cookies))
     whole = runs.refresh()
-    said = f"{runs.said} {words.LABELS_HIDDEN}".lstrip() if hide else runs.said
-    return fresh_json({**page_json(runs.runs(), choice, hide), "said": said, "reading": not whole})
+    said = f"{runs.said} {words.LABELS_HIDDEN}".lstrip() if choice.hide else runs.said
+    return fresh_json({**page_json(runs.runs(), choice), "said": said, "reading": not whole})
 
 
 def _row(runs: ListedRuns, request: Request) -> Response:
     """Return one row, and its neighbours among the chosen rows."""
-    choice, hide = read_choice(request.query_params), votes_first(request.cookies)
-    return fresh_json(neighbours_json(runs.runs(), _find(runs, request), choice, hide))
+    choice = read_choice(request.query_params, votes_first(request.cookies))
+    return fresh_json(neighbours_json(runs.runs(), _find(runs, request), choice))
 
 
 def _trace(runs: ListedRuns, request: Request) -> Response:
