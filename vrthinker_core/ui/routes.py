@@ -33,7 +33,7 @@ from vrthinker_core.ui.handlers import Services
 from vrthinker_core.ui.history import RunRecord, owner_of, votes_first
 from vrthinker_core.ui.queue import receive_files
 from vrthinker_core.ui.run import BackgroundRun, trace_of
-from vrthinker_core.ui.runs_tab import ListedRun, answer, fresh_json
+from vrthinker_core.ui.runs_tab import ListedRun, answer, fresh_json, one_line
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView, inline_image
 
@@ -238,10 +238,9 @@ class Routes:
     def _make_preview(self, name: str, row: ListedRun | None) -> "LinkPreview":  # noqa: ARG002 - a row may be judged again
         view = RunView.of(self._services.stored_run(name).trace)
         assert view.started is not None
-        prompt, most = " ".join(view.started.prompt.split()), MAX_PREVIEW_PROMPT
-        parts = [f"“{prompt[: most - 1]}…”" if len(prompt) > most else f"“{prompt}”"]
-        given = [each for each in words.DIMENSION_HELP if each in dict(view.verdict or ())]
-        parts += [f"{DIMENSION_NAMES[each]}: {view.label(each)[0]}." for each in given]
+        parts = [f"“{one_line(view.started.prompt, MAX_PREVIEW_PROMPT)}”"]
+        for each in words.DIMENSION_HELP if view.verdict else ():
+            parts.append(f"{DIMENSION_NAMES[each]}: {view.label(each)[0]}.")
         if view.verdict and not view.order:
             parts.append(f"{NOT_SWAP_TESTED.capitalize()}.")
         outcome = (view.headline or words.NEVER_ENDED).rstrip(".")

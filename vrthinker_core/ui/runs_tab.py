@@ -52,10 +52,7 @@ class ListedRun:
     prompt: str
     told: Mapping[str, Any]  # what the page shows: see `listed_run`; no path of a file
     traits: frozenset[str]  # the names of `words.FILTERS` that it fits
-    # Between labels of judge and data set (or people): overall, and of all dimensions
-    distance: tuple[int, int]
-    # The probability of the overall label, else the judge's confidence; 0 without either
-    sure: float
+    keys: Mapping[str, tuple[float, ...]]  # by `words.SORTS`, before the row's number
     trace: str = ""  # the trace's file, relative to the folder
     videos: tuple[str, ...] = ()  # as the result names them
 
@@ -85,7 +82,13 @@ def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = 
     }
     name, prompt = row_name(pair.id), one_line(pair.prompt, MAX_PROMPT)
     generators = " · ".join(filter(None, (pair.first_generator, pair.second_generator)))
+    # The probability of the overall label, else the judge's confidence; without either, last
     sure = (result.confidence or 0) / 5 if probability is None else probability
+    keys = {
+        "row": (),
+        "unsure": (not sure, sure),
+        "disagreement": (-distances[-1], -sum(distances)),
+    }
     if probability is not None:
         is_told = probability < TELLING and Dimension.OA not in flips
         probability = round(probability, 3) if is_told else None
@@ -108,8 +111,8 @@ def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = 
         "opens": bool(result.trace),
     }
     fits = frozenset(trait for trait, there in traits.items() if there)
-    distance, videos = (distances[-1], sum(distances)), (pair.first, pair.second)
-    return ListedRun(name, pair.row, prompt, told, fits, distance, sure, result.trace, videos)
+    videos = pair.first, pair.second
+    return ListedRun(name, pair.row, prompt, told, fits, keys, result.trace, videos)
 
 
 def unreadable_run(key: str, row: int, reason: str, source: str = "") -> ListedRun:
@@ -394,15 +397,9 @@ def read_choice(query: Mapping[str, str], hide: bool = False) -> Choice:
 def select(runs: Sequence[ListedRun], choice: Choice) -> list[ListedRun]:
     """Return the rows that the choice leaves, in its order."""
     wanted = choice.search.casefold()
-
-    def key(run: ListedRun) -> tuple[Any, ...]:
-        place = run.row, run.name
-        if choice.sort == "disagreement":
-            return *(-distance for distance in run.distance), *place
-        return (not run.sure, run.sure, *place) if choice.sort == "unsure" else place
-
     has_all = (run for run in runs if choice.only <= run.traits)
-    return sorted((run for run in has_all if wanted in run.prompt.casefold()), key=key)
+    chosen = (run for run in has_all if wanted in run.prompt.casefold())
+    return sorted(chosen, key=lambda run: (*run.keys[choice.sort], run.row, run.name))
 
 
 def page_json(runs: Sequence[ListedRun], choice: Choice) -> dict[str, Any]:
