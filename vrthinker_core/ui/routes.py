@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 from starlette.datastructures import MutableHeaders
 from starlette.formparsers import MultiPartException
@@ -299,9 +299,9 @@ class LinkPreviewMiddleware:
         if scope["type"] != "http" or scope["path"] != "/" or scope["method"] != "GET":
             await self._app(scope, receive, send)
             return
-        request, query = Request(scope), parse_qs(scope["query_string"].decode("latin-1"))
+        request = Request(scope)
         # A link's tags tell its verdict, which who votes first is not to see.
-        name = "" if votes_first(request.cookies) else query.get("trace", [""])[0]
+        name = "" if votes_first(request.cookies) else request.query_params.get("trace", "")
         preview = await asyncio.to_thread(self._routes.preview, name)
         tags = preview.tags(request) + self._script
         started: Message = {}

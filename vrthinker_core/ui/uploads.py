@@ -105,13 +105,12 @@ class Uploads:
         # Gradio shows a copy of the file, elsewhere; names in these two folders cannot be guessed.
         names = {file.name for file in in_use if file.parent in (self._folder, self._fetched)}
         for folder in (self._folder, self._fetched.parent):
-            for place, folders, files in os.walk(folder, topdown=False):
-                for path in (Path(place, name) for name in (*files, *folders)):
-                    if path.name in names or path in in_use or path == self._fetched:
-                        continue
-                    with suppress(OSError):  # a folder is not empty
-                        if path.stat().st_ctime < time.time() - UNUSED_SECONDS:
-                            path.rmdir() if path.is_dir() else path.unlink()
+            for path in sorted(folder.rglob("*"), reverse=True):  # a folder after its files
+                if path.name in names or path in in_use or path == self._fetched:
+                    continue
+                with suppress(OSError):  # a folder is not empty
+                    if path.stat().st_ctime < time.time() - UNUSED_SECONDS:
+                        path.rmdir() if path.is_dir() else path.unlink()
         for path in copies:
             if not path.exists():
                 del self._copies[path]
