@@ -7,8 +7,6 @@ A call waits in the page's own queue, and its run is kept like a visitor's until
 
 import asyncio
 import base64
-import importlib
-import importlib.metadata
 import json
 import logging
 import secrets
@@ -16,6 +14,7 @@ from collections.abc import AsyncIterator, Set
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 from urllib.parse import unquote
@@ -287,13 +286,13 @@ NO_SSE = f"The older transport is not offered. Connect to {MCP_PATH}/ by streama
 def why_no_mcp() -> str:
     """Say why there is no MCP, and what to do; else ""."""
     try:
-        version = importlib.metadata.version("mcp")
-    except importlib.metadata.PackageNotFoundError:
+        version = metadata.version("mcp")
+    except metadata.PackageNotFoundError:
         return NOT_INSTALLED
     if not Requirement(MCP_REQUIREMENT).specifier.contains(version):
         return WRONG_VERSION.format(version)
     try:
-        importlib.import_module("mcp.server.streamable_http_manager")
+        import_module("mcp.server.streamable_http_manager")
     except ImportError:
         return BROKEN.format(version)
     return ""

@@ -84,11 +84,8 @@ def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = 
     generators = " · ".join(filter(None, (pair.first_generator, pair.second_generator)))
     # The probability of the overall label, else the judge's confidence; without either, last
     sure = (result.confidence or 0) / 5 if probability is None else probability
-    keys = {
-        "row": (),
-        "unsure": (not sure, sure),
-        "disagreement": (-distances[-1], -sum(distances)),
-    }
+    differ = -distances[-1], -sum(distances)
+    keys = {"row": (), "unsure": (not sure, sure), "disagreement": differ}
     if probability is not None:
         is_told = probability < TELLING and Dimension.OA not in flips
         probability = round(probability, 3) if is_told else None
@@ -305,7 +302,7 @@ class ListedRuns:
             return list(self._runs.values())
 
     def find(self, name: str) -> ListedRun | None:
-        """Return the row of that name, after a look for what is new; None if there is none."""
+        """Return the row of that name, None if there is none; reads on if it is unknown."""
         if name.startswith(ROW) and name not in self._runs:
             self.refresh()
         return self._runs.get(name)
@@ -442,13 +439,10 @@ def neighbours_json(runs: Sequence[ListedRun], run: ListedRun, choice: Choice) -
 
 def runs_routes(runs: ListedRuns) -> list[Route]:
     """Return the paths of the operator's list: read only, for everybody who can open the page."""
-    answers = {
-        "": _list_rows,
-        "/{name}": _row,
-        "/{name}/trace.json": _trace,
-        "/{name}/view.json": _view,
-    }
-    return [Route(f"/evaluation{end}", partial(answer, answers[end], runs)) for end in answers]
+    row = "/evaluation/{name}"
+    answers = {row: _row, f"{row}/trace.json": _trace, f"{row}/view.json": _view}
+    answers["/evaluation"] = _list_rows
+    return [Route(path, partial(answer, answers[path], runs)) for path in answers]
 
 
 def answer(handler: Callable[..., Response], *given: Any) -> Response:
