@@ -79,7 +79,7 @@ class Services:
         """Find the run of `?trace=NAME`. Raises TraceError without one."""
         if self.runs is not None and (row := self.runs.find(name)) is not None:
             return SavedRun(self.runs.trace(row), link=name, videos=self.runs.videos(row))
-        if example := self.examples.find(name):
+        if example := self.examples.by_name.get(name):
             return SavedRun(example.trace, link=name)
         trace, videos = self.history.linked(name)
         return SavedRun(trace, link=name, videos=videos)
@@ -466,7 +466,7 @@ class Handlers:
 
         def show() -> Updates:
             services, saved = self._services, read()
-            known = [path for example in services.examples.all for path in example.videos]
+            known = [path for each in services.examples.by_name.values() for path in each.videos]
             known += session.shown.files if session.shown else ()
             videos = shown_videos(services.uploads, saved, known)
             trace, owner, start = saved.trace, owner_of(request.cookies), services.sessions

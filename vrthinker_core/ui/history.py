@@ -390,43 +390,39 @@ class History:
 class SavedExample:
     """One saved run, and the files it compared."""
 
-    name: str
     trace: Trace
     videos: tuple[Path, Path]
 
 
 class Examples:
-    """The readable examples in `folder`, by their rows and names."""
+    """The readable examples in `folder`, in the order of their rows."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.all: list[SavedExample] = []
-        for path in sorted(folder.glob("*/trace.json")):
+        self.by_name: dict[str, SavedExample] = {}
+        rows = {kind: row for row, kind in enumerate(words.EXAMPLE_ROWS)}
+        paths = sorted(folder.glob("*/trace.json"))
+        # Those in no row come last
+        paths.sort(key=lambda path: rows.get(path.parent.name.partition("-")[0], len(rows)))
+        for path in paths:
             videos = (path.with_name("first.mp4"), path.with_name("second.mp4"))
             with suppress(TraceError):
-                self.all.append(SavedExample(path.parent.name, load(path), videos))
-        rows = {kind: row for row, kind in enumerate(words.EXAMPLE_ROWS)}
-        # Those in no row come last
-        self.all.sort(key=lambda each: rows.get(each.name.partition("-")[0], len(rows)))
-
-    def find(self, name: str) -> SavedExample | None:
-        """Return the example of that name; None if there is none."""
-        return next((example for example in self.all if example.name == name), None)
+                self.by_name[path.parent.name] = SavedExample(load(path), videos)
 
     def cards(self, thumbnails_of: Callable[[str], ThumbnailFiles]) -> list[dict[str, Any]]:
         """Return name, row (its heading), title, prompt, judge and a picture of each video."""
         cards = []
-        for example in self.all:
-            thumbnails = thumbnails_of(example.name)
+        for name, example in self.by_name.items():
+            thumbnails = thumbnails_of(name)
             started, turns = example.trace.started, example.trace.turns
             tiles = group_tiles(turns[0].frames) if turns else []
             halves = tiles[len(tiles) // 2].halves if tiles else {}
-            kind, _, rest = example.name.partition("-")
-            title = rest if kind in words.EXAMPLE_ROWS else example.name
+            kind, _, rest = name.partition("-")
+            title = rest if kind in words.EXAMPLE_ROWS else name
             title = title.lstrip("0123456789-").replace("-", " ")
             cards.append(
                 {
-                    "name": example.name,
+                    "name": name,
                     "row": words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
                     "title": title[:1].upper() + title[1:],
                     "prompt": started.prompt,

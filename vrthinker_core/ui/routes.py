@@ -229,9 +229,8 @@ class Routes:
         """Return what a chat shows of `?trace=NAME`, or else of the page; the latest are kept."""
         services = self._services
         row = services.runs.find(name) if services.runs else None
-        known = row is not None or services.examples.find(name) or services.history.is_link(name)
         with suppress(TraceError):
-            if known:
+            if row or name in services.examples.by_name or services.history.is_link(name):
                 return self._previews(name, row)
         return LinkPreview(words.TITLE, words.CLAIM, "previews/page.png")
 
