@@ -22,13 +22,19 @@ from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Dimension, Preference, StopReason, Verdict, Vote, wording
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.ui import runs_tab, words
-from vrthinker_core.ui.runs_tab import ListedRun, ListedRuns, RunsRoutes, listed_run, read_choice
+from vrthinker_core.ui.runs_tab import (
+    ListedRun,
+    ListedRuns,
+    listed_run,
+    read_choice,
+    runs_routes,
+)
 
 OTHER = replace(WHOLE, OA=Preference.SECOND)
 
 
 def client(runs: ListedRuns, **cookies: str) -> TestClient:
-    return TestClient(Starlette(routes=RunsRoutes(runs).routes()), cookies=cookies)
+    return TestClient(Starlette(routes=runs_routes(runs)), cookies=cookies)
 
 
 def page(runs: ListedRuns, query: str = "") -> Any:
@@ -66,7 +72,7 @@ def test_broken_lines_are_rows_with_a_sentence(tmp_path: Path) -> None:
         file.write(b"{broken\n" + b'"' + b"x" * 2**21 + b"\n" + b"\xff\xfe\n" + to_line(kinds()[1]))
     runs = read_all(tmp_path)
     assert sorted(run.row for run in runs.runs()) == [1, 2, 2, 3, 4], "broken ones by their lines"
-    errors = [run.error.split(" is ")[0] for run in runs.runs() if run.error]
+    errors = [error.split(" is ")[0] for run in runs.runs() if (error := run.told["error"])]
     assert errors == [f"Line {line} of {RESULTS}" for line in (2, 3, 4)]
     assert runs.said.startswith("3 of 5 lines")
     assert page(runs, "?only=failed")["matching"] == 3
@@ -117,7 +123,7 @@ def test_a_folder_of_a_training_is_listed_with_its_rollouts_alone(tmp_path: Path
     write_trace(tmp_path / "rollouts" / "step-1.json")
     for opened in (".", "rollouts"):
         runs = read_all(tmp_path / opened).runs()
-        found = [(run.row, Path(run.source).name, bool(run.error)) for run in runs]
+        found = [(run.row, Path(run.told["source"]).name, bool(run.told["error"])) for run in runs]
         assert found == [(1, "step-1.json", False), (2, "step-2.json", True)]
 
 
@@ -225,7 +231,7 @@ def test_videos_are_found_by_what_the_results_or_traces_name(tmp_path: Path) -> 
     write_trace(tmp_path / "out" / "deep" / "t.json")
     (tmp_path / "out" / RESULTS).unlink()
     traces = read_all(tmp_path / "out")
-    deep = next(run for run in traces.runs() if run.source == "deep/t.json")
+    deep = next(run for run in traces.runs() if run.told["source"] == "deep/t.json")
     assert traces.videos(deep) == [files["out/deep/b.mp4"]], "a.mp4 lies outside the folder"
 
 
@@ -239,8 +245,9 @@ def shown(runs: list[ListedRun], **query: str) -> list[int]:
 
 
 def listed(*results: PairResult, **query: str) -> Any:
-    """The page of these rows."""
-    return runs_tab.page_json([listed_run(each) for each in results], read_choice(query))
+    """The page of these rows, as a browser gets it."""
+    told = runs_tab.page_json([listed_run(each) for each in results], read_choice(query))
+    return json.loads(json.dumps(told))
 
 
 def test_filters_and_search_leave_what_all_of_them_leave(rows: list[ListedRun]) -> None:
@@ -300,7 +307,7 @@ def test_pages_hold_every_row_once_and_the_last_one_stands_beyond_the_end() -> N
 
 def test_a_page_is_small_and_each_text_one_line_whatever_stands_in_it() -> None:
     run = listed_run(result(1, prompt="a\u202eb\x00\n<b>c</b>\ud800", error="first\nsecond"))
-    assert (run.prompt, run.error) == ("a b <b>c</b>?", "first second")
+    assert (run.prompt, run.told["error"]) == ("a b <b>c</b>?", "first second")
     told = {"prompt": "🎞" * 5000, "error": '"\\\x01🎞' * 500}
     base = result(1, **told, stop=StopReason.TURN_LIMIT, provisional=True)
     pair = replace(base.pair, first_generator="🎞" * 500, second_generator="\x00" * 500)

@@ -146,10 +146,11 @@ def test_a_full_disk_is_a_sentence_and_leaves_no_half_file(answering: Server, cl
 
 def arrive(site: Site, name: str) -> Path:
     """An upload that has arrived whole."""
-    folder = site.uploads.open_arrivals() / name.replace(".", "-")
-    folder.mkdir()
-    (folder / name).write_bytes(b"x")
-    return site.uploads.keep(folder / name, "anna")
+    with site.uploads.arrivals() as arrivals:
+        folder = arrivals / name.replace(".", "-")
+        folder.mkdir()
+        (folder / name).write_bytes(b"x")
+        return site.uploads.keep(folder / name, "anna")
 
 
 def test_a_copy_leads_back_to_its_original(site: Site, tmp_path: Path) -> None:

@@ -7,19 +7,16 @@ A call waits in the page's own queue, and its run is kept like a visitor's until
 
 import asyncio
 import base64
-import contextlib
-import importlib
-import importlib.metadata
 import json
 import logging
-import re
 import secrets
-import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Set
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncIterator, Set
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, cast
+from typing import Any, Literal, TypedDict, cast
 from urllib.parse import unquote
 
 import gradio as gr
@@ -27,6 +24,7 @@ from gradio.components.api_component import Api
 from gradio.events import api as endpoint
 from gradio.utils import get_upload_folder
 from gradio_client.utils import python_type_to_json_schema  # type: ignore[import-untyped]
+from packaging.requirements import Requirement
 from starlette.datastructures import MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route
@@ -42,9 +40,10 @@ from vrthinker_core.types.wording import order_unchecked
 from vrthinker_core.ui import words
 from vrthinker_core.ui.fetch import FULL
 from vrthinker_core.ui.handlers import Services
-from vrthinker_core.ui.queue import CheckedBlocks, Fetch
+from vrthinker_core.ui.queue import CheckedBlocks
 from vrthinker_core.ui.run import RunState, TurnState
 from vrthinker_core.ui.sessions import ShownRun
+from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.view import Probabilities, RunView, remarks
 
 
@@ -284,24 +283,16 @@ BROKEN = f"MCP is off: mcp {{}} is installed, but cannot be imported. {_REMEDY}"
 NO_SSE = f"The older transport is not offered. Connect to {MCP_PATH}/ by streamable HTTP."
 
 
-def mcp_version() -> str:
-    """Return the version of `mcp`; "" if it is not installed."""
-    try:
-        return importlib.metadata.version("mcp")
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-
-
 def why_no_mcp() -> str:
     """Say why there is no MCP, and what to do; else ""."""
-    version = mcp_version()
-    if not version:
+    try:
+        version = metadata.version("mcp")
+    except metadata.PackageNotFoundError:
         return NOT_INSTALLED
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers is None or not (1, 24) <= (int(numbers[1]), int(numbers[2])) < (2, 0):
+    if not Requirement(MCP_REQUIREMENT).specifier.contains(version):
         return WRONG_VERSION.format(version)
     try:
-        importlib.import_module("mcp.server.streamable_http_manager")
+        import_module("mcp.server.streamable_http_manager")
     except ImportError:
         return BROKEN.format(version)
     return ""
@@ -313,18 +304,13 @@ def mcp_routes() -> list[BaseRoute]:
     Over the older one (SSE) an answer does not come on the connection of its call, so a client that
     disconnects would go unnoticed.
     """
-    if sentence := why_no_mcp():
-        refused, methods = PlainTextResponse(sentence, 404), ["GET", "POST", "DELETE"]
-        return [Route(MCP_PATH + "{rest:path}", refused, methods=methods)]
-    return [Route(f"{MCP_PATH}/sse", PlainTextResponse(NO_SSE, 404), methods=["GET"])]
+    sentence = why_no_mcp()
+    path = MCP_PATH + ("{rest:path}" if sentence else "/sse")
+    refused = PlainTextResponse(sentence or NO_SSE, 404)
+    return [Route(path, refused, methods=["GET", "POST", "DELETE"])]
 
 
 CALL_HEADER = "x-vr-thinker-tool-call"
-
-
-def call_token(request: gr.Request) -> str:
-    """Return the token of a tool's call; "" for every other call."""
-    return str(request.headers.get(CALL_HEADER, ""))
 
 
 class McpCallMiddleware:
@@ -340,7 +326,7 @@ class McpCallMiddleware:
             return
         token = secrets.token_hex(12)
         self._tokens.add(token)
-        marked = {**scope, "headers": list(scope["headers"])}
+        marked = dict(scope)
         MutableHeaders(scope=marked)[CALL_HEADER] = token
 
         async def watched_receive() -> Message:
@@ -366,6 +352,7 @@ TOO_LARGE = (
     "Upload it first, and name it by what the upload gave."
 )
 
+UPLOAD_ADDRESS = "/gradio_api/file="  # before the path in an upload's address on this server
 MAX_DATA_URL_BYTES = 3_500_000  # of one video: two in Base64 fit a request (`request_limits`)
 
 
@@ -382,35 +369,27 @@ class UploadedFile(TypedDict, total=False):
     meta: FileMarker
 
 
-@contextlib.asynccontextmanager
-async def resolve_video(given: object, label: str, fetch: Fetch) -> AsyncIterator[Path]:
-    """Give the file of a video; the file of a data URL is deleted afterwards.
+async def resolve_video(
+    given: object, label: str, uploads: Uploads, cleanup: AsyncExitStack
+) -> Path:
+    """Return the file of a video; `cleanup` deletes that of a data URL.
 
     `given` is an `UploadedFile`, an upload's path or address, a web address, or a data URL. Raises
     BadInput, with `label` as the video's name, for all else: other files of this machine, too.
     """
-    text = given.get("path") if isinstance(given, dict) else given
-    if not isinstance(text, str):
-        raise BadInput(NOT_UPLOADED.format(label))
-    prefix = "/gradio_api/file="  # before the path in an uploaded file's address on this server
-    is_web = isinstance(given, str) and text.startswith(("http://", "https://"))
-    if isinstance(given, str) and text.startswith("data:"):
-        uploads = Path(get_upload_folder())
-        uploads.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=uploads, ignore_cleanup_errors=True) as folder:
-            yield await asyncio.to_thread(_write_data_url, text, label, Path(folder) / "video")
-    elif is_web and prefix not in text:
-        yield await fetch(text)
-    else:
-        named = unquote(text.partition(prefix)[2]) if "://" in text else text
-        yield _uploaded_path(named, label)
-
-
-def _uploaded_path(text: str, label: str) -> Path:
-    with contextlib.suppress(OSError, RuntimeError, ValueError):
-        path = Path(text).resolve(strict=True)
-        if path.is_relative_to(Path(get_upload_folder()).resolve()) and path.is_file():
-            return path
+    text = given if isinstance(given, str) else ""
+    if text.startswith("data:"):
+        folder = cleanup.enter_context(uploads.arrivals())
+        return await asyncio.to_thread(_write_data_url, text, label, folder / "video")
+    if text.startswith(("http://", "https://")) and UPLOAD_ADDRESS not in text:
+        return await uploads.fetch_beside(text)
+    named = given.get("path") if isinstance(given, dict) else given
+    if isinstance(named, str):
+        named = unquote(named.partition(UPLOAD_ADDRESS)[2]) if "://" in named else named
+        with suppress(OSError, RuntimeError, ValueError):
+            path = Path(named).resolve(strict=True)
+            if path.is_relative_to(Path(get_upload_folder()).resolve()) and path.is_file():
+                return path
     raise BadInput(NOT_UPLOADED.format(label))
 
 
@@ -436,7 +415,7 @@ def resolve_settings(given: object) -> Settings:
     """Return the given settings; defaults for None and "". Raises BadInput."""
     if given in (None, ""):
         return Settings()
-    with contextlib.suppress(ValueError, RecursionError):
+    with suppress(ValueError, RecursionError):
         given = json.loads(given) if isinstance(given, str) else given
     if not isinstance(given, dict):
         raise BadInput(NOT_AN_OBJECT)
@@ -471,7 +450,7 @@ def _any_of(*kinds: str) -> dict[str, Any]:
 POLL_SECONDS = 0.05
 HEARTBEAT_SECONDS = 0.5  # at most between items: only there does Gradio notice that a client left
 
-Item = TypeVar("Item", RunJson, HealthJson)
+as_text = partial(json.dumps, ensure_ascii=False)  # for an MCP call, which has a token
 
 
 def register_endpoints(blocks: CheckedBlocks, services: Services, tokens: Set[str]) -> None:
@@ -488,10 +467,8 @@ def register_endpoints(blocks: CheckedBlocks, services: Services, tokens: Set[st
     for component, schema in schemas.items():
         value = blocks.blocks[component]
         assert isinstance(value, Api)
-        derived = value.api_info()  # not a copy: the schema that Gradio shows
-        derived.clear()
-        derived.update(schema)
-    if mcp_version() and (sentence := why_no_mcp()):
+        value._api_info = schema
+    if (sentence := why_no_mcp()) not in ("", NOT_INSTALLED):
         logging.getLogger(__name__).warning(sentence)
 
 
@@ -528,15 +505,14 @@ class Endpoints:
             judge: Which judge is to compare, by its name in `health`; the first one there when nothing is said.
             settings: How the run goes, by name, as in {"max_turns": 3}; defaults for those left out. `health` lists all of them.
         """
-        token, services = call_token(request), self.services
+        token, services = request.headers.get(CALL_HEADER, ""), self.services
         async with AsyncExitStack() as cleanup:
             try:
                 name = services.judges.choose(judge)
                 services.queue.check(name)
-                chosen, enter = resolve_settings(settings), cleanup.enter_async_context
-                fetch = services.uploads.fetch_beside
-                first = await enter(resolve_video(video1, "Video 1", fetch))
-                second = await enter(resolve_video(video2, "Video 2", fetch))
+                chosen, uploads = resolve_settings(settings), services.uploads
+                first = await resolve_video(video1, "Video 1", uploads, cleanup)
+                second = await resolve_video(video2, "Video 2", uploads, cleanup)
                 if not isinstance(prompt, str):
                     raise BadInput("The prompt must be a text.")
                 session = services.sessions.get(f"program {secrets.token_hex(12)}")
@@ -545,15 +521,15 @@ class Endpoints:
                 pair = VideoPair(prompt, first, second)
                 shown = services.sessions.start_run(session, pair, chosen, name)
             except BadInput as error:
-                yield _response(refused_json(str(error)), token)
+                refused = refused_json(str(error))
+                yield as_text(refused) if token else refused
                 return
             finally:
                 services.queue.arrived()
-            async with aclosing(_progress(shown)) as progress:
-                async for item in progress:
-                    yield _response(item, token)
-                    if token and token not in self.mcp_tokens:
-                        return
+            async for item in _progress(shown):
+                yield as_text(item) if token else item
+                if token and token not in self.mcp_tokens:
+                    return
 
     def health(self, request: gr.Request) -> HealthJson | str:
         """Whether a judge is there, which one, how many wait for it, and what `compare` can be given.
@@ -579,26 +555,22 @@ class Endpoints:
                 for row in SETTINGS
             ],
         }
-        return _response(health, call_token(request))
+        return as_text(health) if request.headers.get(CALL_HEADER) else health
 
     def _judge_health(self, name: str) -> JudgeHealthJson:
         health = JudgeHealthJson(status="loading", judge="", protocol="", notes=[], error="")
-        if not self.services.judges.is_loaded(name):
-            return health
         try:
-            backend = self.services.judges.get(name)
+            if self.services.judges.is_loaded(name):
+                backend = self.services.judges.get(name)
+                health["status"], health["judge"] = "ready", backend.name
+                health["protocol"] = next(iter(backend.protocols), "paired")
+                health["notes"] = list(backend.notes)
         except VrThinkerError as error:
-            return {**health, "status": "no judge", "error": str(error)}
-        return {
-            **health,
-            "status": "ready",
-            "judge": backend.name,
-            "protocol": next(iter(backend.protocols), "paired"),
-            "notes": list(backend.notes),
-        }
+            health["status"], health["error"] = "no judge", str(error)
+        return health
 
 
-async def _progress(shown: ShownRun) -> AsyncGenerator[RunJson, None]:
+async def _progress(shown: ShownRun) -> AsyncIterator[RunJson]:
     """The run so far, at each change, every `HEARTBEAT_SECONDS`, and at the end."""
     run, polls, before = shown.run, 0, None
     while not run.over:
@@ -612,8 +584,3 @@ async def _progress(shown: ShownRun) -> AsyncGenerator[RunJson, None]:
         polls += 1
         await asyncio.sleep(POLL_SECONDS)
     yield run_json(RunView(run.state), run.seconds, run.pace)
-
-
-def _response(item: Item, token: str) -> Item | str:
-    """The item; as JSON text for an MCP call, which has a token."""
-    return json.dumps(item, ensure_ascii=False) if token else item

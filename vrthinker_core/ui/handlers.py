@@ -76,9 +76,9 @@ class Services:
 
     def stored_run(self, name: str) -> SavedRun:
         """Find the run of `?trace=NAME`. Raises TraceError without one."""
-        if self.runs is not None and (row := self.runs.find_now(name)) is not None:
+        if self.runs is not None and (row := self.runs.find(name)) is not None:
             return SavedRun(self.runs.trace(row), self.runs.videos(row), link=name)
-        if example := self.examples.find(name):
+        if example := self.examples.by_name.get(name):
             return SavedRun(example.trace, link=name)
         return SavedRun(*self.history.linked(name), link=name)
 
@@ -410,7 +410,7 @@ class Handlers:
 
         def show() -> Updates:
             services, saved = self._services, read()
-            known = [path for example in services.examples.all for path in example.videos]
+            known = [path for each in services.examples.by_name.values() for path in each.videos]
             known += session.shown.files if session.shown else ()
             videos = shown_videos(services.uploads, saved, known)
             trace, owner, start = saved.trace, owner_of(request.cookies), services.sessions

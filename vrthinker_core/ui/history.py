@@ -4,20 +4,18 @@ Runs of visitors lie in a folder that servers may share: traces and videos as fi
 `runs.sqlite`. A file that no row names was left by a killed server.
 """
 
-import contextlib
 import hashlib
 import logging
 import os
 import re
 import secrets
-import shutil
 import sqlite3
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,16 +23,17 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from vrthinker_core.errors import TraceError
-from vrthinker_core.storage import atomic_path, remove_parts, type_adapter, write_atomically
+from vrthinker_core.storage import remove_parts, type_adapter, write_atomically
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import Preference, Side
 from vrthinker_core.types.events import StopReason, Trace
-from vrthinker_core.types.order import OrderEffect
+from vrthinker_core.types.order import OrderEffect, order_of
 from vrthinker_core.types.progress import count
-from vrthinker_core.types.wording import NOT_SWAP_TESTED
+from vrthinker_core.types.wording import NOT_SWAP_TESTED, branch_name
 from vrthinker_core.ui import words
 from vrthinker_core.ui.run import merge_traces
-from vrthinker_core.ui.view import RunView, ThumbnailFiles, group_tiles
+from vrthinker_core.ui.uploads import link_or_copy
+from vrthinker_core.ui.view import ThumbnailFiles, group_tiles
 from vrthinker_core.video.files import file_digest
 
 MAX_TEXT = 400  # characters of the prompt, of the judge's name, and of the branch's
@@ -81,10 +80,9 @@ class RunRecord:
     def of(
         cls, owner: str, trace: Trace, begun: float, until: float, origin: str = ""
     ) -> "RunRecord":
-        """Return the record of that run."""
-        second = trace.swapped and replace(trace.swapped, turns=())
-        view = RunView.of(replace(trace, turns=(), swapped=second))
-        finished, verdict = trace.finished, view.verdict
+        """Return the record of that run, without its videos."""
+        finished, order = trace.finished, order_of(trace.runs)
+        verdict = finished.verdict if finished else None
         return cls(
             owner,
             trace.started.prompt[:MAX_TEXT],
@@ -94,30 +92,26 @@ class RunRecord:
             ending=finished.stop if finished else None,
             judged=verdict is not None,
             overall=verdict.OA if verdict else None,
-            outside_scope=view.outside_scope,
-            order=view.order.overall if view.order else None,
+            outside_scope=finished is not None and finished.outside_scope,
+            order=order.overall if order else None,
             origin=origin,
             voted=trace.vote is not None,
-            branch=view.name[:MAX_TEXT],
+            branch=branch_name(trace.started)[:MAX_TEXT],
         )
 
-    def row(self, name: str, hide: bool = False, over: bool = True) -> dict[str, Any]:
-        """Return the run's row in its visitor's list. `hide`: they vote first."""
-        outcome = words.HIDDEN if over else words.GOES_ON
-        told = over and not hide
-        if told:
-            outcome = words.kept_outcome(
-                self.outside_scope, self.judged, self.overall, self.order, self.ending
-            )
+    def row(self, name: str, instead: str = "") -> dict[str, Any]:
+        """Return the run's row in its visitor's list; `instead`: words in place of its outcome."""
+        outcome = self.outside_scope, self.judged, self.overall, self.order, self.ending
+        unchecked = self.judged and self.order is None and not instead
         return {
             "name": name,
             "prompt": self.prompt[:MAX_TEXT],
             "judge": words.judge_line(self.judge[:MAX_TEXT]) if self.judge else "",
             "branch": self.branch[:1].upper() + self.branch[1:MAX_TEXT],
-            "outcome": outcome,
-            "unchecked": NOT_SWAP_TESTED if told and self.judged and self.order is None else "",
+            "outcome": instead or words.kept_outcome(*outcome),
+            "unchecked": NOT_SWAP_TESTED if unchecked else "",
             "begun": self.begun,  # seconds since 1970
-            "over": over,
+            "over": instead != words.GOES_ON,
         }
 
 
@@ -168,6 +162,7 @@ class History:
     ) -> None:
         """Open the folder, or make it. With 0 `seconds` only links are kept. Raises OSError."""
         self.keeps = seconds > 0  # whether any visitor's run is kept
+        self.help = words.kept_for(seconds) if self.keeps else words.NOT_KEPT
         self._seconds, self._max_bytes = seconds or KEEP_SECONDS, max_bytes
         self._is_ours = is_ours
         self._database = folder / "runs.sqlite"
@@ -177,13 +172,13 @@ class History:
         self._lock = threading.RLock()  # held while a run is read, merged and written
         with self._alone(check=True) as runs:
             runs.execute("PRAGMA user_version = 1")
-            self._import_records(runs, folder / "records")
+            for path in (folder / "records").glob("*.json"):  # as earlier versions kept them
+                with suppress(ValueError):
+                    record = type_adapter(RunRecord).validate_json(path.read_bytes())
+                    if NAME.fullmatch(path.stem):
+                        self._insert(runs, path.stem, record)
+                path.unlink()
         self.sweep()
-
-    @property
-    def help(self) -> str:
-        """Say for how long runs are kept, in one sentence."""
-        return words.kept_for(self._seconds) if self.keeps else words.NOT_KEPT
 
     def rows(self, owner: str, votes_first: bool, hidden: Mapping[str, bool]) -> dict[str, Any]:
         """Return the rows of the visitor's runs by name, the latest first.
@@ -194,7 +189,7 @@ class History:
         rows = {}
         for name, record in reversed(self._records(owner).items()):
             hide = hidden.get(name, votes_first and record.judged and not record.voted)
-            rows[name] = record.row(name, hide)
+            rows[name] = record.row(name, words.HIDDEN if hide else "")
         return rows
 
     def open(self, owner: str, name: str) -> tuple[Trace, list[Path]]:
@@ -217,32 +212,26 @@ class History:
         return name if self.update(name, owner, trace, time.time(), videos, again=False) else ""
 
     def update(
-        self,
-        name: str,
-        owner: str,
-        trace: Trace,
-        begun: float,
-        videos: Sequence[Path],
-        *,
-        again: bool,
+        self, name: str, owner: str, trace: Trace, begun: float, videos: Sequence[Path], again: bool
     ) -> bool:
         """Keep a run so far, `again` unless it has been deleted; return whether it is kept."""
         if not self.keeps or not owner:
             return False
         try:
-            with self._lock:  # the latest state is kept last
+            with self._alone() as runs:  # the latest state is kept last
                 before = self._get(name)
                 if before is not None:
                     begun = before.begun
                     with suppress(TraceError):  # one that is damaged is replaced
                         trace = merge_traces(trace, load(self._traces / f"{name}.json"))
+                elif again:
+                    return False
+                kept = before.videos if before and before.videos else self._keep_videos(videos)
                 record = RunRecord.of(owner, trace, begun, time.time() + self._seconds)
-                if before is not None and before.videos:
-                    record, videos = replace(record, videos=before.videos), ()
-                stored = self._put(name, record, trace, videos, again=again)
-                if stored and not again:
-                    self.delete(owner, list(self._records(owner))[:-MAX_LISTED])
-                return stored
+                self._put(runs, name, replace(record, videos=kept), trace)
+            if oldest := list(self._records(owner))[:-MAX_LISTED]:
+                self.delete(owner, oldest)
+            return True
         except OSError as error:
             told = error.strerror or error
             logging.getLogger(__name__).warning("A run could not be kept: %s", told)
@@ -250,7 +239,7 @@ class History:
 
     def delete(self, owner: str, names: Collection[str] | None = None) -> None:
         """Delete the visitor's runs of these names, or all, with the links to them."""
-        with self._lock, self._alone() as runs:
+        with self._alone() as runs:
             found = self._records(owner, links=names is None)
             gone = {name for name in found if names is None or name in names}
             links = runs.execute("SELECT name, origin FROM runs WHERE origin != ''")
@@ -259,17 +248,17 @@ class History:
 
     def share(self, run: str, trace: Trace, owner: str = "", videos: Sequence[Path] = ()) -> str:
         """Keep a run's trace for `?trace=NAME`; return its only name. Raises OSError."""
-        with self._lock:
+        with self._alone() as runs:
             for name in self._select("origin = ? AND owner = ?", run, owner):
                 with suppress(TraceError):  # a damaged one
                     if load(self._traces / f"{name}.json") == trace:
                         return name
             name, now = secrets.token_hex(12), time.time()
             record = RunRecord.of(owner, trace, now, now + self._seconds, origin=run)
-            self._put(name, record, trace, videos, again=False)
-            if self._get(name) is None:
-                raise OSError(words.NO_ROOM)
-            return name
+            self._put(runs, name, replace(record, videos=self._keep_videos(videos)), trace)
+        if self._get(name) is None:
+            raise OSError(words.NO_ROOM)
+        return name
 
     def is_link(self, name: str) -> bool:
         """Whether `?trace=NAME` leads to a run here."""
@@ -288,21 +277,24 @@ class History:
             for folder in (self._traces, self._videos):
                 remove_parts(folder)
             self._drop_old(runs)
-            videos = (path for path in self._videos.iterdir() if VIDEO.fullmatch(path.name))
-            for path in {*self._traces.glob("*.json"), *videos} - self._named_files(runs):
-                path.unlink(missing_ok=True)
+            self._remove(runs, ())
 
     # -- the folder ------------------------------------------------------------------------------
 
     @contextmanager
     def _alone(self, check: bool = False) -> Iterator[sqlite3.Connection]:
         """Give the table, with nobody else in the folder. Raises OSError."""
+        with self._lock, self._table(check) as runs, runs:
+            runs.execute("BEGIN IMMEDIATE")
+            yield runs
+
+    @contextmanager
+    def _table(self, check: bool = False) -> Iterator[sqlite3.Connection]:
         try:
-            with self._lock, contextlib.closing(self._connect(check)) as runs, runs:
-                runs.execute("BEGIN IMMEDIATE")
+            with closing(self._connect(check)) as runs:
                 yield runs
         except sqlite3.Error as error:
-            raise OSError(f"the list of runs cannot be written: {error}") from error
+            raise OSError(f"the list of runs cannot be used: {error}") from error
 
     def _connect(self, check: bool = False) -> sqlite3.Connection:
         """Open the table; put a damaged one aside. Without `check` only its head is checked."""
@@ -319,15 +311,6 @@ class History:
             self._database.replace(self._database.with_suffix(".damaged"))
             return self._connect()
 
-    def _import_records(self, runs: sqlite3.Connection, folder: Path) -> None:
-        """Take over the records that earlier versions kept as files."""
-        for path in folder.glob("*.json"):
-            with suppress(ValueError):
-                record = type_adapter(RunRecord).validate_json(path.read_bytes())
-                if NAME.fullmatch(path.stem):
-                    self._insert(runs, path.stem, record)
-            path.unlink()
-
     def _insert(self, runs: sqlite3.Connection, name: str, record: RunRecord) -> None:
         json = type_adapter(RunRecord).dump_json(record)
         values = name, record.owner, record.begun, record.until, record.origin, json
@@ -336,11 +319,8 @@ class History:
     def _select(self, where: str, *values: object) -> dict[str, RunRecord]:
         """Readable records by name, the oldest first. Raises OSError."""
         query = f"SELECT name, record FROM runs WHERE until > ? AND {where} ORDER BY begun"
-        try:
-            with contextlib.closing(self._connect()) as runs:
-                rows = runs.execute(query, (time.time(), *values)).fetchall()
-        except sqlite3.Error as error:
-            raise OSError(f"the list of runs cannot be read: {error}") from error
+        with self._table() as runs:
+            rows = runs.execute(query, (time.time(), *values)).fetchall()
         found = {}
         for name, json in rows:
             with suppress(ValueError):  # of pydantic: a row of another version
@@ -358,122 +338,96 @@ class History:
     def _files(self, record: RunRecord) -> list[Path]:
         return [path for name in record.videos if (path := self._videos / name).is_file()]
 
-    def _put(
-        self, name: str, record: RunRecord, trace: Trace, videos: Sequence[Path], *, again: bool
-    ) -> bool:
-        """Keep a run; False if it was to be replaced and is gone. Raises OSError."""
-        data, digests = to_json(trace), list[tuple[str, Path]]()
-        for path in videos:
-            with suppress(OSError):  # one of more than half of all bytes is not even read
-                small = path.stat().st_size <= self._max_bytes // 2
-                if small and (digest := file_digest(path)):
-                    digests.append((digest, path))
-        with self._alone() as runs:
-            if again and not runs.execute("SELECT 1 FROM runs WHERE name = ?", (name,)).fetchone():
-                return False
-            kept = tuple(filter(None, (self._keep_video(*video) for video in digests)))
-            write_atomically(self._traces / f"{name}.json", data)
-            self._insert(runs, name, replace(record, videos=kept) if kept else record)
-            if not again:  # one that grows is counted by the next sweep
-                self._drop_old(runs)
-        return True
+    def _put(self, runs: sqlite3.Connection, name: str, record: RunRecord, trace: Trace) -> None:
+        """Keep a run. Raises OSError."""
+        write_atomically(self._traces / f"{name}.json", to_json(trace))
+        self._insert(runs, name, record)
+        self._drop_old(runs)
 
-    def _keep_video(self, digest: str, path: Path) -> str:
-        """Keep a video; return its name, "" if it cannot be kept."""
-        suffix = path.suffix.lower()
-        name = digest + (suffix if re.fullmatch(r"\.[a-z0-9]{1,8}", suffix) else "")
-        kept = self._videos / name
-        with suppress(OSError):
-            if self._is_ours(path):
-                with suppress(OSError):  # kept already, or another disk
-                    os.link(path, kept)
-            if not kept.is_file():
-                with atomic_path(kept) as part:
-                    shutil.copyfile(path, part)
-            return name
-        return ""
+    def _keep_videos(self, paths: Sequence[Path]) -> tuple[str, ...]:
+        """Keep videos; return the names of those that could be kept."""
+        names = []
+        for path in paths:
+            with suppress(OSError):  # one of more than half of all bytes is not even read
+                if path.stat().st_size > self._max_bytes // 2 or not (digest := file_digest(path)):
+                    continue
+                suffix = path.suffix.lower()
+                name = digest + (suffix if re.fullmatch(r"\.[a-z0-9]{1,8}", suffix) else "")
+                link_or_copy(path, self._videos / name, may_link=self._is_ours(path))
+                names.append(name)
+        return tuple(names)
 
     def _drop_old(self, runs: sqlite3.Connection) -> None:
         """Remove runs that are too old, and the oldest until the others have room."""
         rows = runs.execute("SELECT name, until FROM runs ORDER BY begun").fetchall()
         traces = {path.stem for path in self._traces.iterdir()}  # a crash may cost one
         gone = {name for name, until in rows if until <= time.time() or name not in traces}
-        self._remove(runs, gone)
+        if gone:
+            self._remove(runs, gone)
         names = [name for name, _ in rows if name not in gone]
         while names and (len(names) > MAX_RUNS or self._bytes() > self._max_bytes):
             self._remove(runs, {names.pop(0)})
 
     def _remove(self, runs: sqlite3.Connection, names: Collection[str]) -> None:
-        """Remove these runs, and videos that no other run names."""
-        if not names:
-            return
-        before = self._named_files(runs)
+        """Remove these runs, and every file that no run names."""
         runs.executemany("DELETE FROM runs WHERE name = ?", [(name,) for name in names])
-        for path in before - self._named_files(runs):
-            path.unlink(missing_ok=True)
-
-    def _named_files(self, runs: sqlite3.Connection) -> set[Path]:
         named = set()
         for name, json in runs.execute("SELECT name, record FROM runs"):
             named.add(self._traces / f"{name}.json")
             with suppress(ValueError):
                 record = type_adapter(RunRecord).validate_json(json)
                 named |= {self._videos / video for video in record.videos}
-        return named
+        videos = (path for path in self._videos.iterdir() if VIDEO.fullmatch(path.name))
+        for path in {*self._traces.glob("*.json"), *videos} - named:
+            path.unlink(missing_ok=True)
 
     def _bytes(self) -> int:
-        total = 0
-        for path in (*self._traces.iterdir(), *self._videos.iterdir()):
-            with suppress(OSError):
-                total += path.stat().st_size
-        return total
+        files = (*self._traces.iterdir(), *self._videos.iterdir())
+        return sum(path.stat().st_size for path in files)
 
 
 @dataclass(frozen=True, slots=True)
 class SavedExample:
     """One saved run, and the files it compared."""
 
-    name: str
     trace: Trace
     videos: tuple[Path, Path]
 
 
 class Examples:
-    """The readable examples in `folder`, by their rows and names."""
+    """The readable examples in `folder`, in the order of their rows."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.all: list[SavedExample] = []
-        for path in sorted(folder.glob("*/trace.json")):
+        self.by_name: dict[str, SavedExample] = {}
+        rows = {kind: row for row, kind in enumerate(words.EXAMPLE_ROWS)}
+        paths = sorted(folder.glob("*/trace.json"))
+        # Those in no row come last
+        paths.sort(key=lambda path: rows.get(path.parent.name.partition("-")[0], len(rows)))
+        for path in paths:
             videos = (path.with_name("first.mp4"), path.with_name("second.mp4"))
             with suppress(TraceError):
-                self.all.append(SavedExample(path.parent.name, load(path), videos))
-        rows = {kind: row for row, kind in enumerate(words.EXAMPLE_ROWS)}
-        # Those in no row come last
-        self.all.sort(key=lambda each: rows.get(each.name.partition("-")[0], len(rows)))
-
-    def find(self, name: str) -> SavedExample | None:
-        """Return the example of that name; None if there is none."""
-        return next((example for example in self.all if example.name == name), None)
+                self.by_name[path.parent.name] = SavedExample(load(path), videos)
 
     def cards(self, thumbnails_of: Callable[[str], ThumbnailFiles]) -> list[dict[str, Any]]:
         """Return name, row (its heading), title, prompt, judge and a picture of each video."""
         cards = []
-        for example in self.all:
-            thumbnails = thumbnails_of(example.name)
+        for name, example in self.by_name.items():
+            thumbnails = thumbnails_of(name)
             started, turns = example.trace.started, example.trace.turns
             tiles = group_tiles(turns[0].frames) if turns else []
             halves = tiles[len(tiles) // 2].halves if tiles else {}
-            kind, _, rest = example.name.partition("-")
-            title = rest if kind in words.EXAMPLE_ROWS else example.name
+            kind, _, rest = name.partition("-")
+            title = rest if kind in words.EXAMPLE_ROWS else name
             title = title.lstrip("0123456789-").replace("-", " ")
-            card = {
-                "name": example.name,
-                "row": words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
-                "title": title[:1].upper() + title[1:],
-                "prompt": started.prompt,
-                "judge": f"{words.judge_line(started.judge)} · {count(len(turns), 'turn')}",
-                "pictures": [thumbnails(halves[s]).src if s in halves else "" for s in Side],
-            }
-            cards.append(card)
+            cards.append(
+                {
+                    "name": name,
+                    "row": words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
+                    "title": title[:1].upper() + title[1:],
+                    "prompt": started.prompt,
+                    "judge": f"{words.judge_line(started.judge)} · {count(len(turns), 'turn')}",
+                    "pictures": [thumbnails(halves[s]).src if s in halves else "" for s in Side],
+                }
+            )
         return cards

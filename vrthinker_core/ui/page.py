@@ -32,7 +32,7 @@ from vrthinker_core.ui.queue import (
     QuickStates,
 )
 from vrthinker_core.ui.run import JobRunner
-from vrthinker_core.ui.runs_tab import ListedRuns, RunsRoutes
+from vrthinker_core.ui.runs_tab import ListedRuns, runs_routes
 from vrthinker_core.ui.security import (
     OpenPagesMiddleware,
     OriginGuardMiddleware,
@@ -118,7 +118,7 @@ class Page:
             Mount("/intro", StaticFiles(directory=ASSETS / "intro")),
             Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=services.sessions.thumbnail_root)),
             *self._routes.routes(),
-            *(RunsRoutes(services.runs).routes() if services.runs else ()),
+            *(runs_routes(services.runs) if services.runs else ()),
             *api.mcp_routes(),
             Route("/static/ffmpeg/{part}", lambda _: no_trimmer),
         ]

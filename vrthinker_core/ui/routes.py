@@ -5,18 +5,17 @@ import html
 import ipaddress
 import json
 import re
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 from starlette.datastructures import MutableHeaders
 from starlette.formparsers import MultiPartException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -34,7 +33,7 @@ from vrthinker_core.ui.handlers import Services
 from vrthinker_core.ui.history import RunRecord, owner_of, votes_first
 from vrthinker_core.ui.queue import receive_files
 from vrthinker_core.ui.run import trace_of
-from vrthinker_core.ui.runs_tab import ListedRun
+from vrthinker_core.ui.runs_tab import ListedRun, answer, fresh_json, one_line
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView, inline_image
 
@@ -116,29 +115,28 @@ class Routes:
         screenshot = FileResponse(ASSETS / "screenshot.png", media_type="image/png")
         return [
             Route("/gradio_api/upload", self.upload, methods=["POST"]),
-            *(Route(f"/runs/{{name}}/{file}", partial(self.download, file)) for file in FILES),
-            Route("/runs/{name}/link", self.link, methods=["POST"]),
+            *(
+                Route(f"/runs/{{name}}/{file}", partial(answer, self.download, file))
+                for file in FILES
+            ),
+            Route("/runs/{name}/link", partial(answer, self.link), methods=["POST"]),
             Route("/runs/{name}/turns/{turn}/frames", self.frames),
             Route("/history", self.list_runs, methods=["GET"]),
             Route("/history", self.delete, methods=["DELETE"]),
             Route("/history/{name}", self.delete, methods=["DELETE"]),
             Route("/previews/page.png", lambda _: screenshot),
-            Route("/previews/{name}.jpg", self.picture),
+            Route("/previews/{name}.jpg", partial(answer, self.picture)),
         ]
 
     def download(self, file: str, request: Request) -> Response:
         """Return a run that is over as one of `FILES`."""
-        if (found := self._find(request)) is None:
-            return PlainTextResponse(words.NO_RUN, 404)
-        render, kind = FILES[file]
+        (_, trace), (render, kind) = self._find(request), FILES[file]
         headers = {"Content-Disposition": f'attachment; filename="vr-thinker-{file}"'}
-        return Response(render(found[1]), media_type=kind, headers=headers)
+        return Response(render(trace), media_type=kind, headers=headers)
 
     def link(self, request: Request) -> Response:
         """Keep the trace for `?trace=`, and return the name it is kept under."""
-        if (found := self._find(request)) is None:
-            return PlainTextResponse(words.NO_RUN, 404)
-        (shown, trace), owner = found, owner_of(request.cookies)
+        (shown, trace), owner = self._find(request), owner_of(request.cookies)
         run, share = shown.kept or shown.name, self._services.history.share
         try:
             return JSONResponse({"trace": shown.link or share(run, trace, owner, shown.files)})
@@ -156,10 +154,12 @@ class Routes:
             return PlainTextResponse(words.MANY_LOOK_CLOSER, 503)
         return JSONResponse(await asyncio.shield(asyncio.wrap_future(found)))
 
-    def _find(self, request: Request) -> tuple[ShownRun, Trace] | None:
+    def _find(self, request: Request) -> tuple[ShownRun, Trace]:
         shown = self._services.sessions.find_run(str(request.path_params["name"]))
         trace = trace_of(shown.run.state) if shown and shown.run.over else None
-        return (shown, trace) if shown and trace else None
+        if shown is None or trace is None:
+            raise TraceError(words.NO_RUN)
+        return shown, trace
 
     def list_runs(self, request: Request) -> Response:
         """Return the visitor's runs, the latest first, and for how long they are kept."""
@@ -171,12 +171,11 @@ class Routes:
             if not each.run.over:
                 prompt, view = encodable(each.run.prompt), RunView(each.run.state)
                 judge = view.started.judge if view.started else each.run.judge
-                begun = round(each.began, 3)
+                begun = each.began
                 record = RunRecord(owner, prompt, judge, begun, until=begun, branch=view.name)
-                rows[each.kept] = record.row(each.kept, over=False)
+                rows[each.kept] = record.row(each.kept, words.GOES_ON)
         runs = sorted(rows.values(), key=lambda row: -row["begun"])
-        headers = {"Cache-Control": "no-store"}
-        return JSONResponse({"runs": runs, "help": history.help}, headers=headers)
+        return fresh_json({"runs": runs, "help": history.help})
 
     def delete(self, request: Request) -> Response:
         """Delete the visitor's run of that name, or all of theirs, and nobody else's."""
@@ -190,29 +189,21 @@ class Routes:
 
     async def upload(self, request: Request) -> Response:
         """Return the paths of the files that have arrived, as JSON; otherwise one sentence."""
-        uploads, visitor, folder = self._services.uploads, client_address(request), None
+        uploads, visitor = self._services.uploads, client_address(request)
         try:
-            folder = uploads.open_arrivals()
-            files = await receive_files(self._bounded(request, visitor, folder), folder)
-            uploads.budget.release(folder)
-            return JSONResponse([str(uploads.keep(file, visitor)) for file in files])
+            with uploads.arrivals() as folder:
+                files = await receive_files(self._bounded(request, visitor, folder), folder)
+                uploads.budget.release(folder)
+                return JSONResponse([str(uploads.keep(file, visitor)) for file in files])
         except MultiPartException as error:
             too_large = "maximum allowed size" in error.message
             return PlainTextResponse(error.message, 413 if too_large else 400)
-        except ClientDisconnect:
-            return Response(status_code=400)
         except TimeoutError:
             return PlainTextResponse(TOO_SLOW, 408)
-        except BadInput as error:
-            return PlainTextResponse(str(error), 507)
-        except OSError:
-            return PlainTextResponse(FULL, 507)
+        except (BadInput, OSError) as error:
+            return PlainTextResponse(str(error) if isinstance(error, BadInput) else FULL, 507)
         except (TypeError, ValueError):
             return PlainTextResponse(NO_UPLOAD, 400)
-        finally:
-            if folder is not None:
-                uploads.budget.release(folder)
-                shutil.rmtree(folder, ignore_errors=True)
 
     def _bounded(self, request: Request, visitor: str, folder: Path) -> Request:
         """Return the request; reading raises BadInput without room, TimeoutError if too slow."""
@@ -230,27 +221,25 @@ class Routes:
 
     def picture(self, request: Request) -> Response:
         """Return the frame that stands for the run of one link."""
-        if jpeg := self.preview(str(request.path_params["name"])).jpeg:
-            return Response(jpeg, media_type="image/jpeg")
-        return PlainTextResponse(words.NO_SUCH_LINK, 404)
+        if not (jpeg := self.preview(str(request.path_params["name"])).jpeg):
+            raise TraceError(words.NO_SUCH_LINK)
+        return Response(jpeg, media_type="image/jpeg")
 
     def preview(self, name: str) -> "LinkPreview":
         """Return what a chat shows of `?trace=NAME`, or else of the page; the latest are kept."""
         services = self._services
         row = services.runs.find(name) if services.runs else None
-        known = row is not None or services.examples.find(name) or services.history.is_link(name)
         with suppress(TraceError):
-            if known:
+            if row or name in services.examples.by_name or services.history.is_link(name):
                 return self._previews(name, row)
         return LinkPreview(words.TITLE, words.CLAIM, "previews/page.png")
 
     def _make_preview(self, name: str, row: ListedRun | None) -> "LinkPreview":  # noqa: ARG002 - a row may be judged again
         view = RunView.of(self._services.stored_run(name).trace)
         assert view.started is not None
-        prompt, most = " ".join(view.started.prompt.split()), MAX_PREVIEW_PROMPT
-        parts = [f"“{prompt[: most - 1]}…”" if len(prompt) > most else f"“{prompt}”"]
-        given = [each for each in words.DIMENSION_HELP if each in dict(view.verdict or ())]
-        parts += [f"{DIMENSION_NAMES[each]}: {view.label(each)[0]}." for each in given]
+        parts = [f"“{one_line(view.started.prompt, MAX_PREVIEW_PROMPT)}”"]
+        for each in words.DIMENSION_HELP if view.verdict else ():
+            parts.append(f"{DIMENSION_NAMES[each]}: {view.label(each)[0]}.")
         if view.verdict and not view.order:
             parts.append(f"{NOT_SWAP_TESTED.capitalize()}.")
         outcome = (view.headline or words.NEVER_ENDED).rstrip(".")
@@ -309,9 +298,9 @@ class LinkPreviewMiddleware:
         if scope["type"] != "http" or scope["path"] != "/" or scope["method"] != "GET":
             await self._app(scope, receive, send)
             return
-        request, query = Request(scope), parse_qs(scope["query_string"].decode("latin-1"))
+        request = Request(scope)
         # A link's tags tell its verdict, which who votes first is not to see.
-        name = "" if votes_first(request.cookies) else query.get("trace", [""])[0]
+        name = "" if votes_first(request.cookies) else request.query_params.get("trace", "")
         preview = await asyncio.to_thread(self._routes.preview, name)
         tags = preview.tags(request) + self._script
         started: Message = {}

@@ -4,11 +4,10 @@ import asyncio
 import os
 import shutil
 import tempfile
-import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput, NoCopy
@@ -22,6 +21,16 @@ UNUSED_SECONDS = 600.0  # for a file that nobody uses
 NO_ROOM = "There is no room here to keep a playable copy of {}; try again in ten minutes."
 
 
+def link_or_copy(file: Path, place: Path, may_link: bool = True) -> None:
+    """Link or copy a file to `place`, unless one is there. Raises OSError."""
+    if may_link:
+        with suppress(OSError):  # one is there, or it is another disk
+            os.link(file, place)
+    if not place.is_file():
+        with atomic_path(place) as part:
+            shutil.copyfile(file, part)
+
+
 class Uploads:
     """Copies lie in `folder`, named after their content; `policy` allows downloads to `fetched`.
 
@@ -31,15 +40,19 @@ class Uploads:
 
     def __init__(self, folder: Path, fetched: Path, policy: FetchPolicy = PUBLIC_ONLY) -> None:
         self._folder, self._fetched, self._policy = folder, fetched, policy
-        self._copies: dict[Path, Path] = {}
+        self._copies: dict[Path, Path] = {}  # by their originals; threads change it in one step
         self._fetch_threads = ThreadPoolExecutor(4, "fetch")  # for calls of the API
-        self._lock = threading.Lock()
         self.budget = DiskBudget()
 
-    def open_arrivals(self) -> Path:
-        """Make an empty folder for arriving files; the caller removes it. Raises OSError."""
-        self._fetched.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="arriving-", dir=self._fetched.parent))
+    @contextmanager
+    def arrivals(self) -> Iterator[Path]:
+        """Give an empty folder for arriving files, and remove it. Raises OSError."""
+        (uploads := self._fetched.parent).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=uploads, ignore_cleanup_errors=True) as folder:
+            try:
+                yield Path(folder)
+            finally:
+                self.budget.release(Path(folder))
 
     def keep(self, file: Path, visitor: str) -> Path:
         """Keep a file that has arrived whole as `visitor`'s. Raises OSError, BadInput."""
@@ -53,11 +66,7 @@ class Uploads:
         if place.is_file():
             return place
         place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(file, place)
-        except OSError:
-            with atomic_path(place) as part:
-                shutil.copyfile(file, part)
+        link_or_copy(file, place)
         return self._count(place)
 
     def fetch(self, url: str) -> Path:
@@ -73,8 +82,7 @@ class Uploads:
         copy = playable_copy(path, self._folder)
         if copy is None:
             return path
-        with self._lock:
-            self._copies[path] = copy
+        self._copies[path] = copy
         try:
             return self._count(copy)
         except BadInput:
@@ -82,33 +90,30 @@ class Uploads:
 
     def original_of(self, path: Path) -> Path:
         """Return the judge's video for the shown `path`: only its name counts."""
-        with self._lock:
-            originals = {copy.name: original for original, copy in self._copies.items()}
+        originals = {copy.name: original for original, copy in self._copies.copy().items()}
         return originals.get(path.name, path)
 
     def playable_of(self, path: Path) -> Path:
         """Return the file that the page shows for the original `path`."""
-        with self._lock:
-            copy = self._copies.get(path, path)
+        copy = self._copies.get(path, path)
         return copy if copy.is_file() else path
 
     def expire(self, used: Iterable[Path]) -> None:
         """Delete old files that are not `used`, and folders that are empty."""
-        in_use = set(used)
-        with self._lock:
-            in_use |= {copy for original, copy in self._copies.items() if original in in_use}
+        in_use, copies = set(used), self._copies.copy()
+        in_use |= {copy for original, copy in copies.items() if original in in_use}
         # Gradio shows a copy of the file, elsewhere; names in these two folders cannot be guessed.
         names = {file.name for file in in_use if file.parent in (self._folder, self._fetched)}
         for folder in (self._folder, self._fetched.parent):
-            for place, folders, files in os.walk(folder, topdown=False):
-                for path in (Path(place, name) for name in (*files, *folders)):
-                    if path.name in names or path in in_use or path == self._fetched:
-                        continue
-                    with suppress(OSError):  # a folder is not empty
-                        if path.stat().st_ctime < time.time() - UNUSED_SECONDS:
-                            path.rmdir() if path.is_dir() else path.unlink()
-        with self._lock:
-            self._copies = {path: copy for path, copy in self._copies.items() if path.exists()}
+            for path in sorted(folder.rglob("*"), reverse=True):  # a folder after its files
+                if path.name in names or path in in_use or path == self._fetched:
+                    continue
+                with suppress(OSError):  # a folder is not empty
+                    if path.stat().st_ctime < time.time() - UNUSED_SECONDS:
+                        path.rmdir() if path.is_dir() else path.unlink()
+        for path in copies:
+            if not path.exists():
+                del self._copies[path]
         self.budget.release_missing()
 
     def _count(self, path: Path) -> Path:

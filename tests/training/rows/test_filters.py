@@ -38,7 +38,7 @@ from vrthinker_core.training.run_folder import ROLLOUTS
 from vrthinker_core.training.teaching import RowFilter
 from vrthinker_core.types import Preference, Run, Settings, Trace, Verdict
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.ui.runs_tab import TraceFiles, Trait
+from vrthinker_core.ui.runs_tab import TraceFiles
 
 TIES = Verdict(*[Preference.TIE] * 4)
 
@@ -124,15 +124,17 @@ def test_the_page_lists_a_judge_that_learns(tmp_path: Path) -> None:
     reader = TraceFiles(tmp_path / ROLLOUTS)
     rows = [row for _, row in reader.news() if row is not None]
     names = [path.name for path in paths]
-    assert [row.source for row in rows] == names == sorted(names)
-    assert rows[-1].source == "grpo-step-00010-sample-1.json"
-    assert not any(row.error for row in rows)
+    assert [row.told["source"] for row in rows] == names == sorted(names)
+    assert rows[-1].told["source"] == "grpo-step-00010-sample-1.json"
+    assert not any(row.told["error"] for row in rows)
     assert {row.prompt for row in rows} == {PAIRS.drawn(0).prompt}
-    assert [row.judge[-1] for row in rows[::2]] != [PAIRS.drawn(0).verdict.OA] * 3
-    assert rows[-1].judge[-1] == PAIRS.drawn(0).verdict.OA
+    assert [row.told["judge"][-1] for row in rows[::2]] != [PAIRS.drawn(0).verdict.OA] * 3
+    assert rows[-1].told["judge"][-1] == PAIRS.drawn(0).verdict.OA
     assert load(paths[-1]).started.judge == "scripted, grpo, step 10"
-    assert {row.data_set for row in rows} == {tuple(label for _, label in PAIRS.drawn(0).verdict)}
-    assert [bool(row.traits & Trait.OVERALL) for row in rows] == [True] * 4 + [False] * 2
+    assert {tuple(row.told["data_set"]) for row in rows} == {
+        tuple(label for _, label in PAIRS.drawn(0).verdict)
+    }
+    assert ["overall" in row.traits for row in rows] == [True] * 4 + [False] * 2
 
 
 def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:

@@ -263,7 +263,10 @@ def test_a_run_says_what_it_does_without_and_names_the_pair_that_cannot_be_playe
     assert skipped == "A pair cannot be played and teaches nothing. Row 1: second.mp4 is cut short."
     names = [f"grpo-step-{step:05d}-sample-{sample}.json" for step in (1, 2) for sample in (0, 1)]
     rows = [row for _, row in TraceFiles(out / "rollouts").news() if row is not None]
-    assert ([row.source for row in rows], {row.error for row in rows}) == (names, {""})
+    assert ([row.told["source"] for row in rows], {row.told["error"] for row in rows}) == (
+        names,
+        {""},
+    )
 
 
 def test_the_metrics_of_each_step_are_written(whole: tuple[Path, list[str]]) -> None:

@@ -79,7 +79,7 @@ def test_a_teachers_folder_is_learnt_from(tmp_path: Path) -> None:
     assert [step.step for step in steps] == [1, 2]
     assert all(step.loss > 0 and step.learning_rate is not None for step in steps)
     rows = [row for _, row in TraceFiles(tmp_path / "run" / "rollouts").news() if row is not None]
-    assert [row.source for row in rows] == [
+    assert [row.told["source"] for row in rows] == [
         f"cold-start-step-00002-sample-{n}.json" for n in (0, 1)
     ]
 

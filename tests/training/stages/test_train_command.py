@@ -76,7 +76,7 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
     for stage in STAGES:
         assert (out / stage / "metrics.jsonl").stat().st_size
         rollouts = TraceFiles(out / stage / "rollouts").news()
-        assert [row.error for _, row in rollouts if row is not None] == [""] * 2
+        assert [row.told["error"] for _, row in rollouts if row is not None] == [""] * 2
     assert any("in one process, with the whole conversation in view" in line for line in lines)
     done = (0, [f"This run is done: {out / 'checkpoint'}"])
     assert train(*begun, "--resume") == train("all", "--out", out, "--resume") == done
