@@ -123,12 +123,14 @@ def test_the_chosen_judge_runs_there(space: Server, clips: Clips) -> None:
 def test_the_requested_seconds_follow_the_settings(
     space: Server, scheduler: Scheduler, clips: Clips
 ) -> None:
+    def durations() -> list[object]:
+        return [each["durationSeconds"] for each in scheduler.requests("/schedule")]
+
     event, inputs = comparing(space)
     for turns, settings in ((None, Settings()), ("1", Settings(max_turns=1))):
         values = [*uploaded(space, clips), PROMPT, None, None, None, turns, *[None] * (inputs - 7)]
         assert "error" not in act(space, event, values)
-        asked = partial(scheduler.requests, "/schedule")
-        until_equal(lambda: asked()[-1]["durationSeconds"], seconds(settings))  # noqa: B023
+        until_equal(lambda: durations()[-1:], [seconds(settings)])
 
 
 def test_a_refusal_is_shown_with_its_reason(

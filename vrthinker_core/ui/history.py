@@ -170,14 +170,16 @@ class History:
         for each in (self._traces, self._videos):
             each.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = threading.RLock()  # held while a run is read, merged and written
+        earlier = [*(folder / "records").glob("*.json")]  # as earlier versions kept them
         with self._alone(check=True) as runs:
             runs.execute("PRAGMA user_version = 1")
-            for path in (folder / "records").glob("*.json"):  # as earlier versions kept them
+            for path in earlier:
                 with suppress(ValueError):
                     record = type_adapter(RunRecord).validate_json(path.read_bytes())
                     if NAME.fullmatch(path.stem):
                         self._insert(runs, path.stem, record)
-                path.unlink()
+        for path in earlier:  # not before they are in the table for good
+            path.unlink(missing_ok=True)
         self.sweep()
 
     def rows(self, owner: str, votes_first: bool, hidden: Mapping[str, bool]) -> dict[str, Any]:
@@ -229,6 +231,8 @@ class History:
                 kept = before.videos if before and before.videos else self._keep_videos(videos)
                 record = RunRecord.of(owner, trace, begun, time.time() + self._seconds)
                 self._put(runs, name, replace(record, videos=kept), trace)
+                if before is None or trace.finished:  # not at each turn: every file is looked at
+                    self._drop_old(runs)
             if oldest := list(self._records(owner))[:-MAX_LISTED]:
                 self.delete(owner, oldest)
             return True
@@ -256,6 +260,7 @@ class History:
             name, now = secrets.token_hex(12), time.time()
             record = RunRecord.of(owner, trace, now, now + self._seconds, origin=run)
             self._put(runs, name, replace(record, videos=self._keep_videos(videos)), trace)
+            self._drop_old(runs)
         if self._get(name) is None:
             raise OSError(words.NO_ROOM)
         return name
@@ -342,7 +347,6 @@ class History:
         """Keep a run. Raises OSError."""
         write_atomically(self._traces / f"{name}.json", to_json(trace))
         self._insert(runs, name, record)
-        self._drop_old(runs)
 
     def _keep_videos(self, paths: Sequence[Path]) -> tuple[str, ...]:
         """Keep videos; return the names of those that could be kept."""
