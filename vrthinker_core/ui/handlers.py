@@ -330,7 +330,8 @@ class Handlers:
         or else their contents.
         """
         if not all(players):
-            raise BadInput(words.NO_VIDEOS)
+            missing = 2 if players[0] else 1
+            raise BadInput(words.NO_VIDEO.format(missing) if any(players) else words.NO_VIDEOS)
         files = tuple(self._services.uploads.original_of(Path(path)) for path in players if path)
         digests = [clip and clip.digest for clip in started.clips]
         if shown.files != files and digests != [file_digest(path) for path in files]:

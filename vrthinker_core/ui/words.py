@@ -395,6 +395,7 @@ RUNS_LIST = {
 LATER = "A run is going on. Wait until it has ended, or stop it."
 BRANCH_NO_RUN = "There is no run to branch from. Compare two videos first."
 NO_VIDEOS = "The videos of this run are not here. Add them first."
+NO_VIDEO = "Video {} of this run is not here. Add it first."
 OTHER_INPUTS = "The inputs have changed since this run. Put them back, or compare again."
 NO_JUDGE = "{} judged this run and cannot be asked here. Choose another judge, and turn 1."
 BAD_TURN = "The turn must be a whole number."
