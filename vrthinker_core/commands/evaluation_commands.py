@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 from typer import Argument, Exit, Option
 
 from vrthinker_core.backends.factory import default_choice
@@ -47,14 +49,12 @@ from vrthinker_core.types import Settings
 from vrthinker_core.types.progress import count
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from vrthinker_core.evaluation.agreement import IntervalEstimate
     from vrthinker_core.evaluation.judge_comparison import JudgeComparison
     from vrthinker_core.evaluation.summary import Summary
 
 
-def print_summary(summary: "Summary", console: "Console") -> None:
+def print_summary(summary: "Summary", console: Console) -> None:
     """Print a summary as plain text, narrow enough for a terminal."""
     rows = [
         [
@@ -94,7 +94,7 @@ def print_summary(summary: "Summary", console: "Console") -> None:
         console.print(printable(line), markup=False, highlight=False)
 
 
-def print_comparison(compared: "JudgeComparison", console: "Console") -> None:
+def print_comparison(compared: "JudgeComparison", console: Console) -> None:
     """Print what two judges score on the same pairs."""
     heads = ("", "pairs", "first, %", "second, %", "difference, points", "McNemar p")
     rows = [
@@ -118,11 +118,8 @@ def print_comparison(compared: "JudgeComparison", console: "Console") -> None:
 
 
 def _print_table(
-    console: "Console", title: str, heads: Sequence[str], rows: Sequence[Iterable[str]]
+    console: Console, title: str, heads: Sequence[str], rows: Sequence[Iterable[str]]
 ) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     if not rows:
         return
     table = Table(title=Text(title), box=None, pad_edge=False)
@@ -200,17 +197,12 @@ def evaluate(
         )
         raise Exit(INTERRUPTED)
     if estimate:
-        ids = {pair.id for pair in chosen}
-        _print_estimate(
-            [result for result in results if result.pair.id in ids], pairs, counts, concurrency
-        )
+        _print_estimate(results, chosen, pairs, counts, concurrency)
     else:
         left_out = sum(result.left_out for result in results)
         judged = sum(result.judged for result in results)
-        told, failed = (
-            sum(result.has_verdict for result in results),
-            len(results) - judged - left_out,
-        )
+        told = sum(result.has_verdict for result in results)
+        failed = len(results) - judged - left_out
         others = f"{judged - told:,} without, {failed:,} failed, {left_out:,} left out"
         print(f"{count(told, 'pair')} with a verdict, {others}. Results: {encodable(str(out))}")
         if judged:
@@ -236,11 +228,14 @@ def _judge(
 
 
 def _print_estimate(
-    sample: Sequence[PairResult],
+    results: Sequence[PairResult],
+    chosen: Sequence[EvaluationPair],
     pairs: Sequence[EvaluationPair],
     counts: ProgressCounts,
     concurrency: int,
 ) -> None:
+    ids = {pair.id for pair in chosen}
+    sample = [result for result in results if result.pair.id in ids]
     if not sample:
         raise BadInput("No row can be judged: there is nothing to estimate.")
     if counts.judged:
@@ -262,7 +257,6 @@ def report(
 
     The HTML page and its JSON are written into the first folder.
     """
-    from vrthinker_core.commands.evaluation_commands import print_comparison
     from vrthinker_core.evaluation.write_report import read_folder, write_comparison
 
     results, data_set = read_folder(folder)
@@ -275,7 +269,6 @@ def report(
 
 
 def _report(results: Sequence[PairResult], folder: Path, data_set: str) -> None:
-    from vrthinker_core.commands.evaluation_commands import print_summary
     from vrthinker_core.evaluation.summary import summarize
     from vrthinker_core.evaluation.write_report import write_report
 

@@ -134,11 +134,15 @@ class Costs:
     second_bins: tuple[SecondsBin, ...]
 
 
+SPENT = ("frames", "turns", "prompt_tokens", "new_tokens", "seconds")  # fields of each result
+
+
 def costs(table: LabelTable) -> Costs | None:
     """Compute costs; None if no run came to its own end."""
     runs = [result for result in table.results if result.judged]
     if not runs:
         return None
+    spreads = {name: _spread([getattr(run, name) for run in runs]) for name in SPENT}
     turns, seconds = [run.turns for run in runs], np.array([run.seconds for run in runs])
     edges = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, np.inf)
     bins = [
@@ -150,13 +154,9 @@ def costs(table: LabelTable) -> Costs | None:
     filled = [position for position, each in enumerate(bins) if each.pairs]
     return Costs(
         len(runs),
-        _spread([run.frames for run in runs]),
-        _spread(turns),
-        _spread([run.prompt_tokens for run in runs]),
-        _spread([run.new_tokens for run in runs]),
-        _spread(seconds.tolist()),
-        tuple((number, turns.count(number)) for number in range(min(turns), max(turns) + 1)),
-        tuple(bins[filled[0] : filled[-1] + 1]) if filled else (),
+        **spreads,
+        turn_counts=tuple((n, turns.count(n)) for n in range(min(turns), max(turns) + 1)),
+        second_bins=tuple(bins[filled[0] : filled[-1] + 1]) if filled else (),
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from vrthinker_core.evaluation.agreement import DimensionAgreement, Metric
+from vrthinker_core.evaluation.behaviour import SPENT
 from vrthinker_core.evaluation.figures import (
     NONE,
     agreement_sentence,
@@ -22,7 +23,6 @@ from vrthinker_core.evaluation.html import (
     Cell,
     Html,
     HtmlRow,
-    ReliabilityPoint,
     element,
     histogram,
     interval_bars,
@@ -185,9 +185,8 @@ def _calibration(summary: Summary) -> Html:
     rows: list[HtmlRow] = []
     for each in summary.calibration:
         name = DIMENSION_NAMES[each.dimension]
-        bins = [ReliabilityPoint(one.expected, one.right, one.pairs) for one in each.bins]
-        diagrams.append(reliability_plot(name, bins))
-        if bins:
+        diagrams.append(reliability_plot(name, each.bins))
+        if each.bins:
             rows.append([name, number(each.pairs), percent(each.error), number(each.brier, 3)])
         bars = estimate_bars(
             (f"CF {level.confidence}, {count(level.pairs, 'pair')}", level.right)
@@ -307,15 +306,10 @@ def _costs(summary: Summary) -> Html:
         (f"{each.low:g}+" if each.high is None else f"{each.low:g}–{each.high:g}", each.pairs)
         for each in found.second_bins
     ]
+    spent = {name.replace("_", " "): getattr(found, name) for name in SPENT}
     rows: list[HtmlRow] = [
         [name, number(s.mean, 1), number(s.median, 1), number(s.p90, 1), number(s.total)]
-        for name, s in (
-            ("frames", found.frames),
-            ("turns", found.turns),
-            ("prompt tokens", found.prompt_tokens),
-            ("new tokens", found.new_tokens),
-            ("seconds", found.seconds),
-        )
+        for name, s in spent.items()
     ]
     heads = ("a pair", "mean", "median", "9 of 10 below", "all together")
     return join(

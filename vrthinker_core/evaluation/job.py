@@ -1,12 +1,12 @@
 """An evaluation as it was asked for, and its estimate."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.local_engine import judge_locally
@@ -63,36 +63,22 @@ class EvaluationJob:
 
         Raises BadInput, and CheckpointError for a judge that cannot be opened.
         """
+        how: dict[str, Any] = {
+            "settings": self.settings,
+            "out": self.out,
+            "concurrency": self.concurrency,
+        }
         if self.engine == "local":
             from vrthinker_core.backends import open_backend
 
             backend = open_backend(self.judge)
-            return backend.name, partial(
-                judge_locally,
-                backend=backend,
-                settings=self.settings,
-                out=self.out,
-                concurrency=self.concurrency,
-                cancelled=stopped,
-            )
+            return backend.name, partial(judge_locally, backend=backend, cancelled=stopped, **how)
         from vrthinker_core.evaluation.ray_engine import judge_on_ray
 
-        def judge_until_stopped(pairs: Iterable[EvaluationPair]) -> Iterator[PairResult]:
-            spread = judge_on_ray(
-                pairs,
-                judge=self.judge,
-                settings=self.settings,
-                out=self.out,
-                concurrency=self.concurrency,
-                address=self.engine.partition(":")[2] or None,
-            )
-            with closing(spread) as results:
-                for result in results:
-                    yield result
-                    if stopped():  # pairs that the cluster has in hand are left
-                        return
-
-        return self.judge, judge_until_stopped
+        address = self.engine.partition(":")[2] or None
+        return self.judge, partial(
+            judge_on_ray, judge=self.judge, address=address, stopped=stopped, **how
+        )
 
 
 SEED = 0

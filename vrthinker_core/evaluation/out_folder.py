@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vrthinker_core.errors import BadInput, out_of_files
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.results.result import RESULTS, ROW_FAULT, TRACES, read_results
+from vrthinker_core.results.result import RESULTS, ROW_FAULT, TRACES, latest_results
 from vrthinker_core.results.run_file import RUN, EvaluationRun, pairs_digest, read_run, write_run
 from vrthinker_core.storage import hold_folder, remove_parts
 
@@ -56,10 +56,8 @@ def _run_there(
     before, judged = read_run(out), (out / RESULTS).exists()
     if before.digest != run.digest:
         # The data set with its broken rows as they were when they got their results
-        last = {
-            result.pair.id: result for result in (read_results(out / RESULTS) if judged else ())
-        }
-        broken = {name: result.pair for name, result in last.items() if result.fault == ROW_FAULT}
+        last = latest_results(out / RESULTS).items()
+        broken = {name: result.pair for name, result in last if result.fault == ROW_FAULT}
         if pairs_digest(broken.get(pair.id, pair) for pair in pairs) == before.digest:
             before = replace(before, digest=run.digest)
     difference = before.difference(run)

@@ -6,12 +6,13 @@ import os
 import pickle
 import socket
 import warnings
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.judge_name import SERVED, parse_judge
 from vrthinker_core.errors import BadInput, JudgeError
 from vrthinker_core.evaluation.ray_worker import ClusterJudge, RayRow, make_beginnings
@@ -148,13 +149,15 @@ def judge_on_ray(
     out: Path,
     concurrency: int,
     address: str | None,
+    stopped: Callable[[], bool] = not_cancelled,
 ) -> Generator[PairResult, None, None]:
     """Judge pairs on a Ray cluster, with traces below `out`; gives results as they end.
 
     Each pair has one result. `address` None starts a Ray on this machine and stops it after; "auto"
     or HOST:PORT names a cluster. A judge that dies costs what it had in hand: Ray starts it again
     and hands it those pairs once more. A pair over which it dies again and again is a named
-    failure. Raises BadInput without Ray or a cluster, JudgeError if the judge cannot be opened.
+    failure. Once `stopped`, what the cluster has in hand is left. Raises BadInput without Ray or a
+    cluster, JudgeError if the judge cannot be opened.
     """
     left = {pair.id: pair for pair in pairs}
     if not left:
@@ -177,6 +180,8 @@ def judge_on_ray(
                     result: PairResult = pickle.loads(row["result"])
                     result = replace(result, pair=left.pop(result.pair.id))
                     yield _keep(result, row["trace"], out)
+                    if stopped():
+                        return
             except (RayError, ExecutionTimeoutError) as error:
                 cause = _first_line(error)
             if len(left) == before:

@@ -16,7 +16,7 @@ from vrthinker_core.results.result import (
     ResultFile,
     broken_row,
     final_results,
-    read_results,
+    latest_results,
     write_table,
 )
 
@@ -31,13 +31,10 @@ def results_so_far(pairs: Iterable[EvaluationPair], out: Path) -> dict[str, Pair
     again. So is a video that cannot be read, if an earlier version kept the result and did not say
     which one it is. Raises BadInput for a file that holds anything else.
     """
-    if not (out / RESULTS).exists():
-        return {}
     mended = {pair.id for pair in pairs if not pair.fault}
-    found = {result.pair.id: result for result in read_results(out / RESULTS)}
     return {
         name: result
-        for name, result in found.items()
+        for name, result in latest_results(out / RESULTS).items()
         if not (result.is_transient or (result.fault == ROW_FAULT and name in mended))
         and (result.unreadable or result.fault != VideoError.__name__)
     }
@@ -83,8 +80,7 @@ def evaluate(
 def write_final_table(out: Path, pairs: Iterable[EvaluationPair]) -> list[PairResult]:
     """Write the table of these pairs' results, and give them by row. Raises BadInput."""
     chosen = {pair.id for pair in pairs}
-    results = final_results(out / RESULTS) if (out / RESULTS).exists() else []
-    results = [result for result in results if result.pair.id in chosen]
+    results = [result for result in final_results(out / RESULTS) if result.pair.id in chosen]
     with writing_to(out):
         write_table(results, out / TABLE)
     return results

@@ -162,10 +162,15 @@ def read_results(path: Path) -> Iterator[PairResult]:
                 yield read_line(line, f"Line {number} of {path.name}")
 
 
+def latest_results(path: Path) -> dict[str, PairResult]:
+    """Return results by the pair's id; the last line per pair wins. Empty without a file."""
+    return {result.pair.id: result for result in read_results(path)} if path.exists() else {}
+
+
 def final_results(path: Path) -> list[PairResult]:
-    """Return final results in row order; the last line per pair wins."""
-    found = {result.pair.id: result for result in read_results(path)}
-    return sorted(found.values(), key=lambda result: (result.pair.row, result.pair.id))
+    """Return the latest results in row order."""
+    found = latest_results(path).values()
+    return sorted(found, key=lambda result: (result.pair.row, result.pair.id))
 
 
 def read_line(line: bytes, where: str) -> PairResult:
@@ -242,9 +247,8 @@ def write_table(results: Iterable[PairResult], path: Path) -> None:
         **dict.fromkeys(COUNTS, pyarrow.int64()),
         **dict.fromkeys(("seconds", "first_seconds", "second_seconds"), pyarrow.float64()),
     }
-    rows = [table_row(result) for result in results]
-    arrays = {name: [row[name] for row in rows] for name in kinds}
-    table = pyarrow.table(arrays, schema=pyarrow.schema(list(kinds.items())))
+    schema = pyarrow.schema(list(kinds.items()))
+    table = pyarrow.Table.from_pylist([table_row(result) for result in results], schema)
     # An open file, because pyarrow itself opens only UTF-8 names.
     with atomic_path(path) as part, part.open("wb") as file:
         parquet.write_table(table, file)

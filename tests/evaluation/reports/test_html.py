@@ -15,11 +15,11 @@ import pytest
 
 from tests.evaluation.support.made_results import simulate
 from tests.test_cli import call
+from vrthinker_core.evaluation.behaviour import ProbabilityBin
 from vrthinker_core.evaluation.html import (
     WIDTH,
     Bar,
     Cell,
-    ReliabilityPoint,
     element,
     histogram,
     interval_bars,
@@ -88,12 +88,15 @@ def test_a_table_has_buttons_and_values_to_sort_by() -> None:
     assert number(-0.0012, 2) == Cell("0.00", -0.0012)
 
 
+BINS = ProbabilityBin(0.5, 0.6, 10, 0.5, 0.4), ProbabilityBin(0.9, 1.0, 1, 0.9, 1.0)
+
+
 def plots_of(label: str) -> list[str]:
     return [
         interval_bars(label, [Bar(label, 0.5, 0.25, 0.75), Bar("always tie", 1.0, plain=True)]),
         interval_bars(label, [Bar(label, -0.1, -0.2, 0.0)], span=(-0.5, 0.5), unit="points"),
         histogram(label, [(label, 3), ("2", 0)]),
-        reliability_plot(label, [ReliabilityPoint(0.5, 0.4, 10), ReliabilityPoint(0.9, 1.0, 1)]),
+        reliability_plot(label, BINS),
     ]
 
 
