@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from rich.progress import BarColumn
 from typer import Argument, Exit, Option
 
 from vrthinker_core.__about__ import asset
@@ -145,41 +144,30 @@ def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
     return Teacher(name, lambda: backend)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class StepPace:
-    """Step counts of each stage, and the pace of the newest."""
+    """The pace of each stage."""
 
     minutes: float | None = None  # limit for the whole run
-    stage: str = ""
-    done: int = 0
-    total: int = 0
-    reward: float | None = None
     begun: float = field(default_factory=time.monotonic)
     # By stage: steps before this start, and the time of the start.
     starts: dict[str, tuple[int, float]] = field(default_factory=dict)
 
-    def add(self, step: StepMetrics, total: int) -> None:
-        """Count a step."""
+    def count(self, step: StepMetrics, total: int) -> str:
+        """Count a step; return progress with pace, time left and reward, in one line."""
+        now = time.monotonic()
         # A step without a time does not count for the pace.
         before = step.step - 1 if step.seconds else step.step
-        self.starts.setdefault(step.stage, (before, time.monotonic() - step.seconds))
-        self.stage, self.done, self.total = step.stage, step.step, total
-        self.reward = step.reward_total
-
-    @property
-    def line(self) -> str:
-        """Progress with pace, time left and reward, in one line."""
-        now = time.monotonic()
-        first, begun = self.starts.get(self.stage, (self.done, now))
-        parts = [f"{self.stage}: {self.done:,} of {self.total:,}"]
-        if self.done > first and now > begun:
-            rate = (self.done - first) / (now - begun)
-            left = (self.total - self.done) / rate
+        first, begun = self.starts.setdefault(step.stage, (before, now - step.seconds))
+        parts = [f"{step.stage}: {step.step:,} of {total:,}"]
+        if step.step > first and now > begun:
+            rate = (step.step - first) / (now - begun)
+            left = (total - step.step) / rate
             if self.minutes is not None:
                 left = min(left, max(0.0, self.begun + self.minutes * 60 - now))
             parts += rate_parts(rate, left)
-        if self.reward is not None:
-            parts.append(f"reward {self.reward:.2f}")
+        if step.reward_total is not None:
+            parts.append(f"reward {step.reward_total:.2f}")
         return ", ".join(parts)
 
 
@@ -289,12 +277,11 @@ def _train(
             return 0
         stage, source = folder.state.stage, resolved_model(folder.state.model)
         pace = StepPace(minutes)
-        with progress_line("steps", BarColumn(), "{task.description}") as update:
+        with progress_line("steps") as update:
 
             def tell(step: StepMetrics, total: int) -> None:
                 first = not pace.starts
-                pace.add(step, total)
-                update(step.step, total, pace.line, first)
+                update(step.step, total, pace.count(step, total), first)
 
             time_budget = (
                 begin_sitting(stopped, minutes, tell, print_error)

@@ -107,11 +107,9 @@ def percent(value: float | None) -> Cell:
     return Cell("–") if value is None else Cell(f"{100 * value:.1f} %", value)
 
 
-def number(value: float | None, decimals: int = 0, unit: str = "") -> Cell:
+def number(value: float | None, decimals: int = 0) -> Cell:
     """Show a number as a cell, never minus nought."""
-    if value is None:
-        return Cell("–")
-    return Cell(f"{value:z,.{decimals}f}{unit and ' ' + unit}", value)
+    return Cell("–") if value is None else Cell(f"{value:z,.{decimals}f}", value)
 
 
 WIDTH = 340  # of every plot, in CSS pixels: a phone shows it unscaled
