@@ -1,7 +1,8 @@
-"""The commands `evaluate` and `report`."""
+"""The commands `evaluate`, `report` and `rank`."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,20 +39,20 @@ from vrthinker_core.evaluation.figures import (
 )
 from vrthinker_core.evaluation.job import EvaluationJob, take_sample
 from vrthinker_core.evaluation.job import estimate as estimate_whole
-from vrthinker_core.evaluation.out_folder import open_out
 from vrthinker_core.evaluation.run import evaluate as run_evaluation
-from vrthinker_core.evaluation.run import results_so_far, write_final_table
+from vrthinker_core.evaluation.run import open_out, results_so_far, write_final_table
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset, take_some
-from vrthinker_core.results.result import PairResult
+from vrthinker_core.results.result import ROW_FAULT, MissingRule, PairResult
 from vrthinker_core.text import encodable, printable
-from vrthinker_core.types import Settings
+from vrthinker_core.types import Dimension, Settings
 from vrthinker_core.types.progress import count
 
 if TYPE_CHECKING:
     from vrthinker_core.evaluation.agreement import IntervalEstimate
     from vrthinker_core.evaluation.judge_comparison import JudgeComparison
     from vrthinker_core.evaluation.summary import Summary
+    from vrthinker_core.evaluation.video_table import VideoTable
 
 
 def print_summary(summary: "Summary", console: Console) -> None:
@@ -275,3 +276,98 @@ def _report(results: Sequence[PairResult], folder: Path, data_set: str) -> None:
     summary = summarize(results, data_set=data_set)
     print_summary(summary, Console())
     print(f"Report: {encodable(str(write_report(folder, summary, results)))}")
+
+
+@with_setting_options
+def rank(
+    videos: Annotated[
+        Path,
+        Argument(
+            help="Folder of generators with prompts.csv, or a CSV with generator, prompt, video."
+        ),
+    ],
+    *,
+    judge: JudgeOption = None,
+    budget: Annotated[
+        int | None, Option(help="Judge at most this many pairs, the most telling. (default: all)")
+    ] = None,
+    missing: Annotated[
+        MissingRule, Option(help="How a missing or undecodable video counts.")
+    ] = "loses",
+    out: ResultsOption = Path("ranking"),
+    resume: Annotated[bool, Option("--resume", help="Continue with the results in --out.")] = False,
+    concurrency: ConcurrencyOption = CONCURRENCY,
+    engine: EngineOption = "local",
+    settings: Settings,
+) -> None:
+    """Rank video generators by comparing their videos of the same prompts."""
+    from vrthinker_core.evaluation.schedule import all_pairs, planned_pairs
+    from vrthinker_core.evaluation.video_table import read_videos
+
+    table = replace(read_videos(videos), rule=missing)
+    planned_pairs(table, budget)
+    for line in table.left_out:
+        print_error(line)
+    job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
+    run = job.describe("ranking", videos, all_pairs(table), budget)
+    # Earlier versions made a run of these pairs alone.
+    whole = all_pairs(replace(table, missing={}))
+    with open_out(out, run, resume=resume, pairs=whole), stop_on_signal() as stopped:
+        name = _judge_ranking(job, table, budget, stopped)
+        raise Exit(INTERRUPTED if stopped() else _report_ranking(table, out, name))
+
+
+def _judge_ranking(
+    job: EvaluationJob, table: "VideoTable", budget: int | None, stopped: Callable[[], bool]
+) -> str:
+    """Judge the pairs without a result; return the judge's name."""
+    from vrthinker_core.evaluation.schedule import all_pairs, judge_pairs, planned_pairs
+
+    before = results_so_far(all_pairs(table), job.out).values()
+    earlier = sum(result.fault != ROW_FAULT for result in before)
+    name, engine = job.open_engine(stopped)
+    with pair_progress(ProgressCounts(max(planned_pairs(table, budget), earlier), earlier)) as add:
+        for result in judge_pairs(table, engine, name, job.out, budget, stopped):
+            if result.fault != ROW_FAULT:  # missing videos are already named
+                add(result)
+    if stopped():
+        print_error("Stopped; all results are kept. Go on with --resume.")
+    return name
+
+
+def _report_ranking(table: "VideoTable", out: Path, judge: str) -> int:
+    """Write the ranking, and print it with at most five cycles."""
+    from vrthinker_core.evaluation.ranking_page import write_report
+    from vrthinker_core.evaluation.rankings import rank_generators
+    from vrthinker_core.evaluation.schedule import all_pairs
+
+    ranking = rank_generators(table, write_final_table(out, all_pairs(table)), judge)
+    write_report(ranking, out)
+    console = Console(highlight=False)
+    others = [each for each in Dimension if each is not Dimension.OA]
+    rows = Table("", "generator", "strength", "95 %", "win rate", "no video", *others, box=None)
+    places = {
+        each: {row.generator: row.place for row in of.strengths}
+        for each, of in ranking.dimensions.items()
+    }
+    for row in ranking.dimensions[Dimension.OA].strengths:
+        interval = row.interval
+        figures = (
+            _or_dash(row.place),
+            printable(row.generator),
+            _or_dash(row.strength, "+z.2f"),
+            f"{interval[0]:+z.2f} to {interval[1]:+z.2f}" if interval else "–",
+            _or_dash(row.all_pairs.rate, ".0%"),
+            str(row.without_video),
+            *(_or_dash(places[each][row.generator]) for each in others),
+        )
+        rows.add_row(*map(Text, figures))
+    console.print(rows)
+    for line in ranking.summary(5):
+        console.print(Text(printable(line)))
+    console.print(Text(f"{out / 'ranking.html'} shows the win matrix and the best of each prompt."))
+    return 0 if ranking.pairs else NOTHING_JUDGED
+
+
+def _or_dash(figure: float | None, form: str = "") -> str:
+    return "–" if figure is None else format(figure, form)
