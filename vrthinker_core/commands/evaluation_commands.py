@@ -301,47 +301,39 @@ def rank(
     settings: Settings,
 ) -> None:
     """Rank video generators by comparing their videos of the same prompts."""
-    from vrthinker_core.evaluation.schedule import all_pairs, planned_pairs
+    from vrthinker_core.evaluation.schedule import all_pairs, judge_pairs, planned_pairs
     from vrthinker_core.evaluation.video_table import read_videos
 
     table = replace(read_videos(videos), rule=missing)
-    planned_pairs(table, budget)
+    pairs, planned = all_pairs(table), planned_pairs(table, budget)
     for line in table.left_out:
         print_error(line)
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
-    run = job.describe("ranking", videos, all_pairs(table), budget)
+    run = job.describe("ranking", videos, pairs, budget)
     # Earlier versions made a run of these pairs alone.
     whole = all_pairs(replace(table, missing={}))
     with open_out(out, run, resume=resume, pairs=whole), stop_on_signal() as stopped:
-        name = _judge_ranking(job, table, budget, stopped)
-        raise Exit(INTERRUPTED if stopped() else _report_ranking(table, out, name))
+        before = results_so_far(pairs, out).values()
+        earlier = sum(result.fault != ROW_FAULT for result in before)
+        name, ask = job.open_engine(stopped)
+        with pair_progress(ProgressCounts(max(planned, earlier), earlier)) as add:
+            for result in judge_pairs(table, ask, name, out, budget, stopped):
+                if result.fault != ROW_FAULT:  # missing videos are already named
+                    add(result)
+        if stopped():
+            print_error("Stopped; all results are kept. Go on with --resume.")
+            raise Exit(INTERRUPTED)
+        raise Exit(_report_ranking(table, write_final_table(out, pairs), out, name))
 
 
-def _judge_ranking(
-    job: EvaluationJob, table: "VideoTable", budget: int | None, stopped: Callable[[], bool]
-) -> str:
-    """Judge the pairs without a result; return the judge's name."""
-    from vrthinker_core.evaluation.schedule import all_pairs, judge_pairs, planned_pairs
-
-    before = results_so_far(all_pairs(table), job.out).values()
-    earlier = sum(result.fault != ROW_FAULT for result in before)
-    name, engine = job.open_engine(stopped)
-    with pair_progress(ProgressCounts(max(planned_pairs(table, budget), earlier), earlier)) as add:
-        for result in judge_pairs(table, engine, name, job.out, budget, stopped):
-            if result.fault != ROW_FAULT:  # missing videos are already named
-                add(result)
-    if stopped():
-        print_error("Stopped; all results are kept. Go on with --resume.")
-    return name
-
-
-def _report_ranking(table: "VideoTable", out: Path, judge: str) -> int:
+def _report_ranking(
+    table: "VideoTable", results: Sequence[PairResult], out: Path, judge: str
+) -> int:
     """Write the ranking, and print it with at most five cycles."""
     from vrthinker_core.evaluation.ranking_page import write_report
     from vrthinker_core.evaluation.rankings import rank_generators
-    from vrthinker_core.evaluation.schedule import all_pairs
 
-    ranking = rank_generators(table, write_final_table(out, all_pairs(table)), judge)
+    ranking = rank_generators(table, results, judge)
     write_report(ranking, out)
     console = Console(highlight=False)
     others = [each for each in Dimension if each is not Dimension.OA]
