@@ -1,6 +1,6 @@
 """Two judges on the same pairs, with intervals and McNemar's exact test."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from vrthinker_core.errors import BadInput
@@ -49,10 +49,10 @@ class JudgeComparison:
     """Share of pairs with both labels in which they are equal."""
 
 
-def compare_judges(first: Iterable[PairResult], second: Iterable[PairResult]) -> JudgeComparison:
+def compare_judges(first: Sequence[PairResult], second: Sequence[PairResult]) -> JudgeComparison:
     """Compare two evaluations of one data set. Raises BadInput if no pair was judged by both."""
-    both = shared_results(first, second)
-    table, other = label_table(both.first), label_table(both.second)
+    shared = shared_results(first, second)
+    table, other = map(label_table, shared)
     ratios: dict[tuple[Dimension, Metric], Ratio] = {}
     correct, same = {}, []
     for dimension in Dimension:
@@ -74,30 +74,21 @@ def compare_judges(first: Iterable[PairResult], second: Iterable[PairResult]) ->
         p = mcnemar(*alone)
         metrics.append(MetricComparison(dimension, metric, pairs, *shares, difference, *alone, p))
     name, other_name = (
-        ", ".join(sorted({result.judge for result in results}))
-        for results in (both.first, both.second)
+        ", ".join(sorted({result.judge for result in results})) for results in shared
+    )
+    only_first, only_second = (
+        sum(result.judged for result in results) - len(shared[0]) for results in (first, second)
     )
     return JudgeComparison(
-        (name, other_name),
-        len(both.first),
-        both.only_first,
-        both.only_second,
-        tuple(metrics),
-        tuple(same),
+        (name, other_name), len(shared[0]), only_first, only_second, tuple(metrics), tuple(same)
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SharedResults:
-    """The results of pairs that both judges have judged, in one order."""
-
-    first: tuple[PairResult, ...]
-    second: tuple[PairResult, ...]
-    only_first: int
-    only_second: int
+Shared = tuple[list[PairResult], list[PairResult]]
+"""The results of both judges, of the same pairs in one order."""
 
 
-def shared_results(first: Iterable[PairResult], second: Iterable[PairResult]) -> SharedResults:
+def shared_results(first: Iterable[PairResult], second: Iterable[PairResult]) -> Shared:
     """Match two evaluations by the ids of their pairs. Raises BadInput if they share none."""
     mine, its = (
         {result.pair.id: result for result in results if result.judged}
@@ -112,12 +103,7 @@ def shared_results(first: Iterable[PairResult], second: Iterable[PairResult]) ->
             f"People's labels differ in {len(changed):,} of the shared pairs, first in row "
             f"{mine[changed[0]].pair.row}: compare one data set."
         )
-    return SharedResults(
-        tuple(mine[name] for name in shared),
-        tuple(its[name] for name in shared),
-        len(mine) - len(shared),
-        len(its) - len(shared),
-    )
+    return [mine[name] for name in shared], [its[name] for name in shared]
 
 
 def mcnemar(first_alone: int, second_alone: int) -> float:

@@ -23,7 +23,7 @@ from vrthinker_core.evaluation.html import (
     remark,
     sortable_table,
 )
-from vrthinker_core.evaluation.judge_comparison import SharedResults
+from vrthinker_core.evaluation.judge_comparison import Shared
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, Verdict
 from vrthinker_core.types.progress import count
@@ -73,11 +73,11 @@ def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) ->
 
 
 def one_right_section(
-    shared: SharedResults, judges: tuple[str, str], folders: tuple[str, str], dimension: Dimension
+    shared: Shared, judges: tuple[str, str], folders: tuple[str, str], dimension: Dimension
 ) -> Html:
     """Show pairs with one judge right; `folders` hold the traces of each."""
     found = []
-    for both in zip(shared.first, shared.second, strict=True):
+    for both in zip(*shared, strict=True):
         people = getattr(both[0].pair.labels, dimension.value)
         right = [getattr(each.verdict, dimension.value, None) is people for each in both]
         if people is not None and right[0] != right[1]:

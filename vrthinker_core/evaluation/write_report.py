@@ -90,7 +90,7 @@ def write_comparison(
         way = Path(os.path.relpath(other, home))
     except ValueError:  # another drive
         way = other
-    summaries = summarize(shared.first), summarize(shared.second)
+    summaries = summarize(shared[0]), summarize(shared[1])
     dimension, links = summaries[0].dimension, ("", f"{way.as_posix()}/")
     sections = [
         ("Difference", _difference_section(compared)),
