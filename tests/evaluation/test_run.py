@@ -35,11 +35,12 @@ from vrthinker_core.results.result import (
     ROW_FAULT,
     TABLE,
     TRACES,
+    EvaluationRun,
     PairResult,
     final_results,
     read_results,
+    read_run,
 )
-from vrthinker_core.results.run_file import EvaluationRun, read_run
 from vrthinker_core.types import Settings, Side, StopReason
 
 PAIRS = made_pairs(6)

@@ -49,8 +49,7 @@ from vrthinker_core.types import Dimension, Settings
 from vrthinker_core.types.progress import count
 
 if TYPE_CHECKING:
-    from vrthinker_core.evaluation.agreement import IntervalEstimate
-    from vrthinker_core.evaluation.judge_comparison import JudgeComparison
+    from vrthinker_core.evaluation.agreement import IntervalEstimate, JudgeComparison
     from vrthinker_core.evaluation.summary import Summary
     from vrthinker_core.evaluation.video_table import VideoTable
 

@@ -12,10 +12,11 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.evaluation.run import Engine
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.results.result import PairResult, check_pyarrow
-from vrthinker_core.results.run_file import (
+from vrthinker_core.results.result import (
     EvaluationRun,
+    PairResult,
     RunStart,
+    check_pyarrow,
     installed_versions,
     pairs_digest,
     resolved_judge,

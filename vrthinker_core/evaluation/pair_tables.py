@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
+from vrthinker_core.evaluation.agreement import Shared
 from vrthinker_core.evaluation.figures import (
     FLIPS,
     LABELS,
@@ -23,7 +24,6 @@ from vrthinker_core.evaluation.html import (
     remark,
     sortable_table,
 )
-from vrthinker_core.evaluation.judge_comparison import Shared
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, Verdict
 from vrthinker_core.types.progress import count

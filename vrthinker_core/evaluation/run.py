@@ -12,16 +12,20 @@ from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import (
     RESULTS,
     ROW_FAULT,
+    RUN,
     TABLE,
     TRACES,
+    EvaluationRun,
     PairResult,
     ResultFile,
     broken_row,
     final_results,
     latest_results,
+    pairs_digest,
+    read_run,
+    write_run,
     write_table,
 )
-from vrthinker_core.results.run_file import RUN, EvaluationRun, pairs_digest, read_run, write_run
 from vrthinker_core.storage import hold_folder, remove_parts
 
 Engine = Callable[[Iterable[EvaluationPair]], Iterator[PairResult]]

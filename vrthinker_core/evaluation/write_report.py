@@ -6,6 +6,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.evaluation.agreement import (
+    JudgeComparison,
+    compare_judges,
+    shared_results,
+)
 from vrthinker_core.evaluation.evaluation_page import METRICS, evaluation_page, fact
 from vrthinker_core.evaluation.figures import (
     MAX_SHOWN,
@@ -34,15 +39,9 @@ from vrthinker_core.evaluation.html import (
     sortable_table,
     write_page,
 )
-from vrthinker_core.evaluation.judge_comparison import (
-    JudgeComparison,
-    compare_judges,
-    shared_results,
-)
 from vrthinker_core.evaluation.pair_tables import one_right_section
 from vrthinker_core.evaluation.summary import Summary, summarize
-from vrthinker_core.results.result import RESULTS, PairResult, final_results
-from vrthinker_core.results.run_file import RUN, read_run
+from vrthinker_core.results.result import RESULTS, RUN, PairResult, final_results, read_run
 from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES
 

@@ -31,8 +31,7 @@ from vrthinker_core.evaluation.html import (
 )
 from vrthinker_core.evaluation.summary import summarize
 from vrthinker_core.evaluation.write_report import write_report
-from vrthinker_core.results.result import RESULTS, PairResult, to_line
-from vrthinker_core.results.run_file import EvaluationRun, write_run
+from vrthinker_core.results.result import RESULTS, EvaluationRun, PairResult, to_line, write_run
 from vrthinker_core.types import Settings
 
 if TYPE_CHECKING:
