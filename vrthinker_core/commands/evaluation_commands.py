@@ -41,6 +41,7 @@ from vrthinker_core.evaluation.job import EvaluationJob, take_sample
 from vrthinker_core.evaluation.job import estimate as estimate_whole
 from vrthinker_core.evaluation.run import evaluate as run_evaluation
 from vrthinker_core.evaluation.run import open_out, results_so_far, write_final_table
+from vrthinker_core.evaluation.video_table import VideoTable, read_videos
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset, take_some
 from vrthinker_core.results.result import ROW_FAULT, MissingRule, PairResult
@@ -51,7 +52,6 @@ from vrthinker_core.types.progress import count
 if TYPE_CHECKING:
     from vrthinker_core.evaluation.agreement import IntervalEstimate, JudgeComparison
     from vrthinker_core.evaluation.summary import Summary
-    from vrthinker_core.evaluation.video_table import VideoTable
 
 
 def print_summary(summary: "Summary", console: Console) -> None:
@@ -301,7 +301,6 @@ def rank(
 ) -> None:
     """Rank video generators by comparing their videos of the same prompts."""
     from vrthinker_core.evaluation.schedule import all_pairs, judge_pairs, planned_pairs
-    from vrthinker_core.evaluation.video_table import read_videos
 
     table = replace(read_videos(videos), rule=missing)
     pairs, planned = all_pairs(table), planned_pairs(table, budget)
@@ -325,9 +324,7 @@ def rank(
         raise Exit(_report_ranking(table, write_final_table(out, pairs), out, name))
 
 
-def _report_ranking(
-    table: "VideoTable", results: Sequence[PairResult], out: Path, judge: str
-) -> int:
+def _report_ranking(table: VideoTable, results: Sequence[PairResult], out: Path, judge: str) -> int:
     """Write the ranking, and print it with at most five cycles."""
     from vrthinker_core.evaluation.ranking_page import write_report
     from vrthinker_core.evaluation.rankings import rank_generators

@@ -23,12 +23,10 @@ class LabelTable:
     """Labels of people and a judge by row; NOT_SAID if missing."""
 
     results: tuple[PairResult, ...]
-    prompts: NDArray[np.int64]
-    """Which prompt each row has, counted in alphabetical order."""
+    prompts: NDArray[np.int64]  # which prompt each row has, counted in alphabetical order
     people: dict[Dimension, LabelColumn]
     judge: dict[Dimension, LabelColumn]
-    swapped: dict[Dimension, LabelColumn]
-    """Labels of the second order, mapped back to the first."""
+    swapped: dict[Dimension, LabelColumn]  # of the second order, mapped back to the first
 
     def labelled(self, dimension: Dimension) -> Rows:
         """Mark the rows in which people gave a label."""

@@ -8,7 +8,6 @@ from vrthinker_core.evaluation.figures import (
     NONE,
     agreement_sentence,
     best_baseline,
-    disagreements,
     estimate_bars,
     interval_text,
     outcome_sentences,
@@ -36,7 +35,11 @@ from vrthinker_core.evaluation.html import (
     render_page,
     sortable_table,
 )
-from vrthinker_core.evaluation.pair_tables import disagreement_section, not_judged_section
+from vrthinker_core.evaluation.pair_tables import (
+    disagreement_section,
+    disagreements,
+    not_judged_section,
+)
 from vrthinker_core.evaluation.summary import Summary
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension

@@ -84,8 +84,7 @@ class EvaluationJob:
 
 SEED = 0
 
-Interval = tuple[float, float, float]
-"""Low end, middle, high end."""
+Interval = tuple[float, float, float]  # low end, middle, high end
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,11 @@
 """Tables of pairs: disagreements with people or judges, and failures."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from vrthinker_core.evaluation.agreement import Shared
-from vrthinker_core.evaluation.figures import (
-    FLIPS,
-    LABELS,
-    MAX_SHOWN,
-    NONE,
-    Disagreement,
-    fault_name,
-)
+from vrthinker_core.evaluation.figures import NONE, fault_name
 from vrthinker_core.evaluation.html import (
     Cell,
     Html,
@@ -29,7 +23,57 @@ from vrthinker_core.types import Dimension, Preference, Verdict
 from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES, NO_RELIABLE_WINNER, TELLING
 
+LABELS = {Preference.TIE: "tie", Preference.FIRST: "1", Preference.SECOND: "2", None: NONE}
+FLIPS = "flips"  # in place of a label that differs between both orders: no reliable winner
+MAX_SHOWN = 100  # pairs in a report; all are in the results
 MAX_PROMPT = 240  # characters of a prompt that a table shows; all of it under the pointer
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A pair whose label in the report's dimension is not people's."""
+
+    id: str
+    row: int
+    prompt: str
+    people: dict[str, int]
+    judge: dict[str, int]  # of the first order
+    flips: tuple[Dimension, ...]  # labels that swapping the sides changed: no reliable winner
+    probability: float | None  # of the judge's wrong label
+    confidence: int | None
+    generators: tuple[str, str]
+    trace: str
+
+
+def disagreements(results: Iterable[PairResult], dimension: Dimension) -> list[Disagreement]:
+    """List disagreements, the surest wrong label first.
+
+    The order is by its probability, then by CF, the other video before a tie, then by id.
+    """
+    found = []
+    for result in results:
+        pair, verdict = result.pair, result.verdict
+        people = getattr(pair.labels, dimension.value)
+        judge = getattr(verdict, dimension.value, None)
+        if None in (people, judge) or people is judge or not (verdict and result.judged):
+            continue
+        known = (result.probabilities or {}).get(dimension)
+        wrong = Disagreement(
+            pair.id,
+            pair.row,
+            pair.prompt,
+            pair.labels.labels,
+            verdict.labels,
+            result.flips,
+            None if known is None else known[judge],
+            result.confidence,
+            (pair.first_generator, pair.second_generator),
+            result.trace,
+        )
+        surest = -1.0 if wrong.probability is None else wrong.probability
+        tie = Preference.TIE in (people, judge)
+        found.append(((-surest, -(result.confidence or 0), tie, pair.id, pair.row), wrong))
+    return [wrong for _, wrong in sorted(found, key=lambda each: each[0])]
 
 
 def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) -> Html:

@@ -50,8 +50,7 @@ class GeneratorStrength:
     """One generator in one dimension."""
 
     generator: str
-    place: int | None
-    """1 is the strongest, and equals share theirs; None without a label."""
+    place: int | None  # 1 is the strongest, and equals share theirs; None without a label
     strength: float | None
     """Natural logarithm, mean 0; a lead of 1.1 wins three of four decided pairs."""
     interval: tuple[float, float] | None
@@ -98,8 +97,7 @@ class Ranking:
     generators: tuple[str, ...]
     prompts: int  # that were judged
     pairs: int  # that gave a verdict
-    missing: MissingRule
-    """What became of pairs with one video that is missing or cannot be decoded."""
+    missing: MissingRule  # what became of pairs with one video that is missing or cannot be read
     uncounted: dict[str, int]  # how many pairs count for nobody, by the reason
     failed: tuple[str, ...]  # why pairs have no verdict of the judge, a sentence each
     left_out: tuple[str, ...]  # what was never judged, and why

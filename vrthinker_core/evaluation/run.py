@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 
 from vrthinker_core.backends.base import not_cancelled
@@ -126,20 +126,15 @@ def evaluate(
     Raises BadInput if the folder cannot be written.
     """
     left = [pair for pair in pairs if pair.id not in done]
-
-    def results() -> Iterator[PairResult]:
-        for pair in left:
-            if pair.fault or pair.left_out:
-                yield broken_row(pair, judge)
-        to_judge = [pair for pair in left if not (pair.fault or pair.left_out)]
-        for result in engine(takewhile(lambda _: not stopped(), to_judge)):
-            if result.judged or not (result.is_transient and stopped()):
-                yield result
-
+    broken = [broken_row(pair, judge) for pair in left if pair.fault or pair.left_out]
+    sound = [pair for pair in left if not (pair.fault or pair.left_out)]
+    judged = engine(takewhile(lambda _: not stopped(), sound))
     with writing_to(out):
         file = ResultFile(out / RESULTS)
     try:
-        for result in results():
+        for result in chain(broken, judged):
+            if result.is_transient and not result.judged and stopped():
+                continue
             with writing_to(out):
                 file.append(result)
             yield result

@@ -13,8 +13,6 @@ from vrthinker_core.evaluation.agreement import (
 )
 from vrthinker_core.evaluation.evaluation_page import METRICS, evaluation_page, fact
 from vrthinker_core.evaluation.figures import (
-    MAX_SHOWN,
-    disagreements,
     estimate_bars,
     points,
     points_with_interval,
@@ -39,7 +37,7 @@ from vrthinker_core.evaluation.html import (
     sortable_table,
     write_page,
 )
-from vrthinker_core.evaluation.pair_tables import one_right_section
+from vrthinker_core.evaluation.pair_tables import MAX_SHOWN, disagreements, one_right_section
 from vrthinker_core.evaluation.summary import Summary, summarize
 from vrthinker_core.results.result import RESULTS, RUN, PairResult, final_results, read_run
 from vrthinker_core.types.progress import count
