@@ -94,12 +94,11 @@ def rate_parts(rate: float, left: float) -> list[str]:
 def pair_progress(counts: ProgressCounts) -> Iterator[Callable[[PairResult], None]]:
     """Show counts and the first 20 failures; yield the function for each result."""
     with progress_line("pairs") as update:
-        named = 0
+        before = counts.failed
 
         def add(result: PairResult) -> None:
-            nonlocal named
             if failure := counts.add(result):
-                named += 1
+                named = counts.failed - before
                 if named <= 20:
                     print_error(failure)
                 if named == 20:

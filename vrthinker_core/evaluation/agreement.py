@@ -289,8 +289,7 @@ class JudgeComparison:
     only_first: int  # pairs that only the first judge has judged
     only_second: int
     metrics: tuple[MetricComparison, ...]
-    same: tuple[tuple[Dimension, float], ...]
-    """Share of pairs with both labels in which they are equal."""
+    same: tuple[tuple[Dimension, float], ...]  # share of equal labels among pairs with both
 
 
 def compare_judges(first: Sequence[PairResult], second: Sequence[PairResult]) -> JudgeComparison:

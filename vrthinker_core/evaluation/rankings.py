@@ -51,10 +51,8 @@ class GeneratorStrength:
 
     generator: str
     place: int | None  # 1 is the strongest, and equals share theirs; None without a label
-    strength: float | None
-    """Natural logarithm, mean 0; a lead of 1.1 wins three of four decided pairs."""
-    interval: tuple[float, float] | None
-    """Of the strength, 95 % over prompts; None with fewer than two prompts."""
+    strength: float | None  # natural logarithm, mean 0; a lead of 1.1 wins 3 of 4 decided pairs
+    interval: tuple[float, float] | None  # 95 % over prompts; None with fewer than two prompts
     all_pairs: WinCell  # against all others together
     without_video: int  # pairs lost or left out, since its own video alone cannot be read
 
@@ -74,8 +72,7 @@ class DimensionRanking:
     strengths: tuple[GeneratorStrength, ...]  # the strongest first; those without a label last
     matrix: tuple[tuple[WinCell, ...], ...]  # row against column, both in the order of `strengths`
     cycles: tuple[MajorityCycle, ...]  # the surest first
-    groups: tuple[tuple[str, ...], ...]
-    """Generators that judged pairs connect; one group if all are."""
+    groups: tuple[tuple[str, ...], ...]  # that judged pairs connect; one group if all are
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +81,7 @@ class BestOfPrompt:
 
     name: str  # of the videos
     prompt: str
-    rates: dict[str, float | None]
-    """Generator to its video's pairwise win rate; None without a label."""
+    rates: dict[str, float | None]  # generator to its video's win rate; None without a label
     best: tuple[str, ...]  # with the highest rate; several if they share it
 
 
