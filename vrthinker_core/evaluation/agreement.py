@@ -327,8 +327,7 @@ def compare_judges(first: Sequence[PairResult], second: Sequence[PairResult]) ->
     )
 
 
-Shared = tuple[list[PairResult], list[PairResult]]
-"""The results of both judges, of the same pairs in one order."""
+Shared = tuple[list[PairResult], list[PairResult]]  # of both judges, the same pairs in one order
 
 
 def shared_results(first: Iterable[PairResult], second: Iterable[PairResult]) -> Shared:

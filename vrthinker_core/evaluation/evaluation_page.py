@@ -35,11 +35,7 @@ from vrthinker_core.evaluation.html import (
     render_page,
     sortable_table,
 )
-from vrthinker_core.evaluation.pair_tables import (
-    disagreement_section,
-    disagreements,
-    not_judged_section,
-)
+from vrthinker_core.evaluation.pair_tables import disagreement_section, not_judged_section
 from vrthinker_core.evaluation.summary import Summary
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
@@ -52,11 +48,10 @@ METRICS: tuple[Metric, ...] = ("tau", "diff")
 def evaluation_page(summary: Summary, results: Sequence[PairResult]) -> str:
     """Render the whole report as one HTML file."""
     on = f" on {summary.data_set}" if summary.data_set else ""
-    wrong = disagreements(results, summary.dimension)
     sections = [
         ("Agreement with people", _agreement(summary)),
         ("Published numbers", _published(summary)),
-        ("Worst disagreements", disagreement_section(wrong, summary.dimension)),
+        ("Worst disagreements", disagreement_section(results, summary.dimension)),
         ("Calibration", _calibration(summary)),
         ("Order of the videos", _order(summary)),
         ("Overall against its parts", _overall(summary)),

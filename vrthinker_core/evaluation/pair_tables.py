@@ -78,8 +78,9 @@ def disagreements(results: Iterable[PairResult], dimension: Dimension) -> list[D
     return [wrong for _, wrong in sorted(found, key=lambda each: each[0])]
 
 
-def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) -> Html:
+def disagreement_section(results: Iterable[PairResult], dimension: Dimension) -> Html:
     """Show the worst disagreements, each with a link to its trace."""
+    found = disagreements(results, dimension)
     if not found:
         return Html("")
     shown = found[:MAX_SHOWN]
@@ -97,18 +98,14 @@ def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) ->
         if confidence:
             row.append(number(each.confidence))
         rows.append([*row, trace_link(each.trace)])
+    heads = ("row", "prompt", "people", "judge", *sure, "trace")
     return join(
         paragraph(
             f"{_told(len(found))} in which the judge's label is not people's. "
             f"{'The surest wrong label comes first. ' if sure else ''}"
             f"{DIMENSION_NAMES[dimension]} stands in bold."
         ),
-        sortable_table(
-            "Disagreements with people",
-            ("row", "prompt", "people", "judge", *sure, "trace"),
-            rows,
-            tall=True,
-        ),
+        sortable_table("Disagreements with people", heads, rows, tall=True),
         _flip_remark(any(each.flips for each in shown)),
         remark(
             "A trace is the whole run: ",
@@ -142,17 +139,13 @@ def one_right_section(
         labels = said(pair.labels.labels, dimension), *answers
         traces = join(first, " ", second)
         rows.append([number(pair.row), prompt_text(pair.prompt), *labels, judge, traces])
+    heads = ("row", "prompt", "people", *judges, "right", "traces")
     return join(
         paragraph(
             f"{_told(len(found))} in which one judge has people's label and the other has not. "
             f"{DIMENSION_NAMES[dimension]} stands in bold."
         ),
-        sortable_table(
-            "One judge right",
-            ("row", "prompt", "people", *judges, "right", "traces"),
-            rows,
-            tall=True,
-        ),
+        sortable_table("One judge right", heads, rows, tall=True),
         _flip_remark(any(each.flips for both, _ in shown for each in both)),
     )
 
