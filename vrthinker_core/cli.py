@@ -31,10 +31,8 @@ from vrthinker_core.commands.arguments import (
     with_setting_options,
 )
 from vrthinker_core.commands.console import ConsoleRenderer, telling_openings
-from vrthinker_core.commands.evaluation_commands import evaluate, report
-from vrthinker_core.commands.rank_command import rank
-from vrthinker_core.commands.teacher_command import teacher
-from vrthinker_core.commands.train_command import train
+from vrthinker_core.commands.evaluation_commands import evaluate, rank, report
+from vrthinker_core.commands.train_command import teacher, train
 from vrthinker_core.errors import (
     BadInput,
     DecoderDied,

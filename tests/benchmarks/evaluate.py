@@ -23,8 +23,7 @@ from tests.benchmarks.tools.options import benchmark_parser
 from tests.evaluation.support.many_rows import evaluate_many, write_many
 from tests.evaluation.support.scripted_runs import run_description, scripted_judge, write_table
 from vrthinker_core.evaluation.local_engine import judge_locally
-from vrthinker_core.evaluation.out_folder import open_out
-from vrthinker_core.evaluation.run import evaluate
+from vrthinker_core.evaluation.run import evaluate, open_out
 from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.types import Settings
 

@@ -20,8 +20,14 @@ from tests.support.small_clips import write_clip
 from tests.test_cli import call
 from vrthinker_core.commands.console import ProgressCounts, pair_progress
 from vrthinker_core.drawn.video_files import write_pairs
-from vrthinker_core.results.result import RESULTS, broken_row, final_results, read_results
-from vrthinker_core.results.run_file import read_run, write_run
+from vrthinker_core.results.result import (
+    RESULTS,
+    broken_row,
+    final_results,
+    read_results,
+    read_run,
+    write_run,
+)
 from vrthinker_core.traces import load
 from vrthinker_core.types import StopReason
 from vrthinker_core.types.wording import DEMO_RUN, OUTSIDE_SCOPE

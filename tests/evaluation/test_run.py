@@ -21,8 +21,13 @@ from tests.support.file_limit import file_limit, open_file_limit
 from vrthinker_core import __version__
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.job import EvaluationJob, estimate, take_sample
-from vrthinker_core.evaluation.out_folder import open_out
-from vrthinker_core.evaluation.run import Engine, evaluate, results_so_far, write_final_table
+from vrthinker_core.evaluation.run import (
+    Engine,
+    evaluate,
+    open_out,
+    results_so_far,
+    write_final_table,
+)
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import (
     LEFT_OUT,
@@ -30,11 +35,12 @@ from vrthinker_core.results.result import (
     ROW_FAULT,
     TABLE,
     TRACES,
+    EvaluationRun,
     PairResult,
     final_results,
     read_results,
+    read_run,
 )
-from vrthinker_core.results.run_file import EvaluationRun, read_run
 from vrthinker_core.types import Settings, Side, StopReason
 
 PAIRS = made_pairs(6)

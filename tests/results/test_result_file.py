@@ -18,12 +18,14 @@ from vrthinker_core.results.result import (
     ResultFile,
     broken_row,
     final_results,
+    pairs_digest,
     read_results,
+    read_run,
     table_row,
     to_line,
+    write_run,
     write_table,
 )
-from vrthinker_core.results.run_file import pairs_digest, read_run, write_run
 from vrthinker_core.types import Dimension, Preference, Settings, StopReason, Verdict
 
 PAIRS = made_pairs(5)

@@ -121,19 +121,18 @@ def test_a_part_has_its_share_of_what_is_left() -> None:
 @pytest.mark.parametrize(("minutes", "left"), [(None, "1 min"), (0.0, "0 s")])
 def test_the_line_has_rate_time_left_and_reward(minutes: float | None, left: str) -> None:
     pace = StepPace(minutes)
-    pace.add(StepMetrics("grpo", 11, 10.0, 0.1), 20)  # ten were done before this start
-    pace.add(StepMetrics("grpo", 12, 10.0, 0.1, reward_total=1.5), 20)
+    pace.count(StepMetrics("grpo", 11, 10.0, 0.1), 20)  # ten were done before this start
     pace.starts["grpo"] = (10, time.monotonic() - 20)
-    assert pace.line.startswith("grpo: 12 of 20, 10.0 s each, ")
-    assert pace.line.endswith(f"{left} left, reward 1.50")
-    pace.add(StepMetrics("rejection", 1, 1.0, 0.1), 5)
-    assert pace.line.startswith("rejection: 1 of 5, ")
+    line = pace.count(StepMetrics("grpo", 12, 10.0, 0.1, reward_total=1.5), 20)
+    assert line.startswith("grpo: 12 of 20, 10.0 s each, ")
+    assert line.endswith(f"{left} left, reward 1.50")
+    line = pace.count(StepMetrics("rejection", 1, 1.0, 0.1), 5)
+    assert line.startswith("rejection: 1 of 5, ")
 
 
 def test_no_rate_is_made_up_from_the_first_of_many_that_came_at_once() -> None:
     pace = StepPace()
-    pace.add(StepMetrics("samples", 1, 0.0, 0.0), 10)
-    assert pace.line == "samples: 1 of 10"
+    assert pace.count(StepMetrics("samples", 1, 0.0, 0.0), 10) == "samples: 1 of 10"
     pace.starts["samples"] = (1, time.monotonic() - 20)
-    pace.add(StepMetrics("samples", 3, 0.0, 0.0), 10)
-    assert pace.line.startswith("samples: 3 of 10, 10.0 s each, ")
+    line = pace.count(StepMetrics("samples", 3, 0.0, 0.0), 10)
+    assert line.startswith("samples: 3 of 10, 10.0 s each, ")

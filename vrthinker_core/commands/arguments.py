@@ -98,13 +98,13 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 def progress_line(
     first: str, *columns: str | ProgressColumn
 ) -> Iterator[Callable[[int, int, str, bool], None]]:
-    """Show a bar of these columns in a terminal, and lines elsewhere.
+    """Show a bar in a terminal, and lines elsewhere.
 
-    In a column, `{task.description}` is the line, at first `first`. Yields the function of (done,
+    The columns are by default a bar and the line, at first `first`. Yields the function of (done,
     total, line, due). Without a terminal, prints a line every few seconds, and every line that is
     due.
     """
-    console = Console(stderr=True)
+    console, columns = Console(stderr=True), columns or (BarColumn(), "{task.description}")
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.progress import BarColumn
 from rich.text import Text
 
 from vrthinker_core.commands.arguments import LINE_SECONDS, print_error, progress_line
@@ -94,13 +93,12 @@ def rate_parts(rate: float, left: float) -> list[str]:
 @contextmanager
 def pair_progress(counts: ProgressCounts) -> Iterator[Callable[[PairResult], None]]:
     """Show counts and the first 20 failures; yield the function for each result."""
-    with progress_line("pairs", BarColumn(), "{task.description}") as update:
-        named = 0
+    with progress_line("pairs") as update:
+        before = counts.failed
 
         def add(result: PairResult) -> None:
-            nonlocal named
             if failure := counts.add(result):
-                named += 1
+                named = counts.failed - before
                 if named <= 20:
                     print_error(failure)
                 if named == 20:
@@ -243,15 +241,12 @@ class ConsoleRenderer:
     def _finished(self, end: Finished) -> None:
         self._line("")
         if end.verdict is not None:
-            kind = (
-                "Provisional verdict (recommended, never made final)"
-                if end.provisional
-                else "Verdict"
-            )
-            if end.verdict.whole:
-                self._line(kind, "bold green")
-            else:
+            if not end.verdict.whole:
                 self._line("Incomplete verdict", "bold yellow")
+            elif end.provisional:
+                self._line("Provisional verdict (recommended, never made final)", "bold green")
+            else:
+                self._line("Verdict", "bold green")
             shares = verdict_probabilities(self._turns, end.verdict)
             known: dict[Dimension, str] = {}
             for dimension, label in end.verdict:

@@ -1,11 +1,14 @@
-"""The commands `evaluate` and `report`."""
+"""The commands `evaluate`, `report` and `rank`."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 from typer import Argument, Exit, Option
 
 from vrthinker_core.backends.factory import default_choice
@@ -36,25 +39,22 @@ from vrthinker_core.evaluation.figures import (
 )
 from vrthinker_core.evaluation.job import EvaluationJob, take_sample
 from vrthinker_core.evaluation.job import estimate as estimate_whole
-from vrthinker_core.evaluation.out_folder import open_out
 from vrthinker_core.evaluation.run import evaluate as run_evaluation
-from vrthinker_core.evaluation.run import results_so_far, write_final_table
+from vrthinker_core.evaluation.run import open_out, results_so_far, write_final_table
+from vrthinker_core.evaluation.video_table import VideoTable, read_videos
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset, take_some
-from vrthinker_core.results.result import PairResult
+from vrthinker_core.results.result import ROW_FAULT, MissingRule, PairResult
 from vrthinker_core.text import encodable, printable
-from vrthinker_core.types import Settings
+from vrthinker_core.types import Dimension, Settings
 from vrthinker_core.types.progress import count
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from vrthinker_core.evaluation.agreement import IntervalEstimate
-    from vrthinker_core.evaluation.judge_comparison import JudgeComparison
+    from vrthinker_core.evaluation.agreement import IntervalEstimate, JudgeComparison
     from vrthinker_core.evaluation.summary import Summary
 
 
-def print_summary(summary: "Summary", console: "Console") -> None:
+def print_summary(summary: "Summary", console: Console) -> None:
     """Print a summary as plain text, narrow enough for a terminal."""
     rows = [
         [
@@ -94,7 +94,7 @@ def print_summary(summary: "Summary", console: "Console") -> None:
         console.print(printable(line), markup=False, highlight=False)
 
 
-def print_comparison(compared: "JudgeComparison", console: "Console") -> None:
+def print_comparison(compared: "JudgeComparison", console: Console) -> None:
     """Print what two judges score on the same pairs."""
     heads = ("", "pairs", "first, %", "second, %", "difference, points", "McNemar p")
     rows = [
@@ -118,11 +118,8 @@ def print_comparison(compared: "JudgeComparison", console: "Console") -> None:
 
 
 def _print_table(
-    console: "Console", title: str, heads: Sequence[str], rows: Sequence[Iterable[str]]
+    console: Console, title: str, heads: Sequence[str], rows: Sequence[Iterable[str]]
 ) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     if not rows:
         return
     table = Table(title=Text(title), box=None, pad_edge=False)
@@ -200,17 +197,12 @@ def evaluate(
         )
         raise Exit(INTERRUPTED)
     if estimate:
-        ids = {pair.id for pair in chosen}
-        _print_estimate(
-            [result for result in results if result.pair.id in ids], pairs, counts, concurrency
-        )
+        _print_estimate(results, chosen, pairs, counts, concurrency)
     else:
         left_out = sum(result.left_out for result in results)
         judged = sum(result.judged for result in results)
-        told, failed = (
-            sum(result.has_verdict for result in results),
-            len(results) - judged - left_out,
-        )
+        told = sum(result.has_verdict for result in results)
+        failed = len(results) - judged - left_out
         others = f"{judged - told:,} without, {failed:,} failed, {left_out:,} left out"
         print(f"{count(told, 'pair')} with a verdict, {others}. Results: {encodable(str(out))}")
         if judged:
@@ -236,11 +228,14 @@ def _judge(
 
 
 def _print_estimate(
-    sample: Sequence[PairResult],
+    results: Sequence[PairResult],
+    chosen: Sequence[EvaluationPair],
     pairs: Sequence[EvaluationPair],
     counts: ProgressCounts,
     concurrency: int,
 ) -> None:
+    ids = {pair.id for pair in chosen}
+    sample = [result for result in results if result.pair.id in ids]
     if not sample:
         raise BadInput("No row can be judged: there is nothing to estimate.")
     if counts.judged:
@@ -262,7 +257,6 @@ def report(
 
     The HTML page and its JSON are written into the first folder.
     """
-    from vrthinker_core.commands.evaluation_commands import print_comparison
     from vrthinker_core.evaluation.write_report import read_folder, write_comparison
 
     results, data_set = read_folder(folder)
@@ -275,10 +269,93 @@ def report(
 
 
 def _report(results: Sequence[PairResult], folder: Path, data_set: str) -> None:
-    from vrthinker_core.commands.evaluation_commands import print_summary
     from vrthinker_core.evaluation.summary import summarize
     from vrthinker_core.evaluation.write_report import write_report
 
     summary = summarize(results, data_set=data_set)
     print_summary(summary, Console())
     print(f"Report: {encodable(str(write_report(folder, summary, results)))}")
+
+
+@with_setting_options
+def rank(
+    videos: Annotated[
+        Path,
+        Argument(
+            help="Folder of generators with prompts.csv, or a CSV with generator, prompt, video."
+        ),
+    ],
+    *,
+    judge: JudgeOption = None,
+    budget: Annotated[
+        int | None, Option(help="Judge at most this many pairs, the most telling. (default: all)")
+    ] = None,
+    missing: Annotated[
+        MissingRule, Option(help="How a missing or undecodable video counts.")
+    ] = "loses",
+    out: ResultsOption = Path("ranking"),
+    resume: Annotated[bool, Option("--resume", help="Continue with the results in --out.")] = False,
+    concurrency: ConcurrencyOption = CONCURRENCY,
+    engine: EngineOption = "local",
+    settings: Settings,
+) -> None:
+    """Rank video generators by comparing their videos of the same prompts."""
+    from vrthinker_core.evaluation.schedule import all_pairs, judge_pairs, planned_pairs
+
+    table = replace(read_videos(videos), rule=missing)
+    pairs, planned = all_pairs(table), planned_pairs(table, budget)
+    for line in table.left_out:
+        print_error(line)
+    job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
+    run = job.describe("ranking", videos, pairs, budget)
+    # Earlier versions made a run of these pairs alone.
+    whole = all_pairs(replace(table, missing={}))
+    with open_out(out, run, resume=resume, pairs=whole), stop_on_signal() as stopped:
+        before = results_so_far(pairs, out).values()
+        earlier = sum(result.fault != ROW_FAULT for result in before)
+        name, ask = job.open_engine(stopped)
+        with pair_progress(ProgressCounts(max(planned, earlier), earlier)) as add:
+            for result in judge_pairs(table, ask, name, out, budget, stopped):
+                if result.fault != ROW_FAULT:  # missing videos are already named
+                    add(result)
+        if stopped():
+            print_error("Stopped; all results are kept. Go on with --resume.")
+            raise Exit(INTERRUPTED)
+        raise Exit(_report_ranking(table, write_final_table(out, pairs), out, name))
+
+
+def _report_ranking(table: VideoTable, results: Sequence[PairResult], out: Path, judge: str) -> int:
+    """Write the ranking, and print it with at most five cycles."""
+    from vrthinker_core.evaluation.ranking_page import write_report
+    from vrthinker_core.evaluation.rankings import rank_generators
+
+    ranking = rank_generators(table, results, judge)
+    write_report(ranking, out)
+    console = Console(highlight=False)
+    others = [each for each in Dimension if each is not Dimension.OA]
+    rows = Table("", "generator", "strength", "95 %", "win rate", "no video", *others, box=None)
+    places = {
+        each: {row.generator: row.place for row in of.strengths}
+        for each, of in ranking.dimensions.items()
+    }
+    for row in ranking.dimensions[Dimension.OA].strengths:
+        interval = row.interval
+        figures = (
+            _or_dash(row.place),
+            printable(row.generator),
+            _or_dash(row.strength, "+z.2f"),
+            f"{interval[0]:+z.2f} to {interval[1]:+z.2f}" if interval else "–",
+            _or_dash(row.all_pairs.rate, ".0%"),
+            str(row.without_video),
+            *(_or_dash(places[each][row.generator]) for each in others),
+        )
+        rows.add_row(*map(Text, figures))
+    console.print(rows)
+    for line in ranking.summary(5):
+        console.print(Text(printable(line)))
+    console.print(Text(f"{out / 'ranking.html'} shows the win matrix and the best of each prompt."))
+    return 0 if ranking.pairs else NOTHING_JUDGED
+
+
+def _or_dash(figure: float | None, form: str = "") -> str:
+    return "–" if figure is None else format(figure, form)

@@ -136,17 +136,13 @@ def export_rows(
 
 def check_export_path(path: Path) -> None:
     """Raise `BadInput` unless the path is free or an earlier export. No link is followed."""
-    try:
+    with os_errors(f"Cannot write {encodable(str(path))}"):
         if not path.is_symlink() and not path.exists():
             return
         if not path.is_symlink() and path.is_file():
             with path.open("rb") as file:
                 if file.read(max(map(len, BEGINNINGS))).startswith(BEGINNINGS):
                     return
-    except ValueError:
-        raise BadInput("The name of the output holds a NUL character: name another file.") from None
-    except OSError as error:
-        raise BadInput(f"Cannot write {encodable(str(path))}: {error.strerror or error}.") from None
     raise BadInput(f"{encodable(str(path))} exists and is no earlier export: name a new file.")
 
 

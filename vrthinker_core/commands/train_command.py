@@ -1,4 +1,4 @@
-"""The command `train`: one or all stages. A stopped run can continue in its folder."""
+"""The commands `train` and `teacher`. A stopped run can continue in its folder."""
 
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -6,17 +6,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from rich.progress import BarColumn
 from typer import Argument, Exit, Option
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends import open_backend
+from vrthinker_core.backends.factory import default_choice
 from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.commands.arguments import (
     INTERRUPTED,
+    NOTHING_JUDGED,
+    JudgeOption,
     print_error,
+    progress,
     progress_line,
     stop_on_signal,
+    with_setting_options,
 )
 from vrthinker_core.commands.console import rate_parts
 from vrthinker_core.errors import BadInput
@@ -40,7 +44,7 @@ from vrthinker_core.training.run_folder import (
     open_run_folder,
     read_state,
 )
-from vrthinker_core.types import ProtocolName
+from vrthinker_core.types import ProtocolName, Settings
 
 if TYPE_CHECKING:
     from vrthinker_core.training.cold_start import Teacher
@@ -145,41 +149,30 @@ def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
     return Teacher(name, lambda: backend)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class StepPace:
-    """Step counts of each stage, and the pace of the newest."""
+    """The pace of each stage."""
 
     minutes: float | None = None  # limit for the whole run
-    stage: str = ""
-    done: int = 0
-    total: int = 0
-    reward: float | None = None
     begun: float = field(default_factory=time.monotonic)
     # By stage: steps before this start, and the time of the start.
     starts: dict[str, tuple[int, float]] = field(default_factory=dict)
 
-    def add(self, step: StepMetrics, total: int) -> None:
-        """Count a step."""
+    def count(self, step: StepMetrics, total: int) -> str:
+        """Count a step; return progress with pace, time left and reward, in one line."""
+        now = time.monotonic()
         # A step without a time does not count for the pace.
         before = step.step - 1 if step.seconds else step.step
-        self.starts.setdefault(step.stage, (before, time.monotonic() - step.seconds))
-        self.stage, self.done, self.total = step.stage, step.step, total
-        self.reward = step.reward_total
-
-    @property
-    def line(self) -> str:
-        """Progress with pace, time left and reward, in one line."""
-        now = time.monotonic()
-        first, begun = self.starts.get(self.stage, (self.done, now))
-        parts = [f"{self.stage}: {self.done:,} of {self.total:,}"]
-        if self.done > first and now > begun:
-            rate = (self.done - first) / (now - begun)
-            left = (self.total - self.done) / rate
+        first, begun = self.starts.setdefault(step.stage, (before, now - step.seconds))
+        parts = [f"{step.stage}: {step.step:,} of {total:,}"]
+        if step.step > first and now > begun:
+            rate = (step.step - first) / (now - begun)
+            left = (total - step.step) / rate
             if self.minutes is not None:
                 left = min(left, max(0.0, self.begun + self.minutes * 60 - now))
             parts += rate_parts(rate, left)
-        if self.reward is not None:
-            parts.append(f"reward {self.reward:.2f}")
+        if step.reward_total is not None:
+            parts.append(f"reward {step.reward_total:.2f}")
         return ", ".join(parts)
 
 
@@ -289,12 +282,11 @@ def _train(
             return 0
         stage, source = folder.state.stage, resolved_model(folder.state.model)
         pace = StepPace(minutes)
-        with progress_line("steps", BarColumn(), "{task.description}") as update:
+        with progress_line("steps") as update:
 
             def tell(step: StepMetrics, total: int) -> None:
                 first = not pace.starts
-                pace.add(step, total)
-                update(step.step, total, pace.line, first)
+                update(step.step, total, pace.count(step, total), first)
 
             time_budget = (
                 begin_sitting(stopped, minutes, tell, print_error)
@@ -311,3 +303,57 @@ def _train(
     if processes.main:
         print_error(f"Stopped; go on with --resume --out {encodable(str(out))}.")
     return INTERRUPTED
+
+
+@with_setting_options
+def teacher(
+    *,
+    data: Annotated[
+        str, Option(help="Pairs: drawn:SEED, a data set, a table, rows, or a folder of traces.")
+    ],
+    out: Annotated[Path, Option(help="Folder for the runs: a new one, or one to continue.")],
+    judge: JudgeOption = None,
+    pairs: Annotated[
+        int | None, Option(help="Number of pairs, from the first on. (default: all)")
+    ] = None,
+    samples: Annotated[int, Option(help="Runs per pair.")] = 1,
+    settings: Settings,
+) -> None:
+    """Run a judge over labelled pairs; report runs fit for training.
+
+    Every run is saved as a trace when it ends. The same command continues after a stop. The judge
+    scripted works on drawn pairs only.
+    """
+    from vrthinker_core.training.data import absolute_data, open_pairs
+    from vrthinker_core.training.filters import report_outcomes
+    from vrthinker_core.training.outcome_file import OUTCOMES, read_job, read_outcomes
+    from vrthinker_core.training.teacher import TeacherJob, run_teacher
+
+    if samples < 1:
+        raise BadInput(f"--samples {samples} makes no run: give a number from 1 up.")
+    choice = judge or default_choice()
+    opened = None if choice == SCRIPTED else open_backend(choice)
+    trained = () if opened is None else opened.protocols
+    layouts = frame_layouts(settings, (chosen_protocol(settings, trained),))
+    pair_set = open_pairs(data, layouts)
+    backend = opened or open_teacher(choice, pair_set, layouts).open()
+    if pairs is not None and pairs < 1:
+        raise BadInput(f"--pairs {pairs} takes no pair: give a number from 1 up.")
+    sizes = [size for size in (pairs, pair_set.size) if size is not None]
+    if not sizes:
+        raise BadInput("Drawn pairs never end: say how many with --pairs.")
+    # A folder keeps the spelling of the data with which an earlier version began it
+    earlier = str(read_job(out).get("data", "")) if (out / OUTCOMES).is_file() else None
+    job = TeacherJob(choice, absolute_data(data, earlier), settings, samples)
+    numbers = range(min(sizes))
+    with stop_on_signal() as stopped, progress("runs") as advance:
+        runs = run_teacher(pair_set, numbers, backend, job, out, stopped)
+        for made, _ in enumerate(runs, start=1):
+            advance(made, len(numbers) * samples)
+    report = report_outcomes(read_outcomes(out))
+    for line in report.lines:
+        print(line)
+    if stopped():
+        print_error("Stopped; call the command again to go on.")
+        raise Exit(INTERRUPTED)
+    raise Exit(0 if report.kept else NOTHING_JUDGED)

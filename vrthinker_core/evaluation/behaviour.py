@@ -134,11 +134,15 @@ class Costs:
     second_bins: tuple[SecondsBin, ...]
 
 
+SPENT = ("frames", "turns", "prompt_tokens", "new_tokens", "seconds")  # fields of each result
+
+
 def costs(table: LabelTable) -> Costs | None:
     """Compute costs; None if no run came to its own end."""
     runs = [result for result in table.results if result.judged]
     if not runs:
         return None
+    spreads = {name: _spread([getattr(run, name) for run in runs]) for name in SPENT}
     turns, seconds = [run.turns for run in runs], np.array([run.seconds for run in runs])
     edges = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, np.inf)
     bins = [
@@ -150,13 +154,9 @@ def costs(table: LabelTable) -> Costs | None:
     filled = [position for position, each in enumerate(bins) if each.pairs]
     return Costs(
         len(runs),
-        _spread([run.frames for run in runs]),
-        _spread(turns),
-        _spread([run.prompt_tokens for run in runs]),
-        _spread([run.new_tokens for run in runs]),
-        _spread(seconds.tolist()),
-        tuple((number, turns.count(number)) for number in range(min(turns), max(turns) + 1)),
-        tuple(bins[filled[0] : filled[-1] + 1]) if filled else (),
+        **spreads,
+        turn_counts=tuple((n, turns.count(n)) for n in range(min(turns), max(turns) + 1)),
+        second_bins=tuple(bins[filled[0] : filled[-1] + 1]) if filled else (),
     )
 
 
@@ -196,6 +196,7 @@ def position_bias(table: LabelTable) -> tuple[PositionBias, ...]:
     """Compute every dimension in which the judge prefers any video."""
     dimensions = [dimension for dimension in Dimension if decided(table.judge[dimension]).any()]
     ratios: dict[tuple[Dimension, str], Ratio] = {}
+    differences: dict[Dimension, float] = {}
     for dimension in dimensions:
         people, judge, swapped = (
             side[dimension] for side in (table.people, table.judge, table.swapped)
@@ -206,22 +207,22 @@ def position_bias(table: LabelTable) -> tuple[PositionBias, ...]:
         ratios[dimension, "first"] = (judge == Preference.FIRST, decided(judge))
         ratios[dimension, "shown first"] = (both * to_first, both * preferences)
         ratios[dimension, "people"] = (people == Preference.FIRST, decided(people))
+        shares = [side[both & decided(side)] == Preference.FIRST for side in (judge, swapped)]
+        if all(map(len, shares)):
+            differences[dimension] = float(shares[0].mean() - shares[1].mean())
     estimates = estimate_ratios(ratios, table.prompts)
     found = []
     for dimension in dimensions:
-        judge, swapped = table.judge[dimension], table.swapped[dimension]
-        both = (judge != NOT_SAID) & (swapped != NOT_SAID)
-        shares = [side[both & decided(side)] == Preference.FIRST for side in (judge, swapped)]
         first, people_first = estimates[dimension, "first"], estimates[dimension, "people"]
         assert first is not None
         found.append(
             PositionBias(
                 dimension,
-                int(decided(judge).sum()),
+                int(decided(table.judge[dimension]).sum()),
                 first,
                 people_first.value if people_first else None,
                 estimates[dimension, "shown first"],
-                float(shares[0].mean() - shares[1].mean()) if all(map(len, shares)) else None,
+                differences.get(dimension),
             )
         )
     return tuple(found)
@@ -285,11 +286,11 @@ def by_generators(table: LabelTable, dimension: Dimension) -> tuple[GeneratorPai
         groups[min(names), max(names)].append(row)
     found = []
     for names, rows in sorted(groups.items()):
-        people, judge = table.people[dimension][rows], table.judge[dimension][rows]
+        judge, people = table.judge[dimension][rows], table.people[dimension][rows]
         turned = [table.results[row].pair.first_generator != names[0] for row in rows]
-        wins, people_wins = _wins(judge, turned), _wins(people, turned)
-        tau, diff = map(_share, metric_ratios(people, right(people, judge)).values())
-        found.append(GeneratorPair(*names, len(rows), wins, people_wins, tau, diff))
+        metrics = map(_share, metric_ratios(people, right(people, judge)).values())
+        wins = _wins(judge, turned), _wins(people, turned)
+        found.append(GeneratorPair(*names, len(rows), *wins, *metrics))
     return tuple(found)
 
 
@@ -302,9 +303,8 @@ def generator_scores(table: LabelTable, dimension: Dimension) -> tuple[Generator
     scores = []
     for name, places in sides.items():
         rows, turned = map(list, zip(*places, strict=True))
-        wins = _wins(table.judge[dimension][rows], turned)
-        people_wins = _wins(table.people[dimension][rows], turned)
-        scores.append(GeneratorScore(name, len(rows), wins, people_wins))
+        wins = (_wins(side[dimension][rows], turned) for side in (table.judge, table.people))
+        scores.append(GeneratorScore(name, len(rows), *wins))
     scores.sort(key=lambda score: (-1.0 if score.wins is None else -score.wins, score.name))
     return tuple(scores)
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from vrthinker_core.evaluation.agreement import DimensionAgreement, Metric
+from vrthinker_core.evaluation.behaviour import SPENT
 from vrthinker_core.evaluation.figures import (
     NONE,
     agreement_sentence,
     best_baseline,
-    disagreements,
     estimate_bars,
     interval_text,
     outcome_sentences,
@@ -22,7 +22,6 @@ from vrthinker_core.evaluation.html import (
     Cell,
     Html,
     HtmlRow,
-    ReliabilityPoint,
     element,
     histogram,
     interval_bars,
@@ -49,11 +48,10 @@ METRICS: tuple[Metric, ...] = ("tau", "diff")
 def evaluation_page(summary: Summary, results: Sequence[PairResult]) -> str:
     """Render the whole report as one HTML file."""
     on = f" on {summary.data_set}" if summary.data_set else ""
-    wrong = disagreements(results, summary.dimension)
     sections = [
         ("Agreement with people", _agreement(summary)),
         ("Published numbers", _published(summary)),
-        ("Worst disagreements", disagreement_section(wrong, summary.dimension)),
+        ("Worst disagreements", disagreement_section(results, summary.dimension)),
         ("Calibration", _calibration(summary)),
         ("Order of the videos", _order(summary)),
         ("Overall against its parts", _overall(summary)),
@@ -185,9 +183,8 @@ def _calibration(summary: Summary) -> Html:
     rows: list[HtmlRow] = []
     for each in summary.calibration:
         name = DIMENSION_NAMES[each.dimension]
-        bins = [ReliabilityPoint(one.expected, one.right, one.pairs) for one in each.bins]
-        diagrams.append(reliability_plot(name, bins))
-        if bins:
+        diagrams.append(reliability_plot(name, each.bins))
+        if each.bins:
             rows.append([name, number(each.pairs), percent(each.error), number(each.brier, 3)])
         bars = estimate_bars(
             (f"CF {level.confidence}, {count(level.pairs, 'pair')}", level.right)
@@ -307,15 +304,10 @@ def _costs(summary: Summary) -> Html:
         (f"{each.low:g}+" if each.high is None else f"{each.low:g}–{each.high:g}", each.pairs)
         for each in found.second_bins
     ]
+    spent = {name.replace("_", " "): getattr(found, name) for name in SPENT}
     rows: list[HtmlRow] = [
         [name, number(s.mean, 1), number(s.median, 1), number(s.p90, 1), number(s.total)]
-        for name, s in (
-            ("frames", found.frames),
-            ("turns", found.turns),
-            ("prompt tokens", found.prompt_tokens),
-            ("new tokens", found.new_tokens),
-            ("seconds", found.seconds),
-        )
+        for name, s in spent.items()
     ]
     heads = ("a pair", "mean", "median", "9 of 10 below", "all together")
     return join(

@@ -1,12 +1,19 @@
 """Reports as one HTML file without any request: elements, tables, plots."""
 
 import html
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from vrthinker_core.__about__ import asset
+from vrthinker_core.storage import os_errors, write_atomically
 from vrthinker_core.text import encodable, policy_hash
+
+if TYPE_CHECKING:
+    from vrthinker_core.evaluation.behaviour import ProbabilityBin
 
 # Control characters, which no HTML file may hold
 _NOT_SHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -100,11 +107,9 @@ def percent(value: float | None) -> Cell:
     return Cell("–") if value is None else Cell(f"{100 * value:.1f} %", value)
 
 
-def number(value: float | None, decimals: int = 0, unit: str = "") -> Cell:
+def number(value: float | None, decimals: int = 0) -> Cell:
     """Show a number as a cell, never minus nought."""
-    if value is None:
-        return Cell("–")
-    return Cell(f"{value:z,.{decimals}f}{unit and ' ' + unit}", value)
+    return Cell("–") if value is None else Cell(f"{value:z,.{decimals}f}", value)
 
 
 WIDTH = 340  # of every plot, in CSS pixels: a phone shows it unscaled
@@ -120,15 +125,6 @@ class Bar:
     low: float | None = None
     high: float | None = None
     plain: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ReliabilityPoint:
-    """One bin: how sure the judge was, and how often right."""
-
-    expected: float
-    right: float
-    count: int
 
 
 def image(title: str, width: float, height: float, *shapes: str) -> Html:
@@ -214,11 +210,11 @@ def histogram(title: str, counts: Sequence[tuple[str, int]]) -> Html:
     return figure(title, 150, *shapes, line(0, 126, WIDTH, 126, "axis"))
 
 
-def reliability_plot(title: str, points: Sequence[ReliabilityPoint]) -> Html:
+def reliability_plot(title: str, bins: "Sequence[ProbabilityBin]") -> Html:
     """Plot accuracy against probability; a dot's area is its pairs."""
-    if not points:
+    if not bins:
         return Html("")
-    square, left, most = 300, 40.0, max(point.count for point in points)
+    square, left, most = 300, 40.0, max(each.pairs for each in bins)
     bottom = square - 32.0
     side = bottom - 8
     shapes = [line(left, bottom, left + side, bottom - side, "diagonal")]  # a calibrated judge
@@ -231,11 +227,11 @@ def reliability_plot(title: str, points: Sequence[ReliabilityPoint]) -> Html:
         ]
     center = bottom - side / 2
     turned = f"rotate(-90 10 {center:g})"
-    places = [(left + side * each.expected, bottom - side * each.right) for each in points]
+    places = [(left + side * each.expected, bottom - side * each.right) for each in bins]
     path = "M" + "L".join(f"{x:.2f} {y:.2f}" for x, y in places)
     dots = (
-        element("circle", cx=x, cy=y, r=3 + 7 * (each.count / most) ** 0.5, class_="dot")
-        for (x, y), each in zip(places, points, strict=True)
+        element("circle", cx=x, cy=y, r=3 + 7 * (each.pairs / most) ** 0.5, class_="dot")
+        for (x, y), each in zip(places, bins, strict=True)
     )
     return figure(
         title,
@@ -292,6 +288,15 @@ def render_page(title: str, lead: str, sections: Sequence[tuple[str, str]]) -> s
         style=style,
         script=script,
     )
+
+
+def write_page(page: Path, content: str, values: Mapping[str, Any], failed: str) -> Path:
+    """Write a page, and its values as JSON beside it; `failed` begins a BadInput."""
+    text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    with os_errors(failed):
+        write_atomically(page.with_suffix(".json"), text.encode(errors="replace"))
+        write_atomically(page, content.encode(errors="replace"))
+    return page
 
 
 def paragraph(*content: str) -> Html:

@@ -1,21 +1,22 @@
 """An evaluation as it was asked for, and its estimate."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.evaluation.run import Engine
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.results.result import PairResult, check_pyarrow
-from vrthinker_core.results.run_file import (
+from vrthinker_core.results.result import (
     EvaluationRun,
+    PairResult,
     RunStart,
+    check_pyarrow,
     installed_versions,
     pairs_digest,
     resolved_judge,
@@ -63,42 +64,27 @@ class EvaluationJob:
 
         Raises BadInput, and CheckpointError for a judge that cannot be opened.
         """
+        how: dict[str, Any] = {
+            "settings": self.settings,
+            "out": self.out,
+            "concurrency": self.concurrency,
+        }
         if self.engine == "local":
             from vrthinker_core.backends import open_backend
 
             backend = open_backend(self.judge)
-            return backend.name, partial(
-                judge_locally,
-                backend=backend,
-                settings=self.settings,
-                out=self.out,
-                concurrency=self.concurrency,
-                cancelled=stopped,
-            )
+            return backend.name, partial(judge_locally, backend=backend, cancelled=stopped, **how)
         from vrthinker_core.evaluation.ray_engine import judge_on_ray
 
-        def judge_until_stopped(pairs: Iterable[EvaluationPair]) -> Iterator[PairResult]:
-            spread = judge_on_ray(
-                pairs,
-                judge=self.judge,
-                settings=self.settings,
-                out=self.out,
-                concurrency=self.concurrency,
-                address=self.engine.partition(":")[2] or None,
-            )
-            with closing(spread) as results:
-                for result in results:
-                    yield result
-                    if stopped():  # pairs that the cluster has in hand are left
-                        return
-
-        return self.judge, judge_until_stopped
+        address = self.engine.partition(":")[2] or None
+        return self.judge, partial(
+            judge_on_ray, judge=self.judge, address=address, stopped=stopped, **how
+        )
 
 
 SEED = 0
 
-Interval = tuple[float, float, float]
-"""Low end, middle, high end."""
+Interval = tuple[float, float, float]  # low end, middle, high end
 
 
 @dataclass(frozen=True, slots=True)

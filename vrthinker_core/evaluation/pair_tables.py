@@ -1,16 +1,11 @@
 """Tables of pairs: disagreements with people or judges, and failures."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from urllib.parse import quote
 
-from vrthinker_core.evaluation.figures import (
-    FLIPS,
-    LABELS,
-    MAX_SHOWN,
-    NONE,
-    Disagreement,
-    fault_name,
-)
+from vrthinker_core.evaluation.agreement import Shared
+from vrthinker_core.evaluation.figures import NONE, fault_name
 from vrthinker_core.evaluation.html import (
     Cell,
     Html,
@@ -23,17 +18,69 @@ from vrthinker_core.evaluation.html import (
     remark,
     sortable_table,
 )
-from vrthinker_core.evaluation.judge_comparison import SharedResults
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, Verdict
 from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES, NO_RELIABLE_WINNER, TELLING
 
+LABELS = {Preference.TIE: "tie", Preference.FIRST: "1", Preference.SECOND: "2", None: NONE}
+FLIPS = "flips"  # in place of a label that differs between both orders: no reliable winner
+MAX_SHOWN = 100  # pairs in a report; all are in the results
 MAX_PROMPT = 240  # characters of a prompt that a table shows; all of it under the pointer
 
 
-def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) -> Html:
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A pair whose label in the report's dimension is not people's."""
+
+    id: str
+    row: int
+    prompt: str
+    people: dict[str, int]
+    judge: dict[str, int]  # of the first order
+    flips: tuple[Dimension, ...]  # labels that swapping the sides changed: no reliable winner
+    probability: float | None  # of the judge's wrong label
+    confidence: int | None
+    generators: tuple[str, str]
+    trace: str
+
+
+def disagreements(results: Iterable[PairResult], dimension: Dimension) -> list[Disagreement]:
+    """List disagreements, the surest wrong label first.
+
+    The order is by its probability, then by CF, the other video before a tie, then by id.
+    """
+    found = []
+    for result in results:
+        pair, verdict = result.pair, result.verdict
+        people = getattr(pair.labels, dimension.value)
+        judge = getattr(verdict, dimension.value, None)
+        if people is None or judge is None or people is judge:
+            continue
+        if not (verdict and result.judged):
+            continue
+        known = (result.probabilities or {}).get(dimension)
+        wrong = Disagreement(
+            pair.id,
+            pair.row,
+            pair.prompt,
+            pair.labels.labels,
+            verdict.labels,
+            result.flips,
+            None if known is None else known[judge],
+            result.confidence,
+            (pair.first_generator, pair.second_generator),
+            result.trace,
+        )
+        surest = -1.0 if wrong.probability is None else wrong.probability
+        tie = Preference.TIE in (people, judge)
+        found.append(((-surest, -(result.confidence or 0), tie, pair.id, pair.row), wrong))
+    return [wrong for _, wrong in sorted(found, key=lambda each: each[0])]
+
+
+def disagreement_section(results: Iterable[PairResult], dimension: Dimension) -> Html:
     """Show the worst disagreements, each with a link to its trace."""
+    found = disagreements(results, dimension)
     if not found:
         return Html("")
     shown = found[:MAX_SHOWN]
@@ -51,18 +98,14 @@ def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) ->
         if confidence:
             row.append(number(each.confidence))
         rows.append([*row, trace_link(each.trace)])
+    heads = ("row", "prompt", "people", "judge", *sure, "trace")
     return join(
         paragraph(
             f"{_told(len(found))} in which the judge's label is not people's. "
             f"{'The surest wrong label comes first. ' if sure else ''}"
             f"{DIMENSION_NAMES[dimension]} stands in bold."
         ),
-        sortable_table(
-            "Disagreements with people",
-            ("row", "prompt", "people", "judge", *sure, "trace"),
-            rows,
-            tall=True,
-        ),
+        sortable_table("Disagreements with people", heads, rows, tall=True),
         _flip_remark(any(each.flips for each in shown)),
         remark(
             "A trace is the whole run: ",
@@ -73,11 +116,11 @@ def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) ->
 
 
 def one_right_section(
-    shared: SharedResults, judges: tuple[str, str], folders: tuple[str, str], dimension: Dimension
+    shared: Shared, judges: tuple[str, str], folders: tuple[str, str], dimension: Dimension
 ) -> Html:
     """Show pairs with one judge right; `folders` hold the traces of each."""
     found = []
-    for both in zip(shared.first, shared.second, strict=True):
+    for both in zip(*shared, strict=True):
         people = getattr(both[0].pair.labels, dimension.value)
         right = [getattr(each.verdict, dimension.value, None) is people for each in both]
         if people is not None and right[0] != right[1]:
@@ -96,17 +139,13 @@ def one_right_section(
         labels = said(pair.labels.labels, dimension), *answers
         traces = join(first, " ", second)
         rows.append([number(pair.row), prompt_text(pair.prompt), *labels, judge, traces])
+    heads = ("row", "prompt", "people", *judges, "right", "traces")
     return join(
         paragraph(
             f"{_told(len(found))} in which one judge has people's label and the other has not. "
             f"{DIMENSION_NAMES[dimension]} stands in bold."
         ),
-        sortable_table(
-            "One judge right",
-            ("row", "prompt", "people", *judges, "right", "traces"),
-            rows,
-            tall=True,
-        ),
+        sortable_table("One judge right", heads, rows, tall=True),
         _flip_remark(any(each.flips for both, _ in shown for each in both)),
     )
 

@@ -1,12 +1,10 @@
 """A ranking as one HTML file and as JSON."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
-from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.html import (
     Bar,
     Html,
@@ -25,9 +23,9 @@ from vrthinker_core.evaluation.html import (
     scrolling,
     sortable_table,
     svg_text,
+    write_page,
 )
 from vrthinker_core.evaluation.rankings import DimensionRanking, Ranking
-from vrthinker_core.storage import write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.wording import DIMENSION_NAMES
@@ -39,14 +37,8 @@ def write_report(ranking: Ranking, out: Path) -> None:
     Raises BadInput if that cannot be done.
     """
     values = {"format": "vr-thinker-ranking/1", **asdict(ranking)}
-    text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-    try:
-        write_atomically(out / "ranking.json", encodable(text).encode())
-        write_atomically(out / "ranking.html", encodable(_page(ranking)).encode())
-    except OSError as error:
-        raise BadInput(
-            f"Cannot write to {encodable(str(out))}: {error.strerror or error}."
-        ) from None
+    failed = f"Cannot write to {encodable(str(out))}"
+    write_page(out / "ranking.html", _page(ranking), values, failed)
 
 
 def _page(ranking: Ranking) -> str:

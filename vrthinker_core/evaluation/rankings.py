@@ -50,12 +50,9 @@ class GeneratorStrength:
     """One generator in one dimension."""
 
     generator: str
-    place: int | None
-    """1 is the strongest, and equals share theirs; None without a label."""
-    strength: float | None
-    """Natural logarithm, mean 0; a lead of 1.1 wins three of four decided pairs."""
-    interval: tuple[float, float] | None
-    """Of the strength, 95 % over prompts; None with fewer than two prompts."""
+    place: int | None  # 1 is the strongest, and equals share theirs; None without a label
+    strength: float | None  # natural logarithm, mean 0; a lead of 1.1 wins 3 of 4 decided pairs
+    interval: tuple[float, float] | None  # 95 % over prompts; None with fewer than two prompts
     all_pairs: WinCell  # against all others together
     without_video: int  # pairs lost or left out, since its own video alone cannot be read
 
@@ -75,8 +72,7 @@ class DimensionRanking:
     strengths: tuple[GeneratorStrength, ...]  # the strongest first; those without a label last
     matrix: tuple[tuple[WinCell, ...], ...]  # row against column, both in the order of `strengths`
     cycles: tuple[MajorityCycle, ...]  # the surest first
-    groups: tuple[tuple[str, ...], ...]
-    """Generators that judged pairs connect; one group if all are."""
+    groups: tuple[tuple[str, ...], ...]  # that judged pairs connect; one group if all are
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +81,7 @@ class BestOfPrompt:
 
     name: str  # of the videos
     prompt: str
-    rates: dict[str, float | None]
-    """Generator to its video's pairwise win rate; None without a label."""
+    rates: dict[str, float | None]  # generator to its video's win rate; None without a label
     best: tuple[str, ...]  # with the highest rate; several if they share it
 
 
@@ -98,8 +93,7 @@ class Ranking:
     generators: tuple[str, ...]
     prompts: int  # that were judged
     pairs: int  # that gave a verdict
-    missing: MissingRule
-    """What became of pairs with one video that is missing or cannot be decoded."""
+    missing: MissingRule  # what became of pairs with one video that is missing or cannot be read
     uncounted: dict[str, int]  # how many pairs count for nobody, by the reason
     failed: tuple[str, ...]  # why pairs have no verdict of the judge, a sentence each
     left_out: tuple[str, ...]  # what was never judged, and why

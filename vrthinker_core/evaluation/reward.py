@@ -15,7 +15,7 @@ from vrthinker_core.batch import check_pairs_in_hand, judge_many
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.strengths import pair_score, win_rates
 from vrthinker_core.results.result import OUTSIDE_REASON
-from vrthinker_core.storage import allow_pairs
+from vrthinker_core.storage import allow_pairs, os_errors
 from vrthinker_core.types import Dimension, Settings, StopReason, Trace, VideoPair
 from vrthinker_core.types.events import add_event
 from vrthinker_core.types.messages import Cancelled
@@ -142,10 +142,8 @@ def reward_many(
         return folder and folder / f"group-{group}-videos-{first}-{second}.json"
 
     if folder is not None:
-        try:
+        with os_errors(f"Cannot keep traces in {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadInput(f"Cannot keep traces in {folder}: {error.strerror or error}.") from None
     backend = open_backend(judge) if judge is None or isinstance(judge, str) else judge
     found: dict[int, Trace] = {}
     for position, event in judge_many(

@@ -1,27 +1,98 @@
-"""An evaluation: judges pairs without a result, and keeps each result."""
+"""An evaluation: holds its folder, judges pairs without a result, and keeps each result."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import chain, takewhile
 from pathlib import Path
 
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.errors import VideoError
-from vrthinker_core.evaluation.out_folder import writing_to
+from vrthinker_core.errors import BadInput, VideoError, out_of_files
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import (
     RESULTS,
     ROW_FAULT,
+    RUN,
     TABLE,
+    TRACES,
+    EvaluationRun,
     PairResult,
     ResultFile,
     broken_row,
     final_results,
-    read_results,
+    latest_results,
+    pairs_digest,
+    read_run,
+    write_run,
     write_table,
 )
+from vrthinker_core.storage import hold_folder, remove_parts
 
 Engine = Callable[[Iterable[EvaluationPair]], Iterator[PairResult]]
 """Judges pairs and gives results as they come, in any order; one for each pair."""
+
+
+@contextmanager
+def open_out(
+    out: Path, run: EvaluationRun, *, resume: bool, pairs: Iterable[EvaluationPair] = ()
+) -> Iterator[Path]:
+    """Prepare the folder `out` and hold it until the block ends.
+
+    A process that dies frees it, too. `resume` goes on with the same run, or begins it in an empty
+    folder. A run is the same, too, if rows of its data set that were broken have other labels now;
+    `pairs` are those of the whole set. Raises BadInput for a folder that another process writes,
+    that holds anything else, or that holds a run and is not to be resumed.
+    """
+    with ExitStack() as held:
+        with writing_to(out):
+            out.mkdir(parents=True, exist_ok=True)
+            held.enter_context(hold_folder(out))
+            remove_parts(out)
+            before = _run_there(out, run, resume, pairs)
+            write_run(out, replace(run, starts=(*(before.starts if before else ()), *run.starts)))
+            (out / TRACES).mkdir(exist_ok=True)
+        yield out
+
+
+@contextmanager
+def writing_to(out: Path) -> Iterator[None]:
+    """Turn an OSError of writing the folder into a BadInput."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(
+            out_of_files(error) or f"Cannot write to {out}: {error.strerror or error}."
+        ) from None
+
+
+def _run_there(
+    out: Path, run: EvaluationRun, resume: bool, pairs: Iterable[EvaluationPair]
+) -> EvaluationRun | None:
+    """Read the run in the folder; None if nothing was judged. Raises BadInput."""
+    if not any(out.iterdir()):
+        return None
+    if not (out / RUN).exists():
+        raise BadInput(f"{out} holds other files and no evaluation: name a new folder with --out.")
+    before, judged = read_run(out), (out / RESULTS).exists()
+    if before.digest != run.digest:
+        # The data set with its broken rows as they were when they got their results
+        last = latest_results(out / RESULTS).items()
+        broken = {name: result.pair for name, result in last if result.fault == ROW_FAULT}
+        if pairs_digest(broken.get(pair.id, pair) for pair in pairs) == before.digest:
+            before = replace(before, digest=run.digest)
+    difference = before.difference(run)
+    if (difference or not resume) and not judged:
+        return None  # a start that was refused before its first pair
+    if difference:
+        raise BadInput(
+            f"{out} holds another evaluation, with {difference}: name a new folder with --out."
+        )
+    if not resume:
+        raise BadInput(
+            f"{out} holds this evaluation already: go on with --resume, or name a new folder with "
+            "--out."
+        )
+    return before
 
 
 def results_so_far(pairs: Iterable[EvaluationPair], out: Path) -> dict[str, PairResult]:
@@ -31,13 +102,10 @@ def results_so_far(pairs: Iterable[EvaluationPair], out: Path) -> dict[str, Pair
     again. So is a video that cannot be read, if an earlier version kept the result and did not say
     which one it is. Raises BadInput for a file that holds anything else.
     """
-    if not (out / RESULTS).exists():
-        return {}
     mended = {pair.id for pair in pairs if not pair.fault}
-    found = {result.pair.id: result for result in read_results(out / RESULTS)}
     return {
         name: result
-        for name, result in found.items()
+        for name, result in latest_results(out / RESULTS).items()
         if not (result.is_transient or (result.fault == ROW_FAULT and name in mended))
         and (result.unreadable or result.fault != VideoError.__name__)
     }
@@ -58,20 +126,15 @@ def evaluate(
     Raises BadInput if the folder cannot be written.
     """
     left = [pair for pair in pairs if pair.id not in done]
-
-    def results() -> Iterator[PairResult]:
-        for pair in left:
-            if pair.fault or pair.left_out:
-                yield broken_row(pair, judge)
-        to_judge = [pair for pair in left if not (pair.fault or pair.left_out)]
-        for result in engine(takewhile(lambda _: not stopped(), to_judge)):
-            if result.judged or not (result.is_transient and stopped()):
-                yield result
-
+    broken = [broken_row(pair, judge) for pair in left if pair.fault or pair.left_out]
+    sound = [pair for pair in left if not (pair.fault or pair.left_out)]
+    judged = engine(takewhile(lambda _: not stopped(), sound))
     with writing_to(out):
         file = ResultFile(out / RESULTS)
     try:
-        for result in results():
+        for result in chain(broken, judged):
+            if result.is_transient and not result.judged and stopped():
+                continue
             with writing_to(out):
                 file.append(result)
             yield result
@@ -83,8 +146,7 @@ def evaluate(
 def write_final_table(out: Path, pairs: Iterable[EvaluationPair]) -> list[PairResult]:
     """Write the table of these pairs' results, and give them by row. Raises BadInput."""
     chosen = {pair.id for pair in pairs}
-    results = final_results(out / RESULTS) if (out / RESULTS).exists() else []
-    results = [result for result in results if result.pair.id in chosen]
+    results = [result for result in final_results(out / RESULTS) if result.pair.id in chosen]
     with writing_to(out):
         write_table(results, out / TABLE)
     return results

@@ -97,8 +97,7 @@ def count_wins(
     return WinCounts(tuple(generators), tuple(prompts), wins, ties)
 
 
-PRIOR = 0.5
-"""Wins and losses of each generator against an average one: one that always wins stays finite."""
+PRIOR = 0.5  # wins and losses of each against an average one: one that always wins stays finite
 
 
 def fit_strengths(wins: Counts, ties: Counts) -> tuple[Counts, float]:

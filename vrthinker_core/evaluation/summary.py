@@ -110,8 +110,7 @@ class OverallCheck:
 
     whose: str  # "judge" or "people"
     pairs: int
-    with_sum: float
-    """OA is the side that more of the three prefer, and a tie if as many prefer each."""
+    with_sum: float  # OA is the side that more of the three prefer, a tie if as many prefer each
     majorities: int  # pairs in which two of the three labels are equal
     with_majority: float | None  # of those, OA is that label
     contradictions: float
@@ -164,8 +163,7 @@ class ResultCounts:
     provisional: int  # answered without a final answer: the last recommended one counts
     forced: int  # answered only when asked for it on the last turn
     prompts: int
-    faults: tuple[tuple[str, int], ...] = ()
-    """What failed, by the name of the error, the most frequent first."""
+    faults: tuple[tuple[str, int], ...] = ()  # what failed, by error, the most frequent first
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.results.layout import TableRow, existing_file
 from vrthinker_core.results.result import MissingRule
 from vrthinker_core.results.table_file import read_table
+from vrthinker_core.storage import os_errors
 from vrthinker_core.text import encodable
 
 PROMPTS = "prompts.csv"  # in a folder of generators
@@ -164,12 +165,8 @@ def _read_prompts(path: Path, found: _Collector) -> None:
 
 def _listed(folder: Path) -> list[Path]:
     """List a folder, sorted. Raises BadInput."""
-    try:
+    with os_errors(f"Cannot read {encodable(str(folder))}"):
         return sorted(folder.iterdir())
-    except OSError as error:
-        raise BadInput(
-            f"Cannot read {encodable(str(folder))}: {error.strerror or error}."
-        ) from None
 
 
 def _read_csv(path: Path) -> VideoTable:

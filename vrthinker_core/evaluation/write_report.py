@@ -1,17 +1,18 @@
 """Reports of an evaluation or of two judges, as HTML and JSON."""
 
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.evaluation.agreement import (
+    JudgeComparison,
+    compare_judges,
+    shared_results,
+)
 from vrthinker_core.evaluation.evaluation_page import METRICS, evaluation_page, fact
 from vrthinker_core.evaluation.figures import (
-    MAX_SHOWN,
-    disagreements,
     estimate_bars,
     points,
     points_with_interval,
@@ -34,17 +35,11 @@ from vrthinker_core.evaluation.html import (
     remark,
     render_page,
     sortable_table,
+    write_page,
 )
-from vrthinker_core.evaluation.judge_comparison import (
-    JudgeComparison,
-    compare_judges,
-    shared_results,
-)
-from vrthinker_core.evaluation.pair_tables import one_right_section
+from vrthinker_core.evaluation.pair_tables import MAX_SHOWN, disagreements, one_right_section
 from vrthinker_core.evaluation.summary import Summary, summarize
-from vrthinker_core.results.result import RESULTS, PairResult, final_results
-from vrthinker_core.results.run_file import RUN, read_run
-from vrthinker_core.storage import write_atomically
+from vrthinker_core.results.result import RESULTS, RUN, PairResult, final_results, read_run
 from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES
 
@@ -68,7 +63,8 @@ def write_report(out: Path, summary: Summary, results: Sequence[PairResult]) -> 
     worst = disagreements(results, summary.dimension)
     shown = {"pairs": len(worst), "worst": [asdict(each) for each in worst[:MAX_SHOWN]]}
     values = {"format": "vr-thinker-report/1", "summary": asdict(summary), "disagreements": shown}
-    return _write(out / "report.html", evaluation_page(summary, results), values)
+    failed = f"Cannot write {out / 'report'}"
+    return write_page(out / "report.html", evaluation_page(summary, results), values, failed)
 
 
 def write_comparison(
@@ -91,7 +87,7 @@ def write_comparison(
         way = Path(os.path.relpath(other, home))
     except ValueError:  # another drive
         way = other
-    summaries = summarize(shared.first), summarize(shared.second)
+    summaries = summarize(shared[0]), summarize(shared[1])
     dimension, links = summaries[0].dimension, ("", f"{way.as_posix()}/")
     sections = [
         ("Difference", _difference_section(compared)),
@@ -104,17 +100,8 @@ def write_comparison(
         "comparison": asdict(compared),
         "summaries": [asdict(each) for each in summaries],
     }
-    return _write(folders[0] / "comparison.html", page, values), compared
-
-
-def _write(page: Path, content: str, values: Mapping[str, Any]) -> Path:
-    text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-    try:
-        write_atomically(page.with_suffix(".json"), text.encode(errors="replace"))
-        write_atomically(page, content.encode(errors="replace"))
-    except OSError as error:
-        raise BadInput(f"Cannot write {page.with_suffix('')}: {error.strerror or error}.") from None
-    return page
+    path = folders[0] / "comparison.html"
+    return write_page(path, page, values, f"Cannot write {path.with_suffix('')}"), compared
 
 
 def _lead(compared: JudgeComparison, summaries: tuple[Summary, Summary]) -> Html:

@@ -1,18 +1,21 @@
-"""The result of judging one pair, for scores and reports."""
+"""What an evaluation keeps: the result of each pair, and in `run.json` its identity."""
 
+import hashlib
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from vrthinker_core.__about__ import __version__
+from vrthinker_core.backends.judge_name import parse_judge
 from vrthinker_core.errors import LASTING_FAULTS, BadInput, describe
 from vrthinker_core.protocols.parser import verdict_probabilities
 from vrthinker_core.results.layout import EvaluationPair
-from vrthinker_core.storage import LineFile, atomic_path, os_errors, type_adapter
-from vrthinker_core.types import Dimension, Side, StopReason, Trace, Verdict
+from vrthinker_core.storage import LineFile, atomic_path, os_errors, type_adapter, write_atomically
+from vrthinker_core.types import Dimension, Settings, Side, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderCheck, order_of
@@ -162,10 +165,15 @@ def read_results(path: Path) -> Iterator[PairResult]:
                 yield read_line(line, f"Line {number} of {path.name}")
 
 
+def latest_results(path: Path) -> dict[str, PairResult]:
+    """Return results by the pair's id; the last line per pair wins. Empty without a file."""
+    return {result.pair.id: result for result in read_results(path)} if path.exists() else {}
+
+
 def final_results(path: Path) -> list[PairResult]:
-    """Return final results in row order; the last line per pair wins."""
-    found = {result.pair.id: result for result in read_results(path)}
-    return sorted(found.values(), key=lambda result: (result.pair.row, result.pair.id))
+    """Return the latest results in row order."""
+    found = latest_results(path).values()
+    return sorted(found, key=lambda result: (result.pair.row, result.pair.id))
 
 
 def read_line(line: bytes, where: str) -> PairResult:
@@ -242,9 +250,8 @@ def write_table(results: Iterable[PairResult], path: Path) -> None:
         **dict.fromkeys(COUNTS, pyarrow.int64()),
         **dict.fromkeys(("seconds", "first_seconds", "second_seconds"), pyarrow.float64()),
     }
-    rows = [table_row(result) for result in results]
-    arrays = {name: [row[name] for row in rows] for name in kinds}
-    table = pyarrow.table(arrays, schema=pyarrow.schema(list(kinds.items())))
+    schema = pyarrow.schema(list(kinds.items()))
+    table = pyarrow.Table.from_pylist([table_row(result) for result in results], schema)
     # An open file, because pyarrow itself opens only UTF-8 names.
     with atomic_path(path) as part, part.open("wb") as file:
         parquet.write_table(table, file)
@@ -271,3 +278,94 @@ def table_row(result: PairResult) -> dict[str, Any]:
         for outcome, share in zip(OUTCOMES, told, strict=True):
             row[f"p_{dimension.value}_{outcome}"] = share
     return row
+
+
+RUN = "run.json"  # beside the results
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """One start of an evaluation: the first one or a resumed one."""
+
+    at: str  # time in UTC, ISO 8601
+    engine: str
+    concurrency: int
+    limit: int | None
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRun:
+    """Data set, judge and settings of an evaluation. Only the starts of a run may differ."""
+
+    dataset: str  # layout of the data set
+    path: str  # its place at the start
+    pairs: int  # number in the whole data set
+    digest: str  # of all pairs and their labels, independent of row order and video folder
+    judge: str  # as chosen, with absolute paths
+    settings: Settings
+    starts: tuple[RunStart, ...] = ()
+    format: Literal["vr-thinker-evaluation/1"] = "vr-thinker-evaluation/1"
+
+    def difference(self, other: "EvaluationRun") -> str:
+        """Return the difference from another run in words, "" if the same."""
+        if (self.dataset, self.digest) != (other.dataset, other.digest):
+            same = (self.dataset, self.path) == (other.dataset, other.path)
+            before = " as it was before its rows changed" if same else ""
+            return f"the data set {self.path} ({self.dataset}, {self.pairs:,} rows){before}"
+        # Earlier versions stored relative paths.
+        if resolved_judge(self.judge) != resolved_judge(other.judge):
+            return f"the judge {self.judge}"
+        its = asdict(other.settings)
+        others = [
+            f"{name} {'left to the protocol' if value is None else value}"
+            for name, value in asdict(self.settings).items()
+            if value != its[name]
+        ]
+        return f"the settings {', '.join(others)}" if others else ""
+
+
+def resolved_judge(choice: str) -> str:
+    """Return the judge's name with absolute paths. An unreadable name stays as it is."""
+    try:
+        return str(parse_judge(choice).absolute())
+    except BadInput:
+        return choice
+
+
+def read_run(folder: Path) -> EvaluationRun:
+    """Read the evaluation of a folder; raises `BadInput` if there is none."""
+    from pydantic import ValidationError
+
+    try:
+        return type_adapter(EvaluationRun).validate_json((folder / RUN).read_bytes())
+    except OSError:
+        raise BadInput(f"{folder} holds no evaluation.") from None
+    except ValidationError:
+        raise BadInput(f"{folder / RUN} describes no evaluation that is known here.") from None
+
+
+def write_run(folder: Path, run: EvaluationRun) -> None:
+    """Write the description into the folder; raises `OSError`."""
+    write_atomically(folder / RUN, type_adapter(EvaluationRun).dump_json(run, indent=1) + b"\n")
+
+
+def pairs_digest(pairs: Iterable[EvaluationPair], *, ordered: bool = False) -> str:
+    """Return the digest of the pairs and labels of a data set.
+
+    Independent of the videos' folder, and of the row order unless `ordered`.
+    """
+    lines = [f"{pair.id} {pair.labels.labels}" for pair in pairs]
+    return hashlib.sha256("\n".join(lines if ordered else sorted(lines)).encode()).hexdigest()
+
+
+def installed_versions() -> dict[str, str]:
+    """Return the versions of Python and of packages that affect results."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version(), "vrthinker": __version__}
+    for name in ("torch", "transformers", "av", "openai", "ray"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

@@ -6,8 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from vrthinker_core.results.result import RESULTS
-from vrthinker_core.results.run_file import RUN
+from vrthinker_core.results.result import RESULTS, RUN
 from vrthinker_core.storage import LineFile, type_adapter, whole_lines
 from vrthinker_core.types import Verdict
 

@@ -21,8 +21,7 @@ from vrthinker_core.results.layout import (
     make_pairs,
 )
 from vrthinker_core.results.open_dataset import CSV_LAYOUT, DATASETS, MJ_FILE, VIDEOGEN_FILE
-from vrthinker_core.results.result import RESULTS
-from vrthinker_core.results.run_file import RUN
+from vrthinker_core.results.result import RESULTS, RUN
 from vrthinker_core.training.export import trace_videos
 from vrthinker_core.training.pair_set import DrawnPairSet, Layouts, PairSet, VideoPairSet
 from vrthinker_core.training.teaching import KnownLabel, NotForTraining, known_labels

@@ -23,8 +23,7 @@ from vrthinker_core.evaluation.ranking_page import write_report
 from vrthinker_core.evaluation.rankings import rank_generators
 from vrthinker_core.evaluation.schedule import all_pairs, judge_pairs
 from vrthinker_core.evaluation.video_table import VideoTable, read_videos
-from vrthinker_core.results.result import RESULTS, TRACES
-from vrthinker_core.results.run_file import pairs_digest
+from vrthinker_core.results.result import RESULTS, TRACES, pairs_digest
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings, Side
 from vrthinker_core.types.messages import Message

@@ -15,11 +15,11 @@ import pytest
 
 from tests.evaluation.support.made_results import simulate
 from tests.test_cli import call
+from vrthinker_core.evaluation.behaviour import ProbabilityBin
 from vrthinker_core.evaluation.html import (
     WIDTH,
     Bar,
     Cell,
-    ReliabilityPoint,
     element,
     histogram,
     interval_bars,
@@ -31,8 +31,7 @@ from vrthinker_core.evaluation.html import (
 )
 from vrthinker_core.evaluation.summary import summarize
 from vrthinker_core.evaluation.write_report import write_report
-from vrthinker_core.results.result import RESULTS, PairResult, to_line
-from vrthinker_core.results.run_file import EvaluationRun, write_run
+from vrthinker_core.results.result import RESULTS, EvaluationRun, PairResult, to_line, write_run
 from vrthinker_core.types import Settings
 
 if TYPE_CHECKING:
@@ -84,8 +83,11 @@ def test_a_table_has_buttons_and_values_to_sort_by() -> None:
     assert table.count('scope="row"') == 2
     assert table.count("data-value") == 1, "what is not known has no value, and sorts last"
     assert sortable_table("Nothing", ("judge",), []) == ""
-    assert number(1234.5, 1, "s") == Cell("1,234.5 s", 1234.5)
+    assert number(1234.5, 1) == Cell("1,234.5", 1234.5)
     assert number(-0.0012, 2) == Cell("0.00", -0.0012)
+
+
+BINS = ProbabilityBin(0.5, 0.6, 10, 0.5, 0.4), ProbabilityBin(0.9, 1.0, 1, 0.9, 1.0)
 
 
 def plots_of(label: str) -> list[str]:
@@ -93,7 +95,7 @@ def plots_of(label: str) -> list[str]:
         interval_bars(label, [Bar(label, 0.5, 0.25, 0.75), Bar("always tie", 1.0, plain=True)]),
         interval_bars(label, [Bar(label, -0.1, -0.2, 0.0)], span=(-0.5, 0.5), unit="points"),
         histogram(label, [(label, 3), ("2", 0)]),
-        reliability_plot(label, [ReliabilityPoint(0.5, 0.4, 10), ReliabilityPoint(0.9, 1.0, 1)]),
+        reliability_plot(label, BINS),
     ]
 
 

@@ -26,8 +26,8 @@ from tests.evaluation.support.made_results import (
 )
 from vrthinker_core.commands.evaluation_commands import print_comparison, print_summary
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.figures import MAX_SHOWN, disagreements
-from vrthinker_core.evaluation.judge_comparison import compare_judges
+from vrthinker_core.evaluation.agreement import compare_judges
+from vrthinker_core.evaluation.pair_tables import MAX_SHOWN, disagreements
 from vrthinker_core.evaluation.summary import summarize
 from vrthinker_core.evaluation.write_report import write_comparison, write_report
 from vrthinker_core.results.result import PairResult

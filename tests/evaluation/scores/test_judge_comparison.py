@@ -10,7 +10,7 @@ import pytest
 
 from tests.evaluation.support.made_results import broken, failed, result, simulate
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.judge_comparison import MetricComparison, compare_judges, mcnemar
+from vrthinker_core.evaluation.agreement import MetricComparison, compare_judges, mcnemar
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
 

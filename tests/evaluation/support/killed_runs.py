@@ -17,8 +17,7 @@ from pathlib import Path
 
 from tests.evaluation.support.scripted_runs import run_description, scripted_judge
 from vrthinker_core.evaluation.local_engine import judge_locally
-from vrthinker_core.evaluation.out_folder import open_out
-from vrthinker_core.evaluation.run import evaluate, results_so_far, write_final_table
+from vrthinker_core.evaluation.run import evaluate, open_out, results_so_far, write_final_table
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.open_dataset import read_dataset
 from vrthinker_core.results.result import RESULTS

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from tests.evaluation.support.public_files import VIDEOGEN_ROW, write_videogen
 from tests.evaluation.support.scripted_runs import made_results, run_description
-from vrthinker_core.evaluation.out_folder import open_out
-from vrthinker_core.evaluation.run import evaluate, results_so_far, write_final_table
+from vrthinker_core.evaluation.run import evaluate, open_out, results_so_far, write_final_table
 from vrthinker_core.evaluation.summary import summarize
 from vrthinker_core.evaluation.write_report import write_report
 from vrthinker_core.results.open_dataset import read_dataset

@@ -11,8 +11,7 @@ from tests.support.small_clips import write_clip
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.results.layout import EvaluationPair, pair_id
-from vrthinker_core.results.result import PairResult
-from vrthinker_core.results.run_file import EvaluationRun, pairs_digest
+from vrthinker_core.results.result import EvaluationRun, PairResult, pairs_digest
 from vrthinker_core.types import Preference, Settings, StopReason, Verdict
 from vrthinker_core.types.messages import Message
 

@@ -9,8 +9,7 @@ import pytest
 
 from tests.training.rows.test_export import BASE
 from vrthinker_core.errors import TraceError
-from vrthinker_core.results.result import RESULTS
-from vrthinker_core.results.run_file import RUN
+from vrthinker_core.results.result import RESULTS, RUN
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.config import CONFIG
 from vrthinker_core.training.run_folder import STATE
