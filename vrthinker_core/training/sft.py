@@ -26,6 +26,7 @@ from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.config import OptimizerConfig, SftConfig, TrainConfig
+from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.row_set import without_pixels
 from vrthinker_core.training.run_folder import world_size
 from vrthinker_core.training.sharding import (
@@ -37,7 +38,7 @@ from vrthinker_core.training.sharding import (
     save_judge,
 )
 from vrthinker_core.training.token_rows import PIXELS, TokenRow, collate, pictures
-from vrthinker_core.training.trainer_checkpoints import TrainerPace, quiet_libraries, train_and_save
+from vrthinker_core.training.trainer_checkpoints import quiet_libraries, train_and_save
 from vrthinker_core.training.trl_template import tokenizer_of
 from vrthinker_core.types import ProtocolName
 
@@ -112,7 +113,7 @@ def train_sft(
     sft: SftConfig,
     config: TrainConfig,
     folder: Path,
-    report: Callable[[TrainerPace], bool | None] = lambda _: None,
+    report: Callable[[StepMetrics], bool | None] = lambda _: None,
     protocols: Sequence[ProtocolName] = (),
 ) -> Path:
     """Train the judge of `checkpoint` on `rows`; gives `folder/model`, which the product opens.

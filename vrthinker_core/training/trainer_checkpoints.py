@@ -11,9 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from logging import ERROR
-from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -49,24 +47,6 @@ def quiet_libraries() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, slots=True)
-class TrainerPace:
-    """How far a training is."""
-
-    step: int
-    steps: int  # In all
-    loss: float | None  # Of this step
-    learning_rate: float | None = None
-    entropy: float | None = None  # Of the learnt tokens, in nats, if the trainer knows it
-    kl: float | None = None  # To the reference, of the learnt tokens, if there is one
-
-    def metrics(self, stage: str) -> StepMetrics:
-        """The step as a record of a stage, but for its seconds."""
-        loss = nan if self.loss is None else self.loss
-        rate, entropy, kl = self.learning_rate, self.entropy, self.kl
-        return StepMetrics(stage, self.step, 0.0, loss, rate, entropy=entropy, kl=kl)
-
-
 def _step(checkpoint: Path) -> int:
     return int(checkpoint.name.rsplit("-", 1)[1])
 
@@ -82,11 +62,11 @@ def _read_mark(checkpoint: Path) -> dict[str, Any] | None:
 
 
 def train_and_save(
-    trainer: Any, subject: str, minutes: float, report: Callable[[TrainerPace], bool | None]
+    trainer: Any, subject: str, minutes: float, report: Callable[[StepMetrics], bool | None]
 ) -> None:
     """Train from the last whole checkpoint on, with another one every `minutes`.
 
-    `report` hears of each step. `subject` says what the training learns from. Raises BadInput if a
+    `report` hears of each step, but for its stage and its seconds. `subject` says what the training learns from. Raises BadInput if a
     checkpoint is of another subject, and what `train_from` raises.
     """
     folder, whole = Path(trainer.args.output_dir), []
@@ -163,7 +143,7 @@ class TimedCheckpoints(TrainerCallback):
         folder: Path,
         subject: str,
         minutes: float,
-        report: Callable[[TrainerPace], bool | None],
+        report: Callable[[StepMetrics], bool | None],
     ) -> None:
         self._folder, self._subject, self._seconds = folder, subject, minutes * 60
         self._saved, self._report = time.monotonic(), report
@@ -193,9 +173,10 @@ class TimedCheckpoints(TrainerCallback):
         """A step ends with its log: tell how far it is."""
         if not logs or "loss" not in logs:
             return
-        figures = map(logs.get, ("loss", "learning_rate", "entropy", "kl"))
-        pace = TrainerPace(state.global_step, state.max_steps, *figures)
-        said = state.is_world_process_zero and bool(self._report(pace))
+        names = ("learning_rate", "entropy", "kl")
+        figures = {name: logs.get(name) for name in names}
+        step = StepMetrics("", state.global_step, 0.0, logs["loss"], **figures)
+        said = state.is_world_process_zero and bool(self._report(step))
         # In all processes: one that ended alone would leave the others waiting
         if int(broadcast(torch.tensor(int(said), device=args.device))):
             control.should_training_stop = control.should_save = True
