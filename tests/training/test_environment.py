@@ -42,10 +42,7 @@ def plain(blocks: Sequence[dict[str, Any]]) -> list[object]:
 
 
 def sent(message: Message) -> list[object]:
-    return [
-        part.frame.rgb if isinstance(part, Image) else part.text
-        for part in message.parts
-    ]
+    return [part.frame.rgb if isinstance(part, Image) else part.text for part in message.parts]
 
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)

@@ -34,8 +34,8 @@ from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.run_folder import (
     STATE,
     StageName,
+    TimeBudget,
     TrainingRun,
-    begin_sitting,
     launched_processes,
     open_run_folder,
     read_state,
@@ -296,11 +296,11 @@ def _train(
                 pace.add(step, total)
                 update(step.step, total, pace.line, first)
 
-            time_budget = (
-                begin_sitting(stopped, minutes, tell, print_error)
-                if processes.main
-                else begin_sitting(stopped, minutes)
+            time_budget = TimeBudget(
+                stopped, None if minutes is None else time.monotonic() + minutes * 60
             )
+            if processes.main:
+                time_budget = replace(time_budget, tell=tell, say=print_error)
             if stage == "all":
                 made = train_all(source, data, config, folder, time_budget)
             else:

@@ -63,7 +63,7 @@ class TrainingPlan:
     gpu_gib: float = 80.0
     rollouts: int = 1200  # Rows that are trained, or played and trained: of one step with `grpo`
     steps: int = 1  # With `grpo`
-    optimizer_steps: int = 0  # In all; 0 if that is not known
+    optimizer_steps: int = 0  # In all
     step_rows: int = 0  # Rows of an optimizer step, on all GPUs together
     played: int = 0  # Rollouts that are played for the rows, with `rejection`
     pictures: int = 40  # Of a rollout: 8 at first, then two calls of 8 pairs
@@ -155,9 +155,8 @@ class TrainingEstimate:
         yield f"{plan.stage} on {plan.gpus} GPUs of {plan.gpu_gib:g} GiB"
         yield from (f"  {what:<32}{size:8.1f} GiB" for what, size in self.memory)
         yield f"  {'on each GPU':<32}{self.gib:8.1f} GiB, {self.verdict}"
-        if plan.optimizer_steps:
-            steps, rows = plan.optimizer_steps, plan.step_rows
-            yield f"  {'optimizer steps':<32}{steps:6,d}   of {rows:,} rows each"
+        steps, rows = plan.optimizer_steps, plan.step_rows
+        yield f"  {'optimizer steps':<32}{steps:6,d}   of {rows:,} rows each"
         yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours)
         yield f"  {'together':<32}{sum(time for _, time in self.hours):8.1f} hours"
         rows, kept = plan.rollouts * plan.steps, "adapters" if plan.lora else "weights"

@@ -15,8 +15,9 @@ import numpy as np
 
 from vrthinker_core.batch import imap
 from vrthinker_core.drawn.faults import FRAMES
+from vrthinker_core.drawn.moving_scene import SceneRenderer
 from vrthinker_core.drawn.video_files import FRAME_RATE
-from vrthinker_core.drawn.world import TRAINING_SEEDS, DrawnPair, SceneRenderer, draw_pair
+from vrthinker_core.drawn.world import TRAINING_SEEDS, DrawnPair, draw_pair
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.run_file import pairs_digest

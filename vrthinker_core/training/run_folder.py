@@ -56,18 +56,6 @@ class TimeBudget:
         return replace(self, deadline=now + max(0.0, self.deadline - now) * share)
 
 
-def begin_sitting(
-    stopped: Callable[[], bool],
-    minutes: float | None,
-    tell: Listener = lambda *_: None,
-    say: Callable[[str], None] = lambda _: None,
-) -> TimeBudget:
-    """A sitting that begins now and lasts so many minutes, None for as long as it takes."""
-    return TimeBudget(
-        stopped, None if minutes is None else time.monotonic() + minutes * 60, tell, say
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Processes:
     """How many there are, and which one this is."""

@@ -20,7 +20,6 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from vrthinker_core.backends.chat_template import VisionItem
-from vrthinker_core.backends.generation import LoadedModel
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.cpus import cpu_count
@@ -37,14 +36,14 @@ from vrthinker_core.training.sharding import (
     open_whole,
     save_judge,
 )
-from vrthinker_core.training.token_rows import PIXELS, TokenRow, collate, pictures
+from vrthinker_core.training.token_rows import TokenRow, collate
 from vrthinker_core.training.trainer_checkpoints import quiet_libraries, train_and_save
 from vrthinker_core.training.trl_template import tokenizer_of
 from vrthinker_core.types import ProtocolName
 
 
 def freeze_vision(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForConditionalGeneration:
-    """The model, whose `pixel_values` are now image features, (tokens, hidden): `collate_features`.
+    """The model, whose `pixel_values` are now image features, (tokens, hidden): see `collate`.
 
     Its vision tower has no gradients; the tower itself, as the vision encoder calls it, still sees.
     """
@@ -60,10 +59,6 @@ def freeze_vision(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForCon
 
     inner.get_image_features = inner.get_video_features = given
     return model
-
-
-Encode = Callable[[Sequence[VisionItem]], list[torch.Tensor]]
-"""Image features of each item, (tokens, hidden), in order."""
 
 
 class KeptFeatures:
@@ -82,17 +77,6 @@ class KeptFeatures:
     def __call__(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
         """The features of pictures of the rows, in order."""
         return [self._features[item] for item in items]
-
-
-def collate_features(
-    rows: Sequence[TokenRow], loaded: LoadedModel, encode: Encode
-) -> dict[str, torch.Tensor]:
-    """The batch of `collate` for a frozen tower: image features in place of patches."""
-    batch = collate(rows, loaded, pixels=False)
-    for kind, name in PIXELS.items():
-        if items := pictures(rows, kind):
-            batch[name] = torch.cat(encode(items)).float()
-    return batch
 
 
 def rows_a_step(sft: SftConfig, processes: int) -> int:
@@ -139,7 +123,7 @@ def train_sft(
 
     def batch(numbers: Sequence[dict[str, int]]) -> dict[str, torch.Tensor]:
         chosen = [(outlines if known else rows)[each["row"]] for each in numbers]
-        return collate_features(chosen, loaded, known) if known else collate(chosen, loaded)
+        return collate(chosen, loaded, known)
 
     trainer = SFTTrainer(
         opened.model,

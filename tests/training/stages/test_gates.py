@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,7 +11,6 @@ import pytest
 from tests.support.drawn_rollouts import look
 from tests.training.test_token_rows import ANSWER, labelled
 from vrthinker_core import ScriptedBackend
-from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.config import GateConfig, TimeShares, changed_config, preset_config
 from vrthinker_core.training.pair_set import DrawnPairSet
@@ -25,7 +25,7 @@ from vrthinker_core.training.pipeline import (
     share_of,
 )
 from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.run_folder import begin_sitting, config_difference
+from vrthinker_core.training.run_folder import TimeBudget, config_difference
 from vrthinker_core.types import Preference, Settings, Verdict
 
 GATES = GateConfig(pairs=3, samples=2)
@@ -110,9 +110,9 @@ def test_a_gate_stops_a_run_but_one_with_a_time_limit() -> None:
         check_cold_start(HeldOutFigures(64, 8, 0.5, 0.3, 0.8), GATES, "nano")
 
     with pytest.raises(BadInput, match=r"0\.50 of the rollouts"):
-        pass_gate(begin_sitting(not_cancelled, None, say=heard.append), check)
+        pass_gate(TimeBudget(say=heard.append), check)
     assert not heard
-    pass_gate(begin_sitting(not_cancelled, 60, say=heard.append), check)
+    pass_gate(TimeBudget(deadline=time.monotonic() + 3600, say=heard.append), check)
     assert "0.50 of the rollouts" in heard[0]
 
 
