@@ -186,12 +186,8 @@ class VideoPairSet(AbstractContextManager["VideoPairSet"]):
                 f"The data hold no pair with a label ({count(len(rows), 'row')} read): there is "
                 "nothing to train with."
             )
+        self.size = len(self.rows)
         self._clips = [(protocol, OpenClips(layout)) for protocol, layout in layouts.items()]
-
-    @property
-    def size(self) -> int:
-        """How many pairs there are."""
-        return len(self.rows)
 
     @property
     def digest(self) -> str:

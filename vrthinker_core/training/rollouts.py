@@ -18,15 +18,7 @@ from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.errors import ContextFull, VideoError
 from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol
-from vrthinker_core.types import (
-    ClipInfo,
-    ProtocolName,
-    Run,
-    Settings,
-    Thumbnail,
-    Turn,
-    Verdict,
-)
+from vrthinker_core.types import ClipInfo, ProtocolName, Run, Settings, Thumbnail, Turn, Verdict
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Message

@@ -18,7 +18,6 @@ from vrthinker_core.training.pipeline import (
     PARTS,
     STAGES,
     HeldOutFigures,
-    check_cold_start,
     measure_judge,
     part_of,
     pass_gate,
@@ -81,7 +80,7 @@ def test_no_form_no_passage() -> None:
     assert figures.format == 0
     said = r"0\.00 of the rollouts keep to the format on 3 held-out pairs, and 0\.95 are needed"
     with pytest.raises(BadInput, match=said):
-        check_cold_start(figures, GATES, "nano")
+        pass_gate(figures, GATES, "nano", TimeBudget())
 
 
 @pytest.mark.parametrize(
@@ -94,9 +93,9 @@ def test_no_form_no_passage() -> None:
 def test_what_a_gate_stops_says_how_to_begin_again_and_how_to_go_on(
     figures: tuple[float, float, float], why: str, gate: str
 ) -> None:
-    check_cold_start(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES, "nano")
+    pass_gate(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES, "nano", TimeBudget())
     with pytest.raises(BadInput, match=r"--model out/model --out") as caught:
-        check_cold_start(HeldOutFigures(64, 8, *figures), GATES, "out/model")
+        pass_gate(HeldOutFigures(64, 8, *figures), GATES, "out/model", TimeBudget())
     assert why in str(caught.value)
     assert f"go on with --resume and a lower gate (--set gates.{gate}=…)" in str(caught.value)
     config = preset_config("nano")
@@ -105,14 +104,12 @@ def test_what_a_gate_stops_says_how_to_begin_again_and_how_to_go_on(
 
 def test_a_gate_stops_a_run_but_one_with_a_time_limit() -> None:
     heard: list[str] = []
-
-    def check() -> None:
-        check_cold_start(HeldOutFigures(64, 8, 0.5, 0.3, 0.8), GATES, "nano")
-
+    figures = HeldOutFigures(64, 8, 0.5, 0.3, 0.8)
     with pytest.raises(BadInput, match=r"0\.50 of the rollouts"):
-        pass_gate(TimeBudget(say=heard.append), check)
+        pass_gate(figures, GATES, "nano", TimeBudget(say=heard.append))
     assert not heard
-    pass_gate(TimeBudget(deadline=time.monotonic() + 3600, say=heard.append), check)
+    limited = TimeBudget(deadline=time.monotonic() + 3600, say=heard.append)
+    pass_gate(figures, GATES, "nano", limited)
     assert "0.50 of the rollouts" in heard[0]
 
 
