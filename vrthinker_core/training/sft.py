@@ -36,7 +36,7 @@ from vrthinker_core.training.sharding import (
     open_whole,
     save_judge,
 )
-from vrthinker_core.training.token_rows import TokenRow, collate
+from vrthinker_core.training.token_rows import Encode, TokenRow, collate
 from vrthinker_core.training.trainer_checkpoints import quiet_libraries, train_and_save
 from vrthinker_core.training.trl_template import tokenizer_of
 from vrthinker_core.types import ProtocolName
@@ -61,22 +61,17 @@ def freeze_vision(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForCon
     return model
 
 
-class KeptFeatures:
-    """An `Encode` over the pictures of some rows: all are encoded ahead and in one order, and kept.
+def kept_features(rows: Iterable[TokenRow], vision: VisionEncoder) -> Encode:
+    """Features of the pictures of some rows: all are encoded ahead and in one order, and kept.
 
     Features differ in their last bits with what is beside them; a resumed training has the same.
     """
-
-    def __init__(self, rows: Iterable[TokenRow], vision: VisionEncoder) -> None:
-        self._features: dict[VisionItem, torch.Tensor] = {}
-        for row in rows:
-            for item, features in zip(row.items, vision.encode(row.items), strict=True):
-                self._features.setdefault(replace(item, frames=()), features)
-        vision.clear()
-
-    def __call__(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
-        """The features of pictures of the rows, in order."""
-        return [self._features[item] for item in items]
+    known: dict[VisionItem, torch.Tensor] = {}
+    for row in rows:
+        for item, features in zip(row.items, vision.encode(row.items), strict=True):
+            known.setdefault(replace(item, frames=()), features)
+    vision.clear()
+    return lambda items: [known[item] for item in items]
 
 
 def rows_a_step(sft: SftConfig, processes: int) -> int:
@@ -118,7 +113,7 @@ def train_sft(
     if features:
         freeze_vision(opened.model)
     loaded = TransformersBackend(opened, opened.folder.name).loaded
-    known = KeptFeatures(rows, loaded.vision) if features else None
+    known = kept_features(rows, loaded.vision) if features else None
     outlines = without_pixels(rows)
 
     def batch(numbers: Sequence[dict[str, int]]) -> dict[str, torch.Tensor]:
