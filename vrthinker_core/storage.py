@@ -129,12 +129,12 @@ def allow_pairs(concurrency: int) -> None:
 
 
 @contextmanager
-def os_errors(failed: str) -> Iterator[None]:
-    """Turn an `OSError` of the block into `BadInput`, which begins with `failed`."""
+def os_errors(failed: str, hint: str = "") -> Iterator[None]:
+    """Turn an `OSError` of the block into `BadInput`: `failed`, the cause, then the `hint`."""
     try:
         yield
     except OSError as error:
-        raise BadInput(f"{failed}: {error.strerror or error}.") from None
+        raise BadInput(f"{failed}: {error.strerror or error}.{hint}") from None
 
 
 PREFIX, SUFFIX = ".vr-thinker.", ".part"  # Around names of unfinished files

@@ -29,8 +29,8 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.config import changed_config, preset_config
 from vrthinker_core.training.estimate import GIB, TrainingPlan, estimate, model_shape
 from vrthinker_core.training.grpo import Group, mixed_share, train_grpo
+from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.rollouts import play
-from vrthinker_core.training.trainer_checkpoints import TrainerPace
 from vrthinker_core.types import Settings
 
 RANK = 64
@@ -124,7 +124,7 @@ def _train(judge: TaughtJudge, out: Path, steps: int, changes: Sequence[str]) ->
         playing += time.monotonic() - started
         return batch
 
-    def report(pace: TrainerPace, of_step: Sequence[Group]) -> None:
+    def report(pace: StepMetrics, of_step: Sequence[Group]) -> None:
         nonlocal seconds
         seconds = time.monotonic() - begun  # without opening and saving
         groups.extend(of_step)

@@ -25,18 +25,11 @@ import numpy as np
 from tests.benchmarks.tools.options import benchmark_parser
 from vrthinker_core import Dimension, Settings, open_backend
 from vrthinker_core.backends import Backend
-from vrthinker_core.drawn.facts import write_prompt
+from vrthinker_core.drawn.facts import COLOURS, DIRECTIONS, SceneFacts, write_prompt
 from vrthinker_core.drawn.faults import draw_motion_fault, draw_picture_fault
+from vrthinker_core.drawn.moving_scene import Scene
 from vrthinker_core.drawn.video_files import write_video
-from vrthinker_core.drawn.world import (
-    COLOURS,
-    DIRECTIONS,
-    SIMPLE,
-    Scene,
-    SceneFacts,
-    draw_facts,
-    draw_scene,
-)
+from vrthinker_core.drawn.world import SIMPLE, draw_facts, draw_scene
 from vrthinker_core.evaluation.local_engine import judge_locally
 from vrthinker_core.evaluation.ranking_page import write_report
 from vrthinker_core.evaluation.rankings import Ranking, rank_generators

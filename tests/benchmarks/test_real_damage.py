@@ -13,7 +13,8 @@ import pytest
 from tests.benchmarks.real_damage import draw_cases, main, measure, read_clip, write_frames
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.drawn.faults import FRAMES
-from vrthinker_core.drawn.world import FULL, SceneRenderer, draw_pair
+from vrthinker_core.drawn.moving_scene import SceneRenderer
+from vrthinker_core.drawn.world import FULL, draw_pair
 
 CLIPS = [Path(f"clip{number}.mp4") for number in range(5)]
 

@@ -15,7 +15,7 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.chat_template import SafeTokenizer
 from vrthinker_core.backends.checkpoint import open_for_rendering
 from vrthinker_core.errors import BadInput, VideoError
-from vrthinker_core.training.environment import FrameEnvironment, as_picture, replay
+from vrthinker_core.training.environment import FrameEnvironment, replay
 from vrthinker_core.training.grpo import RolloutRewards
 from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.rollouts import LabelledPair
@@ -42,10 +42,7 @@ def plain(blocks: Sequence[dict[str, Any]]) -> list[object]:
 
 
 def sent(message: Message) -> list[object]:
-    return [
-        as_picture(part.frame).tobytes() if isinstance(part, Image) else part.text
-        for part in message.parts
-    ]
+    return [part.frame.rgb if isinstance(part, Image) else part.text for part in message.parts]
 
 
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)

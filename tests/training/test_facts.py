@@ -30,17 +30,10 @@ from vrthinker_core.drawn.facts import (
     in_order,
     write_prompt,
 )
+from vrthinker_core.drawn.moving_scene import SceneRenderer
 from vrthinker_core.drawn.solids import SHAPES
 from vrthinker_core.drawn.textures import Pixels
-from vrthinker_core.drawn.world import (
-    FULL,
-    SIMPLE,
-    SceneRenderer,
-    World,
-    draw_facts,
-    draw_pair,
-    with_wrong,
-)
+from vrthinker_core.drawn.world import FULL, SIMPLE, World, draw_facts, draw_pair, with_wrong
 
 things = st.builds(
     Thing, st.sampled_from(list(COLOURS)), st.sampled_from(SHAPES), st.integers(1, 4)

@@ -12,7 +12,8 @@ from PIL import Image
 
 from vrthinker_core.drawn.facts import PLACE_PROMPTS
 from vrthinker_core.drawn.faults import MotionFault
-from vrthinker_core.drawn.world import FREEZES, FULL, Scene, SceneRenderer, draw_pair
+from vrthinker_core.drawn.moving_scene import Scene, SceneRenderer
+from vrthinker_core.drawn.world import FREEZES, FULL, draw_pair
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Preference
 

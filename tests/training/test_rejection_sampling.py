@@ -9,12 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.commands.train_command import StepPace
 from vrthinker_core.training.filters import Outcome, Reason, label_shares
 from vrthinker_core.training.metrics import StepMetrics
-from vrthinker_core.training.rejection import ChoiceOptions, choose_runs
-from vrthinker_core.training.run_folder import TimeBudget, begin_sitting
+from vrthinker_core.training.rejection import choose_runs
+from vrthinker_core.training.run_folder import TimeBudget
 
 NAMES = ("TA", "MQ", "VQ", "OA")
 
@@ -44,10 +43,9 @@ def excess(shares: dict[str, dict[int, float]], wanted: dict[str, dict[int, floa
 
 def test_plain_rejection_prefers_what_needs_no_look_and_the_choice_does_not() -> None:
     outcomes = list(blind_judge(300))
-    plain = choose_runs(outcomes, ChoiceOptions(each=8, tolerance=1, easy=100))
+    plain = choose_runs(outcomes, each=8, tolerance=1, easy=100)
     assert plain.shares["MQ"][0] > 0.55, "this is what would be learnt without a choice"
-    options = ChoiceOptions(each=2, tolerance=0.03, least=0.2, easy=100)
-    chosen = choose_runs(outcomes, options)
+    chosen = choose_runs(outcomes, each=2, tolerance=0.03, least=0.2, easy=100)
     assert excess(chosen.shares, chosen.report.labels_before) <= 0.03
     assert len(chosen.outcomes) >= 150
     assert chosen.shares == label_shares([each.truth for each in chosen.outcomes])
@@ -67,21 +65,21 @@ def test_pairs_that_are_sometimes_wrong_come_before_those_that_never_are() -> No
     chosen = choose_runs([*easy, *hard])
     assert (len(chosen.outcomes), chosen.hard) == (6, 3)
     assert {each.pair for each in chosen.outcomes} >= {6, 7, 8}
-    assert choose_runs([*easy, *hard], ChoiceOptions(most=3)).hard == 3
+    assert choose_runs([*easy, *hard], most=3).hard == 3
     assert len(choose_runs(easy).outcomes) == 6, "where all are easy they are all there is"
 
 
 def test_balancing_leaves_its_least_however_uneven_the_survivors_are() -> None:
     survivors = [outcome(pair, 0) for pair in range(10)]
     lost = [outcome(pair, 0, kept=False, MQ=1) for pair in range(10, 30)]
-    assert len(choose_runs([*survivors, *lost], ChoiceOptions(least=0.5)).outcomes) == 5
+    assert len(choose_runs([*survivors, *lost], least=0.5).outcomes) == 5
 
 
 @pytest.mark.parametrize(("words", "kept"), [(("a", "a", "a"), 1), (("a", "b", "a"), 2)])
 def test_runs_of_the_same_words_count_once(words: tuple[str, ...], kept: int) -> None:
     outcomes = [outcome(0, sample, replies=word) for sample, word in enumerate(words)]
     outcomes.append(outcome(0, 9, kept=False))
-    assert len(choose_runs(outcomes, ChoiceOptions(each=3)).outcomes) == kept
+    assert len(choose_runs(outcomes, each=3).outcomes) == kept
 
 
 def test_what_survives_is_said_by_dimension_with_labels_before_and_after() -> None:
@@ -112,10 +110,10 @@ def test_a_sitting_without_a_limit_is_over_only_when_somebody_says_so() -> None:
 
 
 def test_a_part_has_its_share_of_what_is_left() -> None:
-    deadline = begin_sitting(not_cancelled, 10).part(0.25).deadline
+    deadline = TimeBudget(deadline=time.monotonic() + 600).part(0.25).deadline
     assert 100 < deadline - time.monotonic() <= 150
-    assert begin_sitting(not_cancelled, 0).over
-    assert begin_sitting(not_cancelled, 0).part(0.5).over
+    assert TimeBudget(deadline=time.monotonic()).over
+    assert TimeBudget(deadline=time.monotonic()).part(0.5).over
 
 
 @pytest.mark.parametrize(("minutes", "left"), [(None, "1 min"), (0.0, "0 s")])

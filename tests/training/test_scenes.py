@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tests.training.test_video_files import difference
 from vrthinker_core.drawn.damage import DAMAGES
-from vrthinker_core.drawn.facts import in_order
+from vrthinker_core.drawn.facts import COLOURS, DIRECTIONS, SceneFacts, Thing, in_order
 from vrthinker_core.drawn.faults import (
     CLEAR,
     COARSE,
@@ -26,23 +26,10 @@ from vrthinker_core.drawn.faults import (
     MotionFault,
     PictureFault,
 )
-from vrthinker_core.drawn.moving_scene import GO, LEAP, STAY
+from vrthinker_core.drawn.moving_scene import GO, LEAP, STAY, Scene, SceneRenderer
 from vrthinker_core.drawn.renderer import Renderer
 from vrthinker_core.drawn.solids import SHAPES
-from vrthinker_core.drawn.world import (
-    COLOURS,
-    DIRECTIONS,
-    FULL,
-    SIMPLE,
-    DrawnPair,
-    Scene,
-    SceneFacts,
-    SceneRenderer,
-    Thing,
-    World,
-    draw_pair,
-    draw_scene,
-)
+from vrthinker_core.drawn.world import FULL, SIMPLE, DrawnPair, World, draw_pair, draw_scene
 from vrthinker_core.training.pair_set import DrawnFrames
 from vrthinker_core.types import FrameRef, Preference, Side
 

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from vrthinker_core.drawn.faults import FRAMES
+from vrthinker_core.drawn.moving_scene import SceneRenderer
 from vrthinker_core.drawn.textures import Pixels
 from vrthinker_core.drawn.video_files import pair_of, write_pairs, write_video
-from vrthinker_core.drawn.world import FULL, SceneRenderer, draw_pair
+from vrthinker_core.drawn.world import FULL, draw_pair
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Preference, Side, Verdict
 

@@ -18,7 +18,7 @@ from vrthinker_core.types import Frame, ProtocolName, Settings, Side
 from vrthinker_core.types.frames import Sizing
 from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
-from vrthinker_core.video import FramePlan, open_clip
+from vrthinker_core.video import ClipOpening, FramePlan
 
 
 def export_frames(
@@ -43,9 +43,8 @@ def export_frames(
             )
     native, left, total = Sizing("native"), set(slots), len(set(slots))
     written: dict[int, dict[str, object]] = {}
-    with open_clip(
-        video, Side.FIRST, FramePlan(grid, native, native, frozenset([min(slots)]))
-    ) as clip:
+    plan = FramePlan(grid, native, native, frozenset([min(slots)]))
+    with ClipOpening(video, Side.FIRST, plan).open() as clip:
         while left:
             # A clip read by seeking gets one request per slot: a request's limits apply to each
             asked = left if clip.read_mode == "whole" else {min(left)}

@@ -38,8 +38,8 @@ from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.run_folder import (
     STATE,
     StageName,
+    TimeBudget,
     TrainingRun,
-    begin_sitting,
     launched_processes,
     open_run_folder,
     read_state,
@@ -288,11 +288,11 @@ def _train(
                 first = not pace.starts
                 update(step.step, total, pace.count(step, total), first)
 
-            time_budget = (
-                begin_sitting(stopped, minutes, tell, print_error)
-                if processes.main
-                else begin_sitting(stopped, minutes)
+            time_budget = TimeBudget(
+                stopped, None if minutes is None else time.monotonic() + minutes * 60
             )
+            if processes.main:
+                time_budget = replace(time_budget, tell=tell, say=print_error)
             if stage == "all":
                 made = train_all(source, data, config, folder, time_budget)
             else:

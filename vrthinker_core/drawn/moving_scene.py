@@ -1,4 +1,4 @@
-"""A scene: all facts of one clip, where its things are, how they move, what is damaged."""
+"""A scene: all facts of one clip, where its things are, how they move; and its renderer."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from vrthinker_core.drawn.damage import CodecNoise
 from vrthinker_core.drawn.facts import SceneFacts
 from vrthinker_core.drawn.faults import CLEAR, FRAMES, MotionFault, PictureFault
-from vrthinker_core.drawn.photographs import FlatView
-from vrthinker_core.drawn.renderer import Background, Camera
+from vrthinker_core.drawn.photographs import FlatRenderer, FlatView
+from vrthinker_core.drawn.renderer import Background, Camera, Renderer
 from vrthinker_core.drawn.solids import BOUNDS, Solid, bases_of, corners_of, dot
+from vrthinker_core.drawn.textures import Pixels
 
 # World units that the ground's coordinates 0..1 cover, sideways and towards the camera
 WIDTH, DEPTH = 5.2, 6.4
@@ -175,3 +178,38 @@ def _camera_at(yaw: float, pitch: float) -> Camera:
 _LINE = np.linspace(-0.9, 0.9, 7)
 _GRID = np.stack(np.meshgrid(_LINE, _LINE), -1).reshape(-1, 2)
 _DISC = _GRID[(_GRID**2).sum(-1) <= 1]  # Points spread evenly over a disc of radius 1
+
+
+class SceneRenderer:
+    """A scene at one size, drawn frame by frame in any order."""
+
+    def __init__(
+        self, scene: Scene, size: int, supersample: int = 1, codec_noise: CodecNoise | None = None
+    ) -> None:
+        """Draw the ground once, `size` pixels a side.
+
+        Edges of solids get `supersample` x `supersample` samples a pixel.
+        """
+        self.scene, self._codec_noise, self._shown = scene, codec_noise, size
+        self._size = size = codec_noise.drawn if codec_noise else size
+        self._renderer = Renderer(scene.background, size, supersample) if scene.background else None
+        self._flat = FlatRenderer(scene.view, size) if scene.view else None
+
+    def frame(self, index: int) -> Pixels:
+        """Return frame `index` (0..127) of the clip: RGB [size, size, 3]."""
+        if self._codec_noise:
+            return self._codec_noise.apply(self._drawn, index, self._shown)
+        return self._drawn(index)
+
+    def _drawn(self, index: int) -> Pixels:
+        if self._renderer is not None:
+            pixels = self._renderer.render(self.scene.solids(index))
+        else:
+            assert self._flat is not None
+            pixels = self._flat.render(*self.scene.time_and_offset(index))
+        right, down = self.scene.shift(index)
+        if right or down:  # What comes into view is the mirror image of what is beside it
+            size, border = (self._size, self._size), cv2.BORDER_REFLECT
+            matrix = np.array([[1, 0, right * self._size], [0, 1, down * self._size]], np.float32)
+            pixels = np.asarray(cv2.warpAffine(pixels, matrix, size, borderMode=border), np.uint8)
+        return self.scene.picture_fault.apply(pixels, index) if self.scene.picture_fault else pixels

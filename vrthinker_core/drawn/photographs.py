@@ -140,10 +140,8 @@ class FlatRenderer:
         )
         self._patch: Pixels | None = None
         if mover:  # Its colours, and in a fourth channel how much it covers: [side, side, 4]
-            whole, side = (
-                picture(PHOTO, mover.number, view.photos),
-                max(2, round(mover.size * size)),
-            )
+            whole = picture(PHOTO, mover.number, view.photos)
+            side = max(2, round(mover.size * size))
             half = min(whole.shape[:2]) // 2
             colours = self._toned(whole[half // 2 : half // 2 + half, :half], side, side, True)
             line = np.linspace(-1, 1, side, dtype=np.float32)
@@ -168,10 +166,8 @@ class FlatRenderer:
             return seen
         middle = np.array(mover.middle) + np.array(mover.travel) * (time - 0.5)
         corner = (middle - mover.size / 2) * size
-        if not any(view.travel):
-            corner -= (
-                np.array([sideways, 0]) * size
-            )  # As the camera jumps, so does all that it sees
+        if not any(view.travel):  # As the camera jumps, so does all that it sees
+            corner -= np.array([sideways, 0]) * size
         patch = self._warped(self._patch, 1, -corner[0], -corner[1], cv2.BORDER_CONSTANT)
         cover = patch[..., 3:] / np.float32(255)
         return (seen + cover * (patch[..., :3] - seen.astype(np.float32))).astype(np.uint8)
@@ -180,16 +176,14 @@ class FlatRenderer:
         shape = max(1, round(width)), max(1, round(height))
         interpolation = cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC
         scaled = np.asarray(cv2.resize(whole, shape, interpolation=interpolation), np.uint8)
-        return (
-            self._view.colour_grade.apply(scaled, self._size) if self._view.colour_grade else scaled
-        )
+        grade = self._view.colour_grade
+        return grade.apply(scaled, self._size) if grade else scaled
 
     def _warped(self, whole: Pixels, scale: float, x: float, y: float, border: int) -> Pixels:
         matrix, size = np.array([[scale, 0, x], [0, scale, y]]), (self._size, self._size)
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-        return np.asarray(
-            cv2.warpAffine(whole, matrix, size, flags=flags, borderMode=border), np.uint8
-        )
+        warped = cv2.warpAffine(whole, matrix, size, flags=flags, borderMode=border)
+        return np.asarray(warped, np.uint8)
 
 
 def _read(path: Path) -> Pixels:

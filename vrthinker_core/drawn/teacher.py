@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise, permutations
@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.drawn import phrases
-from vrthinker_core.drawn.facts import name_thing
+from vrthinker_core.drawn.facts import SceneFacts, name_thing
 from vrthinker_core.drawn.faults import CLEAR, FRAMES
-from vrthinker_core.drawn.moving_scene import GO, STAY, Scene
+from vrthinker_core.drawn.moving_scene import GO, STAY, Scene, SceneRenderer
 from vrthinker_core.drawn.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN, Places
-from vrthinker_core.drawn.scene_renderer import SceneRenderer
-from vrthinker_core.drawn.world import DrawnPair, SceneFacts, verdict_from_flaws
+from vrthinker_core.drawn.world import DrawnPair, verdict_from_flaws
 from vrthinker_core.protocols.base import PromptProtocol
 from vrthinker_core.protocols.factory import make_protocol
 from vrthinker_core.protocols.frame_facts import COUNT_WORDS
@@ -38,10 +37,11 @@ def compare_facts(pair: DrawnPair) -> str:
     for number, thing in enumerate(wanted):
         for place, key in enumerate(("count", "colour", "shape")):
             values = [found[place] if (found := things[number]) else None for things in shown]
-            lines.append(_line(phrases.fact_name(key, number), thing[place], values))
+            name = f"Second thing's {key}" if number else key.capitalize()
+            lines.append(_line(name, thing[place], values))
     if wanted:
         directions = [scene.facts.direction for scene in pair.scenes.values()]
-        lines.append(_line(phrases.fact_name("direction", 0), pair.wanted.direction, directions))
+        lines.append(_line("Direction", pair.wanted.direction, directions))
     return "".join(lines)
 
 
@@ -141,20 +141,17 @@ class Evidence:
         return self.picture_flaw(side) is not None and self.motion_flaw(side) is not None
 
     @property
-    def wrong(self) -> Mapping[Side, int]:
+    def wrong(self) -> list[int]:
         """How many facts of each video are not as the prompt asks."""
-        scenes = self.pair.scenes.items()
-        return {side: self.pair.wanted.count_wrong(scene.facts) for side, scene in scenes}
+        return [self.pair.wanted.count_wrong(scene.facts) for scene in self.pair.scenes.values()]
 
     @property
     def verdict(self) -> Verdict:
         """The labels as far as these frames show them."""
-        wrong, (first, second) = self.wrong, Side
-        picture, motion = self.picture_flaw, self.motion_flaw
         return verdict_from_flaws(
-            (wrong[first], wrong[second]),
-            (picture(first) is not None, picture(second) is not None),
-            (motion(first) is not None, motion(second) is not None),
+            self.wrong,
+            [self.picture_flaw(side) is not None for side in Side],
+            [self.motion_flaw(side) is not None for side in Side],
         )
 
     def index(self, ref: FrameRef) -> int:
@@ -353,12 +350,15 @@ def _snapshot(evidence: Evidence) -> str:
 
 def _think(evidence: Evidence, *, more: bool) -> str:
     """Judge each dimension by its facts; explain why to look again."""
-    first = len(evidence.looks) == 1
+    first, protocol = len(evidence.looks) == 1, evidence.protocol
+    opening = ", ".join(
+        dict.fromkeys(f"#{protocol.frame_number(ref)}" for ref in protocol.opening_refs)
+    )
     labels = {dimension: int(label) for dimension, label in evidence.verdict if label is not None}
-    wrong = [phrases.FACT_WORDS[count] for count in evidence.wrong.values()]
+    wrong = [phrases.FACT_WORDS[count] for count in evidence.wrong]
     lines = [
         compare_facts(evidence.pair) if first else "",
-        f"{phrases.alignment_head(evidence.protocol)}{wrong[0]} wrong, video 2 has{wrong[1]} wrong",
+        f"TA ({opening}): video 1 has{wrong[0]} wrong, video 2 has{wrong[1]} wrong",
         phrases.better(labels[Dimension.TA], settled=True),
     ]
     for dimension, verb, flaw, none in (
@@ -385,9 +385,21 @@ def _think(evidence: Evidence, *, more: bool) -> str:
 
 
 def _entry(frame: SeenFrame, *, paired: bool = False) -> str:
+    """Describe one frame: number, places, picture and motion.
+
+    The places in the frames beside it are repeated, so that what is compared stands side by side.
+    """
     number = "video 2" if paired and frame.side is Side.SECOND else f"#{frame.number}"
-    beside = [(each.number, each.places) for each in frame.beside]
-    return phrases.entry(number, frame.places, beside, frame.state, frame.motion)
+    beside = ", ".join(f"#{each.number}{_where(each.places)}" for each in frame.beside)
+    around = f" ({beside})" if beside else ""
+    motion = f", {frame.motion}" if frame.motion else ""
+    return f"{number}{_where(frame.places)}{around} {frame.state}{motion}; "
+
+
+def _where(places: Places) -> str:
+    """Return places of a thing, or of light, in per cent."""
+    shares = [[min(max(round(100 * share), 0), 100) for share in place] for place in places]
+    return " and".join(f" at {x}%,{y}%" for x, y in shares) or " with nothing to follow"
 
 
 def _state(evidence: Evidence, side: Side) -> str:

@@ -18,12 +18,13 @@ import numpy as np
 from av.video.reformatter import ColorRange, Colorspace
 
 from vrthinker_core.drawn.faults import FRAMES
+from vrthinker_core.drawn.moving_scene import Scene, SceneRenderer
 from vrthinker_core.drawn.photographs import photo_paths
-from vrthinker_core.drawn.world import SIMPLE, DrawnPair, Scene, SceneRenderer, World, draw_pair
+from vrthinker_core.drawn.world import SIMPLE, DrawnPair, World, draw_pair
 from vrthinker_core.errors import BadInput
 from vrthinker_core.storage import atomic_path, remove_parts
 from vrthinker_core.types import Side
-from vrthinker_core.video.timeline import UNSEALED, PacketDigest, sealed, unmarked
+from vrthinker_core.video.timeline import MARK, UNSEALED, PacketDigest, unmarked
 
 FRAME_RATE = 24  # Frames a second
 MIN_SIZE, MAX_SIZE = 112, 1080  # Pixels per side of a video; only even numbers
@@ -139,7 +140,7 @@ def write_video(
             digest = PacketDigest(video.metadata)
             for packet in video.demux(video=0):
                 digest.add(memoryview(packet))
-        seal = sealed(digest.hexdigest).encode()
+        seal = f"{MARK}{digest.hexdigest}".encode()
         part.write_bytes(part.read_bytes().replace(UNSEALED.encode(), seal))
 
 

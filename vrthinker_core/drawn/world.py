@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,7 +30,6 @@ from vrthinker_core.drawn.faults import (
 from vrthinker_core.drawn.moving_scene import DEPTH, WIDTH, Formation, Scene
 from vrthinker_core.drawn.photographs import PHOTO, FlatView, Mover, photo_count
 from vrthinker_core.drawn.renderer import Background, draw_background
-from vrthinker_core.drawn.scene_renderer import SceneRenderer
 from vrthinker_core.drawn.solids import SHAPES, Solid
 from vrthinker_core.drawn.textures import GROUNDS, VARIANTS
 from vrthinker_core.types import Preference, Side, Verdict
@@ -250,23 +249,6 @@ def _draw_mover(rng: np.random.Generator, world: World) -> Mover:
     return Mover(number, rng.uniform(0.25, 0.5), (float(x), float(y)), _draw_travel(rng))
 
 
-__all__ = [
-    "COLOURS",
-    "DIRECTIONS",
-    "FULL",
-    "SIMPLE",
-    "TRAINING_SEEDS",
-    "DrawnPair",
-    "Scene",
-    "SceneFacts",
-    "SceneRenderer",
-    "Thing",
-    "World",
-    "draw_pair",
-    "draw_scene",
-    "verdict_from_flaws",
-]
-
 # Seeds of pairs to train with lie below; from here on pairs are for measuring alone
 TRAINING_SEEDS = 2_000_000_000
 FREEZES = 0.2  # How far a view moves in a clip, in its own sides, if a freeze is to be seen
@@ -281,9 +263,8 @@ class DrawnPair:
     wanted: SceneFacts
     first: Scene
     second: Scene
-    codec_noise: CodecNoise | None = (
-        None  # Of both videos, if frames are drawn without a file in between
-    )
+    # Of both videos, if frames are drawn without a file in between
+    codec_noise: CodecNoise | None = None
 
     @property
     def scenes(self) -> dict[Side, Scene]:
@@ -293,16 +274,16 @@ class DrawnPair:
     @property
     def verdict(self) -> Verdict:
         """The true labels: the side with fewer wrong facts or faults wins."""
-        first, second = self.first, self.second
+        scenes = self.first, self.second
         return verdict_from_flaws(
-            (self.wanted.count_wrong(first.facts), self.wanted.count_wrong(second.facts)),
-            (first.picture_fault is not None, second.picture_fault is not None),
-            (first.motion_fault is not None, second.motion_fault is not None),
+            [self.wanted.count_wrong(scene.facts) for scene in scenes],
+            [scene.picture_fault is not None for scene in scenes],
+            [scene.motion_fault is not None for scene in scenes],
         )
 
 
 def verdict_from_flaws(
-    wrong: tuple[int, int], picture: tuple[bool, bool], motion: tuple[bool, bool]
+    wrong: Sequence[int], picture: Sequence[bool], motion: Sequence[bool]
 ) -> Verdict:
     """Return the labels for wrong facts and faults of each side.
 
@@ -350,12 +331,9 @@ def draw_pair(seed: int, world: World = SIMPLE) -> DrawnPair:
         else:
             scene = draw_scene(rng, shown[side], world, picture_fault, motion_fault)
         scenes.append(scene)
-    pair = DrawnPair(seed, write_prompt(rng, wanted), wanted, scenes[0], scenes[1])
-    return (
-        replace(pair, codec_noise=draw_codec_noise(rng, world.h264))
-        if rng.random() < world.worn
-        else pair
-    )
+    prompt = write_prompt(rng, wanted)
+    codec_noise = draw_codec_noise(rng, world.h264) if rng.random() < world.worn else None
+    return DrawnPair(seed, prompt, wanted, scenes[0], scenes[1], codec_noise)
 
 
 def _draw_flawed_sides(rng: np.random.Generator) -> tuple[bool, bool]:

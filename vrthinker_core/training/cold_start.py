@@ -27,7 +27,6 @@ from vrthinker_core.training.sft_data import SftData
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
 from vrthinker_core.training.teaching import NotForTraining
 from vrthinker_core.training.trace_folder import StoredRollout
-from vrthinker_core.training.trainer_checkpoints import TrainerPace
 
 
 def rows_of(
@@ -79,8 +78,8 @@ def fine_tune(
     time_budget.say(f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}.")
     with stage_record(folder, config, time_budget) as record:
 
-        def report(pace: TrainerPace) -> bool:
-            record(pace.metrics(stage), pace.steps)
+        def report(step: StepMetrics) -> bool:
+            record(replace(step, stage=stage), steps)
             return time_budget.over
 
         out, protocols = folder.checkpoints, rows.protocols

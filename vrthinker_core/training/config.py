@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Le
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.trace_files import CONFIG as CONFIG
-from vrthinker_core.storage import type_adapter, write_atomically
+from vrthinker_core.storage import type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.types.settings import SETTINGS, Settings, setting
@@ -219,11 +219,6 @@ def parse_config(text: str, source: str) -> TrainConfig:
     for row in SETTINGS:
         row.check(getattr(config.settings, row.name))
     return config
-
-
-def write_config(folder: Path, config: TrainConfig) -> None:
-    """Write it whole into the folder of a run. Raises OSError."""
-    write_atomically(folder / CONFIG, config_json(config).encode() + b"\n")
 
 
 def read_config(folder: Path) -> TrainConfig:

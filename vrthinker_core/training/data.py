@@ -176,16 +176,14 @@ def read_pairs(data: str) -> list[EvaluationPair]:
 
 def find_data(data: str) -> tuple[str, Path]:
     """Which reader `data` (not drawn) is for, and its path. Raises BadInput if nothing is there."""
-    kind, _, rest = data.partition(":")
-    if kind not in READERS or not rest:
-        kind, rest = kind_of(Path(data)), data
-    path = Path(rest)
+    kind, place = _divided(data)
+    path = Path(place)
     if not path.exists():
         raise BadInput(
             f"There is no file or folder {path}: name the training data as drawn:SEED, "
             "drawn2:SEED[:PHOTOS], KIND:PATH, or a path whose kind is seen from it."
         )
-    return kind, path
+    return kind.removesuffix(":") or kind_of(path), path
 
 
 def kind_of(path: Path) -> str:

@@ -18,8 +18,8 @@ from vrthinker_core.backends.base import JudgeDescription
 from vrthinker_core.backends.chat_template import videos_as_images
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.pair_set import PairSet
-from vrthinker_core.training.rollouts import LabelledPair, OpenRollout, Rollout, clips_of
-from vrthinker_core.types import ClipInfo, Frame, FrameRef, Settings, StopReason
+from vrthinker_core.training.rollouts import Clips, LabelledPair, OpenRollout, Rollout, clips_of
+from vrthinker_core.types import Frame, FrameRef, Settings, StopReason
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Image, Message, Video
 
@@ -107,7 +107,8 @@ def content_blocks(message: Message) -> list[Block]:
     for part in message.parts:
         match part:
             case Image(frame):
-                blocks.append({"type": "image", "image": as_picture(frame)})
+                picture = Picture.frombytes("RGB", (frame.width, frame.height), frame.rgb)
+                blocks.append({"type": "image", "image": picture})
             case Video():
                 raise BadInput(
                     "GRPO sends pictures only, and concat opens with a video: train paired."
@@ -117,20 +118,15 @@ def content_blocks(message: Message) -> list[Block]:
     return blocks
 
 
-def as_picture(frame: Frame) -> Picture.Image:
-    """The frame as a PIL picture."""
-    return Picture.frombytes("RGB", (frame.width, frame.height), frame.rgb)
-
-
 class CachedFrames:
-    """A `ClipSource` that asks `source` once per request: its reward replays a rollout."""
+    """A `FrameSource` that asks `source` once per request: its reward replays a rollout."""
 
     def __init__(self, source: FrameSource) -> None:
         self._source = source
         self._known: dict[tuple[FrameRef, ...], tuple[Frame, ...]] = {}
 
     @property
-    def clips(self) -> tuple[ClipInfo | None, ClipInfo | None]:
+    def clips(self) -> Clips:
         """The clips of the source."""
         return clips_of(self._source)
 

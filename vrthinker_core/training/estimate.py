@@ -19,6 +19,22 @@ from vrthinker_core.training.sft import optimizer_steps, rows_a_step
 
 GIB = 2**30
 FLOAT, HALF = 4, 2  # Bytes
+# Qwen2.5-VL-7B's config.json: sizes of its language model and its vision tower
+TEXT_7B = {
+    "vocab_size": 152_064,
+    "hidden_size": 3584,
+    "intermediate_size": 18_944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+}
+VISION_7B = {
+    "depth": 32,
+    "hidden_size": 1280,
+    "intermediate_size": 3420,
+    "num_heads": 16,
+    "out_hidden_size": 3584,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +63,7 @@ class TrainingPlan:
     gpu_gib: float = 80.0
     rollouts: int = 1200  # Rows that are trained, or played and trained: of one step with `grpo`
     steps: int = 1  # With `grpo`
-    optimizer_steps: int = 0  # In all; 0 if that is not known
+    optimizer_steps: int = 0  # In all
     step_rows: int = 0  # Rows of an optimizer step, on all GPUs together
     played: int = 0  # Rollouts that are played for the rows, with `rejection`
     pictures: int = 40  # Of a rollout: 8 at first, then two calls of 8 pairs
@@ -72,16 +88,9 @@ class TrainingPlan:
         return self.pictures * self.picture_tokens + self.prompt_tokens + self.reply_tokens
 
 
-def stage_plan(stage: TrainedStage, gpus: int = 8) -> TrainingPlan:
-    """The paper's sizes of a stage."""
-    sizes = {"cold-start": (1200, 1, 0), "rejection": (20_000, 1, 160_000), "grpo": (512, 300, 0)}
-    rollouts, steps, played = sizes[stage]
-    return TrainingPlan(stage, gpus, rollouts=rollouts, steps=steps, played=played)
-
-
 def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> TrainingPlan:
     """What a configuration asks for."""
-    plan = replace(stage_plan(stage, gpus), frozen_vision=config.frozen_vision)
+    plan = TrainingPlan(stage, gpus, frozen_vision=config.frozen_vision)
     if stage == "grpo":
         grpo, trl = config.grpo, config.grpo.trl
         return replace(
@@ -105,13 +114,12 @@ def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> Training
         played = rejection.pairs * rejection.samples
         rows = min(played, rejection.pairs * rejection.per_pair, rejection.most or played)
         plan = replace(plan, played=played)
-    steps, each = optimizer_steps(rows, sft, gpus), rows_a_step(sft, gpus)
     return replace(
         plan,
         rollouts=round(rows * sft.epochs),
         batch=sft.batch,
-        optimizer_steps=steps,
-        step_rows=each,
+        optimizer_steps=optimizer_steps(rows, sft, gpus),
+        step_rows=rows_a_step(sft, gpus),
     )
 
 
@@ -130,13 +138,8 @@ class TrainingEstimate:
         return sum(size for _, size in self.memory)
 
     @property
-    def fits(self) -> bool:
-        """It leaves a tenth of the GPU for libraries, and vLLM's share is enough."""
-        return self.verdict == "fits"
-
-    @property
     def verdict(self) -> str:
-        """Whether it fits, and what to do if it does not."""
+        """Whether it fits with a tenth of the GPU for libraries, and what to do if not."""
         plan = self.plan
         if self.vllm_gib > plan.vllm_memory * plan.gpu_gib:
             return f"does not fit: vLLM needs {self.vllm_gib:.1f} GiB, raise grpo.trl.vllm_memory"
@@ -146,22 +149,16 @@ class TrainingEstimate:
             return "does not fit: set grpo.trl.vllm, or take more GPUs or fewer grpo.pairs"
         return "does not fit: take more GPUs, a smaller batch or adapters"
 
-    @property
-    def total_hours(self) -> float:
-        """Hours of the stage."""
-        return sum(time for _, time in self.hours)
-
     def lines(self) -> Iterator[str]:
         """The estimate as a person reads it, with its assumptions."""
         plan = self.plan
         yield f"{plan.stage} on {plan.gpus} GPUs of {plan.gpu_gib:g} GiB"
         yield from (f"  {what:<32}{size:8.1f} GiB" for what, size in self.memory)
         yield f"  {'on each GPU':<32}{self.gib:8.1f} GiB, {self.verdict}"
-        if plan.optimizer_steps:
-            steps, rows = plan.optimizer_steps, plan.step_rows
-            yield f"  {'optimizer steps':<32}{steps:6,d}   of {rows:,} rows each"
+        steps, rows = plan.optimizer_steps, plan.step_rows
+        yield f"  {'optimizer steps':<32}{steps:6,d}   of {rows:,} rows each"
         yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours)
-        yield f"  {'together':<32}{self.total_hours:8.1f} hours"
+        yield f"  {'together':<32}{sum(time for _, time in self.hours):8.1f} hours"
         rows, kept = plan.rollouts * plan.steps, "adapters" if plan.lora else "weights"
         speed = f"{plan.share:.0%} of {plan.flops / 1e12:g} TFLOPS"
         yield (
@@ -179,7 +176,7 @@ def model_shape(checkpoint: Path | None = None) -> ModelShape:
     if checkpoint:
         config = Qwen2_5_VLConfig.from_pretrained(checkpoint, local_files_only=True)
     else:
-        sizes, tower = sizes_of_7b()
+        sizes, tower = dict(TEXT_7B), dict(VISION_7B)
         config = Qwen2_5_VLConfig(text_config=sizes, vision_config=tower, tie_word_embeddings=False)
     text: Any = config.get_text_config()
     with torch.device("meta"):
@@ -243,17 +240,3 @@ def _hours(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]
     if played := rows if is_grpo else plan.played:
         writing = played * plan.reply_tokens / (plan.written * plan.gpus * 3600)
         yield "rollouts", played * forward / speed + writing
-
-
-def sizes_of_7b() -> tuple[dict[str, int], dict[str, int]]:
-    """The sizes in Qwen2.5-VL-7B's config.json: of its language model and its vision tower."""
-    text = {
-        "vocab_size": 152_064,
-        "hidden_size": 3584,
-        "intermediate_size": 18_944,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 28,
-        "num_key_value_heads": 4,
-    }
-    vision = {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16}
-    return text, vision | {"out_hidden_size": 3584}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from vrthinker_core.training.rewards import format_reward, malformation
+from vrthinker_core.training.rewards import malformation
 from vrthinker_core.types import Dimension, Preference, Run, Verdict
 from vrthinker_core.types.progress import count
 
@@ -44,12 +44,10 @@ def refusal(run: Run, truth: Verdict) -> FilterRefusal | None:
     if answer is None:
         how = end.stop if end else "it was cut off"
         return FilterRefusal(Reason.NO_ANSWER, f"It ended without a whole final answer: {how}.")
-    if not format_reward(run):
-        for turn in run.turns:
-            if what := malformation(turn, run.started.dialect):
-                told = f"Turn {turn.number} does not keep to the format: {what}."
-                return FilterRefusal(Reason.FORMAT, told)
-        return FilterRefusal(Reason.FORMAT, "")
+    for turn in run.turns:
+        if what := malformation(turn, run.started.dialect):
+            told = f"Turn {turn.number} does not keep to the format: {what}."
+            return FilterRefusal(Reason.FORMAT, told)
     if not known:
         return FilterRefusal(Reason.NOT_KNOWN, "No label of its pair is known.")
     given = answer.labels

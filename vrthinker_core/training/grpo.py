@@ -31,6 +31,7 @@ from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.factory import chosen_protocol
 from vrthinker_core.training.config import TrainConfig
 from vrthinker_core.training.environment import CachedFrames, FrameEnvironment, replay
+from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.pair_set import PairSet, in_training_order
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, group_rewards
 from vrthinker_core.training.rollouts import (
@@ -52,12 +53,7 @@ from vrthinker_core.training.sharding import (
     stored_dtype,
     weights_in_every_process,
 )
-from vrthinker_core.training.trainer_checkpoints import (
-    NO_SERVER,
-    TrainerPace,
-    quiet_libraries,
-    train_and_save,
-)
+from vrthinker_core.training.trainer_checkpoints import NO_SERVER, quiet_libraries, train_and_save
 from vrthinker_core.training.trl_template import picture_processor, read_replies
 from vrthinker_core.types import Settings, StopReason
 
@@ -185,18 +181,17 @@ def run_grpo(
     )
     with stage_record(folder, config, time_budget) as record:
 
-        def report(pace: TrainerPace, groups: Sequence[Group]) -> bool:
-            metrics = replace(pace.metrics("grpo"), mixed=mixed_share(groups))
+        def report(step: StepMetrics, groups: Sequence[Group]) -> bool:
+            metrics = replace(step, stage="grpo", mixed=mixed_share(groups))
             rewarded = [each for group in groups for each in group.rewarded]
             record(metrics.with_rollouts(rewarded, grpo.weights), grpo.steps)
-            if pace.step % grpo.shown_every == 0:
-                keep_rollouts(folder.path, "grpo", pace.step, groups[0].rollouts[:SHOWN])
+            if step.step % grpo.shown_every == 0:
+                keep_rollouts(folder.path, "grpo", step.step, groups[0].rollouts[:SHOWN])
             return time_budget.over
 
         ordered = in_training_order(pairs, config.seed)
-        made = train_grpo(
-            ordered, locate(source), config, folder.checkpoints, report, time_budget.say
-        )
+        out, say = folder.checkpoints, time_budget.say
+        made = train_grpo(ordered, locate(source), config, out, report, say)
     return None if folder.processes.agreed(time_budget.stopped()) else folder.finish(made)
 
 
@@ -206,7 +201,7 @@ def train_grpo(
     checkpoint: Path,
     config: TrainConfig,
     folder: Path,
-    report: Callable[[TrainerPace, Sequence[Group]], bool | None] = lambda _, __: None,
+    report: Callable[[StepMetrics, Sequence[Group]], bool | None] = lambda _, __: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Train the judge of `checkpoint`; gives `folder/model`, which the product opens.
@@ -239,7 +234,7 @@ def train_grpo(
         except ConnectionError as error:
             raise BadInput(NO_SERVER) from error
         minutes = config.checkpoint_minutes
-        train_and_save(trainer, checkpoint.name, minutes, lambda pace: report(pace, rewards.groups))
+        train_and_save(trainer, checkpoint.name, minutes, lambda step: report(step, rewards.groups))
     if lora:
         trainer.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
     learnt = (chosen_protocol(settings, ()),)

@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.storage import LineFile, whole_lines
+from vrthinker_core.storage import LineFile, os_errors, whole_lines
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, first_accuracy
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.types import Dimension
@@ -119,26 +119,22 @@ class MetricsWriter(AbstractContextManager["MetricsWriter"]):
                     auto_log_gpu=False,
                     auto_log_cpu=False,
                 )
-        try:
+        with os_errors(f"Cannot write {self._path}"):
             folder.mkdir(parents=True, exist_ok=True)
             self._lines = LineFile(self._path)
-        except OSError as error:
-            raise _unwritable(self._path, error) from None
         # Lines of earlier starts
         self._there = [(each.stage, each.step) for each in _read_lines(self._path)]
         self._drawn = frozenset(self._there)
 
     def write(self, metrics: StepMetrics) -> None:
         """Add a record. Raises BadInput if the disk is full, and then leaves none of it."""
-        try:
+        with os_errors(f"Cannot write {self._path}"):
             for number, (stage, step) in enumerate(self._there):
                 if stage == metrics.stage and step >= metrics.step:
                     self._lines.keep(number)
                     break
             self._there = []
             self._lines.append(json.dumps(asdict(metrics), allow_nan=True).encode())
-        except OSError as error:
-            raise _unwritable(self._path, error) from None
         if self._curves is not None and (metrics.stage, metrics.step) not in self._drawn:
             figures = {f"{metrics.stage}/{name}": value for name, value in metrics.figures.items()}
             self._curves.log(figures, step=metrics.step)
@@ -164,10 +160,8 @@ def read_metrics(folder: Path) -> list[StepMetrics]:
 
 
 def _read_lines(path: Path) -> Iterator[StepMetrics]:
-    try:
+    with os_errors(f"Cannot read {path}"):
         lines = whole_lines(path)
-    except OSError as error:
-        raise BadInput(f"Cannot read {path}: {error.strerror or error}.") from None
     names = {each.name for each in fields(StepMetrics)}
     for number, line in enumerate(lines, start=1):
         try:
@@ -175,10 +169,6 @@ def _read_lines(path: Path) -> Iterator[StepMetrics]:
             yield StepMetrics(**{name: value for name, value in values.items() if name in names})
         except (ValueError, TypeError, AttributeError):
             raise BadInput(f"Line {number} of {path} is no record of a training step.") from None
-
-
-def _unwritable(path: Path, error: OSError) -> BadInput:
-    return BadInput(f"Cannot write {path}: {error.strerror or error}.")
 
 
 def name_of(folder: Path) -> str:

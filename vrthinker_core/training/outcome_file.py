@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.storage import LineFile, remove_parts, whole_lines
+from vrthinker_core.storage import LineFile, os_errors, remove_parts, whole_lines
 from vrthinker_core.training.filters import Outcome
 
 OUTCOMES = "outcomes.jsonl"
 FORMAT = "vr-thinker-outcomes/1"
+KEPT = " What is there already is kept."
 
 
 class OutcomeFile(AbstractContextManager["OutcomeFile"]):
@@ -29,7 +30,7 @@ class OutcomeFile(AbstractContextManager["OutcomeFile"]):
         """
         self._path = folder / OUTCOMES
         head = {"format": FORMAT, **json.loads(json.dumps(job))}
-        try:
+        with os_errors(f"Cannot write to {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
             if not self._path.exists() and any(folder.iterdir()):
                 raise BadInput(f"{folder} holds other files: name a new folder with --out.")
@@ -47,21 +48,14 @@ class OutcomeFile(AbstractContextManager["OutcomeFile"]):
             self._lines = LineFile(self._path)
             if self._lines.empty:
                 self._write(head)
-        except OSError as error:
-            raise BadInput(f"Cannot write to {folder}: {error.strerror or error}.") from None
 
     def append(self, outcome: Outcome) -> None:
         """Add a line. Raises BadInput if the disk is full, and then leaves none of it."""
         self._write(asdict(outcome))
 
     def _write(self, values: Mapping[str, Any]) -> None:
-        try:
+        with os_errors(f"Cannot write {self._path}", KEPT):
             self._lines.append(json.dumps(values, ensure_ascii=False).encode())
-        except OSError as error:
-            raise BadInput(
-                f"Cannot write {self._path}: {error.strerror or error}. What is there already is "
-                "kept."
-            ) from None
 
     def __exit__(self, *_: object) -> None:
         self._lines.close()
@@ -81,10 +75,8 @@ def read_job(folder: Path) -> dict[str, Any]:
 
 
 def _lines(folder: Path) -> list[bytes]:
-    try:
+    with os_errors(f"{folder} holds no runs of a teacher"):
         return whole_lines(folder / OUTCOMES)
-    except OSError as error:
-        raise BadInput(f"{folder} holds no runs of a teacher: {error.strerror or error}.") from None
 
 
 def _head(lines: list[bytes], path: Path, remedy: str = "") -> dict[str, Any]:

@@ -9,14 +9,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from vrthinker_core.batch import imap
 from vrthinker_core.drawn.faults import FRAMES
+from vrthinker_core.drawn.moving_scene import SceneRenderer
 from vrthinker_core.drawn.video_files import FRAME_RATE
-from vrthinker_core.drawn.world import TRAINING_SEEDS, DrawnPair, SceneRenderer, draw_pair
+from vrthinker_core.drawn.world import TRAINING_SEEDS, DrawnPair, draw_pair
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import pairs_digest
@@ -44,6 +45,18 @@ class DrawnFrames:
         self._name = hashlib.sha256(repr(pair).encode()).hexdigest()[:16]
         self._renderers: dict[Side, SceneRenderer] = {}
         self._frames: dict[FrameRef, Frame] = {}
+
+    @property
+    def clips(self) -> tuple[ClipInfo, ClipInfo]:
+        """The two clips as a trace names them; they are in no file."""
+        size, seconds = self._size, FRAMES / FRAME_RATE
+        names = (f"drawn-{self._pair.seed}-{letter}" for letter in "ab")
+        digests = ((name, hashlib.sha256(f"{name}-{size}".encode()).hexdigest()) for name in names)
+        first, second = (
+            ClipInfo(*each, "drawn", "none", size, size, FRAMES, FRAME_RATE, seconds, drawn=True)
+            for each in digests
+        )
+        return first, second
 
     def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
         """Return the frames of the refs, in their order."""
@@ -129,7 +142,7 @@ class OpenClips(AbstractContextManager["OpenClips"]):
 
 @dataclass(frozen=True, slots=True)
 class ClipFrames:
-    """A `ClipSource` over the two files of a pair, opened when the first frame is asked for."""
+    """A `FrameSource` over the two files of a pair, opened when the first frame is asked for."""
 
     videos: VideoPair
     among: OpenClips = field(repr=False, compare=False)
@@ -173,12 +186,8 @@ class VideoPairSet(AbstractContextManager["VideoPairSet"]):
                 f"The data hold no pair with a label ({count(len(rows), 'row')} read): there is "
                 "nothing to train with."
             )
+        self.size = len(self.rows)
         self._clips = [(protocol, OpenClips(layout)) for protocol, layout in layouts.items()]
-
-    @property
-    def size(self) -> int:
-        """How many pairs there are."""
-        return len(self.rows)
 
     @property
     def digest(self) -> str:
@@ -214,22 +223,6 @@ class PairSet(Protocol):
         """The pair of a number. Raises IndexError if there is none."""
 
 
-class DrawnClips(DrawnFrames):
-    """A `ClipSource` over a drawn pair: its frames, and a name and a digest for each clip."""
-
-    @property
-    def clips(self) -> tuple[ClipInfo, ClipInfo]:
-        """The two clips as a trace names them; they are in no file."""
-        size, seconds = self._size, FRAMES / FRAME_RATE
-        names = (f"drawn-{self._pair.seed}-{letter}" for letter in "ab")
-        digests = ((name, hashlib.sha256(f"{name}-{size}".encode()).hexdigest()) for name in names)
-        first, second = (
-            ClipInfo(*each, "drawn", "none", size, size, FRAMES, FRAME_RATE, seconds, drawn=True)
-            for each in digests
-        )
-        return first, second
-
-
 @dataclass(frozen=True, slots=True)
 class DrawnPairSet:
     """Drawn pairs without end, never those that judges are measured with."""
@@ -238,17 +231,13 @@ class DrawnPairSet:
     draw: Callable[[int], DrawnPair] = draw_pair  # Gives the drawn pair of a seed
     grids: tuple[tuple[ProtocolName | None, Grid], ...] = ((None, EVERY_FRAME),)
     """The protocols that pairs take in turn (None: the judge's), and which frame a slot is."""
-
-    @property
-    def size(self) -> None:
-        """Drawn pairs never end."""
-        return None
+    size: ClassVar[None] = None  # They never end
 
     def pair(self, number: int) -> LabelledPair:
         """The pair of a number from 0 on."""
         drawn = self.drawn(number)
         protocol, grid = self.grids[number % len(self.grids)]
-        source = DrawnClips(drawn, grid=grid)
+        source = DrawnFrames(drawn, grid=grid)
         return LabelledPair(drawn.prompt, drawn.verdict, source, number, protocol)
 
     def protocol(self, number: int) -> ProtocolName | None:
@@ -269,11 +258,7 @@ class ShuffledPairs:
 
     pairs: PairSet
     seed: int
-
-    @property
-    def size(self) -> None:
-        """Epochs never end."""
-        return None
+    size: ClassVar[None] = None  # Epochs never end
 
     def pair(self, number: int) -> LabelledPair:
         """The pair whose turn it is; each time it comes again, other replies are sampled."""

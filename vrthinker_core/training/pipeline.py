@@ -3,10 +3,8 @@
 import json
 import math
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
@@ -90,38 +88,35 @@ def measure_judge(
     )
 
 
-def pass_gate(time_budget: TimeBudget, check: Callable[[], None]) -> None:
-    """Raise what `check` raises; a sitting with a time limit is told, and goes on."""
-    try:
-        check()
-    except BadInput as error:
-        if time_budget.deadline is None:
-            raise
-        time_budget.say(f"{error} The time is limited, so training goes on.")
-
-
-def check_cold_start(figures: HeldOutFigures, gates: GateConfig, source: str) -> None:
+def pass_gate(
+    figures: HeldOutFigures, gates: GateConfig, source: str, time_budget: TimeBudget
+) -> None:
     """Raise BadInput if the form is not kept, or sampling finds hardly more than one try.
 
-    `source`: the checkpoint that the cold start began with.
+    A sitting with a time limit is told, and goes on. `source`: what the cold start began with.
     """
     again = (
         f"train again in a new folder (--model {encodable(source)} --out …) with more "
         "cold_start.traces or cold_start.sft.epochs"
     )
     if figures.format < gates.format:
-        raise BadInput(
+        fault = (
             f"After the cold start {figures.format:.2f} of the rollouts keep to the format on "
             f"{figures.pairs} held-out pairs, and {gates.format:.2f} are needed: {again}, or go on "
             "with --resume and a lower gate (--set gates.format=…)."
         )
-    if figures.pass_at_k - figures.mean_at_1 < gates.headroom:
-        raise BadInput(
+    elif figures.pass_at_k - figures.mean_at_1 < gates.headroom:
+        fault = (
             f"After the cold start pass@{figures.samples} is {figures.pass_at_k:.2f} and mean@1 "
             f"{figures.mean_at_1:.2f} on {figures.pairs} held-out pairs, and {gates.headroom:.2f} "
             f"between them are needed, or later stages find nothing: {again}, or go on with "
             "--resume and a lower gate (--set gates.headroom=…)."
         )
+    else:
+        return
+    if time_budget.deadline is None:
+        raise BadInput(fault)
+    time_budget.say(f"{fault} The time is limited, so training goes on.")
 
 
 PartName = Literal["cold-start", "rejection", "grpo", "held-out"]
@@ -286,7 +281,7 @@ def train_all(
                 return None
             if stage == "cold-start":
                 figures = _held_out(inner, data.pairs, config)
-                pass_gate(time_budget, partial(check_cold_start, figures, config.gates, model))
+                pass_gate(figures, config.gates, model, time_budget)
         model, begun_with = str(done), f"the result of {stage}"
     if folder.processes.main:
         with new_checkpoint(folder) as made:

@@ -26,17 +26,6 @@ from vrthinker_core.types.progress import count
 
 
 @dataclass(frozen=True, slots=True)
-class ChoiceOptions:
-    """Which of the runs that survive are learnt from."""
-
-    each: int = 1  # Runs of one pair at most; equal ones count once
-    most: int | None = None  # Runs in all at most (paper: up to about 20,000 help)
-    tolerance: float = 0.03  # Of a label's share, above its share among the pairs
-    least: float = 0.5  # Share of the surviving runs that balancing leaves at least
-    easy: float = 1.0  # Runs of pairs that were always right, at most, for each other run
-
-
-@dataclass(frozen=True, slots=True)
 class ChosenRuns:
     """The runs to learn from, and how they were chosen."""
 
@@ -54,29 +43,34 @@ class ChosenRuns:
 
 
 def choose_runs(
-    outcomes: Sequence[Outcome], options: ChoiceOptions = ChoiceOptions()
+    outcomes: Sequence[Outcome],
+    *,
+    each: int = 1,  # Runs of one pair at most; equal ones count once
+    most: int | None = None,  # Runs in all at most (paper: up to about 20,000 help)
+    tolerance: float = 0.03,  # Of a label's share, above its share among the pairs
+    least: float = 0.5,  # Share of the surviving runs that balancing leaves at least
+    easy: float = 1.0,  # Runs of pairs that were always right, at most, for each other run
 ) -> ChosenRuns:
     """Choose among the runs that passed the filters. The order of the outcomes does not matter."""
     report = report_outcomes(outcomes)
     by_pair: dict[int, list[Outcome]] = defaultdict(list)
-    for outcome in sorted(outcomes, key=lambda each: (each.pair, each.sample)):
+    for outcome in sorted(outcomes, key=lambda run: (run.pair, run.sample)):
         by_pair[outcome.pair].append(outcome)
     survivors = []
     for runs in by_pair.values():
         kept = [run for run in runs if run.kept]
         different = {run.replies or str(run.sample): run for run in reversed(kept)}
-        some = sorted(different.values(), key=lambda each: each.sample)[: options.each]
+        some = sorted(different.values(), key=lambda run: run.sample)[:each]
         survivors += [(run, len(kept) / len(runs)) for run in some]
     chosen = _Selection(survivors, report.labels_before)
-    easy = sum(right == 1 for _, right in survivors)
+    always = sum(right == 1 for _, right in survivors)
     # If every pair was always right, they are all there is, and stay
-    if hard := len(survivors) - easy:
-        for _ in range(easy - int(options.easy * hard)):
+    if hard := len(survivors) - always:
+        for _ in range(always - int(easy * hard)):
             chosen.take_out(only_easy=True)
-    least = round(options.least * len(survivors))
-    while chosen.size > least and chosen.worst_excess > options.tolerance:
+    while chosen.size > round(least * len(survivors)) and chosen.worst_excess > tolerance:
         chosen.take_out()
-    while options.most is not None and chosen.size > options.most:
+    while most is not None and chosen.size > most:
         chosen.take_out()
     left = (run for runs in chosen.kinds.values() for run in runs)
     found = tuple(sorted(left, key=lambda run: (run.pair, run.sample)))
@@ -151,7 +145,7 @@ def rejection(
     if begun:
         chosen = learnt_runs(folder.path, outcomes)
     else:
-        choice = choose_runs(outcomes, ChoiceOptions(each=options.per_pair, most=options.most))
+        choice = choose_runs(outcomes, each=options.per_pair, most=options.most)
         chosen = choice.outcomes
         for line in choice.lines if folder.processes.main else ():
             time_budget.say(line)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 from vrthinker_core.backends.base import (
     Backend,
@@ -18,17 +18,7 @@ from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.errors import ContextFull, VideoError
 from vrthinker_core.protocols import make_protocol, with_defaults
 from vrthinker_core.protocols.factory import chosen_protocol
-from vrthinker_core.types import (
-    ClipInfo,
-    Frame,
-    FrameRef,
-    ProtocolName,
-    Run,
-    Settings,
-    Thumbnail,
-    Turn,
-    Verdict,
-)
+from vrthinker_core.types import ClipInfo, ProtocolName, Run, Settings, Thumbnail, Turn, Verdict
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Message
@@ -42,21 +32,13 @@ UNPLAYABLE = (VideoError, ContextFull)
 """What concerns one pair alone: its frames cannot be had, or it is too long for the judge."""
 
 
-@runtime_checkable
-class ClipSource(Protocol):
-    """A `FrameSource` that can say what its two clips are."""
-
-    @property
-    def clips(self) -> tuple[ClipInfo | None, ClipInfo | None]:
-        """The first clip and the second; None for an unknown one."""
-
-    def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
-        """The frames of the refs, in their order."""
+Clips = tuple[ClipInfo | None, ClipInfo | None]
 
 
-def clips_of(source: FrameSource) -> tuple[ClipInfo | None, ClipInfo | None]:
-    """What the clips of a source are, as far as it can say."""
-    return source.clips if isinstance(source, ClipSource) else (None, None)
+def clips_of(source: FrameSource) -> Clips:
+    """The `clips` of a source that can say what they are; None for an unknown one."""
+    known: Clips = getattr(source, "clips", (None, None))
+    return known
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import cast, overload
 from vrthinker_core.backends.generation import LoadedModel
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.trace_files import add_labels
-from vrthinker_core.storage import write_atomically
+from vrthinker_core.storage import os_errors, write_atomically
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.filters import Outcome
 from vrthinker_core.training.rollouts import Rollout
@@ -57,15 +57,13 @@ def keep_rollouts(folder: Path, stage: str, step: int, rollouts: Sequence[Rollou
     """
     out, begin = folder / ROLLOUTS, f"{stage}-step-{step:05d}-sample"
     named = {f"{begin}-{number}.json": rollout for number, rollout in enumerate(rollouts)}
-    try:
+    with os_errors(f"Cannot write to {out}"):
         out.mkdir(parents=True, exist_ok=True)
         add_labels(out, {name: rollout.pair.truth for name, rollout in named.items()})
         for name, rollout in named.items():
             trace = to_trace(rollout)
             started = replace(trace.started, judge=f"{trace.started.judge}, {stage}, step {step}")
             write_atomically(out / name, to_json(replace(trace, started=started)))
-    except OSError as error:
-        raise BadInput(f"Cannot write to {out}: {error.strerror or error}.") from None
     return [out / name for name in named]
 
 

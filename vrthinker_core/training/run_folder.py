@@ -20,15 +20,15 @@ from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.trace_files import CHECKPOINTS, MADE, RESULT
 from vrthinker_core.results.trace_files import STATE as STATE
-from vrthinker_core.storage import hold_folder, remove_parts, type_adapter, write_atomically
-from vrthinker_core.text import encodable
-from vrthinker_core.training.config import (
-    CONFIG,
-    TrainConfig,
-    config_json,
-    read_config,
-    write_config,
+from vrthinker_core.storage import (
+    hold_folder,
+    os_errors,
+    remove_parts,
+    type_adapter,
+    write_atomically,
 )
+from vrthinker_core.text import encodable
+from vrthinker_core.training.config import CONFIG, TrainConfig, config_json, read_config
 from vrthinker_core.training.metrics import MetricsWriter, StepMetrics, name_of
 
 Listener = Callable[[StepMetrics, int], None]  # A step, and how many there will be
@@ -54,18 +54,6 @@ class TimeBudget:
             return self
         now = time.monotonic()
         return replace(self, deadline=now + max(0.0, self.deadline - now) * share)
-
-
-def begin_sitting(
-    stopped: Callable[[], bool],
-    minutes: float | None,
-    tell: Listener = lambda *_: None,
-    say: Callable[[str], None] = lambda _: None,
-) -> TimeBudget:
-    """A sitting that begins now and lasts so many minutes, None for as long as it takes."""
-    return TimeBudget(
-        stopped, None if minutes is None else time.monotonic() + minutes * 60, tell, say
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +207,8 @@ def read_state(out: Path) -> TrainingRun:
             "checkpoint with --model."
         )
     try:
-        return type_adapter(TrainingRun).validate_json((out / STATE).read_bytes(), strict=True)
-    except OSError as error:
-        raise BadInput(f"Cannot read {out / STATE}: {error.strerror or error}.") from None
+        with os_errors(f"Cannot read {out / STATE}"):
+            return type_adapter(TrainingRun).validate_json((out / STATE).read_bytes(), strict=True)
     except ValidationError:
         raise BadInput(f"{out / STATE} is damaged: name a new folder with --out.") from None
 
@@ -246,7 +233,7 @@ def open_run_folder(
         with hold_folder(out):
             remove_parts(out)
             state = _run_there(out, run, config, resume)
-            write_config(out, config)
+            write_atomically(out / CONFIG, config_json(config).encode() + b"\n")
             teacher = run.teacher if state.teacher is None else state.teacher
             digest, starts = state.digest or run.digest, state.starts + 1
             _write_state(out, replace(state, teacher=teacher, digest=digest, starts=starts))

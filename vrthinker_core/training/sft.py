@@ -20,12 +20,12 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from vrthinker_core.backends.chat_template import VisionItem
-from vrthinker_core.backends.generation import LoadedModel
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.backends.vision_encoder import VisionEncoder
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.config import OptimizerConfig, SftConfig, TrainConfig
+from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.row_set import without_pixels
 from vrthinker_core.training.run_folder import world_size
 from vrthinker_core.training.sharding import (
@@ -36,14 +36,14 @@ from vrthinker_core.training.sharding import (
     open_whole,
     save_judge,
 )
-from vrthinker_core.training.token_rows import PIXELS, TokenRow, collate, pictures
-from vrthinker_core.training.trainer_checkpoints import TrainerPace, quiet_libraries, train_and_save
+from vrthinker_core.training.token_rows import Encode, TokenRow, collate
+from vrthinker_core.training.trainer_checkpoints import quiet_libraries, train_and_save
 from vrthinker_core.training.trl_template import tokenizer_of
 from vrthinker_core.types import ProtocolName
 
 
 def freeze_vision(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForConditionalGeneration:
-    """The model, whose `pixel_values` are now image features, (tokens, hidden): `collate_features`.
+    """The model, whose `pixel_values` are now image features, (tokens, hidden): see `collate`.
 
     Its vision tower has no gradients; the tower itself, as the vision encoder calls it, still sees.
     """
@@ -61,37 +61,17 @@ def freeze_vision(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForCon
     return model
 
 
-Encode = Callable[[Sequence[VisionItem]], list[torch.Tensor]]
-"""Image features of each item, (tokens, hidden), in order."""
-
-
-class KeptFeatures:
-    """An `Encode` over the pictures of some rows: all are encoded ahead and in one order, and kept.
+def kept_features(rows: Iterable[TokenRow], vision: VisionEncoder) -> Encode:
+    """Features of the pictures of some rows: all are encoded ahead and in one order, and kept.
 
     Features differ in their last bits with what is beside them; a resumed training has the same.
     """
-
-    def __init__(self, rows: Iterable[TokenRow], vision: VisionEncoder) -> None:
-        self._features: dict[VisionItem, torch.Tensor] = {}
-        for row in rows:
-            for item, features in zip(row.items, vision.encode(row.items), strict=True):
-                self._features.setdefault(replace(item, frames=()), features)
-        vision.clear()
-
-    def __call__(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
-        """The features of pictures of the rows, in order."""
-        return [self._features[item] for item in items]
-
-
-def collate_features(
-    rows: Sequence[TokenRow], loaded: LoadedModel, encode: Encode
-) -> dict[str, torch.Tensor]:
-    """The batch of `collate` for a frozen tower: image features in place of patches."""
-    batch = collate(rows, loaded, pixels=False)
-    for kind, name in PIXELS.items():
-        if items := pictures(rows, kind):
-            batch[name] = torch.cat(encode(items)).float()
-    return batch
+    known: dict[VisionItem, torch.Tensor] = {}
+    for row in rows:
+        for item, features in zip(row.items, vision.encode(row.items), strict=True):
+            known.setdefault(replace(item, frames=()), features)
+    vision.clear()
+    return lambda items: [known[item] for item in items]
 
 
 def rows_a_step(sft: SftConfig, processes: int) -> int:
@@ -112,7 +92,7 @@ def train_sft(
     sft: SftConfig,
     config: TrainConfig,
     folder: Path,
-    report: Callable[[TrainerPace], bool | None] = lambda _: None,
+    report: Callable[[StepMetrics], bool | None] = lambda _: None,
     protocols: Sequence[ProtocolName] = (),
 ) -> Path:
     """Train the judge of `checkpoint` on `rows`; gives `folder/model`, which the product opens.
@@ -133,12 +113,12 @@ def train_sft(
     if features:
         freeze_vision(opened.model)
     loaded = TransformersBackend(opened, opened.folder.name).loaded
-    known = KeptFeatures(rows, loaded.vision) if features else None
+    known = kept_features(rows, loaded.vision) if features else None
     outlines = without_pixels(rows)
 
     def batch(numbers: Sequence[dict[str, int]]) -> dict[str, torch.Tensor]:
         chosen = [(outlines if known else rows)[each["row"]] for each in numbers]
-        return collate_features(chosen, loaded, known) if known else collate(chosen, loaded)
+        return collate(chosen, loaded, known)
 
     trainer = SFTTrainer(
         opened.model,

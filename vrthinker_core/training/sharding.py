@@ -3,12 +3,12 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import parse_flag_from_env
+from accelerate.utils import parse_flag_from_env, patch_environment
 from safetensors import safe_open
 from torch.distributed.fsdp import FSDPModule
 from transformers import Qwen2_5_VLForConditionalGeneration
@@ -145,18 +145,11 @@ def heads_in_root() -> Iterator[None]:
             setattr(model, name, getter)
 
 
-@contextmanager
-def weights_in_every_process() -> Iterator[None]:
+def weights_in_every_process() -> AbstractContextManager[None]:
     """With FSDP, let every process read the weights: TRL does not send a reference model's.
 
     (Seen with transformers 5.17: the others compared with weights of no value.)
     """
-    before = os.environ.get(EFFICIENT_LOADING)
-    if uses_fsdp():
-        os.environ[EFFICIENT_LOADING] = "false"
-    try:
-        yield
-    finally:
-        os.environ.pop(EFFICIENT_LOADING, None)
-        if before is not None:
-            os.environ[EFFICIENT_LOADING] = before
+    told = {EFFICIENT_LOADING: "false"} if uses_fsdp() else {}
+    made: AbstractContextManager[None] = patch_environment(**told)
+    return made

@@ -16,12 +16,12 @@ from vrthinker_core.backends.base import Backend, RemoteBackend, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.batch import imap_unordered
 from vrthinker_core.drawn.world import DrawnPair
-from vrthinker_core.errors import BadInput, VideoError
-from vrthinker_core.storage import write_atomically
+from vrthinker_core.errors import VideoError
+from vrthinker_core.storage import os_errors, write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.filters import Outcome, Reason, refusal
-from vrthinker_core.training.outcome_file import OutcomeFile
+from vrthinker_core.training.outcome_file import KEPT, OutcomeFile
 from vrthinker_core.training.pair_set import ClipFrames, DrawnPairSet, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, Unplayable, play_each
 from vrthinker_core.training.trace_folder import to_trace
@@ -142,10 +142,6 @@ def _store(
         if not job.keep_all:
             return outcome
     outcome = replace(outcome, file=f"{TRACES}/pair-{number:06d}-{sample}.json")
-    try:
+    with os_errors(f"Cannot write to {out}", KEPT):
         write_atomically(out / outcome.file, to_json(to_trace(played)))
-    except OSError as error:
-        raise BadInput(
-            f"Cannot write to {out}: {error.strerror or error}. What is there already is kept."
-        ) from None
     return outcome

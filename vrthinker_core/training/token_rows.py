@@ -1,6 +1,6 @@
 """Rollouts as token rows: sampled tokens and pictures; only the judge's own tokens are learnt."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -57,15 +57,24 @@ def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
         turns, taught = [], set()
 
 
+Encode = Callable[[Sequence[VisionItem]], list[torch.Tensor]]
+"""Image features of each item, (tokens, hidden), in order."""
+
+
 def collate(
-    rows: Sequence[TokenRow], loaded: LoadedModel, multiple: int = 16, *, pixels: bool = True
+    rows: Sequence[TokenRow],
+    loaded: LoadedModel,
+    encode: Encode | None = None,
+    *,
+    multiple: int = 16,
 ) -> dict[str, torch.Tensor]:
     """A batch for `forward`, padded on the right to a multiple of `multiple` tokens.
 
     `input_ids`, `labels`, `attention_mask`, `mm_token_type_ids`: (rows, tokens); `image_grid_thw`:
-    (pictures, 3); `pixel_values`: (patches, channels * 2 * patch * patch), left out without
-    `pixels`. `video_grid_thw` and `pixel_values_videos` are the same of videos, if there are any.
-    The mask is all ones: what is padded stands on the right, where causal attention never looks.
+    (pictures, 3); `pixel_values`: (patches, channels * 2 * patch * patch), or for a frozen tower
+    the image features of `encode`, (tokens, hidden). `video_grid_thw` and `pixel_values_videos` are
+    the same of videos, if there are any. The mask is all ones: what is padded stands on the right,
+    where causal attention never looks.
     """
     control = loaded.tokenizer.control
     length = -(-max(len(row.input_ids) for row in rows) // multiple) * multiple
@@ -82,12 +91,8 @@ def collate(
         "mm_token_type_ids": kinds,
     }
     for kind, name in PIXELS.items():
-        if items := pictures(rows, kind):
+        if items := [item for row in rows for item in row.items if item.kind == kind]:
             batch[f"{kind}_grid_thw"] = torch.tensor([item.grid_thw for item in items])
-            batch |= {name: loaded.vision.pixel_values(items)} if pixels else {}
+            features = torch.cat(encode(items)).float() if encode else None
+            batch[name] = loaded.vision.pixel_values(items) if features is None else features
     return batch
-
-
-def pictures(rows: Sequence[TokenRow], kind: str) -> list[VisionItem]:
-    """The images or the videos of some rows, in the order of their placeholders."""
-    return [item for row in rows for item in row.items if item.kind == kind]

@@ -96,9 +96,7 @@ def read_traces(
     folders: set[Path] = set()
     seen = {but.absolute()} if but else set()
     for place in places:
-        files = [
-            (place, True)
-        ]  # anything else is taken for a trace, and reading it says what it is
+        files = [(place, True)]  # Else taken for a trace, and reading it says what it is
         with suppress(OSError):
             files = sorted(json_files(place)) if place.is_dir() else files
         for path, named in files:

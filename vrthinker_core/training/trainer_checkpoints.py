@@ -11,9 +11,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from logging import ERROR
-from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -49,24 +48,6 @@ def quiet_libraries() -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, slots=True)
-class TrainerPace:
-    """How far a training is."""
-
-    step: int
-    steps: int  # In all
-    loss: float | None  # Of this step
-    learning_rate: float | None = None
-    entropy: float | None = None  # Of the learnt tokens, in nats, if the trainer knows it
-    kl: float | None = None  # To the reference, of the learnt tokens, if there is one
-
-    def metrics(self, stage: str) -> StepMetrics:
-        """The step as a record of a stage, but for its seconds."""
-        loss = nan if self.loss is None else self.loss
-        rate, entropy, kl = self.learning_rate, self.entropy, self.kl
-        return StepMetrics(stage, self.step, 0.0, loss, rate, entropy=entropy, kl=kl)
-
-
 def _step(checkpoint: Path) -> int:
     return int(checkpoint.name.rsplit("-", 1)[1])
 
@@ -82,11 +63,11 @@ def _read_mark(checkpoint: Path) -> dict[str, Any] | None:
 
 
 def train_and_save(
-    trainer: Any, subject: str, minutes: float, report: Callable[[TrainerPace], bool | None]
+    trainer: Any, subject: str, minutes: float, report: Callable[[StepMetrics], bool | None]
 ) -> None:
     """Train from the last whole checkpoint on, with another one every `minutes`.
 
-    `report` hears of each step. `subject` says what the training learns from. Raises BadInput if a
+    `report` hears of each step, but for its stage and its seconds. `subject` says what the training learns from. Raises BadInput if a
     checkpoint is of another subject, and what `train_from` raises.
     """
     folder, whole = Path(trainer.args.output_dir), []
@@ -152,50 +133,48 @@ def _unwritten(error: Exception, folder: Path) -> BadInput:
     )
 
 
+@dataclass(eq=False)
 class TimedCheckpoints(TrainerCallback):
     """Saves every `minutes`, marks what is whole, and keeps the last two.
 
     Calls `report` after each step in the main process; True ends training with a checkpoint.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        subject: str,
-        minutes: float,
-        report: Callable[[TrainerPace], bool | None],
-    ) -> None:
-        self._folder, self._subject, self._seconds = folder, subject, minutes * 60
-        self._saved, self._report = time.monotonic(), report
+    folder: Path
+    subject: str
+    minutes: float
+    report: Callable[[StepMetrics], bool | None]
+    saved: float = field(default_factory=time.monotonic, init=False)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
         """Ask for a checkpoint when it is time: the first process decides for all."""
-        due = torch.tensor(int(time.monotonic() - self._saved >= self._seconds), device=args.device)
-        if int(broadcast(due)) and state.global_step < state.max_steps:
+        due = int(time.monotonic() - self.saved >= 60 * self.minutes)
+        due = int(broadcast(torch.tensor(due, device=args.device)))
+        if due and state.global_step < state.max_steps:
             control.should_save = True
 
     def on_save(self, args: Any, state: Any, control: Any, **_: object) -> None:  # noqa: ARG002
         """Mark the checkpoint that was written, then remove all but it and the one before."""
-        self._saved = time.monotonic()
+        self.saved = time.monotonic()
         if args.world_size > 1:
             torch.distributed.barrier()
         if not state.is_world_process_zero:
             return
-        checkpoint = self._folder / f"checkpoint-{state.global_step}"
+        checkpoint = self.folder / f"checkpoint-{state.global_step}"
         paths = [path for path in checkpoint.rglob("*") if path.is_file()]
         files = {str(path.relative_to(checkpoint)): path.stat().st_size for path in paths}
-        mark = {"subject": self._subject, "files": files}
+        mark = {"subject": self.subject, "files": files}
         write_atomically(checkpoint / MARK, json.dumps(mark).encode())
-        for old in sorted(self._folder.glob("checkpoint-*"), key=_step)[:-2]:
+        for old in sorted(self.folder.glob("checkpoint-*"), key=_step)[:-2]:
             shutil.rmtree(old)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: object) -> None:
         """A step ends with its log: tell how far it is."""
         if not logs or "loss" not in logs:
             return
-        figures = map(logs.get, ("loss", "learning_rate", "entropy", "kl"))
-        pace = TrainerPace(state.global_step, state.max_steps, *figures)
-        said = state.is_world_process_zero and bool(self._report(pace))
+        figures = {name: logs.get(name) for name in ("learning_rate", "entropy", "kl")}
+        step = StepMetrics("", state.global_step, 0.0, logs["loss"], **figures)
+        said = state.is_world_process_zero and bool(self.report(step))
         # In all processes: one that ended alone would leave the others waiting
         if int(broadcast(torch.tensor(int(said), device=args.device))):
             control.should_training_stop = control.should_save = True

@@ -5,7 +5,7 @@ torchvision for videos.
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,7 +36,7 @@ RESPONSE_TEMPLATE: dict[str, Any] = {
         "content": {"close_pattern": r"<\|im_end\|>\s*", "content": "text"},
     },
 }
-"""Our calls as transformers' own parser reads them, well-formed ones only: see `ReplyParser`."""
+"""Our calls as transformers' own parser reads them, well-formed ones only: see `parse_reply`."""
 
 
 @cache
@@ -68,7 +68,7 @@ def picture_processor(checkpoint: Checkpoint, protocol: PromptProtocol) -> Pictu
     """A processor with our template, whose tokenizer reads replies as `protocol` does."""
     tokenizer = tokenizer_of(checkpoint)
     tokenizer.response_template = RESPONSE_TEMPLATE
-    tokenizer.parse_response = ReplyParser(SafeTokenizer(checkpoint.tokenizer), protocol)
+    tokenizer.parse_response = partial(parse_reply, SafeTokenizer(checkpoint.tokenizer), protocol)
     return PictureProcessor(checkpoint.processor, tokenizer, chat_template())
 
 
@@ -79,35 +79,31 @@ def tokenizer_of(checkpoint: Checkpoint) -> Any:
     return fast(tokenizer_object=checkpoint.tokenizer, clean_up_tokenization_spaces=False, **tokens)
 
 
-class ReplyParser:
-    """Reads sampled tokens as the deliberation does, not as `PreTrainedTokenizer.parse_response`.
+def parse_reply(
+    tokenizer: SafeTokenizer,
+    protocol: PromptProtocol,
+    ids: Sequence[int],
+    prefix: Sequence[int] = (),
+    tools: object = None,  # noqa: ARG001
+) -> dict[str, Any]:
+    """Read sampled tokens as the deliberation does: gives the message of a reply.
 
     Every reply that the deliberation would go on after is a call of `select_frames` with the whole
     reply as its argument, so that a call that cannot be read, or none at all, is answered in the
-    protocol's own words. What ends a deliberation is no call.
+    protocol's own words. What ends a deliberation is no call. `prefix`: all tokens before the
+    reply, of unusable replies, too.
     """
-
-    def __init__(self, tokenizer: SafeTokenizer, protocol: PromptProtocol) -> None:
-        self._tokenizer, self._protocol = tokenizer, protocol
-
-    def __call__(
-        self,
-        ids: Sequence[int],
-        prefix: Sequence[int] = (),
-        tools: object = None,  # noqa: ARG002
-    ) -> dict[str, Any]:
-        """The message of a reply. `prefix`: all tokens before it, of unusable replies, too."""
-        completion = read_replies(ids, self._tokenizer)[0]
-        text, reply = completion.text, self._protocol.parse(completion.text)
-        message: dict[str, Any] = {"role": "assistant", "content": text}
-        ends = completion.stop != "end" or reply.kind == "answer"
-        if not ends and is_unusable(reply):  # the second one in a row ends it
-            before = earlier_replies(prefix, self._tokenizer)
-            ends = bool(before) and is_unusable(self._protocol.parse(before[-1].text))
-        if not ends:
-            call = {"name": TOOL, "arguments": {"reply": text}}
-            message["tool_calls"] = [{"type": "function", "function": call}]
-        return message
+    completion = read_replies(ids, tokenizer)[0]
+    text, reply = completion.text, protocol.parse(completion.text)
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    ends = completion.stop != "end" or reply.kind == "answer"
+    if not ends and is_unusable(reply):  # the second one in a row ends it
+        before = earlier_replies(prefix, tokenizer)
+        ends = bool(before) and is_unusable(protocol.parse(before[-1].text))
+    if not ends:
+        call = {"name": TOOL, "arguments": {"reply": text}}
+        message["tool_calls"] = [{"type": "function", "function": call}]
+    return message
 
 
 def read_replies(ids: Sequence[int], tokenizer: SafeTokenizer) -> list[Completion]:

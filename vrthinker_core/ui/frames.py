@@ -17,7 +17,7 @@ from vrthinker_core.ui import words
 from vrthinker_core.ui.run import TurnState
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import ThumbnailFiles
-from vrthinker_core.video import Clip, DecoderPool, open_clip
+from vrthinker_core.video import Clip, ClipOpening, DecoderPool
 from vrthinker_core.video.clip_pair import frame_plan
 
 MAX_WAITING = 32  # turns that may wait to be decoded; later requests are told to come again
@@ -136,7 +136,8 @@ class ExactFrames:
             return None
         if (side, told) not in self._clips:
             plan = frame_plan(frame_layout(protocol), told)
-            self._clips[side, told] = open_clip(path, told, plan, decoders=self._decoders)
+            opening = ClipOpening(path, told, plan, decoders=self._decoders)
+            self._clips[side, told] = opening.open()
         clip = self._clips[side, told]
         return clip if clip.info.digest == info.digest else None
 

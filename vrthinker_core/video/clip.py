@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 
 from vrthinker_core.errors import DecoderDied, VideoError
@@ -23,45 +23,23 @@ from vrthinker_core.video.process import CLIP_WORKER, start_worker
 from vrthinker_core.video.worker_io import Header
 
 
-def open_clip(
-    path: Path,
-    side: Side,
-    plan: FramePlan,
-    *,
-    limits: Limits = DEFAULT,
-    read_mode: ReadMode = "auto",
-    decoders: DecoderPool | None = None,
-) -> Clip:
-    """Open a video file for one comparison.
+@dataclass(eq=False)
+class ClipOpening:
+    """A clip that one thread opens for a comparison; others read its progress or abort.
 
     The `read_mode` "auto" chooses by the length of the clip. `decoders` starts the worker process,
     after a wait for a free slot; without a pool, a fresh process starts at once.
-
-    Raises `VideoError` with one sentence about the file, `DecoderDied` if the worker crashed, hung
-    or passed its limits.
     """
-    opening = ClipOpening(path, side, plan, limits=limits, read_mode=read_mode, decoders=decoders)
-    return opening.open()
 
-
-class ClipOpening:
-    """A clip that one thread opens; others read its progress or abort."""
-
-    def __init__(
-        self,
-        path: Path,
-        side: Side,
-        plan: FramePlan,
-        *,
-        limits: Limits = DEFAULT,
-        read_mode: ReadMode = "auto",
-        decoders: DecoderPool | None = None,
-    ) -> None:
-        """Store the arguments of `open_clip`; `open` starts the work."""
-        self._path, self._side, self._plan = path, side, plan
-        self._limits, self._read_mode, self._decoders = limits, read_mode, decoders
-        self._clip: Clip | None = None
-        self._broken_off = threading.Event()
+    path: Path
+    side: Side
+    plan: FramePlan
+    _: KW_ONLY
+    limits: Limits = DEFAULT
+    read_mode: ReadMode = "auto"
+    decoders: DecoderPool | None = None
+    _clip: Clip | None = field(default=None, init=False)
+    _broken_off: threading.Event = field(default_factory=threading.Event, init=False)
 
     @property
     def share(self) -> float:
@@ -69,18 +47,22 @@ class ClipOpening:
         return self._clip.opened_share if self._clip else 0.0
 
     def open(self) -> Clip:
-        """Open the clip; raises like `open_clip`, and `VideoError` if aborted."""
-        open_local(self._path).close()
+        """Open the clip.
+
+        Raises `VideoError` with one sentence about the file, also if aborted, and `DecoderDied` if
+        the worker crashed, hung or passed its limits.
+        """
+        open_local(self.path).close()
         request = {
-            "path": str(self._path.resolve()),
-            "plan": asdict(self._plan) | {"first": list(self._plan.first)},
-            "limits": asdict(self._limits),
-            "read_mode": self._read_mode,
+            "path": str(self.path.resolve()),
+            "plan": asdict(self.plan) | {"first": list(self.plan.first)},
+            "limits": asdict(self.limits),
+            "read_mode": self.read_mode,
         }
-        decoders, broken_off = self._decoders, self._broken_off.is_set
+        decoders, broken_off = self.decoders, self._broken_off.is_set
         with decoders.opening_slot(broken_off) if decoders else contextlib.nullcontext():
-            slots = self._plan.grid.slots
-            clip = self._clip = Clip(self._path, self._side, slots, self._limits, decoders)
+            slots = self.plan.grid.slots
+            clip = self._clip = Clip(self.path, self.side, slots, self.limits, decoders)
             try:
                 if broken_off():
                     clip.close()

@@ -179,12 +179,10 @@ class ClipDecoder:
         plan: FramePlan,
         read_mode: ReadMode,
         budget: CpuBudget,
-        progress: OpeningProgress | None = None,
+        progress: OpeningProgress,
     ) -> None:
         """Open and decode at least the first slots; raises `VideoError`."""
-        self._plan = plan
-        self.budget = budget
-        self._progress = progress or OpeningProgress(lambda _: None)
+        self._plan, self.budget, self._progress = plan, budget, progress
         file, digest = open_local(path), hashlib.sha256()
         size = os.fstat(file.fileno()).st_size
         while block := file.read(1 << 20):

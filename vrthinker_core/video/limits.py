@@ -23,19 +23,11 @@ class Limits:
     A clip that passes a limit fails with `VideoError` or `DecoderDied`, so the server never hangs.
     """
 
-    cpu_seconds: float = 20.0
-    """Processor time for opening, and again for each later request."""
-    wall_seconds: float = 120.0
-    """Wall time for opening, and again for each later request.
-
-    Well above the processor time, for busy machines.
-    """
-    memory_bytes: int = 1_400_000_000
-    """Resident memory of the worker process."""
-    side: int = 8192
-    """Pixels per side that a header may declare."""
-    pixels: int = 40_000_000
-    """Pixels per frame that a header may declare (8K is 33 million)."""
+    cpu_seconds: float = 20.0  # Processor time for opening, and again for each later request
+    wall_seconds: float = 120.0  # Wall time for the same; longer, for busy machines
+    memory_bytes: int = 1_400_000_000  # Resident memory of the worker process
+    side: int = 8192  # Pixels per side that a header may declare
+    pixels: int = 40_000_000  # Pixels per frame that a header may declare (8K is 33 million)
 
 
 DEFAULT = Limits()

@@ -18,15 +18,10 @@ from numpy.typing import NDArray
 
 from vrthinker_core.video.container import CONTAINER_ERRORS, VideoSource
 
-_MARK: Final = "drawn by VR-Thinker, packets sha256 "
-_MARKED: Final = re.compile(rf"(?:(.*); )?{_MARK}([0-9a-f]{{64}})", re.DOTALL)
+MARK: Final = "drawn by VR-Thinker, packets sha256 "  # Before the digest
+_MARKED: Final = re.compile(rf"(?:(.*); )?{MARK}([0-9a-f]{{64}})", re.DOTALL)
 # As long as the final mark, which replaces it in the written file
-UNSEALED: Final = f"{_MARK}{'0' * 64}"
-
-
-def sealed(digest: str) -> str:
-    """Return the mark of a video whose packets have this SHA-256."""
-    return _MARK + digest
+UNSEALED: Final = f"{MARK}{'0' * 64}"
 
 
 def unmarked(comment: str) -> str | None:

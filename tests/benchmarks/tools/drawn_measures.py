@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vrthinker_core.drawn.faults import OPENING_FRAMES
+from vrthinker_core.drawn.moving_scene import Scene
 from vrthinker_core.drawn.video_files import write_video
 from vrthinker_core.drawn.world import (
     SIMPLE,
     TRAINING_SEEDS,
     DrawnPair,
-    Scene,
     World,
     draw_pair,
     verdict_from_flaws,

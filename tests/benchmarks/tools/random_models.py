@@ -12,7 +12,7 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from tests.backends.support.random_model import draw_weights, small_config, write_random_checkpoint
 from vrthinker_core.backends.attention import attention_for
 from vrthinker_core.backends.checkpoint import Checkpoint, open_checkpoint
-from vrthinker_core.training.estimate import sizes_of_7b
+from vrthinker_core.training.estimate import TEXT_7B, VISION_7B
 
 
 def random_checkpoint(folder: Path, *, quick: bool, side: int, gpu: bool = False) -> Checkpoint:
@@ -61,7 +61,7 @@ def fill_vocabulary(folder: Path, size: int) -> None:
 
 def shape_of_7b() -> Qwen2_5_VLConfig:
     """The shape of Qwen2.5-VL-7B (its config.json), with the control tokens of the small tokenizer."""
-    text, vision = sizes_of_7b()
+    text, vision = dict(TEXT_7B), dict(VISION_7B)
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}
     attention = {"window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31]}
     return small_config(

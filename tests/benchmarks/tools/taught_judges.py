@@ -11,8 +11,8 @@ from tests.support.by_heart import learn_by_heart
 from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
 from vrthinker_core.backends.checkpoint import Checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.sft import collate_features, freeze_vision
-from vrthinker_core.training.token_rows import IGNORED, token_rows
+from vrthinker_core.training.sft import freeze_vision
+from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
 from vrthinker_core.types import Settings
 
 PAIRS = DrawnPairs(2_000_000_000)
@@ -39,7 +39,7 @@ def write_taught_judge(checkpoint: Checkpoint, learning_rate: float) -> TaughtJu
     rollouts = right_and_wrong(PAIRS.pair(0), *CALLS, settings=Settings(window="all"))
     rows = [row for rollout in rollouts for row in token_rows(rollout, loaded)]
     with torch.inference_mode():
-        batch = collate_features(rows, loaded, loaded.vision.encode)
+        batch = collate(rows, loaded, loaded.vision.encode)
     batch = {name: value.clone() for name, value in batch.items()}
     steps = learn_by_heart(freeze_vision(checkpoint.model), batch, learning_rate, SLACK, LAYERS)
     print(f"learnt by heart in {steps} steps", flush=True)

@@ -13,6 +13,7 @@ from tests.support.blank_frames import frames
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint_files import read_marker
 from vrthinker_core.backends.scripted import ScriptedBackend
+from vrthinker_core.drawn.moving_scene import SceneRenderer
 from vrthinker_core.drawn.phrases import MAY_HIDE, MOTION_FLAWS
 from vrthinker_core.drawn.teacher import (
     FORCED_EVERY,
@@ -22,7 +23,7 @@ from vrthinker_core.drawn.teacher import (
     view_light,
     write_lesson,
 )
-from vrthinker_core.drawn.world import FULL, SIMPLE, DrawnPair, SceneRenderer, World, draw_pair
+from vrthinker_core.drawn.world import FULL, SIMPLE, DrawnPair, World, draw_pair
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.parser import find_sentence, frame_numbers
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play

@@ -14,7 +14,7 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.row_set import RowSet, without_pixels
-from vrthinker_core.training.sft import KeptFeatures, collate_features
+from vrthinker_core.training.sft import kept_features
 from vrthinker_core.training.teaching import NotForTraining
 from vrthinker_core.training.token_rows import TokenRow, collate, token_rows
 from vrthinker_core.training.trace_folder import StoredRollout
@@ -86,11 +86,11 @@ def test_what_needs_no_pixels_reads_none(nano: TransformersBackend) -> None:
     assert list(without_pixels(rows)) == stored.rows(nano, 0).outlines
     assert not any(pixels(row) for row in without_pixels(rows))
     assert stored.read == before + 2  # by the second set
-    known = KeptFeatures(rows, nano.loaded.vision)
+    known = kept_features(rows, nano.loaded.vision)
     before = stored.read
-    batch = collate_features(without_pixels(rows), nano.loaded, known)
+    batch = collate(without_pixels(rows), nano.loaded, known)
     assert stored.read == before
-    exact = collate_features(stored.all_rows(nano), nano.loaded, nano.loaded.vision.encode)
+    exact = collate(stored.all_rows(nano), nano.loaded, nano.loaded.vision.encode)
     torch.testing.assert_close(batch["pixel_values"], exact["pixel_values"])
     assert torch.equal(batch["input_ids"], collate(stored.all_rows(nano), nano.loaded)["input_ids"])
 

@@ -11,13 +11,13 @@ import pytest
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.config import (
+    CONFIG,
     PresetName,
     changed_config,
     config_json,
     parse_config,
     preset_config,
     read_config,
-    write_config,
 )
 from vrthinker_core.training.run_folder import config_difference
 
@@ -27,7 +27,7 @@ PRESETS: tuple[PresetName, ...] = ("nano", "7b")
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_is_written_is_read_back_exactly(name: PresetName, tmp_path: Path) -> None:
     config = changed_config(preset_config(name), ["settings.window=all", "grpo.clip=0.3", "seed=7"])
-    write_config(tmp_path, config)
+    (tmp_path / CONFIG).write_text(config_json(config), "utf-8")
     assert read_config(tmp_path) == config
     assert config_difference(read_config(tmp_path), config) == ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,7 +11,6 @@ import pytest
 from tests.support.drawn_rollouts import look
 from tests.training.test_token_rows import ANSWER, labelled
 from vrthinker_core import ScriptedBackend
-from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.config import GateConfig, TimeShares, changed_config, preset_config
 from vrthinker_core.training.pair_set import DrawnPairSet
@@ -18,14 +18,13 @@ from vrthinker_core.training.pipeline import (
     PARTS,
     STAGES,
     HeldOutFigures,
-    check_cold_start,
     measure_judge,
     part_of,
     pass_gate,
     share_of,
 )
 from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.run_folder import begin_sitting, config_difference
+from vrthinker_core.training.run_folder import TimeBudget, config_difference
 from vrthinker_core.types import Preference, Settings, Verdict
 
 GATES = GateConfig(pairs=3, samples=2)
@@ -81,7 +80,7 @@ def test_no_form_no_passage() -> None:
     assert figures.format == 0
     said = r"0\.00 of the rollouts keep to the format on 3 held-out pairs, and 0\.95 are needed"
     with pytest.raises(BadInput, match=said):
-        check_cold_start(figures, GATES, "nano")
+        pass_gate(figures, GATES, "nano", TimeBudget())
 
 
 @pytest.mark.parametrize(
@@ -94,9 +93,9 @@ def test_no_form_no_passage() -> None:
 def test_what_a_gate_stops_says_how_to_begin_again_and_how_to_go_on(
     figures: tuple[float, float, float], why: str, gate: str
 ) -> None:
-    check_cold_start(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES, "nano")
+    pass_gate(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES, "nano", TimeBudget())
     with pytest.raises(BadInput, match=r"--model out/model --out") as caught:
-        check_cold_start(HeldOutFigures(64, 8, *figures), GATES, "out/model")
+        pass_gate(HeldOutFigures(64, 8, *figures), GATES, "out/model", TimeBudget())
     assert why in str(caught.value)
     assert f"go on with --resume and a lower gate (--set gates.{gate}=…)" in str(caught.value)
     config = preset_config("nano")
@@ -105,14 +104,12 @@ def test_what_a_gate_stops_says_how_to_begin_again_and_how_to_go_on(
 
 def test_a_gate_stops_a_run_but_one_with_a_time_limit() -> None:
     heard: list[str] = []
-
-    def check() -> None:
-        check_cold_start(HeldOutFigures(64, 8, 0.5, 0.3, 0.8), GATES, "nano")
-
+    figures = HeldOutFigures(64, 8, 0.5, 0.3, 0.8)
     with pytest.raises(BadInput, match=r"0\.50 of the rollouts"):
-        pass_gate(begin_sitting(not_cancelled, None, say=heard.append), check)
+        pass_gate(figures, GATES, "nano", TimeBudget(say=heard.append))
     assert not heard
-    pass_gate(begin_sitting(not_cancelled, 60, say=heard.append), check)
+    limited = TimeBudget(deadline=time.monotonic() + 3600, say=heard.append)
+    pass_gate(figures, GATES, "nano", limited)
     assert "0.50 of the rollouts" in heard[0]
 
 

@@ -36,7 +36,6 @@ from vrthinker_core.training.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.training.run_folder import TimeBudget, TrainingRun, open_run_folder
 from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
-from vrthinker_core.training.trainer_checkpoints import TrainerPace
 from vrthinker_core.types import Frame, FrameRef, StopReason
 from vrthinker_core.ui.runs_tab import TraceFiles
 
@@ -109,7 +108,7 @@ class Step:
 
     made: Path
     watched: Watched
-    pace: TrainerPace
+    pace: StepMetrics
     groups: Sequence[Group]
 
     @property
@@ -119,7 +118,7 @@ class Step:
 
 @pytest.fixture(scope="module")
 def step(unsure: Path, rollouts: list[Rollout], tmp_path_factory: pytest.TempPathFactory) -> Step:
-    told: list[tuple[TrainerPace, Sequence[Group]]] = []
+    told: list[tuple[StepMetrics, Sequence[Group]]] = []
     config = with_room(unsure, rollouts[0], "settings.window=1")
     out = tmp_path_factory.mktemp("grpo")
     with pytest.MonkeyPatch.context() as patch:
@@ -136,7 +135,7 @@ def test_one_step_moves_the_weights_and_the_product_opens_them(step: Step, unsur
     assert not any("visual" in name for name in moved)
     assert not any("visual" in name for name in step.watched.gradients)
     assert 0 < mixed_share(step.groups) <= 1
-    assert (step.pace.step, step.pace.steps, step.pace.kl) == (1, 1, 0)
+    assert (step.pace.step, step.pace.kl) == (1, 0)
     assert open_backend(f"hf:{unsure}").protocols == ()
     assert open_backend(f"hf:{step.made}").protocols == ("paired",)
 

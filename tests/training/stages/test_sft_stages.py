@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,6 @@ import pytest
 from tests.support.file_limit import file_limit
 from tests.training.test_teacher import PAIRS, SCRIPTED, answer
 from vrthinker_core import ScriptedBackend
-from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.checkpoint import open_checkpoint
 from vrthinker_core.backends.checkpoint_files import MARKER
@@ -32,7 +32,6 @@ from vrthinker_core.training.run_folder import (
     TimeBudget,
     TrainedStage,
     TrainingRun,
-    begin_sitting,
     open_run_folder,
 )
 from vrthinker_core.training.sft import sft_arguments
@@ -183,7 +182,9 @@ def test_where_time_ended_before_a_run_was_kept_that_is_said(
     data = TrainingData("drawn:3", PAIRS, Teacher("wrong", lambda: silent))
     said = "in the time that there was for playing: go on with --resume and more --minutes"
     with pytest.raises(BadInput, match=said):
-        learn(tmp_path, data, begin_sitting(not_cancelled, 60), config=config, stage=stage)
+        learn(
+            tmp_path, data, TimeBudget(deadline=time.monotonic() + 3600), config=config, stage=stage
+        )
 
 
 class Killed(BaseException):
@@ -204,7 +205,7 @@ def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
                 raise Killed
             heard.append(step)
 
-        return begin_sitting(not_cancelled, 60, tell)
+        return TimeBudget(deadline=time.monotonic() + 3600, tell=tell)
 
     no_time_left(monkeypatch)
     with pytest.raises(Killed):

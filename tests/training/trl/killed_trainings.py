@@ -22,9 +22,9 @@ from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_roll
 from tests.training.trl.support import random_judge
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.config import OptimizerConfig, SftConfig, preset_config
+from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.sft import train_sft
 from vrthinker_core.training.token_rows import TokenRow, token_rows
-from vrthinker_core.training.trainer_checkpoints import TrainerPace
 
 OPTIMIZER = OptimizerConfig(1e-3, 0.2)
 SFT = SftConfig(OPTIMIZER, batch=1, accumulation=1, epochs=4 / 3, bf16=False)  # Four steps
@@ -70,7 +70,7 @@ def _train(judge: Path, folder: Path, moment: str | None) -> None:
         if event == "open" and str(arguments[0]).endswith(str(moment)):
             _die()
 
-    def report(pace: TrainerPace) -> None:
+    def report(pace: StepMetrics) -> None:
         if moment == "" and pace.step == 3:
             _die()
         steps.append(pace.step)

@@ -19,9 +19,9 @@ from tests.support.by_heart import learn_by_heart
 from vrthinker_core.backends.checkpoint import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.training.sft import collate_features, freeze_vision
+from vrthinker_core.training.sft import freeze_vision
 from vrthinker_core.training.sharding import save_judge
-from vrthinker_core.training.token_rows import token_rows
+from vrthinker_core.training.token_rows import collate, token_rows
 
 REAL = Path(os.environ.get("VRT_REAL_TOKENIZER", "no tokenizer"))
 PIXELS = 56 * 56  # Of each frame: four tokens
@@ -55,7 +55,7 @@ def taught_judge(
     opened = open_for_training(str(source))
     loaded = TransformersBackend(opened, "taught").loaded
     rows = [row for rollout in rollouts for row in token_rows(rollout, loaded)]
-    batch = collate_features(rows, loaded, loaded.vision.encode)
+    batch = collate(rows, loaded, loaded.vision.encode)
     model = freeze_vision(opened.model)
     learn_by_heart(model, batch, learning_rate=3e-3, slack=slack)
     folder.mkdir(parents=True, exist_ok=True)

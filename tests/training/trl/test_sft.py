@@ -30,10 +30,11 @@ from vrthinker_core.backends.factory import open_backend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training import sft
 from vrthinker_core.training.config import OptimizerConfig, SftConfig, preset_config
+from vrthinker_core.training.metrics import StepMetrics
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.sft import train_sft
 from vrthinker_core.training.token_rows import IGNORED, TokenRow
-from vrthinker_core.training.trainer_checkpoints import TrainerPace, train_from
+from vrthinker_core.training.trainer_checkpoints import train_from
 from vrthinker_core.types import Settings
 
 SELDOM = preset_config("nano")  # Saves no checkpoint in the time of these trainings
@@ -56,8 +57,8 @@ def rows(tiny: Path) -> list[TokenRow]:
 @pytest.fixture(scope="module")
 def trained(
     tiny: Path, rows: list[TokenRow], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, list[TrainerPace]]:
-    paces: list[TrainerPace] = []
+) -> tuple[Path, list[StepMetrics]]:
+    paces: list[StepMetrics] = []
     return train_sft(rows, tiny, SFT, CONFIG, tmp_path_factory.mktemp("sft"), paces.append), paces
 
 
@@ -67,13 +68,13 @@ def moved(first: Path, second: Path) -> set[str]:
     return {name for name in one if not torch.equal(one[name], two[name])}
 
 
-def losses(paces: list[TrainerPace]) -> list[float]:
+def losses(paces: list[StepMetrics]) -> list[float]:
     """Of the steps but the last: a loss is told with the step after."""
-    return [pace.loss for pace in paces if pace.loss is not None]
+    return [pace.loss for pace in paces]
 
 
 def stop_at(step: int) -> Any:
-    def report(pace: TrainerPace) -> None:
+    def report(pace: StepMetrics) -> None:
         if pace.step == step:
             raise Stopped
 
@@ -81,7 +82,7 @@ def stop_at(step: int) -> Any:
 
 
 def test_the_language_model_learns_and_the_tower_where_it_is_not_frozen(
-    tiny: Path, rows: list[TokenRow], trained: tuple[Path, list[TrainerPace]], tmp_path: Path
+    tiny: Path, rows: list[TokenRow], trained: tuple[Path, list[StepMetrics]], tmp_path: Path
 ) -> None:
     learnt = moved(tiny, trained[0])
     assert learnt
@@ -92,7 +93,7 @@ def test_the_language_model_learns_and_the_tower_where_it_is_not_frozen(
 
 
 def test_a_share_of_the_weights_it_began_with_can_stay_in_the_result(
-    tiny: Path, rows: list[TokenRow], trained: tuple[Path, list[TrainerPace]], tmp_path: Path
+    tiny: Path, rows: list[TokenRow], trained: tuple[Path, list[StepMetrics]], tmp_path: Path
 ) -> None:
     before, after = weights(tiny), weights(trained[0])
     mixed = weights(train_sft(rows, tiny, replace(SFT, start_share=0.25), CONFIG, tmp_path))
@@ -106,7 +107,7 @@ def test_arithmetic_is_in_bfloat16_only_where_the_processor_multiplies_that(
     bfloat16: bool,
     tiny: Path,
     rows: list[TokenRow],
-    trained: tuple[Path, list[TrainerPace]],
+    trained: tuple[Path, list[StepMetrics]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -115,8 +116,8 @@ def test_arithmetic_is_in_bfloat16_only_where_the_processor_multiplies_that(
     assert bool(moved(made, trained[0])) == bfloat16
 
 
-def test_how_far_it_is_is_told_after_each_step(trained: tuple[Path, list[TrainerPace]]) -> None:
-    assert [(pace.step, pace.steps) for pace in trained[1]] == [(step, 4) for step in (1, 2, 3, 4)]
+def test_how_far_it_is_is_told_after_each_step(trained: tuple[Path, list[StepMetrics]]) -> None:
+    assert [pace.step for pace in trained[1]] == [1, 2, 3, 4]
 
 
 def test_the_product_opens_and_plays_the_built_in_judge_trained_on(tmp_path: Path) -> None:
@@ -147,23 +148,23 @@ def test_a_training_ended_by_sigkill_at_any_moment_goes_on_to_the_same_weights(
 
 
 def test_a_checkpoint_with_a_file_cut_short_is_never_gone_on_with(
-    tiny: Path, rows: list[TokenRow], trained: tuple[Path, list[TrainerPace]], tmp_path: Path
+    tiny: Path, rows: list[TokenRow], trained: tuple[Path, list[StepMetrics]], tmp_path: Path
 ) -> None:
     with pytest.raises(Stopped):
         train_sft(rows, tiny, SFT, CONFIG, tmp_path, stop_at(4))
     whole = sorted((tmp_path / "trainer").glob("checkpoint-*"))
     assert [path.name for path in whole] == ["checkpoint-2", "checkpoint-3"]
     (whole[-1] / "optimizer.pt").write_bytes(b"half")
-    paces: list[TrainerPace] = []
+    paces: list[StepMetrics] = []
     again = train_sft(rows, tiny, SFT, SELDOM, tmp_path, paces.append)
     assert [pace.step for pace in paces] == [3, 4]
     assert not moved(again, trained[0])
 
 
 def test_kept_features_give_the_loss_of_the_tower(
-    tiny: Path, rows: list[TokenRow], trained: tuple[Path, list[TrainerPace]], tmp_path: Path
+    tiny: Path, rows: list[TokenRow], trained: tuple[Path, list[StepMetrics]], tmp_path: Path
 ) -> None:
-    paces: list[TrainerPace] = []
+    paces: list[StepMetrics] = []
     large = replace(preset_config("7b"), gradient_checkpointing=False)
     train_sft(rows, tiny, SFT, large, tmp_path, paces.append)
     assert losses(paces) == pytest.approx(losses(trained[1]), rel=1e-3)
@@ -174,7 +175,7 @@ def test_how_rows_are_divided_into_passes_changes_no_gradient(tiny: Path, tmp_pa
     assert len({sum(label != IGNORED for label in row.labels) for row in rows}) == len(rows)
     found: list[tuple[list[float], torch.Tensor]] = []
     for batch in (4, 2, 1):
-        paces: list[TrainerPace] = []
+        paces: list[StepMetrics] = []
         optimizer = OptimizerConfig(1e-4, 0.0, max_grad_norm=1e9)
         once = SftConfig(optimizer, batch, 4 // batch, epochs=1, bf16=False)
         with kept_gradients() as gradients:
@@ -192,10 +193,10 @@ def test_how_rows_are_divided_into_passes_changes_no_gradient(tiny: Path, tmp_pa
 def test_so_many_optimizer_steps_are_done_as_are_told_before(
     batch: int, accumulation: int, epochs: float, tiny: Path, rows: list[TokenRow], tmp_path: Path
 ) -> None:
-    paces: list[TrainerPace] = []
+    paces: list[StepMetrics] = []
     chosen = SftConfig(OptimizerConfig(1e-4, 0.0), batch, accumulation, epochs)
     train_sft(rows, tiny, chosen, SELDOM, tmp_path, paces.append)
-    assert {pace.steps for pace in paces} == {sft.optimizer_steps(len(rows), chosen, 1)}
+    assert paces[-1].step == sft.optimizer_steps(len(rows), chosen, 1)
 
 
 class LostRequest(OSError):

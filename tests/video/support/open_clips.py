@@ -12,7 +12,7 @@ import numpy as np
 
 from vrthinker_core.types import Frame, Side
 from vrthinker_core.types.frames import Grid, Sizing
-from vrthinker_core.video import Clip, DecoderPool, FramePlan, open_clip
+from vrthinker_core.video import Clip, ClipOpening, DecoderPool, FramePlan
 
 PAIRED = Grid(128, "floor")
 CONCAT = Grid(48, "even")
@@ -43,7 +43,7 @@ def opened(
     """An open clip of side 1; `later` is `opening` unless given. `decoders=None` starts a fresh process for it."""
     rest.setdefault("decoders", decoder_pool())
     plan = FramePlan(grid, opening, rest.pop("later", opening), frozenset(first))
-    return open_clip(path, rest.pop("side", Side.FIRST), plan, **rest)
+    return ClipOpening(path, rest.pop("side", Side.FIRST), plan, **rest).open()
 
 
 def pixels(frame: Frame) -> np.ndarray[Any, np.dtype[np.uint8]]:
