@@ -139,7 +139,7 @@ def dollars(amount: float) -> str:
     return f"${amount:.{digits}f}"
 
 
-def totals(turns: Iterable[Turn]) -> str:
+def totals(turns: Iterable[Turn], tokens: bool = True) -> str:
     """Return frames, tokens and dollars of all turns, as far as known."""
     turns = tuple(turns)
     done = [turn.completion for turn in turns]
@@ -148,9 +148,9 @@ def totals(turns: Iterable[Turn]) -> str:
     written = sum(each.new_tokens or 0 for each in done)
     costs = [each.cost for each in done if each.cost is not None]
     shown = [count(frames, "frame")] if frames else []
-    if read > 0:
+    if read > 0 and tokens:
         shown.append(f"{count(read, 'token')} read{f', {written:,} written' if written else ''}")
-    elif written:
+    elif written and tokens:
         shown.append(f"{count(written, 'token')} written")
     if costs:
         shown.append(f"about {dollars(sum(costs))}")
