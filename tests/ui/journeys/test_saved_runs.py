@@ -23,7 +23,7 @@ def test_an_example_shows_its_run_and_can_be_compared_with_its_sides_swapped(pag
     expect(steps.turns(page)).to_have_count(2)
     expect(page.locator(".vrt-mark")).to_have_count(8)
     expect_video(page, "second", "a-block/second.mp4")
-    steps.tab(page, "Frames")
+    steps.tab(page, "All frames")
     captions = [f"#{slot}" for slot in (16, 48, 80, 112, 10, 30, 60, 90)]
     expect(page.locator("#frames .vrt-caption b")).to_have_text(captions)
     expect(page.locator("#frames .vrt-tile img")).to_have_count(16)
@@ -38,7 +38,7 @@ def test_an_example_shows_its_run_and_can_be_compared_with_its_sides_swapped(pag
     expect(changed).to_contain_text("judged these videos with the sides swapped")
     expect(steps.turns(page)).to_have_count(2)
     steps.button(page, "Swap sides").click()
-    steps.wait_for(page, "^Replaying")
+    steps.wait_for(page, steps.RECORDED)
     expect(changed).to_be_hidden()
     page.locator("#go").click()
     steps.wait_for(page, "^Finished after 2 turns")
@@ -60,7 +60,7 @@ def test_links_and_files(page: Page, open_page: Open, clips: Clips, tmp_path: Pa
     steps.replay(page, path)
     assert [Path(file).name for file in steps.video_files(page)] == ["one.mp4", "two.mp4"]
     steps.open_trace(stranger, path)
-    steps.wait_for(stranger, "^Replaying")
+    steps.wait_for(stranger, steps.RECORDED)
     expect(steps.headline(stranger)).to_be_in_viewport()
     assert steps.video_files(stranger) == ["", ""]
     assert steps.saved_trace(stranger, tmp_path) == trace
@@ -70,7 +70,7 @@ def test_links_and_files(page: Page, open_page: Open, clips: Clips, tmp_path: Pa
 
 @opened(**steps.SCREENS)
 def test_an_example_brings_its_verdict_into_view_from_anywhere(page: Page) -> None:
-    for number, name in enumerate(("Trace", "Frames", "Save and share")):
+    for number, name in enumerate(("Thinking", "All frames", "History")):
         steps.tab(page, name)
         page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
         steps.show_example(page, number)
