@@ -164,7 +164,7 @@ VRThinker.Branches = class {
   /** The choice of a judge, else the form. Who offers the choice prevents the event's default. */
   openForJudge() {
     const asked = new CustomEvent("vrt:choosejudge", { cancelable: true });
-    if (!document.dispatchEvent(asked)) return;
+    if (!document.dispatchEvent(asked) || document.getElementById("chooser")) return;
     const names = [...this.form.judge.options].map((option) => option.value);
     const other = names.find((name) => name && !this.trace.judge.endsWith(name));
     this.form.open(this.cards[0], 1, this.trace, other ?? "");

@@ -373,8 +373,10 @@ VRThinker.Turn = class {
     VRThinker.colour(this.node, position);
   }
 
-  update({ state, foot, confidence, live, taken, tiles, aside, parts, facts, labels, remarks }) {
+  update(turn) {
     const { element, say, fill, items, tileKey } = VRThinker;
+    const { state, foot, confidence, live, taken, tiles, aside, parts, facts, labels } = turn;
+    const { remarks, sealed } = turn;
     say(this.state, state);
     say(this.foot, foot);
     fill(this.sure, confidence, ([text, help]) => [element("b", "", text), ` ${help}`]);
@@ -393,7 +395,7 @@ VRThinker.Turn = class {
     fill(this.remarks, remarks, items);
     say(this.about, remarks.length ? `Details · ${VRThinker.notes(remarks)}` : "Details");
     this.details.hidden = !foot && confidence.length + remarks.length === 0;
-    if (this.exact) this.exact.node.hidden = live;
+    if (this.exact) this.exact.node.hidden = live || sealed;
     this.tail.hidden = this.details.hidden && (this.exact?.node.hidden ?? true);
   }
 
@@ -452,7 +454,7 @@ VRThinker.TurnList = class {
   }
 
   /** What has not changed is left alone, unless `turns` are of another run or the other order. */
-  update({ run, shownOrder }, turns) {
+  update({ run, shownOrder, ballot }, turns) {
     const shown = `${run} ${shownOrder}`;
     if (this.shown !== shown) this.keep(0);
     this.shown = shown;
@@ -462,7 +464,7 @@ VRThinker.TurnList = class {
         this.cards.push(new VRThinker.Turn(position, open, this.messages));
         this.node.append(this.cards[position].node);
       }
-      this.cards[position].update(turn);
+      this.cards[position].update({ ...turn, sealed: Boolean(ballot?.hidden) });
     });
     this.keep(turns.length);
   }
