@@ -18,7 +18,7 @@ VRThinker.Share = class {
     const field = { readOnly: true, hidden: true, ariaLabel: "Link to this run" };
     this.link = make("input", { className: "vrt-link", ...field });
     this.said = make("p", { className: "vrt-said", role: "status" });
-    const menu = element("div", "", this.copy, this.downloads, this.link, this.said);
+    const menu = element("div", "", this.copy, this.link, this.said, this.downloads);
     this.node = element("details", "vrt-send", element("summary", "", "Share"), menu);
     this.node.addEventListener("keydown", ({ key }) => key === "Escape" && this.close(true));
     document.addEventListener("click", ({ target }) => this.node.contains(target) || this.close());

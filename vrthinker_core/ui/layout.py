@@ -154,7 +154,6 @@ def _box(number: int, name: str) -> tuple[gr.Video, gr.Textbox]:
         )
         address = gr.Textbox(
             label=f"Web address of video {number}",
-            show_label=False,
             placeholder=words.PASTE_ADDRESS,
             max_lines=1,
             max_length=MAX_URL_LENGTH,

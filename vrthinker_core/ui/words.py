@@ -163,7 +163,9 @@ LABEL_HELP = {
 
 CHECK_ORDER = "Swap test"
 CHECKING = "The judge compares the pair again with the sides swapped."
-CHECK_HELP = "Judges again with left and right exchanged. If the winner changes, do not trust it."
+CHECK_HELP = (
+    "Swap test: judges again with left and right exchanged. If the winner changes, do not trust it."
+)
 IN_SWAPPED = "Sides swapped: {}"
 SWAPPED_NOTICE = f"{SIDES_SWAPPED} Colours and frames stand for your videos."
 NOTHING_TO_CHECK = "There is no verdict to check. Compare two videos first."
