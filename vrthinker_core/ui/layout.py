@@ -77,10 +77,9 @@ class PageComponents:
                 self.judge = gr.Dropdown(
                     judges, label="Judge", info=words.JUDGE_HELP, elem_id="judge", filterable=False
                 )
-                self.settings = {name: _setting(setting(name)) for name in FIRST_ROW}
+                first = {name: _setting(setting(name)) for name in FIRST_ROW}
             with gr.Accordion(words.RESEARCH, open=False, elem_id="more-settings"), gr.Row():
-                others = (row for row in SETTINGS if row.name not in self.settings)
-                self.settings |= {row.name: _setting(row) for row in others}
+                self.settings = {row.name: first.get(row.name) or _setting(row) for row in SETTINGS}
 
     def _build_tabs(self, judges: Sequence[str], lists_runs: bool) -> None:
         with gr.Tabs():
