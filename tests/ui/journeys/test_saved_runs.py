@@ -53,7 +53,7 @@ def test_links_and_files(page: Page, open_page: Open, clips: Clips, tmp_path: Pa
     expect(page).to_have_url(address)
     visitor = open_page(address)
     expect(steps.headline(visitor)).to_be_visible()
-    assert steps.trace_text(visitor).replace("Judge: script\n", "") == live
+    assert steps.trace_text(visitor).replace("5 notes", "4 notes") == live  # and who judged
     expect(visitor.locator("#prompt textarea")).to_have_value(PROMPT)
     assert all(file.endswith(".mp4") for file in steps.video_files(visitor))
     trace, path = steps.saved_trace(page, tmp_path), tmp_path / "trace.json"

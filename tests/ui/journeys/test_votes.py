@@ -11,7 +11,7 @@ from tests.ui.support.saved_examples import ask, write_example
 THINK = "<Think>TELLTALE: video 1 is the better one, see frame 60.</Think>"
 ANSWER = f"<Snapshot>TELLTALE</Snapshot>{THINK}<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 ASK = ask(10, 30, 60, 90).replace("The block", "TELLTALE")
-TELLS = ("TELLTALE", "is better", "you agree", "final answer", "Swap test")
+TELLS = ("TELLTALE", "is better overall", "you agree", "final answer", "Swap test")
 
 
 @pytest.fixture(scope="module")
