@@ -128,8 +128,8 @@ class Handlers:
             known = self._services.judges.get(judge).protocols
         offered = len(known) != 1
         # What was chosen for another judge would fail with this one
-        choice = {} if offered or not chosen else {"value": setting("protocol").default}
-        return {self._parts.settings["protocol"]: gr.update(visible=offered, **choice)}
+        value = gr.skip() if offered or not chosen else {"value": setting("protocol").default}
+        return {self._parts.settings["protocol"]: {**gr.update(visible=offered), **value}}
 
     def swap_videos(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
         """Swap the videos. A shown run stays, and says what it judged."""

@@ -98,3 +98,25 @@ def test_the_browsers_steps_lead_from_run_to_run(page: Page, server: Server) -> 
     page.reload()
     expect_video(page, "second", "a-block/second.mp4")
     steps.wait_until_in_view(steps.headline(page))
+
+
+def test_what_may_be_taken_along_and_what_was_sent_unfold_in_their_place(page: Page) -> None:
+    menu, turn = page.locator(".vrt-send"), steps.turns(page).last
+    expect(menu).to_be_hidden()
+    steps.show_example(page)
+    trace = menu.get_by_role("link", name="Trace (.json)")
+    for put_away in (lambda: page.keyboard.press("Escape"), page.locator("h1").click):
+        menu.locator("summary").click()
+        expect(trace).to_be_visible()
+        put_away()
+        expect(trace).to_be_hidden()
+    page.route("**/messages?*", lambda route: route.abort(), times=1)
+    exact = turn.locator(".vrt-exact")
+    exact.locator("summary").click()
+    expect(exact).to_contain_text("did not answer")
+    exact.locator("summary").click()
+    sent = steps.exact_messages(turn)  # asked for again
+    expect(sent).to_have_count(2)
+    expect(sent.last).to_contain_text("<Answer>")
+    turn.locator("summary", has_text="Details").click()
+    expect(turn.locator(".vrt-foot")).to_be_visible()
