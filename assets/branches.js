@@ -4,22 +4,12 @@ VRThinker.BranchForm = class {
   constructor(data, start) {
     this.words = data.words;
     this.start = start;
-    this.taking = false; // what is pressed on the rail becomes a frame of the form
     this.build(data);
     this.node.addEventListener("submit", (event) => this.submit(event));
     this.node.addEventListener("input", () => this.fit());
     this.node.addEventListener("keydown", (event) => {
       if (event.key === "Escape") this.close();
       event.stopPropagation(); // what is typed here moves no player
-    });
-    const moment = ({ target }) => {
-      if (target.closest("#rail .vrt-track")) this.add(VRThinker.rail.numbers());
-    };
-    document.addEventListener("pointerup", moment);
-    document.addEventListener("keydown", (event) => event.key === "Enter" && moment(event));
-    document.addEventListener("click", ({ target }) => {
-      const mark = target.closest("#rail .vrt-mark");
-      if (mark) this.add(mark.dataset.frames);
     });
   }
 
@@ -34,7 +24,7 @@ VRThinker.BranchForm = class {
     };
     this.turn = input("turn", "number", { min: 1 });
     this.frames = input("frames", "text", { maxlength: 8 * maxFrames, "aria-label": words.frames });
-    this.take = button("", words.take, () => this.fit(!this.taking));
+    this.take = button("", words.take, () => this.add(VRThinker.rail.numbers()));
     this.noTool = input("noTool", "checkbox");
     this.window = select("window", windows);
     this.judge = select("judge", judges.map((name) => [name, name]));
@@ -77,12 +67,11 @@ VRThinker.BranchForm = class {
     this.judged = this.prompt.value;
     this.say("");
     card.append(this.node);
-    this.fit(false);
+    this.fit();
     (judge === null ? this.turn : this.judge).focus();
   }
 
   close() {
-    this.fit(false);
     this.node.remove();
     this.opener.focus();
   }
@@ -93,13 +82,10 @@ VRThinker.BranchForm = class {
   }
 
   /** What the first turn cannot have, or only it: said before anything is sent. */
-  fit(taking = this.taking) {
+  fit() {
     const { words, isFirst } = this;
-    this.taking = taking && !isFirst;
-    this.take.setAttribute("aria-pressed", this.taking);
     this.frames.disabled = this.take.disabled = isFirst;
-    const help = this.taking ? words.taking : words.framesHelp;
-    VRThinker.say(this.framesHelp, isFirst ? words.framesFirst : help);
+    VRThinker.say(this.framesHelp, isFirst ? words.framesFirst : words.framesHelp);
     this.prompt.disabled = !isFirst;
     this.promptHelp.hidden = isFirst;
   }
@@ -107,7 +93,6 @@ VRThinker.BranchForm = class {
   submit(event) {
     const { isFirst, prompt, judged } = this;
     event.preventDefault();
-    this.fit(false);
     this.say("");
     this.start({
       turn: Number(this.turn.value),
@@ -120,7 +105,6 @@ VRThinker.BranchForm = class {
   }
 
   add(numbers) {
-    if (!this.taking || !this.node.isConnected) return;
     const all = `${this.frames.value} ${numbers}`.match(/\d+/g) ?? [];
     this.frames.value = [...new Set(all)].join(", ");
   }
@@ -151,11 +135,13 @@ VRThinker.Branches = class {
     const verdict = document.querySelector("#trace .vrt-verdict");
     this.trace = trace;
     if (!verdict) return;
-    if (this.node.nextSibling !== verdict) verdict.before(this.node);
-    if (!this.compare.isConnected) document.querySelector("#trace .vrt-order").after(this.compare);
+    const first = verdict.parentNode.firstChild; // the button to share the run, beside the headline
+    if (this.node !== first) first.before(this.node);
+    const vote = document.querySelector("#trace .vrt-ask-vote");
+    if (!this.compare.isConnected) vote.before(this.compare);
     const can = Boolean(run && over && turns.length && !shownOrder);
     this.drawStrip(branches, Boolean(over));
-    this.compare.hidden = !can || this.form.judge.length < 3;
+    this.compare.hidden = !can;
     this.node.hidden = !branches;
     this.cards.forEach((card, position) => this.drawButton(card, position + 1, can));
     // The run that the form was on is gone, and the form with it.
@@ -170,12 +156,15 @@ VRThinker.Branches = class {
       const open = () => this.form.open(card, turn, this.trace);
       const look = { class: "vrt-ask-branch", "aria-label": name };
       button = VRThinker.button(look, this.words.open, open);
-      card.querySelector(".vrt-foot").before(button); // behind a long foot it would wrap
+      card.querySelector("header").append(button);
     }
     button.style.visibility = can ? "" : "hidden"; // nothing that is read may move
   }
 
+  /** The choice of a judge, else the form. Who offers the choice prevents the event's default. */
   openForJudge() {
+    const asked = new CustomEvent("vrt:choosejudge", { cancelable: true });
+    if (!document.dispatchEvent(asked) || document.getElementById("chooser")) return;
     const names = [...this.form.judge.options].map((option) => option.value);
     const other = names.find((name) => name && !this.trace.judge.endsWith(name));
     this.form.open(this.cards[0], 1, this.trace, other ?? "");

@@ -370,28 +370,31 @@ VRThinker.Frames = class {
   }
 };
 
-/* The exact text that the judge got and wrote, with everything visible that usually is not. */
+/* The exact text that the judge got and wrote in a turn, with all visible that usually is not. */
 VRThinker.UNSEEN =
   /(<\|[^|<>]{1,40}\|>|[\0-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff])/;
 VRThinker.MOST_TOKENS = 2000;
 
-VRThinker.Transcript = class {
-  constructor(root) {
-    this.root = root;
-    root.classList.add("vrt", "vrt-transcript");
+VRThinker.Exact = class {
+  /** `read()` asks for the passages of the turn, once they are wanted. */
+  constructor(read) {
+    const { element } = VRThinker;
+    const summary = element("summary", "", "Exact messages");
+    this.body = element("div", { role: "status" });
+    this.node = element("details", "vrt-exact", summary, this.body);
+    this.node.addEventListener("toggle", () => this.node.open && !this.drawn && this.draw(read));
   }
 
-  update(transcript) {
-    const { passages = [] } = transcript ?? {};
-    const key = JSON.stringify(passages);
-    if (this.key === key) return;
-    this.key = key;
+  async draw(read) {
+    const [passages, trouble] = await read();
+    this.drawn = Boolean(passages);
+    if (!passages) return VRThinker.say(this.body, trouble);
+    this.body.removeAttribute("role"); // the trouble is told, but not pages of text
     const sections = passages.map(([heading, text]) => {
-      const passage = new VRThinker.Passage("pre", VRThinker.writeVisible);
-      passage.update(text);
-      return VRThinker.make("section", {}, VRThinker.element("h3", "", heading), passage.node);
+      const passage = new VRThinker.Passage("pre", VRThinker.writeVisible).update(text);
+      return VRThinker.element("section", "", VRThinker.element("h4", "", heading), passage.node);
     });
-    this.root.replaceChildren(...sections);
+    this.body.replaceChildren(...sections);
   }
 };
 

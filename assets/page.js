@@ -1,44 +1,46 @@
 /* What ties the page together: what is saved and pressed, where each part lives, and the keys. */
 VRThinker.trace = {}; // what the server says of the run
 VRThinker.shown = {}; // the same, in the order of the sides that is shown
+VRThinker.UNREACHABLE = "The server did not answer. Try again.";
 
-VRThinker.Save = class {
-  constructor(root) {
-    const { make } = VRThinker;
-    root.classList.add("vrt", "vrt-save");
+/* What one may take along of a run that has ended: a menu beside its headline. */
+VRThinker.Share = class {
+  constructor() {
+    const { element, make } = VRThinker;
     const download = (text, file) => {
-      const link = make("a", { role: "link", download: `vr-thinker-${file}` }, text);
+      const link = make("a", { download: `vr-thinker-${file}` }, text);
       link.dataset.file = file;
       return link;
     };
     const trace = download("Trace (.json)", "trace.json");
-    this.downloads = [trace, download("Report (.html)", "report.html")];
+    this.downloads = [download("Report (.html)", "report.html"), trace];
     this.copy = VRThinker.button("", "Copy link", () => this.share());
     const field = { readOnly: true, hidden: true, ariaLabel: "Link to this run" };
     this.link = make("input", { className: "vrt-link", ...field });
     this.said = make("p", { className: "vrt-said", role: "status" });
-    const row = make("div", { className: "vrt-takes" }, ...this.downloads, this.copy, this.link);
-    root.replaceChildren(row, this.said);
-    this.update(VRThinker.trace);
+    const menu = element("div", "", this.copy, this.link, this.said, this.downloads);
+    this.node = element("details", "vrt-send", element("summary", "", "Share"), menu);
+    this.node.addEventListener("keydown", ({ key }) => key === "Escape" && this.close(true));
+    document.addEventListener("click", ({ target }) => this.node.contains(target) || this.close());
     document.addEventListener("vrt:trace", ({ detail }) => this.update(detail));
+    this.update({});
   }
 
+  close(focus = false) {
+    this.node.open = false;
+    if (focus) this.node.firstChild.focus();
+  }
+
+  /** What is saved holds the verdict, so there is no menu before a vote that hides it. */
   update({ run: shown, over, ballot }) {
-    const { hidden } = ballot ?? {}; // what is saved holds the verdict
-    const run = over && !hidden ? shown : undefined;
-    const wait = hidden
-      ? "Vote first: a saved run tells its verdict."
-      : "A run can be saved once it has ended.";
-    if (this.run === run && this.wait === wait) return;
-    Object.assign(this, { run, wait });
-    for (const link of this.downloads) {
-      if (run) link.href = `runs/${run}/${link.dataset.file}`;
-      else link.removeAttribute("href"); // its role still says that it is a link
-      link.ariaDisabled = !run;
-    }
-    this.copy.disabled = !run;
+    const run = over && !ballot?.hidden ? shown : undefined;
+    this.node.hidden = !run;
+    if (this.run === run) return;
+    this.run = run;
+    for (const link of this.downloads) link.href = `runs/${run}/${link.dataset.file}`;
     this.link.hidden = true;
-    VRThinker.say(this.said, run ? "" : wait);
+    VRThinker.say(this.said, "");
+    this.close();
   }
 
   async share() {
@@ -46,7 +48,7 @@ VRThinker.Save = class {
     const say = (text) => VRThinker.say(this.said, text);
     const answer = await fetch(`runs/${run}/link`, { method: "POST" }).catch(() => null);
     if (this.run !== run) return;
-    if (!answer) return say("The server did not answer. Try again.");
+    if (!answer) return say(VRThinker.UNREACHABLE);
     if (!answer.ok) return say(await answer.text());
     const { trace } = await answer.json();
     this.link.value = `${location.origin}${location.pathname}?trace=${encodeURIComponent(trace)}`;
@@ -196,7 +198,13 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
     vote: [dimensions, (act, vote) => trigger("submit", { act, vote, run: view.data.run })],
     following: () => follow.on && !VRThinker.closer.isOpen, // what is looked at closely stays
     onShow: () => draw(),
+    messages: async (turn, order) => {
+      const address = `runs/${view.data.run}/turns/${turn + 1}/messages?order=${order}`;
+      const [turns, trouble] = await VRThinker.askServer(address, { unreachable: VRThinker.UNREACHABLE });
+      return [turns?.[0], trouble];
+    },
   });
+  root.prepend(new VRThinker.Share().node);
   const follow = new VRThinker.Follow(root);
   const draw = () => {
     let { value } = props;
@@ -222,13 +230,6 @@ VRThinker.mountFrames = (root, empty) => {
   new IntersectionObserver(draw).observe(root);
 };
 
-VRThinker.mountTranscript = (root, props, watch) => {
-  const view = new VRThinker.Transcript(root);
-  const draw = () => view.update(props.value);
-  watch("value", draw);
-  draw();
-};
-
 /** Who judges: the judge of the shown run, else the one that was chosen, once it is loaded. */
 VRThinker.mountHead = (root, props, watch) => {
   VRThinker.announcer = new VRThinker.Announcer();
@@ -244,15 +245,17 @@ VRThinker.mountButtons = (_root, props, watch, trigger) => {
   watch("value", () => VRThinker.buttons.show(props.value));
 };
 
-VRThinker.mountSave = (root) => new VRThinker.Save(root);
-
 /** Saved runs that lie ready, and all other ways to a run that the server has. */
 VRThinker.mountExamples = (root, props, trigger) => {
   const { address, element, make } = VRThinker;
   root.classList.add("vrt", "vrt-examples");
-  for (const [row, cards] of Object.entries(Object.groupBy(props.value, (card) => card.row))) {
+  const rows = Object.entries(Object.groupBy(props.value, (card) => card.row));
+  for (const [place, [row, cards]] of rows.entries()) {
     const list = { className: "vrt-cards", ariaLabel: row };
-    root.append(element("h2", "", row), make("ul", list, ...cards.map(VRThinker.exampleCard)));
+    const drawn = make("ul", list, ...cards.map(VRThinker.exampleCard));
+    const heading = element("h2", "", row);
+    if (place === 0) root.append(heading, drawn);
+    else root.append(element("details", "", element("summary", "", heading), drawn)); // edge cases
   }
   address.ask = (kind, name, lost) =>
     trigger("click", kind === "run" ? { run: name } : { example: name, lost });

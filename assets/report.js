@@ -29,7 +29,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
 
 const data = document.querySelector("script#data");
 if (data) {
-  const { trace, transcript } = JSON.parse(data.textContent);
+  const { trace, messages } = JSON.parse(data.textContent);
   const prompt = new VRThinker.Passage("p");
   prompt.update(trace.prompt);
   document.querySelector(".vrt-prompt").append(prompt.node);
@@ -43,8 +43,9 @@ if (data) {
     VRThinker.shown = view.shown;
     drawFrames();
   };
-  const view = new VRThinker.Trace(document.getElementById("trace"), { onShow });
+  const read = async (turn, order) => [messages[order === "swapped" ? 1 : 0][turn]];
+  const options = { onShow, messages: read };
+  const view = new VRThinker.Trace(document.getElementById("trace"), options);
   onShow();
   frames.addEventListener("toggle", drawFrames);
-  new VRThinker.Transcript(document.getElementById("transcript")).update(transcript);
 }

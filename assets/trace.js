@@ -64,28 +64,30 @@ VRThinker.place = ({ halves }) => (halves[0] ?? halves[1]).place;
 VRThinker.hasVerdict = (trace) => Boolean(trace.verdict?.chips.length);
 
 VRThinker.Trace = class {
-  constructor(root, { empty, onTile, check, vote = [], following, onShow }) {
+  /** `messages(turn, order)`: [what was sent and came back in that turn, else null, and why]. */
+  constructor(root, { empty, onTile, check, vote = [], following, onShow, messages }) {
     const { element } = VRThinker;
     const redraw = () => this.update(this.data);
     root.addEventListener("click", ({ target }) => {
       const ofVerdict = this.verdict.contains(target.closest(".vrt-ref"));
       if (ofVerdict && this.order.swapped) this.order.show(false); // its frames are the first run's
     });
-    document.addEventListener("vrt:ballot", redraw);
     this.root = root;
     this.tiles = new VRThinker.Tiles(root, onTile);
     this.verdict = element("section", { class: "vrt-verdict", "aria-label": "Verdict" });
     this.ending = new VRThinker.Passage("p");
     this.ending.node.classList.add("vrt-ending");
     this.ending.node.setAttribute("role", "status");
-    this.notes = element("ul", "vrt-notes");
+    this.notes = element("ul", "vrt-notes"); // of the judge, while there is no run
     this.health = element("details", "vrt-health", element("summary"), element("ul"));
     this.empty = empty ?? element("p"); // what stands here while there is no run
-    this.turns = new VRThinker.TurnList(this.tiles, "vrt-turns", "Turns of the judge");
+    const read = messages && ((turn) => messages(turn, this.order.swapped ? "swapped" : "given"));
+    this.turns = new VRThinker.TurnList(this.tiles, "vrt-turns", "Turns of the judge", read);
     this.order = new VRThinker.Order({ check, following, onShow: onShow ?? redraw });
     this.vote = new VRThinker.Vote(...vote);
+    const actions = element("div", "vrt-actions", this.order.button, this.vote.button);
     root.classList.add("vrt");
-    root.replaceChildren(this.verdict, this.ending.node, this.order.node, this.vote.node);
+    root.replaceChildren(this.verdict, this.ending.node, actions, this.order.node, this.vote.node);
     root.append(this.notes, this.health, this.empty, this.order.notice, this.turns.node);
     this.update({});
   }
@@ -93,7 +95,9 @@ VRThinker.Trace = class {
   /** Draw `trace` as the server's `view_json` gives it; what has not changed is left alone. */
   update(trace) {
     const { say, fill, items } = VRThinker;
-    const { verdict, ending = "", notes, health = [], run } = trace;
+    const { verdict, ending = "", notes = [], health = [], run, prompt } = trace;
+    const isRun = prompt !== undefined;
+    const noted = isRun ? [...notes, ...health] : health;
     this.data = trace;
     this.order.update(trace);
     this.shown = this.order.shown(trace);
@@ -102,17 +106,19 @@ VRThinker.Trace = class {
     this.vote.update(trace);
     this.ending.update(ending);
     this.ending.node.hidden = !ending;
-    fill(this.notes, notes, items);
+    fill(this.notes, isRun ? [] : notes, items);
     const [count, list] = this.health.children; // folded: they would push the turns down
-    say(count, `${health.length} ${health.length === 1 ? "note" : "notes"} on the videos`);
-    fill(list, health, items);
-    this.health.hidden = health.length === 0;
+    say(count, `${VRThinker.notes(noted)} on this run`);
+    fill(list, noted, items);
+    this.health.hidden = noted.length === 0;
     this.empty.hidden = turns.length > 0 || Boolean(ending || run);
     this.turns.node.classList.toggle("vrt-swapped", this.order.swapped);
     this.turns.update(this.shown, turns);
     this.tiles.markLinks(this.order.swapped ? this.turns.node : this.root);
   }
 };
+
+VRThinker.notes = ({ length }) => `${length} ${length === 1 ? "note" : "notes"}`;
 
 /** A verdict's nodes. Without chips, the headline says why there is none. */
 VRThinker.verdict = ({ headline, note, chips, caveats }) => {
@@ -342,36 +348,38 @@ VRThinker.frameLink = (label) => {
 
 /* One turn of the judge: the frames it looked at beside what it wrote. */
 VRThinker.Turn = class {
-  constructor(position, onTile) {
+  constructor(position, onTile, messages) {
     const { element } = VRThinker;
     const name = `turn ${position + 1}`;
     this.position = position;
     this.onTile = onTile;
     this.parts = [];
     this.state = element("span", "vrt-state");
-    this.sure = element("span");
-    this.foot = element("span", "vrt-foot");
+    this.foot = element("p", "vrt-foot");
+    this.sure = element("p", "vrt-sure");
     this.tiles = element("ul", { class: "vrt-tiles", "aria-label": `Frames of ${name}` });
     this.aside = element("div");
     this.reply = element("div");
     this.course = element("ul", { class: "vrt-course", "aria-label": `Labels of ${name}` });
     this.remarks = element("ul", "vrt-remarks");
     const title = element("h3", "", `Turn ${position + 1}`);
-    const sure = element("span", "vrt-sure", this.sure);
-    const header = element("header", "", title, this.state, sure, this.foot);
-    const text = element("div", "vrt-text", this.aside, this.reply, this.course, this.remarks);
-    this.node = element("li", "vrt-turn", header, this.tiles, text);
+    this.about = element("summary");
+    this.details = element("details", "", this.about, this.remarks, this.sure, this.foot);
+    this.exact = messages && new VRThinker.Exact(() => messages(position));
+    const header = element("header", "", title, this.state);
+    const text = element("div", "vrt-text", this.aside, this.reply, this.course);
+    this.tail = element("div", "vrt-tail", this.details, this.exact?.node);
+    this.node = element("li", "vrt-turn", header, this.tiles, text, this.tail);
     VRThinker.colour(this.node, position);
   }
 
-  update({ state, foot, confidence, live, taken, tiles, aside, parts, facts, labels, remarks }) {
+  update(turn) {
     const { element, say, fill, items, tileKey } = VRThinker;
+    const { state, foot, confidence, live, taken, tiles, aside, parts, facts, labels } = turn;
+    const { remarks, sealed } = turn;
     say(this.state, state);
     say(this.foot, foot);
-    fill(this.sure, confidence, ([text, help]) => {
-      const button = VRThinker.button("", text);
-      return [button, VRThinker.help(button, help, `vrt-sure-${this.position}`)];
-    });
+    fill(this.sure, confidence, ([text, help]) => [element("b", "", text), ` ${help}`]);
     this.node.classList.toggle("live", live);
     this.node.classList.toggle("bare", tiles.length === 0);
     this.node.classList.toggle("taken", Boolean(taken));
@@ -385,6 +393,10 @@ VRThinker.Turn = class {
     for (const { node } of this.parts.splice(parts.length)) node.remove();
     fill(this.course, labels, () => labels.map(VRThinker.courseItem));
     fill(this.remarks, remarks, items);
+    say(this.about, remarks.length ? `Details · ${VRThinker.notes(remarks)}` : "Details");
+    this.details.hidden = !foot && confidence.length + remarks.length === 0;
+    if (this.exact) this.exact.node.hidden = live || sealed;
+    this.tail.hidden = this.details.hidden && (this.exact?.node.hidden ?? true);
   }
 
   tile(tile) {
@@ -435,24 +447,24 @@ VRThinker.courseItem = ({ name, label, value, probability: [share, help] = [] })
 
 /** The turns of the run that is shown, in a list; `tiles` opens the pair that was clicked. */
 VRThinker.TurnList = class {
-  constructor(tiles, className, label) {
-    this.tiles = tiles;
+  constructor(tiles, className, label, messages) {
+    Object.assign(this, { tiles, messages });
     this.cards = [];
     this.node = VRThinker.element("ol", { class: className, "aria-label": label });
   }
 
   /** What has not changed is left alone, unless `turns` are of another run or the other order. */
-  update({ run, shownOrder }, turns) {
+  update({ run, shownOrder, ballot }, turns) {
     const shown = `${run} ${shownOrder}`;
     if (this.shown !== shown) this.keep(0);
     this.shown = shown;
     turns.forEach((turn, position) => {
       if (position === this.cards.length) {
         const open = (tile, node) => this.tiles.open(tile, node, position);
-        this.cards.push(new VRThinker.Turn(position, open));
+        this.cards.push(new VRThinker.Turn(position, open, this.messages));
         this.node.append(this.cards[position].node);
       }
-      this.cards[position].update(turn);
+      this.cards[position].update({ ...turn, sealed: Boolean(ballot?.hidden) });
     });
     this.keep(turns.length);
   }

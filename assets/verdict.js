@@ -23,6 +23,7 @@ VRThinker.Order = class {
     const { element, button } = VRThinker;
     Object.assign(this, { check, following, onShow });
     this.swapped = false; // the turns of the second run are shown
+    this.live = false; // the second run goes on
     this.line = element("p", { class: "vrt-order-line", role: "status" });
     this.table = element("table", "vrt-both");
     this.caveats = element("ul", "vrt-caveats");
@@ -31,13 +32,9 @@ VRThinker.Order = class {
     );
     const group = { class: "vrt-choice", role: "group", "aria-label": "Turns shown" };
     this.choice = element("div", group, element("span", "", "Turns"), this.buttons);
-    this.ask = element("p", "vrt-check");
-    if (check) {
-      this.said = element("span", { role: "status" });
-      this.button = button("", check[0], check[2]);
-      this.ask.append(this.button, this.said);
-    }
-    const parts = [this.line, this.table, this.caveats, this.choice, this.ask];
+    this.said = element("p", { class: "vrt-check", role: "status" });
+    this.button = check && button("", check[0], check[2]);
+    const parts = [this.said, this.line, this.table, this.caveats, this.choice];
     this.node = element("section", { class: "vrt-order", "aria-label": "Both orders" }, parts);
     this.notice = element("p", "vrt-swapped-notice");
   }
@@ -53,12 +50,13 @@ VRThinker.Order = class {
     const { live = false, line = "", rows = [], caveats, run: second } = order ?? {};
     const hasTurns = Boolean(second?.turns.length);
     if (this.run !== run || !(live || hasTurns)) this.swapped = false;
-    else if (live && !this.live) this.swapped = this.following();
+    else if (live !== this.live && this.following()) this.swapped = live; // then as given again
     this.run = run;
     this.live = live;
     const canAsk = this.check && run && over && VRThinker.hasVerdict(trace) && !rows.length;
-    this.ask.hidden = !canAsk;
+    this.said.hidden = !canAsk;
     if (this.check) {
+      this.button.hidden = !canAsk;
       this.button.disabled = Boolean(never);
       say(this.said, refusal || never || this.check[1]);
     }
@@ -100,8 +98,9 @@ VRThinker.Order = class {
 VRThinker.Vote = class {
   /** `send(act, vote)` tells the server; without it (in a saved report) a vote can only be read. */
   constructor(dimensions, send) {
-    const { element } = VRThinker;
-    this.ballot = send && new VRThinker.Ballot(dimensions, send);
+    const { element, button } = VRThinker;
+    this.ballot = send && new VRThinker.Ballot(dimensions, send, () => this.update(this.trace));
+    this.button = send && button("vrt-ask-vote", "Vote", () => this.ballot.toggle());
     this.saved = element("div", "vrt-voted");
     const parts = [this.ballot?.notice, this.ballot?.node, this.saved];
     this.node = element("section", { class: "vrt-vote", "aria-label": "Vote" }, parts);
@@ -114,7 +113,10 @@ VRThinker.Vote = class {
     this.ballot?.update(trace, asked);
     VRThinker.fill(this.saved, vote && [vote, ballot.own, run], () => this.drawn(vote, ballot.own));
     this.saved.hidden = !vote || Boolean(this.ballot?.open);
-    this.node.hidden = this.saved.hidden && !asked;
+    this.node.hidden = this.saved.hidden && !this.ballot?.open;
+    if (!this.ballot) return;
+    this.button.hidden = !asked || Boolean(vote || ballot.hidden); // then it can be changed below
+    this.button.setAttribute("aria-expanded", this.ballot.open);
   }
 
   drawn({ rows, agrees, slots, note, blind, when }, own) {
@@ -127,10 +129,7 @@ VRThinker.Vote = class {
     const said = rows.filter(({ value }) => value !== null).map(row);
     const agreed = `${own ? "You" : "They"} ${agrees ? "agree" : "disagree"} with the verdict.`;
     const links = slots.map((slot) => pairLink(this.trace, slot));
-    const change = () => {
-      this.ballot.edit(this.trace.vote, own);
-      this.update(this.trace);
-    };
+    const change = () => this.ballot.edit(own ? this.trace.vote : null);
     return [
       element("h3", "", own ? "Your vote" : "A person’s vote"),
       element("p", "vrt-when", [blind, when].filter(Boolean).join(" · ")),
@@ -156,25 +155,31 @@ VRThinker.pairs = ({ turns = [] }) => {
 VRThinker.pairLink = (trace, slot) =>
   VRThinker.frameLink(VRThinker.pairs(trace).get(slot) ?? `slot ${slot}`);
 
-/* The form of a vote: a label for each dimension, agree or disagree, the deciding pairs, a note. */
+/* The form of a vote: which video is better; and behind "More" the dimensions, agree or disagree,
+the deciding pairs, a note. */
+VRThinker.BOTH_BAD = "Both are bad."; // the note of a vote that says so
+
 VRThinker.Ballot = class {
-  constructor(dimensions, send) {
+  /** `redraw()`: it was opened or closed. */
+  constructor(dimensions, send, redraw) {
     const { element, button } = VRThinker;
-    this.dimensions = dimensions;
-    this.send = send;
-    this.slots = [];
-    this.refusal = "";
+    Object.assign(this, { send, redraw, slots: [], refusal: "", overall: null });
+    [[this.key], ...this.others] = dimensions;
     const show = button("vrt-pill", "Show the verdict without voting", () => send("show"));
     const why = element("p", "", "What the judge says is hidden until you have voted.");
     this.notice = element("div", { class: "vrt-hidden", hidden: "" }, why, show);
-    this.form = this.build();
-    const summary = element("summary", "", "Vote yourself");
-    this.node = element("details", "vrt-ballot", summary, this.form);
-    this.node.addEventListener("toggle", () => {
-      if (this.node.open || !this.editing) return;
-      this.editing = false;
-      document.dispatchEvent(new CustomEvent("vrt:ballot"));
+    this.said = element("p", { class: "vrt-vote-said", role: "status" });
+    const sides = [[1, "Video 1"], [0, "No difference"], [2, "Video 2"], [0, "Both bad", true]];
+    this.sides = sides.map(([value, text, bad = false]) => {
+      const pick = button(`vrt-side${value}`, text, () => this.pick(value, bad));
+      return Object.assign(pick, { overall: value, bad });
     });
+    const asked = element("p", { class: "vrt-asked", id: "vrt-asked" }, "Which video is better?");
+    const group = { class: "vrt-sides", role: "group", "aria-labelledby": "vrt-asked" };
+    this.form = this.build();
+    this.more = element("details", "", element("summary", "", "More"), this.form);
+    const parts = [asked, element("div", group, this.sides), this.said, this.more];
+    this.node = element("div", "vrt-ballot", parts);
     document.addEventListener("vrt:votefirst", ({ detail: on }) => {
       if (!on && this.hidden) send("show");
     });
@@ -184,8 +189,8 @@ VRThinker.Ballot = class {
   build() {
     const { element, button } = VRThinker;
     const none = [null, "Not said"];
-    const labels = [[1, "Video 1"], [0, "Tie"], [2, "Video 2"], none];
-    const groups = this.dimensions.map(([key, name, help]) => this.group(key, name, labels, help));
+    const labels = [[1, "Video 1"], [0, "No difference"], [2, "Video 2"], none];
+    const groups = this.others.map(([key, name, help]) => this.group(key, name, labels, help));
     const views = [[true, "Agree"], [false, "Disagree"], none];
     this.agrees = this.group("agrees", "The judge’s verdict", views);
     this.choice = element("select");
@@ -196,21 +201,41 @@ VRThinker.Ballot = class {
     this.offered = button(pill, "", () => this.mark(this.offered.slot));
     this.marked = element("span", "vrt-marked");
     this.note = element("textarea", { rows: 2, maxlength: 2000 });
-    this.said = element("span", { class: "vrt-vote-said", role: "status" });
     const pair = element("label", "vrt-field", "Deciding pair", this.choice);
-    const save = element("button", "vrt-save-vote", "Save vote");
     const form = element("form", "", groups, this.agrees, [
       element("p", "vrt-pairs", pair, this.offered, this.marked),
       element("label", "vrt-field", "Note", this.note),
-      element("p", "vrt-vote-foot", save, this.said),
+      element("p", "vrt-vote-foot", element("button", "vrt-save-vote", "Save vote")),
     ]);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.sent = true;
-      this.refusal = "";
-      this.send("vote", this.value());
+      this.submit();
     });
     return form;
+  }
+
+  submit() {
+    this.sent = true;
+    this.refusal = "";
+    this.send("vote", this.value());
+  }
+
+  /** One press is a vote, unless more of it is open. */
+  pick(overall, bad) {
+    const { note } = this;
+    this.overall = overall;
+    if (bad) note.value ||= VRThinker.BOTH_BAD;
+    else if (note.value === VRThinker.BOTH_BAD) note.value = "";
+    this.drawSides();
+    if (!this.more.open) this.submit();
+  }
+
+  drawSides() {
+    const bad = this.note.value === VRThinker.BOTH_BAD;
+    for (const side of this.sides) {
+      const picked = side.overall === this.overall && (side.overall !== 0 || side.bad === bad);
+      side.setAttribute("aria-pressed", picked);
+    }
   }
 
   /** Radio buttons, so that arrow keys choose one and Tab leaves them. Their values are JSON. */
@@ -233,28 +258,31 @@ VRThinker.Ballot = class {
     const { run, vote, ballot = {} } = trace;
     const fresh = this.run !== run;
     const kept = !fresh && vote && ballot.own && !ballot.refusal;
-    const saved = kept && (vote.key !== this.key || this.sent);
+    const saved = kept && (vote.key !== this.voted || this.sent);
     const hidden = Boolean(ballot.hidden) && asked;
-    const turned = fresh || saved || this.hidden !== hidden;
-    Object.assign(this, { trace, run, hidden, key: vote?.key });
+    Object.assign(this, { trace, run, hidden, voted: vote?.key });
     if (fresh) this.fill(null);
     if (fresh || saved) Object.assign(this, { editing: false, sent: false, refusal: "" });
     this.refusal = ballot.refusal || this.refusal; // stands until the next try
     this.notice.hidden = !hidden;
     this.agrees.hidden = !VRThinker.hasVerdict(trace);
-    this.node.hidden = !asked || Boolean(vote && !this.editing);
-    if (turned) this.node.open = hidden || this.editing;
+    this.node.hidden = !asked || !(hidden || this.editing);
     VRThinker.say(this.said, this.refusal);
     this.drawPairs();
   }
 
-  /** Change a vote; somebody else's is not the beginning of one's own. */
-  edit(vote, own) {
-    this.fill(own ? vote : null);
+  toggle() {
+    if (!this.open) return this.edit(null);
+    this.editing = false;
+    this.redraw();
+  }
+
+  /** Change a vote, or begin one. */
+  edit(vote) {
+    this.fill(vote);
     this.editing = true;
-    this.node.open = true;
-    this.node.hidden = false;
-    this.node.querySelector("input:checked").focus();
+    this.redraw();
+    this.sides[0].focus();
   }
 
   radios(key) {
@@ -262,19 +290,23 @@ VRThinker.Ballot = class {
   }
 
   fill(vote) {
-    for (const [key] of this.dimensions) {
-      const row = vote?.rows.find(({ dimension }) => dimension === key);
-      this.radios(key).value = String(row?.value ?? null);
-    }
-    this.radios("agrees").value = String(vote?.agrees ?? null);
-    this.slots = [...(vote?.slots ?? [])];
-    this.note.value = vote?.note ?? "";
+    const said = (key) => vote?.rows.find(({ dimension }) => dimension === key)?.value ?? null;
+    const { agrees = null, slots = [], note = "" } = vote ?? {};
+    for (const [key] of this.others) this.radios(key).value = String(said(key));
+    this.overall = said(this.key);
+    this.radios("agrees").value = String(agrees);
+    this.slots = [...slots];
+    this.note.value = note;
     this.offered.hidden = true;
+    const more = this.others.some(([key]) => said(key) !== null) || agrees !== null;
+    this.more.open = more || slots.length > 0 || !["", VRThinker.BOTH_BAD].includes(note);
+    this.drawSides();
   }
 
   value() {
     const chosen = (key) => JSON.parse(this.radios(key).value);
-    const labels = Object.fromEntries(this.dimensions.map(([key]) => [key, chosen(key)]));
+    const others = this.others.map(([key]) => [key, chosen(key)]);
+    const labels = Object.fromEntries([[this.key, this.overall], ...others]);
     const agrees = this.agrees.hidden ? null : chosen("agrees");
     return { labels, agrees, slots: this.slots, note: this.note.value };
   }

@@ -140,19 +140,18 @@ def replaying(page: Page, servers: Servers) -> None:
 def frames(page: Page, servers: Servers) -> None:
     """All frames of an example, in their tab."""
     replaying(page, servers)
-    steps.tab(page, "Frames")
+    steps.tab(page, "All frames")
     expect(page.locator("#frames img").first).to_be_visible()
 
 
-def transcript(page: Page, servers: Servers) -> None:
-    """The raw transcript of an example."""
+def messages(page: Page, servers: Servers) -> None:
+    """The exact messages of a turn of an example."""
     replaying(page, servers)
-    steps.tab(page, "Raw transcript")
-    expect(page.locator("#transcript pre").first).to_be_visible()
+    expect(steps.exact_messages(steps.turns(page).first).first).to_be_visible()
 
 
 def saving(page: Page, servers: Servers) -> None:
-    """A link to an example, in the tab for saving and sharing."""
+    """A link to an example, in the menu beside its headline."""
     replaying(page, servers)
     steps.link(page)
 
@@ -160,7 +159,7 @@ def saving(page: Page, servers: Servers) -> None:
 STATES: dict[str, Callable[[Page, Servers], None]] = {
     state.__name__: state
     for state in (
-        empty, settings, running, stopped, queued, finished, unreadable, refused, replaying, frames, transcript, saving,
+        empty, settings, running, stopped, queued, finished, unreadable, refused, replaying, frames, messages, saving,
     )
 }  # fmt: skip
 """Each brings a fresh page into a state."""

@@ -389,12 +389,15 @@ def test_a_vote_on_a_shared_run_is_the_visitors_own(here: Inside) -> None:
 def test_a_hidden_verdict_is_voted_on_blind_and_hidden_until_then(here: Inside, two: Pair) -> None:
     page = compared(here, two, **FIRST)
     page.act(here.on.branch, *map(str, two), turn=2)
-    assert page["transcript"]["passages"] == [[words.HIDDEN, words.HIDDEN_HELP]]
+    address = f"/runs/{page.session.shown.name}/turns/1/messages"
+    assert (here.http.get(address).status_code, here.http.get(address).text) == (404, words.HIDDEN)
     blind = vote(page)
     origin, _ = strip(page)
     assert (origin["note"], origin["labels"]) == (words.HIDDEN, []), "it waits for a vote, too"
     assert (blind.blind, blind.agrees) == (True, None), "nobody agrees with what they did not see"
     assert page["trace"]["verdict"]
+    ((told, *_),) = here.http.get(address).json()
+    assert told[0].startswith(("Sent", "System prompt"))
     assert vote(page, FORM | {"note": "On second thought."}).blind
     assert not vote(page, FORM | {"labels": {"OA": 1}}).blind
     ballots = [show(page, place)["ballot"] for place in (0, 1)]
@@ -508,7 +511,7 @@ def test_examples_that_can_be_read_are_offered_and_opened(
         assert [card["name"] for card in cards] == ["a", "b"]
         pictures = [Path(src).relative_to("frames") for src in cards[0]["pictures"]]
         assert all((here.sessions.thumbnail_root / picture).is_file() for picture in pictures)
-        for name, said in {"b": "Replaying a saved trace", "../b": words.NO_SUCH_LINK}.items():
+        for name, said in {"b": "Recorded run", "../b": words.NO_SUCH_LINK}.items():
             page = OpenPage(here, name)
             page.act(here.on.open, page.form([None, None], ""), example=name)
             assert page["status"].startswith(said)

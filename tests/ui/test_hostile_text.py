@@ -16,9 +16,18 @@ import pytest
 
 from tests.ui.conftest import Serve, Server, within
 from tests.ui.support import handmade_runs
-from tests.ui.support.browsing import Clips, Open, Page, expect
+from tests.ui.support.browsing import Clips, Locator, Open, Page, expect
 from tests.ui.support.saved_examples import PROMPT
-from tests.ui.support.steps import fill, open_trace, show_example, tab, wait_for
+from tests.ui.support.steps import (
+    RECORDED,
+    exact_messages,
+    fill,
+    open_share,
+    open_trace,
+    show_example,
+    tab,
+    wait_for,
+)
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind, Reply
 from vrthinker_core.types.events import Finished, StopReason, Trace
@@ -53,11 +62,9 @@ CALL = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10,
 ASK = f"<Snapshot>{MARKUP}</Snapshot><Think>{MARKUP}{INVISIBLE}</Think>{CALL}"
 INVENTED = f"<Think>It goes on.</Think>{CONTROL}"
 LONG_ANSWER = f"<Think>{MEGABYTE}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
-FOREIGN = (
-    "script, style, iframe, svg, a:not(.vrt-links > a), base, meta, div[style*=fixed], img[src=x]"
-)
-INJECTED = f"#trace :is({FOREIGN}, :is(form, input):not(.vrt-ballot *))"
-"""The elements that the markup would become if it were not shown as text; the page's own links and its vote are no such."""
+FOREIGN = "script, style, iframe, svg, a:not(.vrt-links > a, .vrt-send a), base, meta, div[style*=fixed], img[src=x]"
+INJECTED = f"#trace :is({FOREIGN}, :is(form, input):not(.vrt-ballot *, .vrt-send *))"
+"""The elements that the markup would become if it were not shown as text; the page's own links, its menu and its vote are no such."""
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +91,16 @@ def open_watched(open_page: Open) -> Iterator[Open]:
     assert not blocked, blocked
 
 
+def exact_texts(turn: Locator) -> list[str]:
+    """What was sent and came back in a turn."""
+    exact_messages(turn).first.wait_for()
+    return turn.locator(".vrt-exact pre").all_text_contents()
+
+
 def check_page_works(page: Page) -> None:
     """Nothing was injected, an example can be shown, and its tiles can be clicked."""
     assert page.locator(INJECTED).count() == 0
-    tab(page, "Trace")
+    tab(page, "Thinking")
     show_example(page)
     expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
     expect(page.locator("#trace .vrt-turn")).to_have_count(2)
@@ -110,17 +123,17 @@ def test_prompt_and_replies(server: Server, open_watched: Open, clips: Clips) ->
     assert (
         page.locator("#prompt textarea").input_value().startswith(f"{MARKUP}{CONTROL}{INVISIBLE}\0")
     )
-    assert "sent as plain text" in page.locator(".vrt-notes").first.inner_text()
+    assert "sent as plain text" in str(page.locator(".vrt-health").text_content())
     turns = page.locator(".vrt-turn")
     snapshot, think = turns.first.locator(".vrt-text p").all()[:2]
     assert snapshot.text_content() == MARKUP
     assert str(think.text_content()).startswith(MARKUP)
-    assert "invent" in turns.nth(1).locator(".vrt-remarks").inner_text()
+    assert "invent" in str(turns.nth(1).locator(".vrt-remarks").text_content())
     turns.nth(2).locator(".vrt-more").click()
     assert turns.nth(2).locator(".vrt-text p").first.text_content() == MEGABYTE.strip()
-    tab(page, "Raw transcript")
-    assert MARKUP in page.locator("#transcript pre").all_text_contents()[1]
-    marked = page.locator("#transcript mark").all_inner_texts()
+    sent = [text for turn in turns.all() for text in exact_texts(turn)]
+    assert MARKUP in sent[1]
+    marked = page.locator(".vrt-exact mark").all_inner_texts()
     assert {
         "U+202E",
         "U+2066",
@@ -239,12 +252,12 @@ def hostile_trace(text: str) -> Trace:
 def open_replay(page: Page, trace: Trace, folder: Path) -> None:
     (folder / "hostile.json").write_bytes(to_json(trace))
     open_trace(page, folder / "hostile.json")
-    wait_for(page, "Replaying")
+    wait_for(page, RECORDED)
 
 
 def download_as(page: Page, link: str, path: Path) -> Path:
     """Save what the link leads to; the suggested name is ours, whatever the run says."""
-    tab(page, "Save and share")
+    open_share(page)
     with page.expect_download() as download:
         page.get_by_role("link", name=link).click()
     assert download.value.suggested_filename == f"vr-thinker-{path.name}"
@@ -253,7 +266,7 @@ def download_as(page: Page, link: str, path: Path) -> Path:
 
 
 def shown_texts(trace: Trace) -> list[str]:
-    """The strings of a trace that the tab "Trace" shows."""
+    """The strings of a trace that the tab "Thinking" shows."""
     found = [
         *trace.started.notes,
         *(note for clip in trace.started.clips if clip for note in clip.notes),
@@ -284,15 +297,13 @@ def test_every_text_of_a_trace(
     page = open_watched(server.url)
     open_replay(page, trace, tmp_path)
     assert page.locator("#prompt textarea").input_value() == trace.started.prompt
-    tab(page, "Trace")
+    tab(page, "Thinking")
     assert missing(page, "#trace", shown_texts(trace)) == []
-    tab(page, "Frames")
+    told = [text for turn in page.locator("#trace .vrt-turn").all() for text in exact_texts(turn)]
+    assert sum(MARKUP.splitlines()[0] in text for text in told) == 1 + 3 * len(trace.turns)
+    tab(page, "All frames")
     expect(page.locator("#frames .vrt-tile img")).to_have_count(28)
     assert missing(page, "#frames", [frame.number for frame in trace.turns[0].frames]) == []
-    tab(page, "Raw transcript")
-    assert page.locator("#transcript").get_by_text(MARKUP.splitlines()[0]).count() == 1 + 3 * len(
-        trace.turns
-    )
     assert (
         from_json(download_as(page, "Trace (.json)", tmp_path / "trace.json").read_bytes()) == trace
     )
@@ -324,7 +335,7 @@ def test_a_trace_full_of_megabytes(server: Server, open_watched: Open, tmp_path:
         ),
         tmp_path,
     )
-    for name in ("Trace", "Frames", "Raw transcript", "Trace"):
+    for name in ("Thinking", "All frames", "History", "Thinking"):
         with within(5):
             tab(page, name)
             page.evaluate(
@@ -338,7 +349,7 @@ def test_a_trace_with_half_a_surrogate_pair_is_refused(server: Server, open_watc
     content = to_json(handmade_runs.three_turns()).replace(
         b"by hand", b"<img src=x onerror=alert(1)>\\ud800"
     )
-    tab(page, "Save and share")
+    tab(page, "History")
     with page.expect_file_chooser() as chooser:
         page.locator("#open").click()
     chooser.value.set_files(

@@ -64,7 +64,7 @@ def turn_of(**changes: Any) -> Any:
 def test_every_moment_of_a_run_can_be_shown(moment: int, protocol: str) -> None:
     events = list(both_orders(trace=three_turns(dialect=protocol)).events())[:moment]
     shown = RunView(reduce(fold, events, RunState()))
-    json.dumps([shown.page(image_of), shown.transcript(), run_json(shown)], allow_nan=False)
+    json.dumps([shown.page(image_of), shown.messages(), run_json(shown)], allow_nan=False)
     assert shown.status(1.5)
 
 
@@ -248,10 +248,12 @@ def test_a_doubtful_label_says_how_likely_it_was_and_programs_are_told_all_numbe
     assert item["probabilities"] == {**shares, "VQ": None}, "a label that was never said"
 
 
-def test_the_transcript_holds_both_runs_and_reasoning_before_its_reply() -> None:
+def test_the_messages_hold_the_system_prompt_and_reasoning_before_its_reply() -> None:
     second = replace(TOLD.swapped, started=replace(TOLD.swapped.started, system="Judge well."))
-    told = RunView.of(replace(TOLD, swapped=second)).transcript()["passages"]
-    texts = [text for _, text in told if text in (THOUGHT, runs.ANSWER, "Judge well.")]
+    both = RunView.of(replace(TOLD, swapped=second)).state.runs
+    told = [[text for _, text in turn] for run in both for turn in RunView(run).messages()]
+    telling = THOUGHT, runs.ANSWER, "Judge well."
+    texts = [text for turn in told for text in turn if text in telling]
     assert texts == [THOUGHT, runs.ANSWER, "Judge well.", THOUGHT, runs.ANSWER]
 
 
@@ -331,7 +333,7 @@ def test_text_stays_text_byte_for_byte(attack: str) -> None:
     assert shown["prompt"] == shown["notes"][0] == shown["ending"] == attack
     assert [text for _, text in turn["parts"]] == [attack] * 3
     assert (turn["remarks"], turn["aside"][1]) == ([attack], attack)
-    assert [text for _, text in RunView.of(trace).transcript()["passages"]] == [attack] * 4
+    assert [text for _, text in RunView.of(trace).messages()[0]] == [attack] * 4
     report = render_report(trace)
     assert report.count("<script") == report.count("</script>") == 2
     assert "<img" not in report.partition("<script>")[0]

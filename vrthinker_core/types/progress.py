@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from vrthinker_core.types.events import Event, FramesShown, Started, Swapped, TextArrived, Turn
+from vrthinker_core.types.events import Event, FramesShown, Started, Swapped, Turn
 
 ORDINALS = (
     "first",
@@ -42,8 +42,6 @@ class Pace:
     """The times of a live run, in seconds since its beginning."""
 
     turns: tuple[float, ...] = ()  # Start of each turn
-    writing_since: float = math.nan  # Arrival of the first text in the current turn
-    pieces: int = 0  # Pieces of that text; about one for each token
     taken: int = 0  # Turns taken over by a branch: too fast to predict later ones
 
     def after(self, event: Event, seconds: float) -> "Pace":
@@ -55,19 +53,7 @@ class Pace:
         if isinstance(event, FramesShown):
             turns = self.turns if event.note else (*self.turns, seconds)
             return Pace(turns, taken=self.taken)
-        if isinstance(event, TextArrived):
-            since = seconds if math.isnan(self.writing_since) else self.writing_since
-            return replace(self, writing_since=since, pieces=self.pieces + 1)
         return self
-
-    def tokens_a_second(self, seconds: float) -> float | None:
-        """Return the writing speed in this turn; None in the first second.
-
-        A piece of text counts as one token. A character that takes several tokens comes in one
-        piece.
-        """
-        writing = seconds - self.writing_since
-        return (self.pieces - 1) / writing if writing >= 1 and self.pieces > 1 else None
 
     def seconds_left(self, seconds: float, turns: int | None) -> float | None:
         """Estimate the seconds left if the run takes all its `turns`.
@@ -139,7 +125,7 @@ def dollars(amount: float) -> str:
     return f"${amount:.{digits}f}"
 
 
-def totals(turns: Iterable[Turn]) -> str:
+def totals(turns: Iterable[Turn], tokens: bool = True) -> str:
     """Return frames, tokens and dollars of all turns, as far as known."""
     turns = tuple(turns)
     done = [turn.completion for turn in turns]
@@ -148,9 +134,9 @@ def totals(turns: Iterable[Turn]) -> str:
     written = sum(each.new_tokens or 0 for each in done)
     costs = [each.cost for each in done if each.cost is not None]
     shown = [count(frames, "frame")] if frames else []
-    if read > 0:
+    if read > 0 and tokens:
         shown.append(f"{count(read, 'token')} read{f', {written:,} written' if written else ''}")
-    elif written:
+    elif written and tokens:
         shown.append(f"{count(written, 'token')} written")
     if costs:
         shown.append(f"about {dollars(sum(costs))}")

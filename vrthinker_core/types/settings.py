@@ -159,8 +159,7 @@ SETTINGS = (
     Setting(
         "window",
         "Memory window",
-        "Rounds of requested frames that stay in the judge's view. The first frames always stay. "
-        "Requested frames stay at least for the turn in which they come.",
+        "How many of its past requests the judge still sees.",
         {"all": "Keep everything"},
         int,
         offered=(0, 1, 2, 3),

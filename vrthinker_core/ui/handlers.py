@@ -119,8 +119,19 @@ class Handlers:
             yield {parts.head: words.LOADING}
             await asyncio.sleep(0.25)
         line, trace = banner_values(judges, session.judge)
+        shown: Updates = {parts.head: line, **self._protocol_choice(session.judge, bool(judge))}
         shows_run = opens_trace or session.shown is not None
-        yield {parts.head: line} if shows_run else {parts.head: line, parts.trace: trace}
+        yield shown if shows_run else {**shown, parts.trace: trace}
+
+    def _protocol_choice(self, judge: str, chosen: bool) -> Updates:
+        """Offer a protocol where the judge knows several, or names none."""
+        known: tuple[ProtocolName, ...] = ("paired",)
+        with suppress(VrThinkerError):
+            known = self._services.judges.get(judge).protocols
+        offered = len(known) != 1
+        # What was chosen for another judge would fail with this one
+        value = gr.skip() if offered or not chosen else {"value": setting("protocol").default}
+        return {self._parts.settings["protocol"]: {**gr.update(visible=offered), **value}}
 
     def swap_videos(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
         """Swap the videos. A shown run stays, and says what it judged."""
@@ -489,11 +500,9 @@ class Handlers:
         return {**self._updates(session, shown), **idle}
 
     def _updates(self, session: Session, shown: ShownRun, refusal: str = "") -> Updates:
-        """Return status, trace and transcript of a run; `refusal`: of a vote."""
-        parts, view = self._parts, self._view(session, shown, refusal)
-        hidden = {"passages": [[words.HIDDEN, words.HIDDEN_HELP]]}
-        transcript = hidden if shown.hidden else RunView(shown.run.state).transcript()
-        return {parts.status: self._status(shown), parts.trace: view, parts.transcript: transcript}
+        """Return status and trace of a run; `refusal`: of a vote."""
+        view = self._view(session, shown, refusal)
+        return {self._parts.status: self._status(shown), self._parts.trace: view}
 
     def _view(self, session: Session, shown: ShownRun, refusal: str = "") -> Json:
         """Return `RunView.page` with what only an open page knows.
@@ -757,7 +766,7 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     parts.rail.click(handlers.swap_videos, videos, [*videos, *parts.run_outputs], **UNQUEUED)
     announce = "(line) => VRThinker.announcer.status(line)"
     status.change(None, status, None, js=announce, **MULTIPLE)
-    head = [parts.head, parts.trace]
+    head = [parts.head, parts.trace, parts.settings["protocol"]]
     blocks.load(handlers.show_judge, None, head, **QUIET)
     parts.judge.change(handlers.show_judge, parts.judge, head, **MULTIPLE)
     _connect_players(parts, services, handlers)

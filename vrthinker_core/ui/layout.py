@@ -40,13 +40,13 @@ class PageComponents:
                 if lists_runs:
                     _html(f"mountRunBar(host, {json.dumps(words.RUNS_LIST)})", None, "run-bar")
                 self._build_tabs(judges, lists_runs)
-        self.run_outputs = [self.status, self.trace, self.transcript]
+        self.run_outputs = [self.status, self.trace]
         self.shown_run = [*self.videos, self.prompt, *self.run_outputs, self.buttons]
         self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
 
     def without_run(self, line: str) -> Updates:
         """Show no run; `line` stands in the status."""
-        return {self.status: line, self.trace: {"turns": []}, self.transcript: {"passages": []}}
+        return {self.status: line, self.trace: {"turns": []}}
 
     def buttons_of(self, number: int, running: bool = False) -> Updates:
         """Show Stop, or Compare, for the run of this `number`; the page ignores earlier ones."""
@@ -55,8 +55,8 @@ class PageComponents:
     def _build_bench(self, judges: Sequence[str]) -> None:
         """Build the form and the players, which stay in sight."""
         with gr.Row(elem_id="players"):
-            self.videos = _player("Video 1", "first"), _player("Video 2", "second")
-            self.first, self.second = self.videos
+            (self.first, one), (self.second, two) = _box(1, "first"), _box(2, "second")
+            self.videos, self.addresses = (self.first, self.second), (one, two)
         self.rail = _html("mountRail(host, trigger)", None, "rail")
         with gr.Row(elem_id="ask", equal_height=True):
             hint = "The text both videos were made from"
@@ -72,21 +72,18 @@ class PageComponents:
         self.status = gr.Textbox(
             words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3
         )
-        with gr.Accordion("Videos by web address", open=False, elem_id="addresses"), gr.Row():
-            self.addresses = _address(1), _address(2)
         with gr.Accordion("Settings", open=False, elem_id="settings"):
             with gr.Row():
                 self.judge = gr.Dropdown(
                     judges, label="Judge", info=words.JUDGE_HELP, elem_id="judge", filterable=False
                 )
-                self.settings = {name: _setting(setting(name)) for name in FIRST_ROW}
-            with gr.Accordion("More settings", open=False, elem_id="more-settings"), gr.Row():
-                others = (row for row in SETTINGS if row.name not in self.settings)
-                self.settings |= {row.name: _setting(row) for row in others}
+                first = {name: _setting(setting(name)) for name in FIRST_ROW}
+            with gr.Accordion(words.RESEARCH, open=False, elem_id="more-settings"), gr.Row():
+                self.settings = {row.name: first.get(row.name) or _setting(row) for row in SETTINGS}
 
     def _build_tabs(self, judges: Sequence[str], lists_runs: bool) -> None:
         with gr.Tabs():
-            with gr.Tab("Trace"):
+            with gr.Tab(words.TAB_THINKING):
                 help_texts = words.DIMENSION_HELP.items()
                 dimensions = [[each, DIMENSION_NAMES[each], text] for each, text in help_texts]
                 asked = json.dumps([[words.CHECK_ORDER, words.CHECK_HELP], dimensions])
@@ -100,15 +97,10 @@ class PageComponents:
                 self.branches = _html(mount, {"refusal": ""}, "branches")
             with gr.Tab(words.TAB_FRAMES):
                 _html(f"mountFrames(host, {words.NO_FRAMES!r})", None, "frames")
-            with gr.Tab(words.TAB_TRANSCRIPT):
-                mount = "mountTranscript(host, props, watch)"
-                self.transcript = _html(mount, {"passages": []}, "transcript")
-            with gr.Tab("Save and share"):
-                _html("mountSave(host)", None, "save")
+            with gr.Tab(words.TAB_HISTORY):
                 self.open_button = gr.UploadButton(
-                    "Open a trace", file_types=[".json"], elem_id="open", variant="secondary"
+                    words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary"
                 )
-            with gr.Tab("Your runs"):
                 _html(f"mountHistory(host, {json.dumps(words.HISTORY)})", None, "history")
             if lists_runs:
                 with gr.Tab("Evaluation"):
@@ -153,22 +145,22 @@ def _setting(row: Setting) -> gr.Dropdown:
     )
 
 
-def _player(label: str, name: str) -> gr.Video:
-    return gr.Video(
-        label=label, sources=["upload"], elem_id=name, min_width=140, height=320, buttons=[]
-    )
-
-
-def _address(number: int) -> gr.Textbox:
-    return gr.Textbox(
-        label=f"Video {number}",
-        placeholder="https://example.org/video.mp4",
-        max_lines=1,
-        max_length=MAX_URL_LENGTH,
-        submit_btn="Get",
-        elem_id=f"address-{number}",
-        min_width=240,
-    )
+def _box(number: int, name: str) -> tuple[gr.Video, gr.Textbox]:
+    """Build a player, and the field for a web address in it as long as it is empty."""
+    with gr.Column(elem_classes="vrt-box", min_width=140):
+        player = gr.Video(
+            label=f"Video {number}", sources=["upload"], elem_id=name, height=320, buttons=[]
+        )
+        address = gr.Textbox(
+            label=f"Web address of video {number}",
+            placeholder=words.PASTE_ADDRESS,
+            max_lines=1,
+            max_length=MAX_URL_LENGTH,
+            submit_btn="Get",
+            elem_id=f"address-{number}",
+            min_width=100,
+        )
+    return player, address
 
 
 def _html(mount: str, value: Any, name: str, template: str = "<div></div>") -> gr.HTML:
@@ -181,7 +173,7 @@ def _html(mount: str, value: Any, name: str, template: str = "<div></div>") -> g
 
 OWN_NAME = "As the protocol says"  # what the form calls `OWN`
 # Beside the judge; all others are folded away below
-FIRST_ROW = ("protocol", "window", "max_turns", "frames_per_call")
+FIRST_ROW = ("swap", "protocol")
 
 
 def choices(row: Setting) -> list[tuple[str, str]]:

@@ -63,8 +63,7 @@ REPORT = """<!doctype html>
 <h1>{title}</h1><div class="vrt-prompt"></div><p class="vrt-judge"></p>
 </header>
 <main><div id="trace"></div>
-<details id="frames" class="vrt"><summary>{frames}</summary><div></div></details>
-<div id="transcript"></div></main>
+<details id="frames" class="vrt"><summary>{frames}</summary><div></div></details></main>
 <script type="application/json" id="data">{values}</script>
 <script>{script}</script>
 </html>
@@ -81,7 +80,8 @@ def render_report(trace: Trace) -> str:
     view = RunView.of(trace)
     style, script = joined("run.css"), joined(*VIEW, "report.js")
     # JSON that cannot close the script element around it
-    values = json.dumps({"trace": view.page(inline_image), "transcript": view.transcript()})
+    messages = [RunView(run).messages() for run in view.state.runs]
+    values = json.dumps({"trace": view.page(inline_image), "messages": messages})
     for sign in "<>&":
         values = values.replace(sign, f"\\u{ord(sign):04x}")
     return REPORT.format(
@@ -121,6 +121,7 @@ class Routes:
             ),
             Route("/runs/{name}/link", partial(answer, self.link), methods=["POST"]),
             Route("/runs/{name}/turns/{turn}/frames", self.frames),
+            Route("/runs/{name}/turns/{turn:int}/messages", partial(answer, self.messages)),
             Route("/history", self.list_runs, methods=["GET"]),
             Route("/history", self.delete, methods=["DELETE"]),
             Route("/history/{name}", self.delete, methods=["DELETE"]),
@@ -153,6 +154,16 @@ class Routes:
         if (found := self._exact.request(shown, int(turn), swapped)) is None:
             return PlainTextResponse(words.MANY_LOOK_CLOSER, 503)
         return JSONResponse(await asyncio.shield(asyncio.wrap_future(found)))
+
+    def messages(self, request: Request) -> Response:
+        """Return what was sent and came back in a turn; `order` as in `frames`."""
+        shown = self._services.sessions.find_run(str(request.path_params["name"]))
+        if shown is None or shown.hidden:
+            raise TraceError(words.HIDDEN if shown else words.NO_RUN)
+        runs, turn = shown.run.state.runs, request.path_params["turn"]
+        swapped = request.query_params.get("order") == "swapped"
+        turns = RunView(runs[-1] if swapped else runs[0]).messages()
+        return JSONResponse(turns[turn - 1 : turn])
 
     def _find(self, request: Request) -> tuple[ShownRun, Trace]:
         shown = self._services.sessions.find_run(str(request.path_params["name"]))

@@ -38,7 +38,6 @@ from vrthinker_core.types.progress import (
     count,
     duration,
     reading,
-    speed,
     totals,
     turn_figures,
 )
@@ -277,21 +276,20 @@ class RunView:
             "source": "Frames it names",
         }
 
-    def transcript(self) -> Json:
-        """Return [heading, text] of what was sent and came back in each turn that has ended."""
+    def messages(self) -> list[list[list[str]]]:
+        """Return [heading, text] of what was sent and came back, for each turn."""
         system = self.started.system if self.started else ""
-        passages = [["System prompt", system]] if system else []
-        for turn in (turn for turn in self.state.turns if turn.turn or self.finished):
-            shown = f" (with {count(len(turn.frames), 'picture')})" if turn.frames else ""
-            passages.append([f"Sent, turn {turn.number}{shown}", turn.told])
+        turns = list[list[list[str]]]()
+        for turn in self.state.turns:
+            shown = f", with {count(len(turn.frames), 'picture')}" if turn.frames else ""
+            passages = [["System prompt", system]] if system and not turns else []
+            passages.append([f"Sent{shown}", turn.told])
             if turn.turn and (aside := turn.turn.completion.reasoning):
-                passages.append([f"Received beside the reply, turn {turn.number}", aside])
+                passages.append(["Received beside the reply", aside])
             if turn.text:
-                passages.append([f"Received, turn {turn.number}", turn.text])
-        if self.state.swapped:
-            second = RunView(self.state.swapped).transcript()["passages"]
-            passages += [[words.IN_SWAPPED.format(heading), text] for heading, text in second]
-        return {"passages": passages}
+                passages.append(["Received", turn.text])
+            turns.append(passages)
+        return turns
 
     def status(self, seconds: float, pace: Pace = Pace()) -> str:
         """Return the run's state in one line, `seconds` after it began."""
@@ -305,11 +303,10 @@ class RunView:
             return f"{reading(opening)} · {duration(seconds)}" if opening else words.OPENING
         turn, turns = state.turns[-1], started.settings.max_turns
         new = f"looking at {count(len(turn.frames), 'new frame')}" if turn.frames else "thinking"
-        tokens, left = pace.tokens_a_second(seconds), pace.seconds_left(seconds, turns)
+        left = pace.seconds_left(seconds, turns)
         known = [
             f"Turn {turn.number}{f' of {turns}' if turns else ''}",
             "writing" if turn.text else new,
-            speed(tokens) if tokens is not None else "",
             duration(seconds),
             f"at most {duration(math.ceil(left), whole=True)} left" if left else "",
         ]
@@ -317,15 +314,17 @@ class RunView:
 
     def replay_status(self) -> str:
         """Return the same line for a saved run."""
-        return f"{words.REPLAYING} {self._ended() if self.finished else words.NEVER_ENDED}"
+        return " · ".join(filter(None, [words.REPLAYING, self._ended(recorded=True)]))
 
-    def _ended(self) -> str:
-        """How the run ended and what it took, with its second run."""
-        assert self.finished is not None
+    def _ended(self, recorded: bool = False) -> str:
+        """How the run ended and what it took, with its second run; briefly if `recorded`."""
         second = self.state.swapped or RunState()
-        turns = [*self.state.turns, *second.turns]
-        ended = words.ended_status(self.finished, len(turns), second.finished)
-        return " · ".join(filter(None, [ended, totals(t.turn for t in turns if t.turn)]))
+        turns, ended = [*self.state.turns, *second.turns], words.NEVER_ENDED.rstrip(".")
+        if self.finished is not None:
+            status = words.recorded_status if recorded else words.ended_status
+            ended = status(self.finished, len(turns), second.finished)
+        took = totals((t.turn for t in turns if t.turn), tokens=False)
+        return " · ".join(filter(None, [ended, took]))
 
     def _reason(self, dimension: Dimension) -> tuple[str, list[Tile]]:
         """The judge's sentence about the dimension, and the tiles it names."""
@@ -468,7 +467,7 @@ def _facts(reply: Reply, shown: list[str]) -> Json | None:
             row = rows.setdefault(fact.frame, [f"#{fact.frame}", "", ""])
             row[column] = ", ".join(noted)
     columns = [f"Video {int(each.side)}{each.shows and f': {each.shows}'}" for each in videos]
-    return {"columns": ["Frame", *columns], "rows": [*rows.values()], "raw": words.TAB_TRANSCRIPT}
+    return {"columns": ["Frame", *columns], "rows": [*rows.values()], "raw": words.RAW}
 
 
 def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:

@@ -26,8 +26,13 @@ from vrthinker_core.types.wording import (
 TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."
 
-TAB_FRAMES = "Frames"
-TAB_TRANSCRIPT = "Raw transcript"
+TAB_THINKING = "Thinking"
+TAB_FRAMES = "All frames"
+TAB_HISTORY = "History"
+OPEN_TRACE = "Open a saved trace"
+RESEARCH = "For researchers"
+PASTE_ADDRESS = "or paste an address"
+RAW = "In its own words"
 EXAMPLES = "Examples"
 # By the first word of a folder's name
 EXAMPLE_ROWS = {"think": "See it think", "protocol": "How the protocol behaves"}
@@ -63,7 +68,7 @@ INTRODUCTION: Mapping[str, Any] = {
     ],
     "loop": {"folder": "intro", "label": "A recorded run of the built-in judge, without sound"},
 }
-REPLAYING = "Replaying a saved trace."
+REPLAYING = "Recorded run"
 NEVER_ENDED = "The run was cut off before it ended."
 SWAPPED = "Sides swapped. Compare again for a verdict on this order."
 CHANGED = "The videos have changed. Compare again for a verdict on these."
@@ -156,9 +161,11 @@ LABEL_HELP = {
     None: "The judge did not say. A missing label is not a tie.",
 }
 
-CHECK_ORDER = "Check the order"
+CHECK_ORDER = "Swap test"
 CHECKING = "The judge compares the pair again with the sides swapped."
-CHECK_HELP = f"{CHECKING} A verdict worth having stays the same."
+CHECK_HELP = (
+    "Swap test: judges again with left and right exchanged. If the winner changes, do not trust it."
+)
 IN_SWAPPED = "Sides swapped: {}"
 SWAPPED_NOTICE = f"{SIDES_SWAPPED} Colours and frames stand for your videos."
 NOTHING_TO_CHECK = "There is no verdict to check. Compare two videos first."
@@ -192,6 +199,14 @@ def ended_status(finished: Finished, turns: int, second: Finished | None = None)
     as_given = f"{ended} as given, {other.lower()} with the sides swapped,"
     both = f"{ended} in both orders" if other == ended else as_given
     return f"{both} {ended_after(turns, finished.seconds + second.seconds)}"
+
+
+def recorded_status(finished: Finished, turns: int, second: Finished | None = None) -> str:
+    """Return the same of a saved run: its length, and how it ended if not with an answer."""
+    unusual = [each for each in (finished, second) if each and each.stop in ENDS]
+    outcomes = [ENDS[each.stop].lower() for each in unusual[:1]]
+    orders = ["both orders"] if second else []
+    return " · ".join([*outcomes, *orders, count(turns, "turn")])
 
 
 def end_notice(finished: Finished) -> str:
@@ -286,9 +301,6 @@ def _ignored_requests(request: FrameSelection) -> list[str]:
 
 
 HIDDEN = "Hidden until you vote"
-HIDDEN_HELP = (
-    "You see the frames that the judge saw. Its words and its verdict appear after your vote."
-)
 BAD_VOTE = "This vote could not be read. Reload the page and vote again."
 EMPTY_VOTE = "Choose a label, mark a pair or write a note before you save."
 TOO_EARLY = "The run has not begun. Vote when the first frames are here."
@@ -409,23 +421,22 @@ BRANCH_NO_VERDICT = "no verdict"
 # The labels of the form and the strip, by the names that the script knows
 FORM = {
     "open": "What if…",
-    "turn": "From turn",
-    "turnHelp": "Earlier turns are copied.",
-    "frames": "Frames to show in it",
+    "turn": "Try again from turn",
+    "turnHelp": "Earlier turns stay as they are.",
+    "frames": "with these frames",
     "framesHelp": "The judge's numbers, as in 4, 9. Empty: the frames it asked for.",
-    "framesFirst": "Turn 1 shows the protocol's first frames.",
-    "take": "Take from the rail",
-    "taking": "Click moments on the rail, or press Enter on it: each is added.",
-    "noTool": "Without the tool: ask for the answer in that turn",
+    "framesFirst": "Turn 1 always shows the same first frames.",
+    "take": "Use the frame in the players",
+    "noTool": "Make it answer now",
     "window": "Memory window",
     "judge": "Judge",
     "same": "As it was",
     "prompt": "Prompt",
     "promptLater": "Another prompt can only begin at turn 1.",
-    "start": "Start the branch",
+    "start": "Run",
     "close": "Close",
     "strip": "Origin and branches",
-    "compare": "Compare with another judge",
+    "compare": "Another judge",
     "differs": "differs",
     "dimension": "Dimension",
 }

@@ -52,17 +52,19 @@ def expect_strip(page: Page, shown: int, *names: str) -> Locator:
 
 
 @opened(**steps.SCHEMES)
-def test_a_branch_with_frames_from_the_rail_stands_beside_its_origin(shown: Page, axe: str) -> None:
+def test_a_branch_with_frames_of_the_players_stands_beside_its_origin(
+    shown: Page, axe: str
+) -> None:
     page, parts = shown, [shown.locator(".vrt-turns"), shown.locator(".vrt-verdict")]
-    check, origin = steps.button(page, "Check the order"), [part.inner_text() for part in parts]
+    check, origin = steps.button(page, "Swap test"), [part.inner_text() for part in parts]
     form = ask_at(page, 2)
-    steps.button(form, "Take from the rail").click()
     box = page.locator(".vrt-track").bounding_box()
     for share in (0.3, 0.7):
         page.mouse.click(box["x"] + share * box["width"], box["y"] + box["height"] * 0.8)
-    frames = form.get_by_label("Frames").input_value()
+        steps.button(form, "Use the frame in the players").click()
+    frames = form.get_by_label("with these frames").input_value()
     assert re.fullmatch(r"(38|39), (89|90)", frames)
-    steps.button(form, "Start the branch").click()
+    steps.button(form, "Run").click()
     expect(page.locator(".vrt-strip td .vrt-differs")).to_have_count(1)
     names = ("Origin", f"From turn 2, with frames {frames}")
     back = expect_strip(page, 1, *names)
@@ -79,24 +81,24 @@ def test_a_branch_with_frames_from_the_rail_stands_beside_its_origin(shown: Page
     expect(check).to_be_enabled()
     assert [part.inner_text() for part in parts] == origin
     expect_strip(page, 0, *names)  # nothing is lost by going back
-    steps.tab(page, "Your runs")
+    steps.tab(page, "History")
     expect(page.locator(".vrt-run-branch")).to_have_text(names[1])
 
 
 def test_another_judge_and_what_cannot_be(shown: Page, example: Path, tmp_path: Path) -> None:
     """The one is compared from turn 1; the other is said in the form."""
     page, form = shown, shown.get_by_role("form", name="What if")
-    steps.button(page, "Compare with another judge").click()
+    steps.button(page, "Another judge").click()
     form.get_by_label("Judge").select_option("other")
     form.get_by_label("Prompt").fill("A grey block.")
-    steps.button(form, "Start the branch").press("Enter")
+    steps.button(form, "Run").press("Enter")
     expect(page.locator(".vrt-strip td .vrt-differs")).to_have_count(1)
     back = expect_strip(page, 1, "Origin", "Judge other, another prompt")
     steps.wait_for(page, "^Finished")
     expect(page.locator("#prompt textarea")).to_have_value("A grey block.")
     back.click()
     expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
-    frames, said = ask_at(page, 2).get_by_label("Frames"), form.get_by_role("alert")
+    frames, said = ask_at(page, 2).get_by_label("with these frames"), form.get_by_role("alert")
     frames.fill("4, 200")
     frames.press("Enter")
     expect(said).to_contain_text("numbers 0 to 127")
@@ -108,5 +110,5 @@ def test_another_judge_and_what_cannot_be(shown: Page, example: Path, tmp_path: 
     (tmp_path / "elsewhere.json").write_text(elsewhere)
     steps.replay(page, tmp_path / "elsewhere.json")
     expect(page.locator("#first video")).to_have_count(0)
-    steps.button(ask_at(page, 2), "Start the branch").click()
+    steps.button(ask_at(page, 2), "Run").click()
     expect(said).to_contain_text("videos of this run are not here")

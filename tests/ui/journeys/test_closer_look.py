@@ -78,7 +78,7 @@ def test_arrows_lead_through_all_pairs_and_escape_leads_back(looking: Page) -> N
     page.keyboard.press("Escape")
     assert "index 60 of 127" in steps.moment(page)
     assert steps.chosen(page) == "60"
-    steps.tab(page, "Frames")
+    steps.tab(page, "All frames")
     page.locator("#frames .vrt-tile").nth(2).scroll_into_view_if_needed()
     before = page.evaluate(place)
     closer = steps.look(page, 2, "#frames")

@@ -75,6 +75,7 @@ def test_a_verdict_gives_reasons_and_a_screen_reader_tells_it(page: Page, clips:
         expect(page.locator(part)).to_have_attribute("data-frames", "80")
     expect(link.locator("..")).to_have_text("80);")
     expect(link.locator("..")).to_have_css("white-space", "nowrap")  # no line begins with ")"
+    expect(steps.turns(page).first.locator("summary").first).to_have_text("Details · 1 note")
     expect(steps.turns(page).first.locator(".vrt-remarks")).to_contain_text("140")
     assert steps.stays(page, notice.is_visible)
     expect(notice).to_be_hidden()
@@ -91,7 +92,7 @@ def test_who_reads_on_is_left_alone_and_changes_what_comes_next(page: Page, clip
     steps.start(page, clips)
     steps.wait_until_said(page, "^Turn 1 of 6")
     height = line.bounding_box()["height"]
-    steps.wait_for(page, r"^Turn 2 of 6 · writing · [\d.]+ tokens a second · .* at most \d+ s left")
+    steps.wait_for(page, r"^Turn 2 of 6 · writing · .* at most \d+ s left")
     assert line.bounding_box()["height"] == height, "a longer line moves nothing below it"
     steps.wait_until_last_word(page)
     page.mouse.move(900, 250)
@@ -119,7 +120,7 @@ def test_who_reads_on_is_left_alone_and_changes_what_comes_next(page: Page, clip
 
 @opened("endless")
 def test_stop_ends_a_run_at_once_and_keeps_everything(page: Page, clips: Clips) -> None:
-    last, sent = steps.turns(page).nth(1), page.locator(".vrt-transcript pre")
+    last = steps.turns(page).nth(1)
     steps.begin(page, clips)
     steps.wait_for(page, "^Turn 2 of 6 · writing")
     page.wait_for_function("window.scrollY > 0")
@@ -128,18 +129,18 @@ def test_stop_ends_a_run_at_once_and_keeps_everything(page: Page, clips: Clips) 
     with within(10):  # the judge would go on for minutes
         page.locator("#stop").click()
         expect(page.locator(".vrt-ending")).to_be_visible()
-    steps.wait_for(page, r"^Stopped after 2 turns in .* · [\d,]+ tokens read, [\d,]+ written$")
+    steps.wait_for(page, r"^Stopped after 2 turns in .* · \d+ frames$")
     assert steps.stays(page, last.inner_text)
     expect(last).to_contain_text("on and on")
     expect(last.locator(".vrt-state")).to_contain_text("stopped")
     expect(last).not_to_contain_text(re.compile("no usable answer|token limit"))
     expect(steps.headline(page)).to_contain_text("No verdict")
-    steps.tab(page, "Frames")
-    expect(page.locator("#frames .vrt-tile img")).to_have_count(16)
-    steps.tab(page, "Raw transcript")
-    expect(sent.first).to_have_text(re.compile(r"\w"))
+    sent = steps.exact_messages(last)
+    expect(sent).to_have_text([re.compile(r"\w"), re.compile("on and on")])
     cut = "all => all.filter((node) => node.scrollHeight > node.clientHeight + 1).length"
     assert sent.evaluate_all(cut) == 0
+    steps.tab(page, "All frames")
+    expect(page.locator("#frames .vrt-tile img")).to_have_count(16)
 
 
 @pytest.mark.parametrize("anchoring", ["auto", "none"])  # where the browser keeps it, and not

@@ -122,11 +122,7 @@ def test_settings_reach_the_run(form: Page, clips: Clips, tmp_path: Path) -> Non
     found = steps.saved_trace(page, tmp_path).started.settings
     assert (found.temperature, found.seed, found.max_new_tokens) == (0.7, 2, 409)
     assert (found.window, found.fit, found.protocol) == ("all", "letterbox", "paired")
-    steps.choose(page, "protocol", "concat")
-    page.locator("#go").click()
-    steps.wait_for(page, "^Failed")
-    steps.tab(page, "Trace")
-    expect(page.locator(".vrt-ending")).to_contain_text("protocol paired, not for concat")
+    expect(page.locator("#protocol")).to_have_count(0)  # this judge knows only one
 
 
 HELPS = (
@@ -134,9 +130,8 @@ HELPS = (
     "what the prompt says.* finds video 1 better",
     "of the picture.* A missing label is not a tie",
     "natural motion.* sees no difference.* 50 % likely to write this label",
-    "How sure the judge said it was",
 )
-"""Of the four dimensions as they stand in a verdict, and of the judge's confidence."""
+"""Of the four dimensions as they stand in a verdict."""
 THOUGHT = "<img src=x onerror=alert(1)> I wonder."
 
 
@@ -160,7 +155,7 @@ def test_what_a_judge_said_explains_itself(page: Page, tmp_path: Path) -> None:
     expect(thought).to_be_hidden()
     page.locator(".vrt-aside summary").click()
     expect(thought).to_have_text(THOUGHT)
-    buttons = [*page.locator(".vrt-chip > button").all(), steps.button(page, "confidence 2")]
+    buttons = page.locator(".vrt-chip > button").all()
     narrow, explained = steps.is_narrow(page), list(zip(buttons, HELPS, strict=True))
     for button, text in explained:
         button.tap() if narrow else button.hover()
@@ -177,7 +172,7 @@ def test_what_a_judge_said_explains_itself(page: Page, tmp_path: Path) -> None:
     expect_help(page, text)
     page.keyboard.press("Escape")
     expect_help(page)
-    page.get_by_role("tab", name="Trace").first.focus()
+    page.get_by_role("tab", name="Thinking").first.focus()
     for button, text in explained:
         while button.evaluate("node => node !== document.activeElement"):
             page.keyboard.press("Tab")  # frame numbers lie between

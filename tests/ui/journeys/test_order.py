@@ -16,7 +16,7 @@ ANSWER = f"<Think>{THINK * 3}</Think><Answer>TA=1, VQ=2, MQ=0, OA=1</Answer>"
 BOTH = "Video 1|Video 2|flips", "Video 1|Video 2|flips", "Video 2|Video 1|flips"
 TIE = "No difference found|No difference found|stable"
 """What a judge that always gives the same labels says in both orders."""
-CHECK = "Check the order"
+CHECK = "Swap test"
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_what_cannot_be_checked(page: Page, open_page: Open, clips: Clips, tmp_p
     stopped = steps.saved_trace(other, tmp_path)
     assert stopped.finished.stop is StopReason.ANSWERED
     assert stopped.swapped.finished.stop is StopReason.CANCELLED
-    steps.tab(other, "Trace")
+    steps.tab(other, "Thinking")
     begin_check(other)  # what was stopped can be checked again
     steps.wait_until_over(other)
     expect_both(other)

@@ -43,7 +43,7 @@ def leave_and_come_back(page: Page) -> None:
 
 
 def delete_by_keyboard(page: Page) -> None:
-    steps.tab(page, "Your runs")
+    steps.tab(page, "History")
     page.locator(".vrt-open-run").focus()
     for keys, focused in (("Tab Enter Enter", "Delete this run"), ("Enter Tab", "Delete it")):
         for key in keys.split():  # at first it is kept
@@ -107,9 +107,9 @@ def test_a_run_that_was_followed_goes_on(page: Page, clips: Clips, tmp_path: Pat
     expect_form(page, "slow", "3")
     page.goto(home)
     open_run(page, "Video 1 is better overall")
-    steps.wait_for(page, "^Replaying")
-    steps.tab(page, "Trace")
-    steps.button(page, "Check the order").click()
+    steps.wait_for(page, steps.RECORDED)
+    steps.tab(page, "Thinking")
+    steps.button(page, "Swap test").click()
     steps.wait_for(page, "^Sides swapped: Turn 1")
     page.locator("#stop").click()
     page.locator("#go").click()
@@ -120,7 +120,7 @@ def test_a_run_that_was_followed_goes_on(page: Page, clips: Clips, tmp_path: Pat
     steps.wait_until_over(page)  # it has gone on
     steps.expect_idle(page)
     steps.replay(page, tmp_path / "t.json", handmade_runs.three_turns(prompt=" \n "))
-    steps.tab(page, "Your runs")
+    steps.tab(page, "History")
     expect(page.locator(".vrt-run-prompt[dir=auto]").first).to_have_text("No prompt")
     expect(steps.button(page, "Delete this run: No prompt")).to_be_visible()
 

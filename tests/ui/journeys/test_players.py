@@ -48,7 +48,7 @@ def test_every_pair_seeks_to_its_frames_and_times(page: Page, tmp_path: Path, na
     for number, turn in enumerate(steps.saved_trace(page, tmp_path).turns):
         for frame in turn.frames:
             pairs.setdefault((number, frame.ref.slot), []).append(frame.index)
-    steps.tab(page, "Trace")
+    steps.tab(page, "Thinking")
 
     def shown() -> list[int]:
         return [page.evaluate(READ, [f"#{side} video", None]) for side in steps.SIDES]
@@ -103,7 +103,7 @@ def space_plays(page: Page) -> None:
 
 
 def test_space_plays_after_a_pointer_has_pressed_a_button(page: Page, tmp_path: Path) -> None:
-    go, frames = page.locator("#go"), page.get_by_role("tab", name="Frames").first
+    go, frames = page.locator("#go"), page.get_by_role("tab", name="All frames").first
     steps.fill(page, write_clips(tmp_path, 97, 145))
     for pressed in (steps.button(page, "Later frame that the judge saw"), frames):
         pressed.click()
@@ -163,8 +163,8 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def get(page: Page, number: int, address: str) -> None:
     field = page.locator(f"#address-{number} input")
-    if not field.is_visible():
-        page.locator("#addresses button").first.click()
+    if not field.is_visible():  # it is in an empty box only
+        steps.clear(page, steps.SIDES[number - 1])
     page.evaluate("statusSaid.length = 0")
     field.fill(address)
     field.press("Enter")
@@ -184,7 +184,8 @@ def test_web_addresses_replace_uploads_and_a_run_says_what_it_judged(page: Page,
     for address, sentence in wrong.items():
         get(page, 1, address)
         steps.wait_until_said(page, sentence)
-        steps.wait_until_playable(page, "first")
+    expect(notice).to_contain_text("another video 1:")
+    get(page, 1, f"{web}/one.mp4")
     expect(notice).to_be_hidden()
     get(page, 2, f"{web}/two.mp4")
     expect(notice).to_contain_text("This run judged another video 2:")

@@ -23,7 +23,7 @@ def test_an_example_shows_its_run_and_can_be_compared_with_its_sides_swapped(pag
     expect(steps.turns(page)).to_have_count(2)
     expect(page.locator(".vrt-mark")).to_have_count(8)
     expect_video(page, "second", "a-block/second.mp4")
-    steps.tab(page, "Frames")
+    steps.tab(page, "All frames")
     captions = [f"#{slot}" for slot in (16, 48, 80, 112, 10, 30, 60, 90)]
     expect(page.locator("#frames .vrt-caption b")).to_have_text(captions)
     expect(page.locator("#frames .vrt-tile img")).to_have_count(16)
@@ -38,7 +38,7 @@ def test_an_example_shows_its_run_and_can_be_compared_with_its_sides_swapped(pag
     expect(changed).to_contain_text("judged these videos with the sides swapped")
     expect(steps.turns(page)).to_have_count(2)
     steps.button(page, "Swap sides").click()
-    steps.wait_for(page, "^Replaying")
+    steps.wait_for(page, steps.RECORDED)
     expect(changed).to_be_hidden()
     page.locator("#go").click()
     steps.wait_for(page, "^Finished after 2 turns")
@@ -53,14 +53,14 @@ def test_links_and_files(page: Page, open_page: Open, clips: Clips, tmp_path: Pa
     expect(page).to_have_url(address)
     visitor = open_page(address)
     expect(steps.headline(visitor)).to_be_visible()
-    assert steps.trace_text(visitor).replace("Judge: script\n", "") == live
+    assert steps.trace_text(visitor).replace("5 notes", "4 notes") == live  # and who judged
     expect(visitor.locator("#prompt textarea")).to_have_value(PROMPT)
     assert all(file.endswith(".mp4") for file in steps.video_files(visitor))
     trace, path = steps.saved_trace(page, tmp_path), tmp_path / "trace.json"
     steps.replay(page, path)
     assert [Path(file).name for file in steps.video_files(page)] == ["one.mp4", "two.mp4"]
     steps.open_trace(stranger, path)
-    steps.wait_for(stranger, "^Replaying")
+    steps.wait_for(stranger, steps.RECORDED)
     expect(steps.headline(stranger)).to_be_in_viewport()
     assert steps.video_files(stranger) == ["", ""]
     assert steps.saved_trace(stranger, tmp_path) == trace
@@ -70,7 +70,7 @@ def test_links_and_files(page: Page, open_page: Open, clips: Clips, tmp_path: Pa
 
 @opened(**steps.SCREENS)
 def test_an_example_brings_its_verdict_into_view_from_anywhere(page: Page) -> None:
-    for number, name in enumerate(("Trace", "Frames", "Save and share")):
+    for number, name in enumerate(("Thinking", "All frames", "History")):
         steps.tab(page, name)
         page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
         steps.show_example(page, number)
@@ -98,3 +98,25 @@ def test_the_browsers_steps_lead_from_run_to_run(page: Page, server: Server) -> 
     page.reload()
     expect_video(page, "second", "a-block/second.mp4")
     steps.wait_until_in_view(steps.headline(page))
+
+
+def test_what_may_be_taken_along_and_what_was_sent_unfold_in_their_place(page: Page) -> None:
+    menu, turn = page.locator(".vrt-send"), steps.turns(page).last
+    expect(menu).to_be_hidden()
+    steps.show_example(page)
+    trace = menu.get_by_role("link", name="Trace (.json)")
+    for put_away in (lambda: page.keyboard.press("Escape"), page.locator("h1").click):
+        menu.locator("summary").click()
+        expect(trace).to_be_visible()
+        put_away()
+        expect(trace).to_be_hidden()
+    page.route("**/messages?*", lambda route: route.abort(), times=1)
+    exact = turn.locator(".vrt-exact")
+    exact.locator("summary").click()
+    expect(exact).to_contain_text("did not answer")
+    exact.locator("summary").click()
+    sent = steps.exact_messages(turn)  # asked for again
+    expect(sent).to_have_count(2)
+    expect(sent.last).to_contain_text("<Answer>")
+    turn.locator("summary", has_text="Details").click()
+    expect(turn.locator(".vrt-foot")).to_be_visible()

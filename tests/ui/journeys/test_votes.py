@@ -11,7 +11,7 @@ from tests.ui.support.saved_examples import ask, write_example
 THINK = "<Think>TELLTALE: video 1 is the better one, see frame 60.</Think>"
 ANSWER = f"<Snapshot>TELLTALE</Snapshot>{THINK}<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 ASK = ask(10, 30, 60, 90).replace("The block", "TELLTALE")
-TELLS = ("TELLTALE", "is better", "you agree", "final answer", "Check the order")
+TELLS = ("TELLTALE", "is better overall", "you agree", "final answer", "Swap test")
 
 
 @pytest.fixture(scope="module")
@@ -22,49 +22,61 @@ def server(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> Server:
 
 
 def say(page: Page, dimension: str, position: int) -> None:
-    """A label by the keyboard: from "Not said", the last one, arrow keys lead round the others."""
+    """More of a vote: a label by the keyboard: from "Not said", the last one, arrow keys lead round the others."""
     page.get_by_role("group", name=dimension).get_by_role("radio", checked=True).focus()
     for _ in range(position + 1):
         page.keyboard.press("ArrowRight")
 
 
-def save(page: Page, *labels: str) -> None:
-    steps.button(page, "Save vote").click()
+def vote(page: Page, side: str) -> None:
+    """Which video is better; one press, unless more is open."""
+    steps.button(page.get_by_role("group", name="Which video is better?"), side).click()
+
+
+def open_more(page: Page) -> None:
+    page.locator(".vrt-ballot summary").click()
+
+
+def expect_voted(page: Page, *labels: str) -> None:
     expect(page.locator(".vrt-own li")).to_have_text(list(labels), use_inner_text=True)
 
 
 def expect_nothing_told(page: Page, axe: str) -> None:
     expect(page.locator(".vrt-hidden")).to_be_visible()
-    for name in ("Frames", "Raw transcript", "Save and share", "Trace"):
+    for name in ("All frames", "History", "Thinking"):
         steps.tab(page, name)
         seen = page.locator("body").inner_text()
         assert [word for word in TELLS if word in seen] == []
-    expect(page.locator(".vrt-takes a[href]")).to_have_count(0)
+    expect(page.locator(".vrt-send")).to_be_hidden()
     assert steps.serious_violations(page, axe) == []
 
 
 def test_a_vote_is_kept_and_can_be_changed(page: Page, tmp_path: Path) -> None:
     steps.show_example(page)
-    page.locator(".vrt-ballot summary").click()
+    steps.button(page, "Vote", exact=True).click()
+    expect(page.locator(".vrt-sides [aria-pressed=true]")).to_have_count(0)
+    open_more(page)
     steps.button(page, "Save vote").click()
     expect(page.locator(".vrt-vote-said")).to_contain_text("before you save")
-    say(page, "Overall", 0)
+    vote(page, "Video 1")
     say(page, "Motion quality", 2)
     page.get_by_role("radio", name="Disagree").check(force=True)
     page.get_by_label("Deciding pair").select_option(label="#60")
     page.get_by_label("Note").fill("<b>A jump</b>")
     assert steps.fits_a_phone(page)
-    save(page, "Overall Video 1 · you agree", "Motion quality Video 2 · you differ")
+    steps.button(page, "Save vote").click()
+    expect_voted(page, "Overall Video 1 · you agree", "Motion quality Video 2 · you differ")
     expect(page.locator(".vrt-voted")).to_contain_text("<b>A jump</b>")
     page.locator(".vrt-voted .vrt-ref").click()
     assert steps.chosen(page) == "60"
     steps.button(page, "Change").click()
-    say(page, "Overall", 0)
+    vote(page, "No difference")
+    steps.button(page, "Save vote").click()
     tie = "Overall No difference found · you differ"
-    save(page, tie, "Motion quality Video 2 · you differ")
-    vote = steps.saved_trace(page, tmp_path).vote
-    assert vote.labels.labels == {"MQ": 2, "OA": 0}
-    assert (vote.agrees, vote.slots, vote.blind) == (False, (60,), False)
+    expect_voted(page, tie, "Motion quality Video 2 · you differ")
+    kept = steps.saved_trace(page, tmp_path).vote
+    assert kept.labels.labels == {"MQ": 2, "OA": 0}
+    assert (kept.agrees, kept.slots, kept.blind) == (False, (60,), False)
 
 
 def test_vote_first_hides_a_run(page: Page, clips: Clips, axe: str, tmp_path: Path) -> None:
@@ -72,8 +84,9 @@ def test_vote_first_hides_a_run(page: Page, clips: Clips, axe: str, tmp_path: Pa
     steps.compare(page, clips)
     expect(steps.turns(page)).to_have_count(2)
     expect_nothing_told(page, axe)
-    say(page, "Visual quality", 2)
-    save(page, "Visual quality Video 2 · you agree")
+    vote(page, "Both bad")
+    expect_voted(page, "Overall No difference found · you differ")
+    expect(page.locator(".vrt-voted")).to_contain_text("Both are bad.")
     expect(steps.headline(page)).to_have_text("Video 1 is better overall")
     expect(page.locator(".vrt-voted")).to_contain_text("before the verdict was seen")
     assert steps.serious_violations(page, axe) == []
@@ -92,8 +105,8 @@ def test_vote_first_holds_for_links(page: Page, axe: str, tmp_path: Path) -> Non
     expect(steps.headline(page)).to_be_visible()
     expect(page.locator(".vrt-hidden")).to_be_hidden()
     expect(page.locator(".vrt-turns")).to_contain_text("TELLTALE")
-    page.locator(".vrt-ballot summary").click()
-    say(page, "Overall", 1)
-    save(page, "Overall No difference found · you differ")
+    steps.button(page, "Vote", exact=True).click()
+    vote(page, "No difference")
+    expect_voted(page, "Overall No difference found · you differ")
     assert steps.serious_violations(page, axe) == []
     assert not steps.saved_trace(page, tmp_path).vote.blind

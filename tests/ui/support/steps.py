@@ -246,25 +246,39 @@ def tab(page: Page, name: str) -> None:
 
 def expect_runs(page: Page, *outcomes: str) -> None:
     """Open the list of own runs, and wait until it says this, of the newest first."""
-    tab(page, "Your runs")
+    tab(page, "History")
     expect(page.locator(".vrt-runs b")).to_have_text(list(outcomes))
 
 
+RECORDED = "^Recorded run"
+"""What the status line says of a saved run."""
+
+
 def show_example(page: Page, number: int = 0) -> None:
-    page.locator(".vrt-card").nth(number).click()
+    card = page.locator(".vrt-card").nth(number)
+    if not card.is_visible():  # an edge case
+        page.locator(".vrt-examples summary").last.click()
+    card.click()
     expect(headline(page)).to_be_attached()
-    expect(page.locator("#status textarea")).to_have_value(re.compile("^Replaying a saved trace"))
+    expect(page.locator("#status textarea")).to_have_value(re.compile(RECORDED))
+
+
+def open_share(page: Page) -> None:
+    """Open the menu beside the headline."""
+    tab(page, "Thinking")
+    if not page.get_by_role("link", name="Trace (.json)").is_visible():
+        page.locator(".vrt-send summary").click()
 
 
 def link(page: Page) -> str:
-    tab(page, "Save and share")
+    open_share(page)
     page.get_by_role("button", name="Copy link").click()
     expect(page.locator(".vrt-link")).to_have_value(re.compile("trace="))
     return page.locator(".vrt-link").input_value()
 
 
 def saved(page: Page, path: Path, what: str = "Trace (.json)") -> Path:
-    tab(page, "Save and share")
+    open_share(page)
     with page.expect_download() as download:
         page.get_by_role("link", name=what).click()
     download.value.save_as(path)
@@ -272,7 +286,7 @@ def saved(page: Page, path: Path, what: str = "Trace (.json)") -> Path:
 
 
 def open_trace(page: Page, path: Path) -> None:
-    tab(page, "Save and share")
+    tab(page, "History")
     with page.expect_file_chooser() as chooser:
         page.locator("#open").click()
     chooser.value.set_files(str(path))
@@ -288,8 +302,14 @@ def replay(page: Page, path: Path, trace: Trace | None = None) -> None:
     if trace:
         path.write_bytes(to_json(trace))
     open_trace(page, path)
-    wait_for(page, "^Replaying")
-    tab(page, "Trace")
+    wait_for(page, RECORDED)
+    tab(page, "Thinking")
+
+
+def exact_messages(turn: Locator) -> Locator:
+    """What was sent and came back in a turn, unfolded in its place."""
+    turn.locator(".vrt-exact summary").click()
+    return turn.locator(".vrt-exact pre")
 
 
 def open_settings(page: Page, more: bool = False) -> None:
