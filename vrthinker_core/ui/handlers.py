@@ -40,6 +40,7 @@ from vrthinker_core.ui.sessions import Session, Sessions, ShownRun
 from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.view import Json, RunView, hide_verdict, label_rows
 from vrthinker_core.video.files import file_digest
+from vrthinker_core.video.timeline import claims_drawn
 
 POLL_SECONDS = 0.03  # between two looks
 UPDATE_SECONDS = 0.12  # between two updates of the page, at least
@@ -118,7 +119,8 @@ class Handlers:
             await asyncio.sleep(0.25)
         line, trace = banner_values(judges, session.judge)
         shows_run = opens_trace or session.shown is not None
-        yield {parts.head: line} if shows_run else {parts.head: line, parts.trace: trace}
+        told = {parts.head: line, **self.scope(session)}
+        yield told if shows_run else {**told, parts.trace: trace}
 
     def swap_videos(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
         """Swap the videos. A shown run stays, and says what it judged."""
@@ -420,6 +422,8 @@ class Handlers:
             shown.hidden = votes_first(request.cookies) and not shown.voted
             both = zip(trace.started.clips, videos, strict=True)
             session.put(*(clip.digest if clip and path else None for clip, path in both))
+            for player, clip in zip(session.players, trace.started.clips, strict=True):
+                player.drawn = clip is None or clip.drawn
             return {**self._players(videos, trace.started.prompt), **self._finished(session, shown)}
 
         try:
@@ -464,13 +468,24 @@ class Handlers:
 
     # -- what the page shows of a run ------------------------------------------------------------
 
+    def scope(self, session: Session) -> Updates:
+        """Say whether the chosen judge cannot judge the pair that waits to be compared."""
+        judges, players = self._services.judges, session.players
+        there = all(player.digest and not player.refusal for player in players)
+        waits = there and (session.shown is None or bool(session.changed_sides()))
+        outside, name = False, judges.choose(session.judge)
+        if waits and not all(player.drawn for player in players) and judges.is_loaded(name):
+            with suppress(VrThinkerError):
+                outside = judges.get(name).scope == "drawn"
+        return {self._parts.scope: {"outside": outside}}
+
     def changed_run(self, session: Session, line: str) -> Updates:
         """Return status and run after a player has changed: the run stays."""
-        if (shown := session.shown) is None:
-            return {self._parts.status: line}
-        if not shown.run.over:
+        shown, parts = session.shown, self._parts
+        if shown is not None and not shown.run.over:
             return {}  # its own updates will say so
-        return {self._parts.status: line, self._parts.trace: self._view(session, shown)}
+        view = {parts.trace: self._view(session, shown)} if shown else {}
+        return {parts.status: line, **view, **self.scope(session)}
 
     def _finished(self, session: Session, shown: ShownRun) -> Updates:
         """Return everything that shows a run that is over."""
@@ -482,7 +497,8 @@ class Handlers:
         parts, view = self._parts, self._view(session, shown, refusal)
         hidden = {"passages": [[words.HIDDEN, words.HIDDEN_HELP]]}
         transcript = hidden if shown.hidden else RunView(shown.run.state).transcript()
-        return {parts.status: self._status(shown), parts.trace: view, parts.transcript: transcript}
+        told = {parts.status: self._status(shown), parts.trace: view, parts.transcript: transcript}
+        return {**told, **self.scope(session)}
 
     def _view(self, session: Session, shown: ShownRun, refusal: str = "") -> Json:
         """Return `RunView.page` with what only an open page knows.
@@ -523,6 +539,7 @@ class PlayerHandlers:
         path, session = values[self._player], self._handlers.session_of(request)
         player = session.players[self._side - 1]
         player.digest, player.refusal = file_digest(Path(path)) if path else "", ""
+        player.drawn = not path or claims_drawn(Path(path))
         return self._handlers.changed_run(session, self._line(session, values)) or no_updates()
 
     def on_upload(self, values: FormValues, request: gr.Request) -> Updates:
@@ -548,7 +565,7 @@ class PlayerHandlers:
         if isinstance(shown, VideoUnavailable):  # it can be compared later
             return {status: f"{shown} {line}"}
         player.refusal = str(shown)
-        return {status: self._line(session, values)}
+        return {status: self._line(session, values), **self._handlers.scope(session)}
 
     def on_address(self, values: FormValues, request: gr.Request) -> Updates:
         """Replace the video by the file at a web address."""
@@ -567,6 +584,7 @@ class PlayerHandlers:
         if shown is not None and shown.run.is_replay and shown is not before:
             return no_updates()  # a saved run with its own videos was opened meanwhile
         player.digest, player.refusal = file_digest(path), ""
+        player.drawn = claims_drawn(path)
         line = self._line(session, values)
         line = line if playable == path else f"{words.COPY_SHOWN} {line}"
         changed = self._handlers.changed_run(session, line)
@@ -746,7 +764,7 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     parts.rail.click(handlers.swap_videos, videos, [*videos, *parts.run_outputs], **UNQUEUED)
     announce = "(line) => VRThinker.announcer.status(line)"
     status.change(None, status, None, js=announce, **MULTIPLE)
-    head = [parts.head, parts.trace]
+    head = [parts.head, parts.trace, parts.scope]
     blocks.load(handlers.show_judge, None, head, **QUIET)
     parts.judge.change(handlers.show_judge, parts.judge, head, **MULTIPLE)
     _connect_players(parts, services, handlers)
