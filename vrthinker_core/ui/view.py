@@ -64,6 +64,7 @@ Probabilities = Mapping[Dimension, LabelProbabilities]  # As far as they are kno
 
 # What the demo judge weighs overall
 OVERALL_TOPICS = "prompt", "picture", "motion"
+AS_IT_CAME = "Reply as it came"
 MAX_NAMED = 4  # frames that stand under a dimension
 
 # What says nothing of the verdict. Anything else is left out, also what a page is given one day.
@@ -283,6 +284,7 @@ class RunView:
             [f"Turn {turn.number} · {heading}", text]
             for turn, reply in replies
             for heading, text in _parts(turn, reply)
+            if heading != AS_IT_CAME or not (reply.snapshot or reply.think)
         ]
         told = words.loop_seen(looked, asked, "pair" if is_paired else "frame")
         return {"told": told, "ways": words.OUTSIDE_WAYS, "wrote": [words.DEMO_WROTE, wrote]}
@@ -370,6 +372,8 @@ class RunView:
             named = named[:telling]
         elif all(f"neither leads on the {topic}" in sentence for topic in OVERALL_TOPICS):
             sentence = words.NO_DIFFERENCE_OVERALL
+        sentence = sentence.removeprefix(f"{dimension}: ")  # the card says so
+        sentence = sentence[:1].upper() + sentence[1:]
         return sentence, list({tile.label: tile for tile in named}.values())
 
     def _grid(self) -> Json | None:
@@ -515,7 +519,7 @@ def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:
     parts = [[heading, passage] for heading, passage in read if passage]
     unread = turn is not None and turn.reply.kind == "invalid" and not turn.cut_short
     if text and (unread or not parts):
-        parts.append(["Reply as it came" if turn else "Writing", text])
+        parts.append([AS_IT_CAME if turn else "Writing", text])
     return parts
 
 
