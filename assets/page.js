@@ -245,6 +245,44 @@ VRThinker.mountButtons = (_root, props, watch, trigger) => {
   watch("value", () => VRThinker.buttons.show(props.value));
 };
 
+/** Another judge is wanted. Who can show the choice heeds the event. */
+VRThinker.chooseJudge = () => document.dispatchEvent(new CustomEvent("vrt:choosejudge"));
+
+document.addEventListener("vrt:choosejudge", () => {
+  if (document.getElementById("chooser")) return; // that shows the choice
+  const field = () => document.querySelector("#judge input");
+  if (!field()?.checkVisibility()) document.querySelector("#settings button").click();
+  setTimeout(() => {
+    field().scrollIntoView({ block: "center" });
+    field().focus();
+  }, 100);
+});
+
+/** Bring the form of a vote into sight. */
+VRThinker.openVote = () => {
+  const vote = document.querySelector("#trace .vrt-vote");
+  for (const form of vote.querySelectorAll("details:not([hidden])")) form.open = true;
+  vote.scrollIntoView({ block: "center" });
+  const controls = [...vote.querySelectorAll("input, button")];
+  controls.find((each) => each.checkVisibility())?.focus({ preventScroll: true });
+};
+
+/** Below Compare: the chosen judge cannot judge the videos that are there. */
+VRThinker.mountScope = (root, props, watch, { told, choose, run }) => {
+  const { button, element, say } = VRThinker;
+  const line = element("p", { role: "status" });
+  const other = button("vrt-pill", choose, VRThinker.chooseJudge);
+  const anyway = button("vrt-pill", run, () => document.getElementById("go").click());
+  root.classList.add("vrt", "vrt-scope");
+  root.replaceChildren(line, element("p", "vrt-ways", other, anyway));
+  const draw = () => {
+    root.hidden = !props.value.outside;
+    say(line, root.hidden ? "" : told);
+  };
+  watch("value", draw);
+  draw();
+};
+
 /** Saved runs that lie ready, and all other ways to a run that the server has. */
 VRThinker.mountExamples = (root, props, trigger) => {
   const { address, element, make } = VRThinker;

@@ -121,13 +121,28 @@ VRThinker.Trace = class {
 VRThinker.notes = ({ length }) => `${length} ${length === 1 ? "note" : "notes"}`;
 
 /** A verdict's nodes. Without chips, the headline says why there is none. */
-VRThinker.verdict = ({ headline, note, chips, caveats }) => {
+VRThinker.verdict = ({ headline, note, chips, caveats, outside }) => {
   const { element } = VRThinker;
   return [
     element("h2", "vrt-headline", headline),
+    ...(outside ? VRThinker.demoRun(outside) : []),
     note && element("p", "vrt-unchecked", note),
     chips.length && element("ul", "vrt-chips", chips.map(VRThinker.chip)),
     caveats.map((text) => element("p", "vrt-caveat", text)),
+  ];
+};
+
+/** What a run without a verdict showed, the ways on from it, and its judge's words, folded. */
+VRThinker.demoRun = ({ told, ways: [compare, vote], wrote: [title, texts] }) => {
+  const { button, element, Passage } = VRThinker;
+  const text = ([heading, passage]) =>
+    element("section", "", element("h3", "", heading), new Passage("p").update(passage).node);
+  const { chooseJudge, openVote } = VRThinker; // a saved report has neither
+  const ways = [button("vrt-pill", compare, chooseJudge), button("vrt-pill", vote, openVote)];
+  return [
+    element("p", "vrt-told", told),
+    chooseJudge && element("p", "vrt-ways", ways),
+    element("details", "vrt-raw vrt-wrote", element("summary", "", title), texts.map(text)),
   ];
 };
 
@@ -438,11 +453,11 @@ VRThinker.screen = (half, position) => {
   return element("span", `vrt-screen vrt-side${position + 1}`, image);
 };
 
-/** What the judge would have answered at the end of a turn, and how likely it was to. */
-VRThinker.courseItem = ({ name, label, value, probability: [share, help] = [] }) => {
+/** What the judge would have answered at the end of a turn. */
+VRThinker.courseItem = ({ name, label, value, probability: [, help = ""] = [] }) => {
   const { element } = VRThinker;
-  const likely = share && [" ", element("span", { class: "vrt-share", title: help }, share)];
-  return element("li", `vrt-says${value}`, `${name} `, element("b", "", label), likely);
+  const look = { class: `vrt-says${value}`, title: help };
+  return element("li", look, `${name} `, element("b", "", label));
 };
 
 /** The turns of the run that is shown, in a list; `tiles` opens the pair that was clicked. */

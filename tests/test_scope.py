@@ -26,6 +26,7 @@ from vrthinker_core import (
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.traces import load
 from vrthinker_core.types.events import Swapped
+from vrthinker_core.video.timeline import claims_drawn
 
 CLIPS = Path(os.environ.get("VRT_CLIPS", "no clips"))
 NULLS = dict.fromkeys(("TA", "MQ", "VQ", "OA"))
@@ -115,6 +116,15 @@ def test_a_clip_that_was_changed_is_outside(
     for pair in (replace(drawn, first=other), replace(drawn, second=other)):
         end = end_of(pair, nano, ONE_TURN)
         assert (end.verdict, end.outside_scope) == (None, True)
+
+
+def test_a_mark_is_found_before_anything_is_decoded(
+    drawn: VideoPair, clips: tuple[Path, Path], tmp_path: Path
+) -> None:
+    again = copied(drawn.first, tmp_path / "again.mp4", encode=True, comment="none")
+    (empty := tmp_path / "empty.mp4").touch()
+    files = (Path(drawn.first), Path(drawn.second), again, *clips, empty)
+    assert [claims_drawn(file) for file in files] == [True, True, False, False, False, False]
 
 
 def test_the_same_packets_in_another_file_are_still_the_drawn_clip(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vrthinker_core.protocols import make_protocol
 from vrthinker_core.protocols.parser import find_sentence, frame_numbers
-from vrthinker_core.types import Dimension
+from vrthinker_core.types import Dimension, Settings
 
+CONFORMANCE = Path(__file__).parents[1] / "conformance"
 SHOWN = [str(number) for number in range(128)]
 
 THINK = (
@@ -64,6 +70,7 @@ def test_numbers_that_were_shown_count_as_frames_whatever_they_are_called(
         (Dimension.VQ, "The first has fewer artefacts."),
         (Dimension.VQ, "Its picture quality is poor."),
         (Dimension.VQ, "Video 2 is less sharp."),
+        (Dimension.VQ, "The hands of video 1 are distorted."),
         (Dimension.MQ, "It is jerky from 14 to 18."),
         (Dimension.MQ, "Video 1 flickers."),
         (Dimension.OA, "In every dimension the second one wins."),
@@ -75,6 +82,34 @@ def test_more_words_lead_to_a_dimension(dimension: Dimension, sentence: str) -> 
         find_sentence(dimension, [f"{dimension}: it is said here. {sentence}"])
         == f"{dimension}: it is said here."
     )
+
+
+def test_the_quality_of_motion_is_no_quality_of_the_picture() -> None:
+    assert find_sentence(Dimension.VQ, ["The quality of the motion is low."]) == ""
+
+
+REPLIES = [
+    (case, rules)
+    for line in (CONFORMANCE / "replies.jsonl").read_text("utf-8").splitlines()
+    for case in [json.loads(line)]
+    for rules in [make_protocol(Settings(), case["protocol"])]
+    if "reply" in case
+]
+
+
+def test_of_all_known_replies_only_what_was_written_and_shown_is_named() -> None:
+    """And of no label's digit, time or share is said that it is a frame."""
+    quoted = 0
+    for case, rules in REPLIES:
+        think = rules.parse(case["reply"]).think
+        for dimension in Dimension:
+            sentence = find_sentence(dimension, [think])
+            numbers = frame_numbers(sentence, SHOWN)
+            quoted += bool(sentence)
+            assert sentence in think
+            for number in numbers:
+                assert re.search(rf"(?<![\d=.])0*{number}(?![\d%])", sentence), case["id"]
+    assert quoted
 
 
 @given(st.text(max_size=400), st.sampled_from(Dimension))

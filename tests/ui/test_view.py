@@ -278,6 +278,7 @@ def test_all_say_the_same(trace: Trace, headline: str, note: str, tmp_path: Path
     preview = Routes(Services(*services), NOTHING).preview(history.share("0" * 24, trace))
     assert preview.title.startswith(in_list.rstrip("."))
     assert ("Video 1" in preview.description) == headline.startswith("Video 1")
+    assert headline in render_report(trace)
 
 
 def test_outside_its_scope_no_label_reaches_anybody() -> None:
@@ -287,7 +288,12 @@ def test_outside_its_scope_no_label_reaches_anybody() -> None:
     for told in (item, *item["turns"]):
         assert told["labels"] is told["probabilities"] is None
     assert not any((shown["verdict"]["chips"], *(turn["labels"] for turn in shown["turns"])))
-    assert "another judge" in shown["ending"]
+    assert shown["ending"] == ""
+    outside = shown["verdict"]["outside"]
+    assert "looked at 4 pairs, asked for 10 more, and stopped" in outside["told"]
+    wrote, turns = json.dumps(outside["wrote"]), json.dumps(shown["turns"])
+    assert ("What stood out in turn 3." in wrote, runs.THINK in wrote) == (True, True)
+    assert ("What stood out" in turns, runs.THINK in turns) == (False, False), "noise is put away"
     origin, branch = (ShownRun(name, run.Replay(OUTSIDE), NOTHING) for name in "ab")
     strip = strip_json([origin, branch], branch)
     said = [(each["note"], each["labels"]) for each in strip["runs"]]
@@ -304,6 +310,66 @@ def test_frames_are_shown_for_a_reason_only_if_it_names_them() -> None:
     assert named["Text alignment"] == named["Overall"] == []
     chips = page_of(Trace(started(), (), ANSWERED))["verdict"]["chips"]
     assert [(chip["reason"], chip["frames"]) for chip in chips] == [("", [])] * 4
+
+
+COUNTED = "TA (#16, #48): video 1 has {} wrong, video 2 has {} wrong, so neither is better.\n"
+NEITHER = "OA: " + "".join(f"neither leads on the {each}, " for each in view.OVERALL_TOPICS)
+FACTS = [
+    "Count one: video 1 one, as asked; video 2 {}.\n",
+    "Colour red: video 1 red, as asked; video 2 {}.\n",
+    "Shape cube: video 1 cube, as asked; video 2 {}.\n",
+    "Direction left: video 1 left, as asked; video 2 {}.\n",
+]
+RIGHT = ["one, as asked", "red, as asked", "cube, as asked", "left, as asked"]
+
+
+def reasons(think: str, label: Preference) -> dict[str, Any]:
+    """What the cards quote, and the frames that they name."""
+    verdict = replace(WHOLE, TA=label)
+    last = runs.answering(1, pairs([16, 48]), verdict)
+    turn = replace(last, reply=replace(last.reply, think=think))
+    chips = page_of(Trace(started(), (turn,), Finished(StopReason.ANSWERED, verdict)))["verdict"]
+    return {chip["name"]: (chip["reason"], chip["frames"]) for chip in chips["chips"]}
+
+
+@pytest.mark.parametrize(
+    ("place", "noted", "said", "frames"),
+    [
+        (1, "black", "Video 2's cube is black; the prompt says red.", 1),
+        (0, "three", "Video 2 shows three cubes; the prompt says one.", 1),
+        (2, "ball", "Video 2 shows one ball; the prompt says cube.", 1),
+        (3, "right", "Video 2's cube moves right; the prompt says left.", 2),
+    ],
+)
+def test_of_a_drawn_scene_the_deciding_fact_is_quoted(
+    place: int, noted: str, said: str, frames: int
+) -> None:
+    notes = [*RIGHT]
+    notes[place] = f"{noted}, not as asked"
+    told = "".join(line.format(note) for line, note in zip(FACTS, notes, strict=True))
+    think = told + COUNTED.format("no fact", "one fact")
+    assert reasons(think, Preference.FIRST)["Text alignment"] == (said, ["#16", "#48"][:frames])
+    for label in (Preference.SECOND, Preference.TIE):
+        assert reasons(think, label)["Text alignment"][0] == "", "its facts do not say so"
+    alone = reasons(COUNTED.format("no fact", "one fact"), Preference.FIRST)
+    assert alone["Text alignment"][0] == "", "it did not write which"
+
+
+def test_a_thing_that_is_missing_and_no_difference_at_all() -> None:
+    first = "".join(line.format(note) for line, note in zip(FACTS, RIGHT, strict=True))
+    counted = COUNTED.format("no fact", "no fact") + NEITHER
+    told = reasons(first + counted, Preference.TIE)
+    assert told["Text alignment"][0] == "Both videos show what the prompt says."
+    assert told["Overall"][0] == "It found no difference in prompt, picture or motion."
+    second = "".join(
+        f"Second thing's {kind} {value}: video 1 {value}, as asked; video 2 none.\n"
+        for kind, value in (("count", "two"), ("colour", "blue"), ("shape", "ring"))
+    )
+    told = reasons(first + second + counted, Preference.FIRST)
+    assert told["Text alignment"][0] == "Video 2 shows no blue rings."
+    other = "ideo 2 gets the colour wrong, so video 1 is better."
+    told = reasons(f"{first}TA: v{other}", Preference.FIRST)
+    assert told["Text alignment"][0] == f"V{other}"
 
 
 def test_of_a_hidden_run_nothing_is_sent_that_tells_its_verdict() -> None:

@@ -9,8 +9,8 @@ NANO = ASSETS / "nano"
 NANO_NAME = "nano (built in)"
 
 NANO_LIMITS = (
-    "It understands only simple drawn scenes such as the examples, "
-    "and gives no verdict on other videos."
+    "It understands only simple drawn scenes like the examples. "
+    "For real videos choose another judge."
 )
 """A part of every note about the built-in judge."""
 
@@ -21,4 +21,4 @@ BETTER_JUDGE = (
 )
 """Shown beside such a note if a person can choose a judge."""
 
-NANO_NOTE = f"This is the demo judge. {NANO_LIMITS}"
+NANO_NOTE = f"Demo judge. {NANO_LIMITS}"

@@ -65,6 +65,15 @@ _THING = (
 _SCENE = re.compile(rf"{_THING}(?: and {_THING})? moving (?:{'|'.join(DIRECTIONS)})")
 _ASKED = re.compile(rf"The prompt asks for {_SCENE.pattern} on (?:a )?(?:{'|'.join(GROUNDS)})\.")
 
+# "Colour red: video 1 red, as asked; video 2 blue, not as asked."
+_COMPARED = re.compile(
+    r"^(Second thing's )?(count|colour|shape|direction) ([a-z]+): "
+    r"video 1 (?:none|([a-z]+), (?:not )?as asked); "
+    r"video 2 (?:none|([a-z]+), (?:not )?as asked)\.$",
+    re.IGNORECASE | re.MULTILINE,
+)
+COUNTED_FACTS = re.compile(r"\bhas [a-z]+ facts? wrong\b")  # Without saying which
+
 
 @dataclass(frozen=True, slots=True)
 class FrameFact:
@@ -83,6 +92,16 @@ class VideoFacts:
     side: Side
     shows: str  # "red cube left"; "" if not said
     frames: tuple[FrameFact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFact:
+    """One fact of the prompt, and what the judge noted of it in both videos."""
+
+    is_second: bool  # Of the prompt's second thing
+    kind: str  # "count", "colour", "shape" or "direction"
+    wanted: str
+    shown: tuple[str, str]  # In each video; "" for a thing that is missing
 
 
 def read_frame_facts(snapshot: str, shown: Sequence[str] = ()) -> tuple[VideoFacts, ...]:
@@ -109,6 +128,14 @@ def read_frame_facts(snapshot: str, shown: Sequence[str] = ()) -> tuple[VideoFac
         videos.append(VideoFacts(side, subject[1] if subject else "", tuple(facts)))
     sides = {video.side for video in videos}
     return tuple(videos) if len(videos) == len(sides) == len(Side) else ()
+
+
+def read_prompt_facts(think: str) -> tuple[PromptFact, ...]:
+    """Return what the judge compared with the prompt, () if it did not."""
+    return tuple(
+        PromptFact(bool(line[1]), line[2].lower(), line[3], (line[4] or "", line[5] or ""))
+        for line in _COMPARED.finditer(think[:20_000])
+    )
 
 
 def reads_as_drawn(snapshot: str, frames: Mapping[Side, Sequence[str]]) -> bool:

@@ -205,7 +205,8 @@ _NAMES = {
     Dimension.VQ: (
         r"\bVQ\b",
         r"visual[- ]quality|picture quality|image quality",
-        r"(?<!motion )(?<!motion-)\bquality|\bart[ei]fact|\bblur|\bsharp|\bnois[ey]|\bclear",
+        r"(?<!motion )(?<!motion-)\bquality(?! of (?:the |its )?(?:motion|movement))"
+        r"|\bart[ei]fact|\bblur|\bsharp|\bnois[ey]|\bclear|\bdistort|\bcrisp",
     ),
     Dimension.MQ: (
         r"\bMQ\b",

@@ -41,6 +41,7 @@ from vrthinker_core.ui.sessions import Session, Sessions, ShownRun
 from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.view import Json, RunView, hide_verdict, label_rows
 from vrthinker_core.video.files import file_digest
+from vrthinker_core.video.timeline import claims_drawn
 
 POLL_SECONDS = 0.03  # between two looks
 UPDATE_SECONDS = 0.12  # between two updates of the page, at least
@@ -121,7 +122,8 @@ class Handlers:
         line, trace = banner_values(judges, session.judge)
         shown: Updates = {parts.head: line, **self._protocol_choice(session.judge, bool(judge))}
         shows_run = opens_trace or session.shown is not None
-        yield shown if shows_run else {**shown, parts.trace: trace}
+        told = {**shown, **self.scope(session)}
+        yield told if shows_run else {**told, parts.trace: trace}
 
     def _protocol_choice(self, judge: str, chosen: bool) -> Updates:
         """Offer a protocol where the judge knows several, or names none."""
@@ -437,6 +439,8 @@ class Handlers:
             shown.hidden = votes_first(request.cookies) and not shown.voted
             both = zip(trace.started.clips, videos, strict=True)
             session.put(*(clip.digest if clip and path else None for clip, path in both))
+            for player, clip in zip(session.players, trace.started.clips, strict=True):
+                player.drawn = clip is None or clip.drawn
             return {**self._players(videos, trace.started.prompt), **self._finished(session, shown)}
 
         try:
@@ -486,13 +490,24 @@ class Handlers:
         session.told_at = time.monotonic()
         return {self._parts.status: str(error)}
 
+    def scope(self, session: Session) -> Updates:
+        """Say whether the chosen judge cannot judge the pair that waits to be compared."""
+        judges, players = self._services.judges, session.players
+        there = all(player.digest and not player.refusal for player in players)
+        waits = there and (session.shown is None or bool(session.changed_sides()))
+        outside, name = False, judges.choose(session.judge)
+        if waits and not all(player.drawn for player in players) and judges.is_loaded(name):
+            with suppress(VrThinkerError):
+                outside = judges.get(name).scope == "drawn"
+        return {self._parts.scope: {"outside": outside}}
+
     def changed_run(self, session: Session, line: str) -> Updates:
         """Return status and run after a player has changed: the run stays."""
-        if (shown := session.shown) is None:
-            return {self._parts.status: line}
-        if not shown.run.over:
+        shown, parts = session.shown, self._parts
+        if shown is not None and not shown.run.over:
             return {}  # its own updates will say so
-        return {self._parts.status: line, self._parts.trace: self._view(session, shown)}
+        view = {parts.trace: self._view(session, shown)} if shown else {}
+        return {parts.status: line, **view, **self.scope(session)}
 
     def _finished(self, session: Session, shown: ShownRun) -> Updates:
         """Return everything that shows a run that is over."""
@@ -502,7 +517,8 @@ class Handlers:
     def _updates(self, session: Session, shown: ShownRun, refusal: str = "") -> Updates:
         """Return status and trace of a run; `refusal`: of a vote."""
         view = self._view(session, shown, refusal)
-        return {self._parts.status: self._status(shown), self._parts.trace: view}
+        told = {self._parts.status: self._status(shown), self._parts.trace: view}
+        return {**told, **self.scope(session)}
 
     def _view(self, session: Session, shown: ShownRun, refusal: str = "") -> Json:
         """Return `RunView.page` with what only an open page knows.
@@ -543,6 +559,7 @@ class PlayerHandlers:
         path, session = values[self._player], self._handlers.session_of(request)
         player = session.players[self._side - 1]
         player.digest, player.refusal = file_digest(Path(path)) if path else "", ""
+        player.drawn = not path or claims_drawn(Path(path))
         return self._handlers.changed_run(session, self._line(session, values)) or no_updates()
 
     def on_upload(self, values: FormValues, request: gr.Request) -> Updates:
@@ -568,7 +585,7 @@ class PlayerHandlers:
         if isinstance(shown, VideoUnavailable):  # it can be compared later
             return {status: f"{shown} {line}"}
         player.refusal = str(shown)
-        return {status: self._line(session, values)}
+        return {status: self._line(session, values), **self._handlers.scope(session)}
 
     def on_address(self, values: FormValues, request: gr.Request) -> Updates:
         """Replace the video by the file at a web address."""
@@ -587,6 +604,7 @@ class PlayerHandlers:
         if shown is not None and shown.run.is_replay and shown is not before:
             return no_updates()  # a saved run with its own videos was opened meanwhile
         player.digest, player.refusal = file_digest(path), ""
+        player.drawn = claims_drawn(path)
         line = self._line(session, values)
         line = line if playable == path else f"{words.COPY_SHOWN} {line}"
         changed = self._handlers.changed_run(session, line)
@@ -766,7 +784,7 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     parts.rail.click(handlers.swap_videos, videos, [*videos, *parts.run_outputs], **UNQUEUED)
     announce = "(line) => VRThinker.announcer.status(line)"
     status.change(None, status, None, js=announce, **MULTIPLE)
-    head = [parts.head, parts.trace, parts.settings["protocol"]]
+    head = [parts.head, parts.trace, parts.settings["protocol"], parts.scope]
     blocks.load(handlers.show_judge, None, head, **QUIET)
     parts.judge.change(handlers.show_judge, parts.judge, head, **MULTIPLE)
     _connect_players(parts, services, handlers)

@@ -40,13 +40,14 @@ class PageComponents:
                 if lists_runs:
                     _html(f"mountRunBar(host, {json.dumps(words.RUNS_LIST)})", None, "run-bar")
                 self._build_tabs(judges, lists_runs)
-        self.run_outputs = [self.status, self.trace]
+        self.run_outputs = [self.status, self.trace, self.scope]
         self.shown_run = [*self.videos, self.prompt, *self.run_outputs, self.buttons]
         self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
 
     def without_run(self, line: str) -> Updates:
         """Show no run; `line` stands in the status."""
-        return {self.status: line, self.trace: {"turns": []}}
+        shown = {self.trace: {"turns": []}, self.scope: {"outside": False}}
+        return {self.status: line, **shown}
 
     def buttons_of(self, number: int, running: bool = False) -> Updates:
         """Show Stop, or Compare, for the run of this `number`; the page ignores earlier ones."""
@@ -68,6 +69,8 @@ class PageComponents:
                 self.stop_button = gr.Button("Stop", elem_id="stop")
                 mount = "mountButtons(host, props, watch, trigger)"
                 self.buttons = _html(mount, {"number": 0, "running": False}, "buttons")
+        mount = f"mountScope(host, props, watch, {json.dumps(words.DEMO_CANNOT)})"
+        self.scope = _html(mount, {"outside": False}, "scope")
         _html("mountVoteFirst(host)", None, "vote-first")
         self.status = gr.Textbox(
             words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3

@@ -26,7 +26,7 @@ from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
 from vrthinker_core.types.events import Trace
 from vrthinker_core.types.order import OrderCheck, OrderEffect
-from vrthinker_core.types.wording import DEMO_RUN, TELLING
+from vrthinker_core.types.wording import DEMO_RUN, NO_RELIABLE_WINNER, TELLING
 from vrthinker_core.ui import words
 from vrthinker_core.ui.history import votes_first
 from vrthinker_core.ui.view import RunView, hide_verdict, inline_image
@@ -159,7 +159,8 @@ def _order(order: OrderCheck | None) -> str:
         return ""
     tied = (OrderEffect.BECOMES_TIE, OrderEffect.FROM_TIE)
     ties = [each for each in Dimension if order[each] in tied]
-    parts = [f"flips when swapped: {', '.join(order.flips)}"] if order.flips else []
+    parts = [NO_RELIABLE_WINNER.rstrip(".")] if Dimension.OA in order.flips else []
+    parts += [f"flips when swapped: {', '.join(order.flips)}"] if order.flips else []
     parts += [f"a tie in one order: {', '.join(ties)}"] if ties else []
     return " · ".join(parts) or "stable when swapped"
 

@@ -73,6 +73,7 @@ class Player:
 
     digest: str | None = None  # SHA-256 of its file; None if unknown, "" if removed
     refusal: str = ""  # why that file cannot be opened
+    drawn: bool = True  # it has the mark of a drawn clip, or is not known to have none
     # Its files: two for the video that it holds, and two for the one before
     held: deque[Path] = field(default_factory=lambda: deque(maxlen=4))
 

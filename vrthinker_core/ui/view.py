@@ -13,7 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vrthinker_core.protocols.frame_facts import read_frame_facts
+from vrthinker_core.protocols.frame_facts import (
+    COUNTED_FACTS,
+    read_frame_facts,
+    read_prompt_facts,
+)
 from vrthinker_core.protocols.parser import (
     find_sentence,
     frame_numbers,
@@ -57,6 +61,9 @@ Json = dict[str, Any]
 Clips = tuple[ClipInfo | None, ClipInfo | None]
 Probabilities = Mapping[Dimension, LabelProbabilities]  # As far as they are known
 
+# What the demo judge weighs overall
+OVERALL_TOPICS = "prompt", "picture", "motion"
+AS_IT_CAME = "Reply as it came"
 MAX_NAMED = 4  # frames that stand under a dimension
 
 # What says nothing of the verdict. Anything else is left out, also what a page is given one day.
@@ -64,6 +71,7 @@ UNTELLING = (
     *("run", "over", "address", "kept", "changed", "stills", "prompt", "judge", "notes", "health"),
     *("fps", "grid", "ending"),
 )
+WORDLESS: Json = {"confidence": [], "labels": [], "parts": [], "aside": [], "facts": None}
 UNTELLING_OF_TURN = "number", "foot", "live", "taken", "tiles"
 
 
@@ -255,11 +263,30 @@ class RunView:
         if self.finished is None:
             return None
         told: Json = {"headline": self.headline, "note": "", "caveats": [], "chips": []}
+        if self.outside_scope:
+            told["outside"] = self._outside()
         if self.verdict is not None:
             told["note"] = "" if self.order else NOT_SWAP_TESTED
             told["caveats"] = words.verdict_caveats(self.finished)
             told["chips"] = [self._chip(each) for each in words.DIMENSION_HELP]
         return told
+
+    def _outside(self) -> Json:
+        """What a run without a verdict showed, the ways on, and what the judge wrote, put away."""
+        assert self.started is not None
+        replies = [(turn, turn.turn.reply) for turn in self.state.turns if turn.turn]
+        first = [frame for turn in self.state.turns[:1] for frame in turn.frames]
+        is_paired = self.started.dialect != "concat"
+        looked = len(group_tiles(first)) if is_paired else len(first)
+        asked = sum(len(reply.wants.indices) for _, reply in replies if reply.wants)
+        wrote = [
+            [f"Turn {turn.number} · {heading}", text]
+            for turn, reply in replies
+            for heading, text in _parts(turn, reply)
+            if heading != AS_IT_CAME or not (reply.snapshot or reply.think)
+        ]
+        told = words.loop_seen(looked, asked, "pair" if is_paired else "frame")
+        return {"told": told, "ways": words.OUTSIDE_WAYS, "wrote": [words.DEMO_WROTE, wrote]}
 
     def _chip(self, dimension: Dimension) -> Json:
         """One label, with the judge's own sentence and the labels of the tiles that it names."""
@@ -327,13 +354,25 @@ class RunView:
         return " · ".join(filter(None, [ended, took]))
 
     def _reason(self, dimension: Dimension) -> tuple[str, list[Tile]]:
-        """The judge's sentence about the dimension, and the tiles it names."""
+        """The judge's sentence about the dimension, and the tiles it names.
+
+        The demo judge only counts wrong facts there: the fact that decided stands in its notes.
+        """
         turns = self.state.turns
-        thoughts = (turn.turn.reply.think for turn in reversed(turns) if turn.turn)
+        thoughts = [turn.turn.reply.think for turn in reversed(turns) if turn.turn]
         sentence = find_sentence(dimension, thoughts)
         tiles = [tile for turn in turns for tile in group_tiles(turn.frames)]
         shown = {half.number: tile for tile in tiles for half in tile.halves.values()}
         named = [shown[str(number)] for number in frame_numbers(sentence, shown)]
+        if dimension is Dimension.TA and COUNTED_FACTS.search(sentence):
+            facts = next(filter(None, map(read_prompt_facts, thoughts)), ())
+            label = self.verdict.TA if self.verdict else None
+            sentence, telling = words.prompt_reason(facts, label)
+            named = named[:telling]
+        elif all(f"neither leads on the {topic}" in sentence for topic in OVERALL_TOPICS):
+            sentence = words.NO_DIFFERENCE_OVERALL
+        sentence = sentence.removeprefix(f"{dimension}: ")  # the card says so
+        sentence = sentence[:1].upper() + sentence[1:]
         return sentence, list({tile.label: tile for tile in named}.values())
 
     def _grid(self) -> Json | None:
@@ -414,9 +453,8 @@ class RunView:
                 is_scale = started.dialect == "concat"
                 line, meaning = words.CONFIDENCE if is_scale else words.OWN_CONFIDENCE
                 told["confidence"] = [line.format(reply.confidence), meaning]
-            if not self.outside_scope:
-                known = label_probabilities(completion, reply.verdict)
-                told["labels"] = label_rows(reply.verdict, known)
+            known = label_probabilities(completion, reply.verdict)
+            told["labels"] = label_rows(reply.verdict, known)
             if aside := completion.reasoning:
                 told["aside"] = [words.ASIDE_HEADING.format(len(aside)), aside, words.ASIDE_HELP]
         return {
@@ -429,6 +467,7 @@ class RunView:
             "parts": _parts(turn_state, reply),  # [heading, text] of each part of the reply
             "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
             "remarks": remarks(turn_state),
+            **(WORDLESS if self.outside_scope else {}),  # they are put away under the headline
         }
 
 
@@ -479,16 +518,15 @@ def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:
     parts = [[heading, passage] for heading, passage in read if passage]
     unread = turn is not None and turn.reply.kind == "invalid" and not turn.cut_short
     if text and (unread or not parts):
-        parts.append(["Reply as it came" if turn else "Writing", text])
+        parts.append([AS_IT_CAME if turn else "Writing", text])
     return parts
 
 
 def hide_verdict(view: Json) -> Json:
     """Return the run's frames without the judge's words, a verdict, or anybody's vote."""
-    hidden: Json = {name: [] for name in ("confidence", "labels", "parts", "aside", "remarks")}
     turns = []
     for turn in view["turns"]:
         came = turn["state"].partition(" · ")[0] if turn["tiles"] else ""  # not what the reply did
         untelling = {name: turn[name] for name in UNTELLING_OF_TURN}
-        turns.append({**untelling, **hidden, "facts": None, "state": came})
+        turns.append({**untelling, **WORDLESS, "remarks": [], "state": came})
     return {**{name: view[name] for name in UNTELLING if name in view}, "turns": turns}

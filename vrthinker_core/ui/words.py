@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vrthinker_core.errors import VideoError
+from vrthinker_core.protocols.frame_facts import PromptFact
 from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Side
 from vrthinker_core.types.events import Finished, StopReason, Turn
 from vrthinker_core.types.messages import LabelProbabilities
@@ -15,7 +16,6 @@ from vrthinker_core.types.wording import (
     LABEL_NAMES,
     NO_RELIABLE_WINNER,
     NOT_SWAP_TESTED,
-    OUTSIDE_ADVICE,
     OUTSIDE_SCOPE,
     SIDES_SWAPPED,
     TELLING,
@@ -154,6 +154,54 @@ def label_name(label: Preference | None, effect: OrderEffect | None = None) -> s
     return NO_DIFFERENCE if label is Preference.TIE else LABEL_NAMES[label].capitalize()
 
 
+# Below Compare, if the chosen judge cannot judge the pair that is there
+DEMO_CANNOT = {
+    "told": "The demo judge cannot judge real videos.",
+    "choose": "Choose a judge that can",
+    "run": "Run the demo anyway",
+}
+OUTSIDE_WAYS = "Compare with a judge that can", "Vote yourself"
+DEMO_WROTE = "What the demo judge wrote"
+
+
+def loop_seen(looked: int, asked: int, noun: str) -> str:
+    """Say what a run without a verdict was good for."""
+    more = f", asked for {asked:,} more," if asked else ""
+    return f"You saw how the loop works: it looked at {count(looked, noun)}{more} and stopped."
+
+
+NO_DIFFERENCE_OVERALL = "It found no difference in prompt, picture or motion."
+AS_ASKED = "Both videos show what the prompt says."
+
+
+def prompt_reason(facts: Sequence[PromptFact], label: Preference | None) -> tuple[str, int | None]:
+    """Return why a drawn scene fits the prompt better, and how many frames show it.
+
+    "" if the facts do not say so, None for all frames.
+    """
+    wrong = {side: [f for f in facts if f.shown[side - 1] != f.wanted] for side in Side}
+    if label is Preference.TIE and facts and not any(wrong.values()):
+        return AS_ASKED, None
+    worse = Side(label).other if label else None
+    if worse is None or len(wrong[worse]) <= len(wrong[worse.other]):
+        return "", None
+    fact = next(fact for fact in wrong[worse] if fact not in wrong[worse.other])
+    return _wrong_fact(fact, facts, worse), None if fact.kind == "direction" else 1
+
+
+def _wrong_fact(fact: PromptFact, facts: Sequence[PromptFact], side: Side) -> str:
+    value, alike = fact.shown[side - 1], [x for x in facts if x.is_second == fact.is_second]
+    said = {each.kind: each.shown[side - 1] if value else each.wanted for each in alike}
+    plural = "" if said.get("count", "one") == "one" else "s"
+    video, thing = f"Video {int(side)}", f"{said.get('shape', 'thing')}{plural}"
+    if not value:
+        return f"{video} shows no {said.get('colour', 'such')} {thing}."
+    verbs = {"colour": "are" if plural else "is", "direction": "move" if plural else "moves"}
+    if verb := verbs.get(fact.kind):
+        return f"{video}'s {thing} {verb} {value}; the prompt says {fact.wanted}."
+    return f"{video} shows {said.get('count', 'one')} {thing}; the prompt says {fact.wanted}."
+
+
 LABEL_HELP = {
     Preference.TIE: "The judge sees no difference here.",
     Preference.FIRST: "The judge finds video 1 better here.",
@@ -210,17 +258,11 @@ def recorded_status(finished: Finished, turns: int, second: Finished | None = No
 
 
 def end_notice(finished: Finished) -> str:
-    """Return a notice on a run's end; "" after an ordinary answer."""
-    if finished.outside_scope:
-        return OUTSIDE_ADVICE
-    if finished.stop is StopReason.ANSWERED:
-        return ""
-    if finished.error:
+    """Return what the headline leaves to be said of a run's end, or ""."""
+    if finished.error and not finished.outside_scope:
         is_video = finished.fault == VideoError.__name__
         return f"{finished.error} {OTHER_VIDEO}" if is_video else finished.error
-    why = WHY_NO_VERDICT[finished.stop]
-    kept = " The turns so far are kept." if finished.stop in ENDS else ""
-    return f"{why[0].upper()}{why[1:]}.{kept}"
+    return "The turns so far are kept." if finished.stop in ENDS else ""
 
 
 def verdict_caveats(finished: Finished) -> list[str]:

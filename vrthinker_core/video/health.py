@@ -3,7 +3,6 @@
 They are measured on the clip itself, for people who read a verdict on it.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import cv2
 import numpy as np
 
 from vrthinker_core.types.frames import FramePlan
+from vrthinker_core.types.progress import count
 from vrthinker_core.video.container import VideoSource
 from vrthinker_core.video.convert import READ_MATRICES, DisplayGeometry, GreySample
 from vrthinker_core.video.decode import DecodeStats
@@ -107,8 +107,7 @@ def _picture(facts: ClipFacts) -> Iterator[str]:
         yield f"{change}; every frame is brought to the size of the first."
     squashed = "square" in (facts.plan.opening.mode, facts.plan.later.mode)
     if squashed and abs(width / height - 1) > 0.02:
-        shape = f"{_ratio(width, height)} ({width} x {height})"
-        yield f"The picture is {shape} and is squashed into a square for the judge."
+        yield "The judge sees every frame squeezed to a square."
     if facts.stats.interlaced:
         yield "The clip is interlaced: moving edges may look like combs."
     if geometry.matrix not in READ_MATRICES:
@@ -118,21 +117,14 @@ def _picture(facts: ClipFacts) -> Iterator[str]:
         yield "The clip is HDR and is shown without tone mapping: colours may look pale."
 
 
-def _ratio(width: int, height: int) -> str:
-    common = math.gcd(width, height)
-    if max(width, height) // common <= 64:
-        return f"{width // common}:{height // common}"
-    return f"{width / height:.2f}:1" if width > height else f"1:{height / width:.2f}"
-
-
 def _slots(facts: ClipFacts) -> Iterator[str]:
     slots, frames = facts.plan.grid.slots, facts.frames
     uses = Counter(facts.plan.grid.index(slot, frames) for slot in range(slots))
-    shared = f"{frames} {'frame' if frames == 1 else 'frames'} for {slots} slots"
-    if (most := max(uses.values())) > 1:
-        yield f"{shared}: up to {most} slots show the same frame."
+    counted = f"This clip has {count(frames, 'frame')}; the judge counts {slots}"
+    if max(uses.values()) > 1:
+        yield f"{counted}, so neighbours can be the same picture."
     if (lost := frames - len(uses)) > 0:
-        yield f"{shared}: {lost} frames lie between the slots and can never be asked for."
+        yield f"{counted}, so it can never ask for {lost} of them."
 
 
 def _stretches(facts: ClipFacts) -> Iterator[str]:

@@ -11,6 +11,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -28,6 +30,14 @@ def unmarked(comment: str) -> str | None:
     """Return the comment before the mark, or None without a mark."""
     found = _MARKED.fullmatch(comment)
     return None if found is None else found[1] or ""
+
+
+def claims_drawn(path: Path) -> bool:
+    """Return whether a file holds a mark, unproven: nothing of it is decoded."""
+    if not path.stat().st_size:
+        return False
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        return re.search(f"{MARK}[0-9a-f]{{64}}".encode(), data) is not None
 
 
 class PacketDigest:

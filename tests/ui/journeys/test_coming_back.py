@@ -112,5 +112,5 @@ def test_late_words_are_not_the_last(server: Server, new_page: Open, clips: Clip
     release(page)
     steps.wait_for(page, "^Stopped")
     assert steps.stays(page, lambda: steps.status(page))
-    expect(page.locator(".vrt-ending")).to_contain_text("The run was stopped")
+    expect(steps.headline(page)).to_contain_text("the run was stopped")
     steps.expect_idle(page)

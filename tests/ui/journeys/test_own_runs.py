@@ -72,7 +72,7 @@ def test_no_run_is_lost(page: Page, open_page: Open, server: Server, clips: Clip
     server.restart()
     for visitor, place in ((page, address), (stranger, shared)):
         visitor.goto(place.replace(before, server.url))
-        expect(visitor.locator(".vrt-ending")).to_contain_text("The run was stopped")
+        expect(steps.headline(visitor)).to_contain_text("the run was stopped")
         expect(visitor.locator(".vrt-tile")).to_have_count(4)
         assert all(steps.video_files(visitor))
     address = page.url
