@@ -351,25 +351,6 @@ VRThinker.Closer = class {
   }
 };
 
-/* All frames of a run: its pairs by turn, each turn's beside what the judge wrote about them. */
-VRThinker.Frames = class {
-  constructor(root, empty, onTile) {
-    this.empty = VRThinker.element("p", "vrt-empty", empty);
-    this.tiles = new VRThinker.Tiles(root, onTile);
-    this.turns = new VRThinker.TurnList(this.tiles, "vrt-gallery", "Frames by turn");
-    root.classList.add("vrt");
-    root.replaceChildren(this.empty, this.turns.node);
-  }
-
-  /** Draw a trace as `view.data` gives it; what has not changed is left alone. */
-  update({ turns = [], ...trace } = {}) {
-    const bare = { foot: "", confidence: [], labels: [], remarks: [] };
-    this.empty.hidden = turns.length > 0;
-    this.turns.update(trace, turns.map((turn) => ({ ...turn, ...bare })));
-    this.tiles.markLinks();
-  }
-};
-
 /* The exact text that the judge got and wrote in a turn, with all visible that usually is not. */
 VRThinker.UNSEEN =
   /(<\|[^|<>]{1,40}\|>|[\0-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff])/;

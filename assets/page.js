@@ -224,8 +224,8 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
 };
 
 VRThinker.mountFrames = (root, empty) => {
-  const frames = new VRThinker.Frames(root, empty, VRThinker.showTile);
-  const draw = () => root.checkVisibility() && frames.update(VRThinker.shown); // in an open tab
+  const gallery = new VRThinker.Gallery(root, empty, VRThinker.showTile);
+  const draw = () => root.checkVisibility() && gallery.update(VRThinker.shown); // in an open tab
   document.addEventListener("vrt:trace", draw);
   new IntersectionObserver(draw).observe(root);
 };

@@ -36,7 +36,7 @@ if (data) {
   VRThinker.say(document.querySelector(".vrt-judge"), trace.judge);
   VRThinker.closer = new VRThinker.Closer();
   const frames = document.getElementById("frames");
-  const gallery = new VRThinker.Frames(frames.lastElementChild, "");
+  const gallery = new VRThinker.Gallery(frames.lastElementChild, "");
   const drawFrames = () => frames.open && gallery.update(VRThinker.shown);
   const onShow = () => {
     view.update(trace);

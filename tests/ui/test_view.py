@@ -372,6 +372,33 @@ def test_a_thing_that_is_missing_and_no_difference_at_all() -> None:
     assert told["Text alignment"][0] == f"V{other}"
 
 
+def test_a_tile_says_how_it_came_and_whether_the_reasoning_names_it() -> None:
+    """The whole thought of the answer counts; a part of a branch may be a person's choice."""
+    first, second, last = three_turns().turns
+    thought = "At 16 all is well. #99 is none. VQ: frame 30 jumps in 2 s, so video 1 is better."
+    told = replace(last, reply=replace(last.reply, think=thought))
+    trace = replace(three_turns(), turns=(first, second, told))
+    marks = {"16": ["given", "named"], "30": ["requested", "named"]}
+
+    def came(trace: Trace) -> dict[str, list[str]]:
+        tiles = [tile for turn in page_of(trace)["turns"] for tile in turn["tiles"]]
+        return {tile["label"].removeprefix("#"): tile["marks"] for tile in tiles}
+
+    assert {name: came(trace)[name] for name in ("16", "48", "30", "90", "62")} == {
+        **marks, "48": ["given"], "90": ["requested"], "62": ["requested"],
+    }  # fmt: skip
+    branch = Branch(ORIGIN, 3, frames=(56, 58))
+    other = replace(first, reply=replace(first.reply, wants=None))
+    branched = replace(trace, turns=(other, second, told), started=started(branch=branch))
+    assert [came(branched)[name] for name in ("16", "90", "62")] == [
+        ["given", "named"], ["chosen"], ["requested"],
+    ]  # fmt: skip
+    cut = replace(trace, finished=Finished(StopReason.CANCELLED))
+    assert came(cut)["16"] == came(OUTSIDE)["16"] == ["given"], "no verdict, no reasoning for it"
+    hidden = view.hide_verdict(page_of(trace))
+    assert "named" not in json.dumps(hidden)
+
+
 def test_of_a_hidden_run_nothing_is_sent_that_tells_its_verdict() -> None:
     shown = page_of(replace(TOLD, turns=(replace(OPENING, forced=True), *TOLD.turns[1:])))
     hidden = view.hide_verdict(shown)

@@ -38,7 +38,7 @@ from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView, inline_image
 
 # The page's scripts and style sheets, in their order
-VIEW = ("trace.js", "verdict.js", "closer.js")  # draws a run, in a saved report, too
+VIEW = ("trace.js", "verdict.js", "closer.js", "gallery.js")  # draws a run, in a saved report, too
 INPUTS = ("players.js", "live.js", "inputs.js", "history.js", "branches.js", "runs.js")
 PAGE = (*VIEW, *INPUTS, "page.js")
 HEARTBEAT = "heartbeat.js"  # In the head, before Gradio's scripts; all others come after them

@@ -72,7 +72,7 @@ UNTELLING = (
     *("fps", "grid", "ending"),
 )
 WORDLESS: Json = {"confidence": [], "labels": [], "parts": [], "aside": [], "facts": None}
-UNTELLING_OF_TURN = "number", "foot", "live", "taken", "tiles"
+UNTELLING_OF_TURN = "number", "foot", "live", "taken"
 
 
 class Picture(NamedTuple):
@@ -353,6 +353,33 @@ class RunView:
         took = totals((t.turn for t in turns if t.turn), tokens=False)
         return " · ".join(filter(None, [ended, took]))
 
+    @cached_property
+    def _named(self) -> frozenset[str]:
+        """The numbers of the frames that the reasoning for the verdict names."""
+        turns = [turn.turn for turn in self.state.turns if turn.turn] if self.verdict else []
+        told = [turn.reply.think[-20_000:] for turn in turns if turn.reply.verdict][-1:]
+        told += [self._reason(each)[0] for each in words.DIMENSION_HELP] if told else []
+        shown = {frame.number for turn in turns for frame in turn.frames}
+        return frozenset(str(number) for text in told for number in frame_numbers(text, shown))
+
+    def _marks(self, turn: TurnState, tile: Tile) -> list[str]:
+        """Return how a pair came, and "named" if the reasoning for the verdict names it.
+
+        Every run starts with "given" pairs, the judge's call before asked for "requested" ones, and a
+        person chose "chosen" ones for a branch.
+        """
+        numbers = {half.number for half in tile.halves.values()}
+        before = [
+            each.turn for each in self.state.turns if each.number == turn.number - 1 and each.turn
+        ]
+        wanted = [
+            index for each in before if each.reply.wants for index in each.reply.wants.indices
+        ]
+        is_branch = self.started is not None and self.started.branch is not None
+        came = "chosen" if is_branch and numbers.isdisjoint(map(str, wanted)) else "requested"
+        named = ["named"] if numbers & self._named else []
+        return ["given" if turn.number == 1 else came, *named]
+
     def _reason(self, dimension: Dimension) -> tuple[str, list[Tile]]:
         """The judge's sentence about the dimension, and the tiles it names.
 
@@ -463,7 +490,11 @@ class RunView:
             "state": " · ".join(summary),  # what came into view, and what the reply did
             "live": turn is None and self.finished is None,  # the judge is writing it
             "taken": taken,  # it is the origin's
-            "tiles": [tile.to_json(started.clips, self._in_view, pictures) for tile in tiles],
+            "tiles": [
+                tile.to_json(started.clips, self._in_view, pictures)
+                | {"marks": self._marks(turn_state, tile)}
+                for tile in tiles
+            ],
             "parts": _parts(turn_state, reply),  # [heading, text] of each part of the reply
             "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
             "remarks": remarks(turn_state),
@@ -528,5 +559,6 @@ def hide_verdict(view: Json) -> Json:
     for turn in view["turns"]:
         came = turn["state"].partition(" · ")[0] if turn["tiles"] else ""  # not what the reply did
         untelling = {name: turn[name] for name in UNTELLING_OF_TURN}
-        turns.append({**untelling, **WORDLESS, "remarks": [], "state": came})
+        tiles = [{**tile, "marks": tile["marks"][:1]} for tile in turn["tiles"]]
+        turns.append({**untelling, **WORDLESS, "tiles": tiles, "remarks": [], "state": came})
     return {**{name: view[name] for name in UNTELLING if name in view}, "turns": turns}

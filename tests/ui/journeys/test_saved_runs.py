@@ -27,9 +27,9 @@ def test_an_example_shows_its_run_and_can_be_compared_with_its_sides_swapped(pag
     captions = [f"#{slot}" for slot in (16, 48, 80, 112, 10, 30, 60, 90)]
     expect(page.locator("#frames .vrt-caption b")).to_have_text(captions)
     expect(page.locator("#frames .vrt-tile img")).to_have_count(16)
-    page.locator("#frames .vrt-tile").last.scroll_into_view_if_needed()
+    page.locator("#frames .vrt-tile").last.click()
     page.wait_for_function(LOADED)
-    expect(page.locator("#frames .vrt-turn .vrt-text h4").first).to_have_text("Snapshot")
+    expect(page.locator("#frames .vrt-pair .vrt-text h4").first).to_have_text("Snapshot")
     assert steps.link(page).endswith("?trace=a-block")
     steps.button(page, "Swap sides").click()
     steps.wait_for(page, "^Sides swapped")
