@@ -201,8 +201,9 @@ VRThinker.Closer = class {
   onClose() {
     this.flicker(false);
     const pair = this.pairs[this.position];
-    const same = ({ tile }) => pair && VRThinker.tileKey(tile) === VRThinker.tileKey(pair.tile);
-    const again = () => [...document.querySelectorAll(".vrt-tile")].find(same);
+    const isIt = (tile) => pair && VRThinker.tileKey(tile) === VRThinker.tileKey(pair.tile);
+    const nodes = [...document.querySelectorAll(".vrt-tile")];
+    const again = () => nodes.find(({ tiles }) => tiles.some(isIt));
     (this.opener.isConnected ? this.opener : again())?.focus({ preventScroll: true });
   }
 

@@ -84,6 +84,10 @@ VRThinker.EventStream = class {
 };
 VRThinker.events = new VRThinker.EventStream();
 
+VRThinker.LEAP = 60; // pixels: a move by more than a line or two is a glide
+VRThinker.GLIDE = 90; // ms in which a glide leaves a third of its way
+VRThinker.KEPT_LINES = 2; // of what the judge wrote before, above the frames it asked for
+
 /* Keeps the newest words of a run in sight until the person scrolls elsewhere. */
 VRThinker.Follow = class {
   on = true;
@@ -91,9 +95,8 @@ VRThinker.Follow = class {
   turns = 0; // that were shown
 
   constructor(root) {
-    const turn = () => this.turn(!this.on);
     this.root = root;
-    this.button = VRThinker.button("vrt-follow", "Follow the newest words", turn);
+    this.button = VRThinker.button("vrt-follow", "↓ Live", () => this.turnOn());
     root.append(this.button);
     const release = () => setTimeout(() => this.release()); // after the click
     window.addEventListener("scroll", () => this.onScroll(), { passive: true });
@@ -115,30 +118,29 @@ VRThinker.Follow = class {
     if (late && this.on) late();
   }
 
-  turn(on) {
-    this.wanted = on;
-    this.draw(on);
-    if (on) this.showNewest();
+  turnOn() {
+    if (document.activeElement === this.button) VRThinker.pointerFocus.pass(this.button);
+    this.draw(true);
+    this.showNewest();
   }
 
   draw(on) {
     this.on = on;
-    this.button.ariaPressed = on;
+    this.button.hidden = on || !this.live || this.turns === 0;
   }
 
-  update({ run, over, turns = [] }) {
-    const live = Boolean(run) && !over;
+  /** A run whose words are hidden from one who votes first is not followed. */
+  update({ run, over, turns = [], coming, ballot }) {
+    const live = Boolean(run) && !over && !ballot?.hidden;
     const fresh = this.run !== run;
-    const ended = this.live && !live && !fresh;
-    if (fresh || (live && !this.live)) {
-      Object.assign(this, { run, turns: 0, scrolledTo: window.scrollY });
-      this.turn(true);
-    }
-    this.live = live;
-    this.button.hidden = !live || turns.length === 0;
-    if (!run) return;
+    const ended = this.live && over && !fresh;
+    const begun = fresh || (live && !this.live);
+    if (begun) Object.assign(this, { run, turns: 0, scrolledTo: window.scrollY });
     const first = turns.length > 0 && this.turns === 0;
-    this.turns = turns.length;
+    this.live = live;
+    this.turns = turns.length + (coming ? 1 : 0);
+    this.draw(begun || this.on);
+    if (!run) return;
     this.onScroll(); // a scroll whose event is still to come
     if (live && this.on) this.whenFree(() => this.showNewest(first));
     else if (ended && this.on) this.whenFree(() => this.showOutcome());
@@ -159,23 +161,55 @@ VRThinker.Follow = class {
     const { innerHeight } = window;
     const { top, bottom } = node.getBoundingClientRect();
     const covered = VRThinker.coveredHeight();
-    if (first && top > covered && (bottom > innerHeight || covered > 8)) this.scroll(top - covered);
-    const ownHeight = parseFloat(getComputedStyle(this.button).bottom) + this.button.offsetHeight;
-    const coveredBelow = Math.max(VRThinker.stopBar.node.offsetHeight, ownHeight) + 8;
-    const below = node.getBoundingClientRect().bottom + coveredBelow - innerHeight;
-    if (below > 0) this.scroll(below);
+    const toTop = first && (bottom > innerHeight || covered > 8) ? top - covered : 0;
+    const below = bottom + VRThinker.stopBar.node.offsetHeight + 20 - innerHeight;
+    const distance = Math.min(Math.max(toTop, below), this.lastLines(node) - covered);
+    if (distance > 0) this.scroll(distance);
+  }
+
+  /** Where the last lines before a turn begin, as long as nothing was written in the turn. */
+  lastLines(node) {
+    if (node.querySelector(".vrt-text p")) return Infinity;
+    const written = node.previousElementSibling?.querySelectorAll(".vrt-text section p") ?? [];
+    const last = [...written].at(-1);
+    if (!last) return Infinity;
+    const { lineHeight } = getComputedStyle(last);
+    return last.getBoundingClientRect().bottom - VRThinker.KEPT_LINES * parseFloat(lineHeight);
   }
 
   /** A run that has ended, or that was opened, begins with its verdict. */
   showOutcome() {
     const { top } = document.getElementById("run").getBoundingClientRect();
     const distance = top - VRThinker.coveredHeight();
-    if (distance < -8 || top > window.innerHeight * 0.5) this.scroll(distance);
+    if (distance < -8 || top > window.innerHeight * 0.5) this.scroll(distance, true);
   }
 
-  scroll(distance) {
+  /** Scroll by so much, a leap in a glide, which ends where the person presses or scrolls. */
+  scroll(distance, atOnce = matchMedia("(prefers-reduced-motion: reduce)").matches) {
+    const glides = !atOnce && (this.gliding || Math.abs(distance) > VRThinker.LEAP);
+    cancelAnimationFrame(this.gliding);
+    this.gliding = 0;
+    if (glides) this.glide(window.scrollY + distance, performance.now());
+    else this.move(distance);
+  }
+
+  move(distance) {
     window.scrollBy({ top: distance, behavior: "instant" });
     this.scrolledTo = window.scrollY;
+  }
+
+  glide(goal, before) {
+    this.gliding = requestAnimationFrame((now) => {
+      const { scrollY } = window;
+      this.onScroll();
+      if (!this.gliding || this.pressed) return (this.gliding = 0);
+      const passed = Math.max(4, now - before);
+      const part = (goal - scrollY) * (1 - Math.exp(-passed / VRThinker.GLIDE));
+      this.move(Math.sign(part) * Math.max(1, Math.abs(part)));
+      const goesOn = Math.abs(goal - window.scrollY) > 1 && window.scrollY !== scrollY;
+      this.gliding = 0;
+      if (goesOn) this.glide(goal, now);
+    });
   }
 
   /** Whoever scrolls up reads on undisturbed; at the newest words the page follows again. */
@@ -183,9 +217,13 @@ VRThinker.Follow = class {
     const moved = window.scrollY - this.scrolledTo;
     if (Math.abs(moved) < 3) return;
     this.scrolledTo = window.scrollY;
+    const glided = this.gliding;
+    cancelAnimationFrame(glided);
+    this.gliding = 0;
     if (!this.live) return;
     const bottom = this.newest()?.getBoundingClientRect().bottom ?? 0;
-    this.draw(this.wanted && bottom < window.innerHeight + 40 && moved > 0);
+    const near = bottom < window.innerHeight + 40 || (glided && this.on);
+    this.draw(near && moved > 0);
   }
 };
 

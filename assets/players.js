@@ -396,7 +396,7 @@ VRThinker.Rail = class {
   }
 
   /** Take the run that is shown, and mark its frames. */
-  mark({ run = "", over, turns = [], fps = [0, 0], grid = null }) {
+  mark({ run = "", over, turns = [], coming, fps = [0, 0], grid = null }) {
     this.players.frameRates = fps;
     this.grid = grid;
     this.live = Boolean(run && !over);
@@ -407,8 +407,10 @@ VRThinker.Rail = class {
     this.run = run;
     const mark = (tile, position) => ({ tile, position, place: VRThinker.place(tile) });
     this.marks = turns.flatMap(({ tiles }, position) => tiles.map((tile) => mark(tile, position)));
-    const key = JSON.stringify(this.marks);
-    if (this.key !== key) this.strip.replaceChildren(...this.marks.map(this.drawMark, this));
+    const asked = (coming?.tiles ?? []).map((tile) => mark(tile, turns.length));
+    const key = JSON.stringify([this.marks, asked]);
+    const draw = () => [...this.marks.map(this.drawMark, this), ...asked.map(this.drawAsked, this)];
+    if (this.key !== key) this.strip.replaceChildren(...draw());
     this.key = key;
     this.draw();
   }
@@ -420,6 +422,16 @@ VRThinker.Rail = class {
     mark.title = mark.ariaLabel = gone ? `${title}, no longer in the judge's view` : title;
     mark.tabIndex = -1;
     mark.dataset.frames = VRThinker.frames(tile);
+    return this.put(mark, position, place);
+  }
+
+  /** A mark for frames that were asked for and have not come. */
+  drawAsked({ tile, position, place }) {
+    const title = `${tile.label}, asked for`;
+    return this.put(VRThinker.element("span", { class: "vrt-mark asked", title }), position, place);
+  }
+
+  put(mark, position, place) {
     VRThinker.colour(mark, position);
     mark.style.setProperty("--lane", position % 6);
     mark.style.left = `${place * 100}%`;

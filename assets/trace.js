@@ -55,8 +55,25 @@ VRThinker.colour = (node, position) => {
 
 VRThinker.frames = (tile) => tile.label.replaceAll("#", "");
 
+/** Those of `tiles` that show the frame of that number. */
+VRThinker.numbered = (tiles, number) =>
+  tiles.filter((tile) => VRThinker.frames(tile).split(" · ").includes(number));
+
 /** What tells a tile from others, and stays the same when its frames leave the judge's view. */
 VRThinker.tileKey = ({ label, halves }) => JSON.stringify([label, halves.map((half) => half?.src)]);
+
+/** Neighbours with the same pictures in stacks of one or more. */
+VRThinker.stacks = (tiles) => {
+  const stacks = [];
+  const pictures = ({ halves }) => halves.map((half) => half?.src).join();
+  for (const tile of tiles) {
+    const key = pictures(tile);
+    const same = key.length > 1 && stacks.length && pictures(stacks.at(-1)[0]) === key;
+    if (same) stacks.at(-1).push(tile);
+    else stacks.push([tile]);
+  }
+  return stacks;
+};
 
 /** Where a tile stands in the clips, 0 to 1. */
 VRThinker.place = ({ halves }) => (halves[0] ?? halves[1]).place;
@@ -101,7 +118,7 @@ VRThinker.Trace = class {
     this.data = trace;
     this.order.update(trace);
     this.shown = this.order.shown(trace);
-    const { turns = [] } = this.shown;
+    const { turns = [], coming } = this.shown;
     fill(this.verdict, verdict, VRThinker.verdict);
     this.vote.update(trace);
     this.ending.update(ending);
@@ -113,7 +130,7 @@ VRThinker.Trace = class {
     this.health.hidden = noted.length === 0;
     this.empty.hidden = turns.length > 0 || Boolean(ending || run);
     this.turns.node.classList.toggle("vrt-swapped", this.order.swapped);
-    this.turns.update(this.shown, turns);
+    this.turns.update(this.shown, coming ? [...turns, { ...coming, coming: true }] : turns);
     this.tiles.markLinks(this.order.swapped ? this.turns.node : this.root);
   }
 };
@@ -222,7 +239,7 @@ VRThinker.Tiles = class {
       const tiles = link ? this.numbered(link.dataset.frame) : [];
       const turn = link?.closest(".vrt-turn");
       const node = tiles.find((each) => turn?.contains(each)) ?? tiles.at(-1); // else the latest
-      if (node) this.choose(node.tile, node);
+      if (node) this.choose(VRThinker.numbered(node.tiles, link.dataset.frame)[0], node);
     });
   }
 
@@ -232,18 +249,20 @@ VRThinker.Tiles = class {
 
   find(tile) {
     const key = VRThinker.tileKey(tile);
-    return this.all().find((node) => VRThinker.tileKey(node.tile) === key);
+    const isIt = (each) => VRThinker.tileKey(each) === key;
+    return this.all().find((node) => node.tiles.some(isIt));
   }
 
   numbered(number) {
-    return this.all().filter((node) => node.dataset.frames.split(" · ").includes(number));
+    return this.all().filter((node) => VRThinker.numbered(node.tiles, number).length > 0);
   }
 
   /** Light the tiles and marks of a frame, and no others. */
   light(number) {
     const lit = this.numbered(number);
     for (const node of this.all()) node.classList.toggle("lit", lit.includes(node));
-    const detail = lit.map((node) => node.dataset.frames);
+    const tiles = lit.flatMap((node) => VRThinker.numbered(node.tiles, number));
+    const detail = tiles.map((tile) => VRThinker.frames(tile));
     document.dispatchEvent(new CustomEvent("vrt:light", { detail }));
   }
 
@@ -375,6 +394,7 @@ VRThinker.Turn = class {
     this.tiles = element("ul", { class: "vrt-tiles", "aria-label": `Frames of ${name}` });
     this.aside = element("div");
     this.reply = element("div");
+    this.wants = element("div", "vrt-wants");
     this.course = element("ul", { class: "vrt-course", "aria-label": `Labels of ${name}` });
     this.remarks = element("ul", "vrt-remarks");
     const title = element("h3", "", `Turn ${position + 1}`);
@@ -382,23 +402,24 @@ VRThinker.Turn = class {
     this.details = element("details", "", this.about, this.remarks, this.sure, this.foot);
     this.exact = messages && new VRThinker.Exact(() => messages(position));
     const header = element("header", "", title, this.state);
-    const text = element("div", "vrt-text", this.aside, this.reply, this.course);
+    const text = element("div", "vrt-text", this.aside, this.reply, this.wants, this.course);
     this.tail = element("div", "vrt-tail", this.details, this.exact?.node);
     this.node = element("li", "vrt-turn", header, this.tiles, text, this.tail);
     VRThinker.colour(this.node, position);
   }
 
-  update(turn) {
-    const { element, say, fill, items, tileKey } = VRThinker;
-    const { state, foot, confidence, live, taken, tiles, aside, parts, facts, labels } = turn;
-    const { remarks, sealed } = turn;
+  /** Of a turn that is only `coming` there are no more than its state and empty tiles. */
+  update({ state, foot = "", coming, live, taken, tiles, parts = [], facts, wants, ...turn }) {
+    const { confidence = [], aside, labels, remarks = [], sealed } = turn;
+    const { element, say, fill, link, items, tileKey } = VRThinker;
     say(this.state, state);
     say(this.foot, foot);
     fill(this.sure, confidence, ([text, help]) => [element("b", "", text), ` ${help}`]);
-    this.node.classList.toggle("live", live);
-    this.node.classList.toggle("bare", tiles.length === 0);
-    this.node.classList.toggle("taken", Boolean(taken));
-    fill(this.tiles, tiles.map(tileKey), () => tiles.map((tile) => this.tile(tile)));
+    const looks = { live, taken, coming, bare: tiles.length === 0 };
+    for (const look in looks) this.node.classList.toggle(look, Boolean(looks[look]));
+    fill(this.tiles, tiles.map((tile) => [tileKey(tile), coming]), () =>
+      coming ? tiles.map(VRThinker.emptyTile) : VRThinker.stacks(tiles).map(this.tile, this),
+    );
     fill(this.aside, aside, ([name, text, help]) => {
       const thought = new VRThinker.Passage("p").update(text).node;
       const about = [element("summary", "", name), element("p", "vrt-aside-help", help)];
@@ -406,24 +427,29 @@ VRThinker.Turn = class {
     });
     parts.forEach((part, place) => this.drawPart(place, part, place ? null : facts));
     for (const { node } of this.parts.splice(parts.length)) node.remove();
+    fill(this.wants, wants && [wants], () => [link(element("p"), wants)]);
     fill(this.course, labels, () => labels.map(VRThinker.courseItem));
     fill(this.remarks, remarks, items);
     say(this.about, remarks.length ? `Details · ${VRThinker.notes(remarks)}` : "Details");
     this.details.hidden = !foot && confidence.length + remarks.length === 0;
-    if (this.exact) this.exact.node.hidden = live || sealed;
+    if (this.exact) this.exact.node.hidden = live || coming || sealed;
     this.tail.hidden = this.details.hidden && (this.exact?.node.hidden ?? true);
   }
 
-  tile(tile) {
+  /** One tile for a stack of them. */
+  tile(tiles) {
     const { element, seconds } = VRThinker;
+    const [tile] = tiles;
     const times = tile.halves.map((half) => seconds(half?.time)).join(" | ");
-    const label = [element("b", "", tile.label), element("span", "", times)];
+    const names = tiles.map((each) => each.label).join(" = ");
+    const label = [element("b", "", names), element("span", "", times)];
     const screens = element("span", "vrt-screens", tile.halves.map(VRThinker.screen));
     const content = [screens, element("span", "vrt-caption", label)];
     const look = { class: "vrt-tile", title: "Look closer", "aria-haspopup": "dialog" };
     const button = VRThinker.button(look, content, () => this.onTile(tile, button));
-    button.dataset.frames = VRThinker.frames(tile);
-    button.tile = tile;
+    button.dataset.frames = tiles.map(VRThinker.frames).join(" · ");
+    button.classList.toggle("stack", tiles.length > 1);
+    button.tiles = tiles;
     return element("li", "", button);
   }
 
@@ -440,6 +466,18 @@ VRThinker.Turn = class {
     passage.update(text);
     fill(node, [facts], () => [title, facts ? VRThinker.facts(facts, passage.node) : passage.node]);
   }
+};
+
+/** The place of a tile whose frames were asked for and have not come. */
+VRThinker.emptyTile = ({ label, halves }) => {
+  const { element } = VRThinker;
+  const screens = halves.map((half, position) => {
+    const screen = element("span", half ? `vrt-screen vrt-side${position + 1}` : "");
+    if (half) screen.style.aspectRatio = half.ratio;
+    return screen;
+  });
+  const caption = element("span", "vrt-caption", element("b", "", label));
+  return element("li", "vrt-empty-tile", element("span", "vrt-screens", screens), caption);
 };
 
 VRThinker.screen = (half, position) => {

@@ -76,8 +76,8 @@ VRThinker.Order = class {
   /** The trace, with the turns of the second run where those were chosen. */
   shown(trace) {
     if (!this.swapped) return trace;
-    const { turns, grid } = trace.order.run;
-    return { ...trace, turns, grid, shownOrder: "swapped" };
+    const { turns, grid, coming } = trace.order.run;
+    return { ...trace, turns, grid, coming, shownOrder: "swapped" };
   }
 
   tableRows(rows) {

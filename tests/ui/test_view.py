@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,10 @@ from tests.support.waiting import PATIENCE_S
 from tests.ui.conftest import OpenReport
 from tests.ui.support import handmade_runs as runs
 from tests.ui.support.handmade_runs import WHOLE, both_orders, pairs, started, three_turns
+from tests.ui.support.saved_examples import ask
 from vrthinker_core import types
+from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.judge import judge
 from vrthinker_core.protocols import make_protocol
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Preference, Reply, Side, StopReason, Trace
@@ -105,7 +108,7 @@ def test_a_turn_that_was_stopped_is_not_blamed_for_it(text: str, tmp_path: Path)
     assert stopped.join(PATIENCE_S)
     (turn,) = page_of(stopped.state)["turns"]
     said = "asked for 2 more" if CALL in text else "stopped"
-    assert (turn["state"], turn["remarks"]) == (f"1 frame pair · {said}", [])
+    assert (turn["state"], turn["remarks"]) == (f"1 pair every run starts with · {said}", [])
     reply = make_protocol(types.Settings(), "paired").parse(text)
     whole = turn_of(completion=Completion(text), reply=reply)
     assert CALL in text or (whole["remarks"] and "answer" in whole["state"])
@@ -157,6 +160,53 @@ def test_frames_that_do_not_come_again_are_a_remark_of_the_turn_that_would_show_
     assert branch["turns"][2]["remarks"] == ["Already shown: 48."]
     assert branch["no_check"], "one that took turns over is never checked"
     assert not page_of(replace(trace, started=started(branch=Branch(ORIGIN, 1))))["no_check"]
+
+
+@pytest.mark.parametrize("window", [1, 2, "all"])
+@pytest.mark.parametrize("protocol", get_args(types.ProtocolName))
+def test_what_the_judge_asks_for_has_its_place_before_it_comes(
+    protocol: types.ProtocolName, window: int | Literal["all"], pair: types.VideoPair
+) -> None:
+    """The places are those of the very frames that come next, and no others."""
+    asked = (10, 30, 60), (30, 40), (10, 50, 200), (10, 50), (10, 30)
+    replies = [*(ask(*indices) for indices in asked), runs.ANSWER]
+    settings = types.Settings(window=window, max_turns=6, swap="on")
+    state, places = RunState(), list[list[Any]]()
+    for event in judge(pair, ScriptedBackend(replies, protocol=protocol), settings):
+        before, after = page_of(state), page_of(state := fold(state, event))
+        if isinstance(event, Swapped):
+            event, before = event.event, before["order"] and before["order"]["run"]
+            after = after["order"]["run"]
+        if isinstance(event, FramesShown) and event.turn > 1:
+            coming = before["coming"] or {"tiles": [], "state": "no new frames"}
+            turn = after["turns"][-1]
+            places.append([drawn_at(tile) for tile in coming["tiles"]])
+            assert places[-1] == [drawn_at(tile) for tile in turn["tiles"]]
+            assert turn["state"] == coming["state"]
+            again = turn["remarks"][0] if turn["remarks"] and places[-1] else ""
+            assert again in before["turns"][-1]["wants"]
+    assert len(places) == 10
+    assert any(places)
+    assert page_of(state)["coming"] is None
+
+
+def drawn_at(tile: Any) -> list[Any]:
+    """What is known of a tile before its frames come."""
+    halves = [half and (half["place"], half["ratio"]) for half in tile["halves"]]
+    return [tile["label"], tile["slot"], *halves]
+
+
+def test_a_request_is_told_while_it_is_written() -> None:
+    begun, state = CALL.partition("0, 30")[0], state_of(Trace(started(), ()))
+    state = fold(state, FramesShown(1, "told", pairs([16, 48])))
+    told = list[Any]()
+    for piece in (f"<Think>x</Think>{begun}", "0, 16", ", 3", "0]", "}}</tool_call>"):
+        page = page_of(state := fold(state, TextArrived(1, piece)))
+        tiles = page["coming"]["tiles"] if page["coming"] else []
+        told.append((page["turns"][0]["wants"], [tile["label"] for tile in tiles]))
+    one = "It wants 1 more pair: #10 …"
+    both = "It wants 2 more pairs: #10 #30 … Already shown: 16.", ["#10", "#30"]
+    assert told == [("", []), (one, ["#10"]), (f"{one} Already shown: 16.", ["#10"]), both, both]
 
 
 @given(st.lists(st.tuples(st.integers(0, 127), st.sampled_from(Side)), unique=True, max_size=40))
@@ -402,7 +452,7 @@ def test_a_tile_says_how_it_came_and_whether_the_reasoning_names_it() -> None:
 def test_of_a_hidden_run_nothing_is_sent_that_tells_its_verdict() -> None:
     shown = page_of(replace(TOLD, turns=(replace(OPENING, forced=True), *TOLD.turns[1:])))
     hidden = view.hide_verdict(shown)
-    for telling in (THOUGHT, "%", "reliable", "What stood out", "sharp", "asked", "answer"):
+    for telling in (THOUGHT, "%", "reliable", "What stood out", "sharp", "asked for 4", "answer"):
         assert telling in json.dumps(shown)
         assert telling not in json.dumps(hidden)
     assert [turn["tiles"] for turn in hidden["turns"]] == [turn["tiles"] for turn in shown["turns"]]

@@ -86,6 +86,9 @@ class PromptProtocol(Protocol):
         Never raises. `cut` means that the token limit ended the reply.
         """
 
+    def request(self, text: str) -> tuple[int, ...]:
+        """Return the frames that an unfinished reply asks for so far."""
+
     def call(self, indices: Sequence[int]) -> str:
         """Return a call for these indices, as a judge writes it."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
 from vrthinker_core.protocols.base import prompt_text
-from vrthinker_core.protocols.parser import read_reply, reason, retry_text
+from vrthinker_core.protocols.parser import read_reply, read_request, reason, retry_text
 from vrthinker_core.protocols.tool_calls import CallRules
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side
 from vrthinker_core.types.frames import Grid, Sizing
@@ -78,12 +78,20 @@ class Paired:
 
     def parse(self, text: str, *, cut: bool = False) -> Reply:
         """Return the best reading of a reply, with the problems met."""
-        return read_reply(text, CallRules(range(SLOTS), self.frames_per_call), cut=cut)
+        return read_reply(text, self._limits, cut=cut)
+
+    def request(self, text: str) -> tuple[int, ...]:
+        """Return the frames that an unfinished reply asks for so far."""
+        return read_request(text, self._limits)
 
     def call(self, indices: Sequence[int]) -> str:
         """Return the card's form of a call, within its tags."""
         arguments = f'{{"frame_indices": {list(indices)}}}'
         return f'<tool_call>{{"name": "select_frames", "arguments": {arguments}}}</tool_call>'
+
+    @property
+    def _limits(self) -> CallRules:
+        return CallRules(range(SLOTS), self.frames_per_call)
 
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """Return the frames as images, then the number of pairs.

@@ -12,7 +12,7 @@ from vrthinker_core.protocols.labels import (
     strip_invisible,
     to_narrow,
 )
-from vrthinker_core.protocols.segments import Action, ReplySplitter, invention_start
+from vrthinker_core.protocols.segments import Action, ReplySplitter, find_tags, invention_start
 from vrthinker_core.protocols.tool_calls import CallRules, read_calls
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension, Problem, ProblemKind, Reply, Turn, Verdict
@@ -121,6 +121,33 @@ def read_reply(text: str, rules: CallRules, *, cut: bool = False) -> Reply:
         extra = [Problem(ProblemKind.IGNORED_CALL, told), *extra]
     found, snapshot, think = by_severity([*problems, *extra]), segments.snapshot, segments.think
     return Reply(text, snapshot, think, wants, verdict, confidence, final, found)
+
+
+_OPEN_CALL: Final = re.compile(
+    r"""\s*(?:```\w*\s*)?\{\s*(?:["']name["']\s*:\s*["']select_frames["']\s*,\s*"""
+    r"""["']arguments["']\s*:\s*(\{)\s*)?["'](?:frame_indices|target_frames)["']\s*:\s*"""
+    r"\[\s*\d+(?:\s*,\s*\d+)*(?=\s*[,\]])"
+)
+"""A call up to its last frame number that cannot grow: a comma or a bracket stands behind it."""
+
+
+def read_request(text: str, rules: CallRules) -> tuple[int, ...]:
+    """Return the frames that an unfinished reply asks for so far.
+
+    More text only adds frames: they are those of the finished reply, unless the judge breaks off or
+    spoils its call. A call before the end of any reasoning is not read: it may be a quotation.
+    """
+    visible, narrow, _ = _own_part(text)
+    actions = ReplySplitter(visible, narrow, cut=True).split().actions
+    calls = [action for action in actions if action.kind == "call"]
+    before = narrow[: calls[0].tag] if calls else ""
+    if before.strip() and not any(not tag.acts and not tag.opens for tag in find_tags(before)):
+        return ()
+    if calls and not calls[-1].closed and (found := _OPEN_CALL.match(calls[-1].body)):
+        body = found[0] + ("]}}" if found[1] else "]}")
+        calls[-1] = calls[-1]._replace(body=body, closed=True)
+    wants, _ = read_calls(calls, rules, cut=True)
+    return wants.indices if wants else ()
 
 
 def label_places(text: str, *, cut: bool = False) -> dict[Dimension, int]:

@@ -87,6 +87,14 @@ class RunState:
             in_view = frozenset(before).union(frame.ref for frame in turn.frames)
         return in_view
 
+    @property
+    def stays_in_view(self) -> frozenset[FrameRef]:
+        """The frames in view that stay when one more round of frames comes."""
+        first, *rounds = [turn.frames for turn in self.turns if turn.frames] or [()]
+        if self.started and isinstance(window := self.started.settings.window, int):
+            rounds = rounds[max(0, len(rounds) + 1 - window) :]
+        return self.in_view.intersection(frame.ref for each in (first, *rounds) for frame in each)
+
     def in_first_sides(self) -> "RunState":
         """Return a second run in the sides of the first."""
         started = self.started

@@ -7,7 +7,7 @@ import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from vrthinker_core.types import (
     ClipInfo,
     Dimension,
     FrameRef,
+    FrameSelection,
     Preference,
     Reply,
     Side,
@@ -192,8 +193,9 @@ def _finite(seconds: float) -> float:
 class RunView:
     """One run so far, live or saved."""
 
-    def __init__(self, state: RunState) -> None:
-        self.state = state
+    def __init__(self, state: RunState, *, swapped: bool = False) -> None:
+        """Look at a run. `swapped`: it is a second run in the sides of the first."""
+        self.state, self._swapped = state, swapped
         self.started, self.finished = state.started, state.finished
         self.order = order_of(state.runs)  # None without two verdicts
         # None before the end, without an answer and outside the judge's scope
@@ -213,7 +215,8 @@ class RunView:
     @cached_property
     def second(self) -> "RunView | None":
         """The second run in the sides of the first; None if there is none."""
-        return RunView(self.state.swapped.in_first_sides()) if self.state.swapped else None
+        second = self.state.swapped
+        return RunView(second.in_first_sides(), swapped=True) if second else None
 
     @cached_property
     def probabilities(self) -> Probabilities:
@@ -256,6 +259,7 @@ class RunView:
             "vote": self._vote(),
             "ending": ending,  # what a person must know; "" after an ordinary answer
             "turns": [self._turn(turn, pictures) for turn in state.turns],
+            "coming": self._coming(pictures),
         }
 
     def _verdict(self) -> Json | None:
@@ -448,30 +452,30 @@ class RunView:
         if grid := second._grid():  # the numbers of the person's first video before the second's
             grid["first"].reverse()
         turns = [second._turn(turn, pictures) for turn in second.state.turns]
+        told = {"notice": words.SWAPPED_NOTICE, "grid": grid, "turns": turns}
         return {
             "live": finished is None,
             "line": line,
             "rows": rows,
             "caveats": [words.IN_SWAPPED.format(text) for text in caveats],
-            "run": {"notice": words.SWAPPED_NOTICE, "grid": grid, "turns": turns},
+            "run": {**told, "coming": second._coming(pictures)},
         }
 
     def _turn(self, turn_state: TurnState, pictures: Pictures) -> Json:
         started, number, turn = self.started, turn_state.number, turn_state.turn
         assert started is not None
-        tiles, protocol = group_tiles(turn_state.frames), self.state.protocol
+        tiles, is_pair = group_tiles(turn_state.frames), len(self._refs(1)) == 2
         taken = started.is_taken_over(number)
-        summary = [TAKEN_OVER] if taken else []
+        summary, branch = [TAKEN_OVER] if taken else [], started.branch
         if tiles or number > 1:
-            pairs = sum(len(tile.halves) == 2 for tile in tiles)
-            counts = (pairs, "frame pair"), (len(tiles) - pairs, "single frame")
-            came = [count(many, noun) for many, noun in counts if many]
-            summary.append(" and ".join(came) or "no new frames")
+            chosen = branch and branch.turn == number and branch.frames
+            why = words.STARTS_WITH if number == 1 else words.ASKED_FOR
+            halves = [len(tile.halves) for tile in tiles]
+            summary.append(words.frames_came(halves, words.CHOSEN if chosen else why))
         # Tokens and time, and what an ended turn may have: [heading, …], labels, [heading, …]
         told: Json = {"foot": "", "confidence": [], "labels": [], "aside": []}
         if turn is None:
-            text = turn_state.text
-            reply = protocol.parse(text, cut=True) if protocol and text else Reply(text)
+            reply = self._unfinished
         else:
             reply, completion = turn.reply, turn.completion
             summary.append(words.turn_summary(turn))
@@ -484,11 +488,12 @@ class RunView:
             told["labels"] = label_rows(reply.verdict, known)
             if aside := completion.reasoning:
                 told["aside"] = [words.ASIDE_HEADING.format(len(aside)), aside, words.ASIDE_HELP]
+        is_open = turn is None and self.finished is None
         return {
             **told,
             "number": number,
             "state": " · ".join(summary),  # what came into view, and what the reply did
-            "live": turn is None and self.finished is None,  # the judge is writing it
+            "live": is_open,  # the judge is writing it
             "taken": taken,  # it is the origin's
             "tiles": [
                 tile.to_json(started.clips, self._in_view, pictures)
@@ -496,10 +501,63 @@ class RunView:
                 for tile in tiles
             ],
             "parts": _parts(turn_state, reply),  # [heading, text] of each part of the reply
+            # What it asks for, in words, as soon as that can be read
+            "wants": words.request(*self._request(turn_state), is_pair=is_pair, is_open=is_open),
             "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
             "remarks": remarks(turn_state),
             **(WORDLESS if self.outside_scope else {}),  # they are put away under the headline
         }
+
+    @cached_property
+    def _unfinished(self) -> Reply:
+        """The reply of the last turn so far, with the frames that it asks for so far."""
+        last, protocol = self.state.turns[-1], self.state.protocol
+        if protocol is None or not last.text:
+            return Reply(last.text)
+        asked = protocol.request(last.text) if not last.forced else ()
+        wants = FrameSelection(asked) if asked else None
+        return replace(protocol.parse(last.text, cut=True), wants=wants)
+
+    def _request(self, turn_state: TurnState) -> tuple[list[int], list[int]]:
+        """The frames that a turn asks for: new ones, and those that are in view already."""
+        reply = turn_state.turn.reply if turn_state.turn else self._unfinished
+        asked = reply.wants.indices if reply.wants and reply.kind == "tool" else ()
+
+        def missing(view: frozenset[FrameRef]) -> list[int]:
+            refs = {index: self._refs(index) for index in asked}
+            return [index for index in asked if not (refs[index] and view.issuperset(refs[index]))]
+
+        if after := [each for each in self.state.turns if each.number > turn_state.number]:
+            new = [index for index in asked if index not in after[0].already_shown]
+        else:  # as `Deliberation` answers
+            new = missing(self._in_view) and missing(self.state.stays_in_view)
+        return new, [index for index in asked if index not in new]
+
+    def _refs(self, index: int) -> list[FrameRef]:
+        """The frames of an index, on the sides that are shown; of an unknown protocol none."""
+        refs = self.state.protocol.frame_refs((index,)) if self.state.protocol else ()
+        return [FrameRef(ref.slot, ref.side.other) if self._swapped else ref for ref in refs]
+
+    def _coming(self, pictures: Pictures) -> Json | None:
+        """The next turn, as far as its frames are asked for; None without a request."""
+        state, started, protocol = self.state, self.started, self.state.protocol
+        if not (started and protocol and state.turns) or self.finished or state.turns[-1].forced:
+            return None
+        clips, empty = started.clips, list[Thumbnail]()
+        for index in self._request(state.turns[-1])[0]:
+            for ref in self._refs(index):
+                clip = clips[ref.side - 1]
+                place = protocol.grid.index(ref.slot, max(1, clip.frames if clip else 1))
+                empty.append(Thumbnail(ref, str(index), place, 0, 0, b""))
+        ratios = {frame.ref.side: pictures(frame).ratio for frame in state.turns[0].frames}
+
+        def blank(frame: Thumbnail) -> Picture:
+            return Picture("", ratios.get(frame.ref.side, 1))
+
+        tiles, shown = group_tiles(empty), {frame.ref for frame in empty}
+        came = words.frames_came([len(tile.halves) for tile in tiles], words.ASKED_FOR)
+        drawn = [tile.to_json(clips, shown, blank) for tile in tiles]
+        return {"state": came, "tiles": drawn} if tiles else None
 
 
 def label_rows(verdict: Verdict | None, known: Probabilities | None = None) -> list[Json]:
@@ -543,12 +601,11 @@ def _facts(reply: Reply, shown: list[str]) -> Json | None:
 def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:
     """[heading, text] of each part; the raw text if nothing was read."""
     turn, text = turn_state.turn, turn_state.text
-    indices = reply.wants.indices if turn and reply.wants else ()
-    call = f"select_frames({[*indices]})" if indices else ""
-    read = [("Snapshot", reply.snapshot), ("Think", reply.think), ("Tool call", call)]
+    read = [("Snapshot", reply.snapshot), ("Think", reply.think)]
     parts = [[heading, passage] for heading, passage in read if passage]
     unread = turn is not None and turn.reply.kind == "invalid" and not turn.cut_short
-    if text and (unread or not parts):
+    asked = reply.wants is not None and reply.wants.indices
+    if text and (unread or not (parts or asked)):
         parts.append([AS_IT_CAME if turn else "Writing", text])
     return parts
 
@@ -560,5 +617,6 @@ def hide_verdict(view: Json) -> Json:
         came = turn["state"].partition(" · ")[0] if turn["tiles"] else ""  # not what the reply did
         untelling = {name: turn[name] for name in UNTELLING_OF_TURN}
         tiles = [{**tile, "marks": tile["marks"][:1]} for tile in turn["tiles"]]
-        turns.append({**untelling, **WORDLESS, "tiles": tiles, "remarks": [], "state": came})
+        wordless = {**WORDLESS, "remarks": [], "wants": ""}
+        turns.append({**untelling, **wordless, "tiles": tiles, "state": came})
     return {**{name: view[name] for name in UNTELLING if name in view}, "turns": turns}

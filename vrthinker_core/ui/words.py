@@ -287,6 +287,27 @@ def clip_notes(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:
 
 
 ALREADY_SHOWN = "Already shown: {}."
+STARTS_WITH = "every run starts with"
+ASKED_FOR = "it asked for"
+CHOSEN = "chosen for this branch"
+
+
+def frames_came(halves: Sequence[int], why: str) -> str:
+    """Return how many frames come, and why. `halves`: 2 of a pair, 1 of a single frame."""
+    counts = (halves.count(2), "pair"), (halves.count(1), "single frame")
+    came = " and ".join(count(many, noun) for many, noun in counts if many)
+    return f"{came} {why}" if came else "no new frames"
+
+
+def request(new: Sequence[int], again: Sequence[int], *, is_pair: bool, is_open: bool) -> str:
+    """Return what a reply asks for; `is_open`: it may go on. "" for nothing."""
+    more = count(len(new), "more pair" if is_pair else "more frame")
+    told = f"It wants {more}: " if new else "It wants to see again: "
+    listed = " ".join(f"#{index}" for index in new or again) + (" …" if is_open else "")
+    seen = ALREADY_SHOWN.format(", ".join(map(str, again))) if new and again else ""
+    return f"{told}{listed} {seen}".rstrip() if new or again else ""
+
+
 CONFIDENCE = (
     "confidence {} (concat)",
     "How sure the judge said it was, on the scale of concat: 1 low, 2 medium, 3 high, 4 very high, 5 confirmed.",

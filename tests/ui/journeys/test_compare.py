@@ -98,9 +98,10 @@ def test_who_reads_on_is_left_alone_and_changes_what_comes_next(page: Page, clip
     page.mouse.move(900, 250)
     page.mouse.wheel(0, -250)
     steps.place_while_the_judge_writes(page)
-    follow = steps.button(page, "Follow the newest words")
-    expect(follow).to_have_attribute("aria-pressed", "false")
+    follow = steps.button(page, "↓ Live")
+    expect(follow).to_be_in_viewport()
     follow.dispatch_event("click")
+    expect(follow).to_be_hidden()
     steps.wait_until_last_word(page)
     page.mouse.down()  # what is pressed stays under the pointer
     before = steps.place_while_the_judge_writes(page)
@@ -149,9 +150,11 @@ def test_what_is_read_stays_in_its_place(page: Page, clips: Clips, anchoring: st
     page.evaluate("value => document.documentElement.style.overflowAnchor = value", anchoring)
     steps.start(page, clips)
     words = steps.turns(page).first.locator(".vrt-text p").first
-    page.locator(".vrt-follow:not([hidden])").dispatch_event("click")  # no longer
     expect(words).to_be_visible()
-    steps.turns(page).first.locator("header").evaluate("node => node.scrollIntoView()")
+    header = steps.turns(page).first.locator("header")
+    until(lambda: header.bounding_box()["y"] < 0)
+    header.evaluate("node => node.scrollIntoView()")
+    expect(page.locator(".vrt-follow")).to_be_visible()  # it is followed no longer
     before = words.bounding_box()["y"]
     steps.wait_until_over(page)  # two turns have come below it, and the verdict above
     until(lambda: words.bounding_box()["y"] == pytest.approx(before, abs=1))

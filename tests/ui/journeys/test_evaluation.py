@@ -160,7 +160,7 @@ def test_rows_of_one_prompt_stand_side_by_side(listed: Page) -> None:
     expect(last.get_by_role("img", name="right", exact=True)).to_have_count(4)
     for part in ("by hand, grpo, step 5", "4 of 4 labels right"):
         expect(last).to_contain_text(part)
-    said = ("What stood out in turn 1.", "select_frames([10, 30, 60, 90])", "in turn 3.")
+    said = ("What stood out in turn 1.", "#10 #30 #60 #90", "in turn 3.")
     for part in ("rollouts/grpo-step-00000-sample-0.json", THINK.strip(), *said):
         expect(first).to_contain_text(part)
     expect(first.locator(".vrt-tile")).to_have_count(14)

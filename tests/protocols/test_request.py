@@ -1,0 +1,53 @@
+"""A call is read while it is written: no frame is shown that the finished reply does not ask for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vrthinker_core.protocols import PromptProtocol, make_protocol
+from vrthinker_core.traces import load
+from vrthinker_core.types import Settings
+
+ROOT = Path(__file__).parents[2]
+CONFORMANCE = ROOT / "tests" / "conformance"
+NOTED = "<Snapshot>s</Snapshot><Think>t</Think>"
+
+
+def replies() -> Iterator[tuple[str, PromptProtocol, str]]:
+    """Real and published replies that their judge ended, each with its protocol."""
+    for line in (CONFORMANCE / "replies.jsonl").read_text("utf-8").splitlines():
+        case = json.loads(line)
+        if "reply" in case and case["finish_reason"] == "stop":
+            yield case["id"], make_protocol(Settings(), case["protocol"]), case["reply"]
+    for line in (CONFORMANCE / "dialogues.jsonl").read_text("utf-8").splitlines():
+        case = json.loads(line)
+        for place, text in enumerate(dict.fromkeys(case["replies"])):
+            yield f"{case['id']}-{place}", make_protocol(Settings(), case["protocol"]), text
+    for path in sorted((ROOT / "assets" / "examples").glob("*/trace.json")):
+        trace = load(path)
+        for turn in trace.turns:
+            protocol = make_protocol(trace.started.settings, trace.started.dialect)
+            yield f"{path.parent.name}-{turn.number}", protocol, turn.completion.text
+
+
+REPLIES = list(replies())
+
+
+@pytest.mark.parametrize(
+    ("protocol", "text"), [each[1:] for each in REPLIES], ids=[each[0] for each in REPLIES]
+)
+def test_more_text_only_adds_frames_of_the_finished_reply(
+    protocol: PromptProtocol, text: str
+) -> None:
+    wants = protocol.parse(text).wants
+    asked = wants.indices if wants else ()
+    before: tuple[int, ...] = ()
+    for end in range(len(text) + 1):
+        now = protocol.request(text[:end])
+        assert now[: len(before)] == before, text[:end]
+        assert now == asked[: len(now)], text[:end]
+        before = now

@@ -1,0 +1,91 @@
+"""The judge asks for frames: what a visitor sees while it writes that, and when they come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.ui.support import steps
+from tests.ui.support.browsing import Clips, Open, Page, Serve, Server, expect, opened
+from tests.ui.support.saved_examples import ANSWER, ask
+
+ASKED = (10, 11, 12, 24, 36, 48, 60, 72, 84, 96, 108, 120)
+SAMPLE = """() => {
+    const last_word = %s, in_view = %s;
+    window.samples = [];
+    const sample = () => {
+        const all = (look) => [...document.querySelectorAll(look)];
+        const words = all("#trace .vrt-turn .vrt-text p").length > 0;
+        samples.push({
+            time: performance.now(),
+            turns: all("#trace .vrt-turn:not(.coming)").length,
+            empty: all("#trace .vrt-empty-tile").some(in_view),
+            words: words && last_word(),
+            verdict: all(".vrt-headline").some((node) => node.textContent && in_view(node)),
+            over: all(".vrt-chip").length > 0,
+        });
+        setTimeout(sample, 50);
+    };
+    sample();
+}"""
+"""Looks twenty times a second at what is in the window."""
+
+
+@pytest.fixture(scope="module")
+def server(serve: Serve) -> Server:
+    return serve([ask(*ASKED), ask(16, 20), ANSWER], protocol="paired", pause=0.14)
+
+
+@pytest.mark.parametrize("screen", steps.SCREENS.values(), ids=steps.SCREENS)
+def test_a_request_is_seen_before_its_frames_come(
+    server: Server, open_page: Open, clips: Clips, screen: dict[str, Any]
+) -> None:
+    page = open_page(server.url, **screen, reduced_motion="no-preference")
+    page.evaluate(SAMPLE % (steps.LAST_WORD, steps.IN_VIEW))
+    steps.compare(page, clips)
+    page.wait_for_function("samples.filter(({ over }) => over).length > 20")
+    samples = page.evaluate("samples")
+    asked = [each for each in samples if each["turns"] == 1 and each["empty"]]
+    came = next(each["time"] for each in samples if each["turns"] == 2)
+    assert came - asked[0]["time"] >= 800
+    assert all(each["empty"] for each in samples if asked[0]["time"] <= each["time"] < came)
+    for name, share in (
+        ("words", [each["words"] for each in samples if each["turns"] and not each["over"]]),
+        ("verdict", [each["verdict"] for each in samples if each["over"]]),
+    ):
+        assert sum(share) >= 0.8 * len(share), name
+
+
+@opened()
+def test_empty_places_fill_in_and_equal_pictures_are_one(page: Page, clips: Clips) -> None:
+    turns, empty = steps.turns(page), page.locator("#trace .vrt-empty-tile")
+    steps.start(page, clips)
+    expect(turns.first.locator(".vrt-wants")).to_contain_text("It wants 3 more pairs: #10 #11 #12")
+    assert turns.count() == 2
+    assert empty.count() == page.locator(".vrt-mark.asked").count() >= 3
+    expect(turns.first.locator(".vrt-state")).to_have_text("4 pairs every run starts with")
+    expect(turns.nth(1).locator(".vrt-tile img")).not_to_have_count(0)
+    expect(empty).to_have_count(0)
+    expect(page.locator(".vrt-mark.asked")).to_have_count(0)
+    expect(turns.nth(1).locator(".vrt-state")).to_contain_text("12 pairs it asked for")
+    stack = turns.nth(1).locator(".vrt-tile.stack")
+    expect(stack.locator("b")).to_have_text("#11 = #12")
+    turns.first.locator(".vrt-wants .vrt-ref", has_text="#12").click()
+    assert "index 12 of 127" in steps.moment(page)
+    assert steps.chosen(page) == "11 · 12"
+    expect(turns.nth(1).locator(".vrt-wants")).to_contain_text("It wants 1 more pair: #20")
+    expect(turns.nth(1).locator(".vrt-wants")).to_contain_text("Already shown: 16.")
+    assert empty.count() == 1
+
+
+@opened(phone=steps.SCREENS["390"])
+def test_nothing_is_followed_while_nothing_can_be_read(page: Page, clips: Clips) -> None:
+    steps.fill(page, clips)
+    page.evaluate("document.cookie = 'vote_first=on'")
+    page.locator("#go").click()
+    before = page.evaluate("scrollY")
+    expect(steps.turns(page)).to_have_count(2)
+    assert page.evaluate("scrollY") == before
+    expect(page.locator(".vrt-follow")).to_be_hidden()
+    expect(page.locator(".vrt-wants")).to_have_count(0)
