@@ -46,6 +46,7 @@ from vrthinker_core.types.wording import (
     BRANCH,
     DIMENSION_NAMES,
     NOT_SWAP_TESTED,
+    SCRIPTED_HELP,
     TAKEN_OVER,
     branch_name,
     order_unchecked,
@@ -193,6 +194,8 @@ class RunView:
         self.verdict = self.finished.verdict if self.finished else None
         # Whether the judge cannot judge such videos: no label counts
         self.outside_scope = self.finished is not None and self.finished.outside_scope
+        # Whether a person wrote the replies as an example: no winner is named
+        self.scripted = self.finished is not None and self.finished.scripted
         self.name = branch_name(self.started) if self.started else ""  # of a branch, or ""
         # The outcome in one line; "" before the end
         self.headline = words.headline(self.finished, self.order) if self.finished else ""
@@ -235,6 +238,7 @@ class RunView:
         if started is None:
             return {"turns": [], "ending": ending if finished and finished.error else ""}
         notes = [BRANCH.format(self.name)] if self.name else []
+        never = words.CHECK_SCRIPT if self.scripted else ""
         return {
             "prompt": started.prompt,
             "judge": words.judge_line(started.judge),
@@ -245,7 +249,7 @@ class RunView:
             "verdict": self._verdict(),
             "order": self._order(pictures),
             # Why its order can never be checked
-            "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else "",
+            "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else never,
             "vote": self._vote(),
             "ending": ending,  # what a person must know; "" after an ordinary answer
             "turns": [self._turn(turn, pictures) for turn in state.turns],
@@ -257,7 +261,8 @@ class RunView:
             return None
         told: Json = {"headline": self.headline, "note": "", "caveats": [], "chips": []}
         if self.verdict is not None:
-            told["note"] = "" if self.order else NOT_SWAP_TESTED
+            unchecked = "" if self.order else NOT_SWAP_TESTED
+            told["note"] = SCRIPTED_HELP if self.scripted else unchecked
             told["caveats"] = words.verdict_caveats(self.finished)
             told["chips"] = [self._chip(each) for each in words.DIMENSION_HELP]
         return told
@@ -316,8 +321,10 @@ class RunView:
         return " · ".join(filter(None, known))
 
     def replay_status(self) -> str:
-        """Return the same line for a saved run."""
-        return f"{words.REPLAYING} {self._ended() if self.finished else words.NEVER_ENDED}"
+        """Return the same line for a saved run, which the page can play."""
+        turns = [turn for run in self.state.runs for turn in run.turns]
+        frames = sum(len(turn.frames) for turn in turns)
+        return words.recorded_status(self.finished, len(turns), frames)
 
     def _ended(self) -> str:
         """How the run ended and what it took, with its second run."""

@@ -17,6 +17,7 @@ from vrthinker_core.types.wording import (
     NOT_SWAP_TESTED,
     OUTSIDE_ADVICE,
     OUTSIDE_SCOPE,
+    SCRIPTED,
     SIDES_SWAPPED,
     TELLING,
     WHY_NO_VERDICT,
@@ -30,7 +31,13 @@ TAB_FRAMES = "Frames"
 TAB_TRANSCRIPT = "Raw transcript"
 EXAMPLES = "Examples"
 # By the first word of a folder's name
-EXAMPLE_ROWS = {"think": "See it think", "protocol": "How the protocol behaves"}
+EXAMPLE_ROWS = {
+    "think": "See it think",
+    "real": "See it think",
+    "protocol": "How the protocol behaves",
+}
+FOLDED = "protocol"  # a row for those who know the rest
+DRAWN, REAL_FOOTAGE = "Drawn scene", "Real footage: {}"
 FETCHING = "Fetching the video."
 
 READY = "Ready. Add two videos and the prompt they were made from."
@@ -63,7 +70,7 @@ INTRODUCTION: Mapping[str, Any] = {
     ],
     "loop": {"folder": "intro", "label": "A recorded run of the built-in judge, without sound"},
 }
-REPLAYING = "Replaying a saved trace."
+RECORDED = "Recorded run"
 NEVER_ENDED = "The run was cut off before it ended."
 SWAPPED = "Sides swapped. Compare again for a verdict on this order."
 CHANGED = "The videos have changed. Compare again for a verdict on these."
@@ -128,6 +135,8 @@ def headline(finished: Finished, check: OrderCheck | None) -> str:
     """Return a run's outcome in one line. `check`: both its orders."""
     if finished.outside_scope:
         return OUTSIDE_SCOPE.rstrip(".")
+    if finished.scripted:
+        return SCRIPTED
     if finished.verdict is None:
         return ": ".join(filter(None, [NO_VERDICT, WHY_NO_VERDICT.get(finished.stop)]))
     return winner_line(finished.verdict.OA, check.overall if check else None)
@@ -165,6 +174,7 @@ NOTHING_TO_CHECK = "There is no verdict to check. Compare two videos first."
 CHECK_BRANCH = (
     "A branch cannot be checked: its first turns belong to another run. Check its origin."
 )
+CHECK_SCRIPT = "A script cannot be asked again, so its order cannot be checked."
 CHECK_NO_JUDGE = "{} gave this verdict and cannot be asked here, so its order cannot be checked. Compare again with another judge."
 
 # What the order does to the overall label.
@@ -192,6 +202,20 @@ def ended_status(finished: Finished, turns: int, second: Finished | None = None)
     as_given = f"{ended} as given, {other.lower()} with the sides swapped,"
     both = f"{ended} in both orders" if other == ended else as_given
     return f"{both} {ended_after(turns, finished.seconds + second.seconds)}"
+
+
+def recorded_status(finished: Finished | None, turns: int, frames: int) -> str:
+    """Return what a saved run is; an ordinary answer goes without saying."""
+    if finished is None:
+        how = "cut off before it ended"
+    elif finished.outside_scope:
+        how = DEMO_RUN
+    elif finished.stop is StopReason.ANSWERED:
+        how = ""
+    else:
+        how = ENDS.get(finished.stop, "Ended without an answer").lower()
+    known = RECORDED, how, count(turns, "turn"), count(frames, "frame")
+    return " · ".join(filter(None, known))
 
 
 def end_notice(finished: Finished) -> str:
@@ -459,6 +483,7 @@ def kept_for(seconds: float) -> str:
 
 def kept_outcome(
     outside: bool,
+    scripted: bool,
     judged: bool,
     overall: Preference | None,
     order: OrderEffect | None,
@@ -467,6 +492,8 @@ def kept_outcome(
     """Return what became of a kept run, by its verdict if possible."""
     if outside:
         return DEMO_RUN
+    if scripted:
+        return SCRIPTED
     if judged:
         return winner_line(overall, order)
     return "Cut off before it ended" if ending is None else ENDS.get(ending, NO_VERDICT)
