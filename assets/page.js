@@ -197,13 +197,16 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
     following: () => follow.on && !VRThinker.closer.isOpen, // what is looked at closely stays
     onShow: () => draw(),
   });
+  const replay = new VRThinker.Replay(root, () => draw());
   const follow = new VRThinker.Follow(root);
+  VRThinker.replay = replay;
   const draw = () => {
     let { value } = props;
     if (value.introduction) {
       banner = value;
       if (VRThinker.trace.run) return; // it came after a run that was opened at once
     } else if (!value.run && !value.ending) value = banner;
+    value = replay.take(value);
     if (!follow.on && value.run === VRThinker.trace.run) VRThinker.keepInPlace(root);
     view.update(value);
     VRThinker.trace = value;
@@ -251,9 +254,15 @@ VRThinker.mountExamples = (root, props, trigger) => {
   const { address, element, make } = VRThinker;
   root.classList.add("vrt", "vrt-examples");
   for (const [row, cards] of Object.entries(Object.groupBy(props.value, (card) => card.row))) {
-    const list = { className: "vrt-cards", ariaLabel: row };
-    root.append(element("h2", "", row), make("ul", list, ...cards.map(VRThinker.exampleCard)));
+    const attributes = { className: "vrt-cards", ariaLabel: row };
+    const list = make("ul", attributes, ...cards.map(VRThinker.exampleCard));
+    const [name, hint] = row.split(": ");
+    const heading = [name, hint && element("span", "", `: ${hint}`)];
+    if (cards[0].folded) root.append(element("details", "", element("summary", "", heading), list));
+    else root.append(element("h2", "", heading), list);
   }
+  const fold = ({ detail: { run } }) => root.classList.toggle("vrt-compact", Boolean(run));
+  document.addEventListener("vrt:trace", fold);
   address.ask = (kind, name, lost) =>
     trigger("click", kind === "run" ? { run: name } : { example: name, lost });
   VRThinker.openRun = (name) => {

@@ -239,7 +239,7 @@ def hostile_trace(text: str) -> Trace:
 def open_replay(page: Page, trace: Trace, folder: Path) -> None:
     (folder / "hostile.json").write_bytes(to_json(trace))
     open_trace(page, folder / "hostile.json")
-    wait_for(page, "Replaying")
+    wait_for(page, "Recorded run")
 
 
 def download_as(page: Page, link: str, path: Path) -> Path:

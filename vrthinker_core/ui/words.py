@@ -31,11 +31,8 @@ TAB_FRAMES = "Frames"
 TAB_TRANSCRIPT = "Raw transcript"
 EXAMPLES = "Examples"
 # By the first word of a folder's name
-EXAMPLE_ROWS = {
-    "think": "See it think",
-    "real": "See it think",
-    "protocol": "How the protocol behaves",
-}
+WATCH = "Watch it think: one click plays a recorded run"
+EXAMPLE_ROWS = {"think": WATCH, "real": WATCH, "protocol": "How the protocol behaves"}
 FOLDED = "protocol"  # a row for those who know the rest
 DRAWN, REAL_FOOTAGE = "Drawn scene", "Real footage: {}"
 FETCHING = "Fetching the video."
@@ -54,9 +51,12 @@ BUSY = "Too many people are waiting. Try again in a minute."
 GONE = (
     "The server no longer has these videos. Add them again; if that does not help, reload the page."
 )
+LEAD = (
+    "A judge watches two videos of one prompt, asks for the frames it still needs, and says which is "
+    "better and why."
+)
 # What an empty page shows
 INTRODUCTION: Mapping[str, Any] = {
-    "lead": "A judge watches two videos of one prompt, asks for the frames it still needs, and says which is better and why.",
     "steps": [
         "Add two videos that were made from the same prompt.",
         "Write the prompt and press Compare.",
@@ -92,6 +92,17 @@ NO_FILE = "That file did not arrive. Choose it again."
 UNOPENED_LINE = "{} cannot be opened."  # the reason is shown apart from it
 CHOOSE_IN_SETTINGS = "Choose another judge in the settings."
 JUDGE_HELP = "The model that compares the videos. A change counts for the next run."
+
+
+def facts(elsewhere: bool, seconds: Sequence[float]) -> list[str]:
+    """Say what a run costs, where videos go and how long it takes: on a server, on one's machine.
+
+    `elsewhere`: a judge is on another server. `seconds`: of recorded runs, the shortest first.
+    """
+    judged = "; a judge on another server is sent the frames that it looks at" * elsewhere
+    took = f" The recorded runs took {seconds[0]:.1f} to {seconds[-1]:.1f} s." if seconds else ""
+    places = "this server", "your machine"
+    return [f"It costs nothing. Your videos stay on {place}{judged}.{took}" for place in places]
 
 
 def judge_line(name: str) -> str:
@@ -206,14 +217,9 @@ def ended_status(finished: Finished, turns: int, second: Finished | None = None)
 
 def recorded_status(finished: Finished | None, turns: int, frames: int) -> str:
     """Return what a saved run is; an ordinary answer goes without saying."""
-    if finished is None:
-        how = "cut off before it ended"
-    elif finished.outside_scope:
-        how = DEMO_RUN
-    elif finished.stop is StopReason.ANSWERED:
-        how = ""
-    else:
-        how = ENDS.get(finished.stop, "Ended without an answer").lower()
+    ends = {None: "Cut off before it ended", StopReason.ANSWERED: "", **ENDS}
+    how = ends.get(finished and finished.stop, "Ended without an answer").lower()
+    how = DEMO_RUN if finished and finished.outside_scope else how
     known = RECORDED, how, count(turns, "turn"), count(frames, "frame")
     return " · ".join(filter(None, known))
 

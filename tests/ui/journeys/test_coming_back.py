@@ -66,7 +66,7 @@ def test_videos_on_their_way_take_no_place_of_an_opened_run(page: Page, clips: C
     with suppress(Exception):  # the page has left it
         uploads[0].continue_()
     assert steps.stays(page, lambda: [steps.video_files(page), steps.status(page)], 1000)
-    assert steps.status(page).startswith("Replaying")
+    assert steps.status(page).startswith("Recorded run")
     expect(steps.changed(page)).to_be_hidden()
 
 

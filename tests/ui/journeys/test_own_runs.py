@@ -107,7 +107,7 @@ def test_a_run_that_was_followed_goes_on(page: Page, clips: Clips, tmp_path: Pat
     expect_form(page, "slow", "3")
     page.goto(home)
     open_run(page, "Video 1 is better overall")
-    steps.wait_for(page, "^Replaying")
+    steps.wait_for(page, "^Recorded run")
     steps.tab(page, "Trace")
     steps.button(page, "Check the order").click()
     steps.wait_for(page, "^Sides swapped: Turn 1")

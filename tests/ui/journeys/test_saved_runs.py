@@ -16,8 +16,8 @@ def expect_video(page: Page, side: str, file: str) -> None:
 
 def test_an_example_shows_its_run_and_can_be_compared_with_its_sides_swapped(page: Page) -> None:
     card, changed = page.locator(".vrt-card").first, page.locator(".vrt-changed")
-    expect(card).to_contain_text(PROMPT)
-    expect(card).to_contain_text("Judge: scripted")
+    expect(card).to_have_attribute("title", PROMPT)
+    expect(card).to_contain_text("2 turns")
     steps.show_example(page)
     expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
     expect(steps.turns(page)).to_have_count(2)
@@ -38,7 +38,7 @@ def test_an_example_shows_its_run_and_can_be_compared_with_its_sides_swapped(pag
     expect(changed).to_contain_text("judged these videos with the sides swapped")
     expect(steps.turns(page)).to_have_count(2)
     steps.button(page, "Swap sides").click()
-    steps.wait_for(page, "^Replaying")
+    steps.wait_for(page, "^Recorded run")
     expect(changed).to_be_hidden()
     page.locator("#go").click()
     steps.wait_for(page, "^Finished after 2 turns")
@@ -53,14 +53,15 @@ def test_links_and_files(page: Page, open_page: Open, clips: Clips, tmp_path: Pa
     expect(page).to_have_url(address)
     visitor = open_page(address)
     expect(steps.headline(visitor)).to_be_visible()
-    assert steps.trace_text(visitor).replace("Judge: script\n", "") == live
+    recorded = r"Recorded run · 2 turns · \d+ frames\s+▶ Watch it think\s+|Judge: script\n"
+    assert re.sub(recorded, "", steps.trace_text(visitor)) == live
     expect(visitor.locator("#prompt textarea")).to_have_value(PROMPT)
     assert all(file.endswith(".mp4") for file in steps.video_files(visitor))
     trace, path = steps.saved_trace(page, tmp_path), tmp_path / "trace.json"
     steps.replay(page, path)
     assert [Path(file).name for file in steps.video_files(page)] == ["one.mp4", "two.mp4"]
     steps.open_trace(stranger, path)
-    steps.wait_for(stranger, "^Replaying")
+    steps.wait_for(stranger, "^Recorded run")
     expect(steps.headline(stranger)).to_be_in_viewport()
     assert steps.video_files(stranger) == ["", ""]
     assert steps.saved_trace(stranger, tmp_path) == trace

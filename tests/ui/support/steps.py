@@ -250,10 +250,19 @@ def expect_runs(page: Page, *outcomes: str) -> None:
     expect(page.locator(".vrt-runs b")).to_have_text(list(outcomes))
 
 
-def show_example(page: Page, number: int = 0) -> None:
+def play_example(page: Page, number: int = 0) -> Locator:
+    """Click a card, and wait until its run is played; return the bar with which that is led."""
     page.locator(".vrt-card").nth(number).click()
+    bar = page.get_by_role("group", name="Recorded run")
+    expect(bar).to_be_visible()
+    return bar
+
+
+def show_example(page: Page, number: int = 0) -> None:
+    """Click a card, and skip to the end of its run."""
+    button(play_example(page, number), "Skip to the end").click()
     expect(headline(page)).to_be_attached()
-    expect(page.locator("#status textarea")).to_have_value(re.compile("^Replaying a saved trace"))
+    expect(page.locator("#status textarea")).to_have_value(re.compile("^Recorded run"))
 
 
 def link(page: Page) -> str:
@@ -288,7 +297,7 @@ def replay(page: Page, path: Path, trace: Trace | None = None) -> None:
     if trace:
         path.write_bytes(to_json(trace))
     open_trace(page, path)
-    wait_for(page, "^Replaying")
+    wait_for(page, "^Recorded run")
     tab(page, "Trace")
 
 
