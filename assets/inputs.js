@@ -238,7 +238,7 @@ VRThinker.exampleCard = ({ name, title, prompt, about, pictures }) => {
     make("span", { className: "vrt-screens" }, ...pictures.filter(Boolean).map(image)),
     element("span", "vrt-card-text", element("b", "", title), element("span", "", about)),
   );
-  return make("li", {}, card);
+  return make("li", { className: about.length > 30 ? "vrt-wide" : "" }, card);
 };
 
 VRThinker.OWN_MACHINE = ["localhost", "127.0.0.1", "[::1]"];

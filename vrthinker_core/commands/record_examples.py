@@ -149,7 +149,7 @@ FILM = (
         "Text alignment: both show the rabbit climb out, stretch and yawn, so they tie. "
         "Visual quality: Video 1 is made of squares at frames 90 and 106, and Video 2 is sharp throughout, so Video 2 is better. "
         "Motion quality: Video 1 stands still up to frame 42 and jumps before frame 44, so Video 2 is better. "
-        "Overall: both follow the prompt, and only one has a clean picture and moves evenly, so Video 2 is better.",
+        "Overall: nothing speaks for Video 1 and two things speak for the other, so Video 2 is better.",
         "<answer>TA=0, VQ=2, MQ=2, OA=2</answer>",
     ),
 )

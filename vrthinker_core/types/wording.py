@@ -33,7 +33,7 @@ OUTSIDE_ADVICE = (
 )
 DEMO_RUN = "Demo run, no verdict"  # The short form of `OUTSIDE_SCOPE`, for a list
 SCRIPTED = "Scripted example"
-SCRIPTED_HELP = "A person wrote these replies to show how a judge works. They judge nothing."
+SCRIPTED_HELP = "A person wrote these replies to show how a judge works. No model judged this pair."
 NO_RELIABLE_WINNER = "No reliable winner: swapping the sides changed it."
 NOT_SWAP_TESTED = "not swap-tested"
 

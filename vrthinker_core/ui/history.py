@@ -439,14 +439,14 @@ class Examples:
             title = title.lstrip("0123456789-").replace("-", " ")
             drawn = all(clip and clip.drawn for clip in started.clips)
             credit = words.REAL_FOOTAGE.format(example.credit) if example.credit else ""
-            known = credit or words.DRAWN * drawn, count(len(turns), "turn")
+            about = credit or " · ".join([words.DRAWN] * drawn + [count(len(turns), "turn")])
             cards.append(
                 {
                     "name": name,
                     "row": words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
                     "title": title[:1].upper() + title[1:],
                     "prompt": started.prompt,
-                    "about": " · ".join(filter(None, known)),
+                    "about": about,
                     "folded": kind == words.FOLDED,
                     "pictures": [thumbnails(halves[s]).src if s in halves else "" for s in Side],
                 }

@@ -7,7 +7,6 @@ from typing import Any
 
 import gradio as gr
 
-from vrthinker_core.backends.judge_name import SERVED, parse_judge
 from vrthinker_core.branch_plan import MAX_FRAMES
 from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols import make_protocol, with_defaults
@@ -38,7 +37,7 @@ class PageComponents:
 
         `seconds`: how long recorded runs took, the shortest first.
         """
-        self._facts = words.facts(any(parse_judge(each).kind in SERVED for each in judges), seconds)
+        self._facts = words.facts(seconds)
         title = f"<h1>{words.TITLE}</h1><p class='vrt-lead'>{words.LEAD}</p>"
         header = f"<header class='vrt vrt-header'>{title}<p class='vrt-judge'></p></header>"
         self.head = _html("mountHead(host, props, watch)", "", "head", header)

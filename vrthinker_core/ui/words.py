@@ -94,15 +94,12 @@ CHOOSE_IN_SETTINGS = "Choose another judge in the settings."
 JUDGE_HELP = "The model that compares the videos. A change counts for the next run."
 
 
-def facts(elsewhere: bool, seconds: Sequence[float]) -> list[str]:
-    """Say what a run costs, where videos go and how long it takes: on a server, on one's machine.
-
-    `elsewhere`: a judge is on another server. `seconds`: of recorded runs, the shortest first.
-    """
-    judged = "; a judge on another server is sent the frames that it looks at" * elsewhere
+def facts(seconds: Sequence[float]) -> list[str]:
+    """Return cost, place of the videos, and time of a run: for a server, and for one's machine."""
+    judged = "a judge elsewhere is sent only the frames that it looks at"
     took = f" The recorded runs took {seconds[0]:.1f} to {seconds[-1]:.1f} s." if seconds else ""
     places = "this server", "your machine"
-    return [f"It costs nothing. Your videos stay on {place}{judged}.{took}" for place in places]
+    return [f"It costs nothing. Your videos stay on {place}; {judged}.{took}" for place in places]
 
 
 def judge_line(name: str) -> str:
