@@ -31,10 +31,10 @@ TAB_FRAMES = "Frames"
 TAB_TRANSCRIPT = "Raw transcript"
 EXAMPLES = "Examples"
 # By the first word of a folder's name
-WATCH = "Watch it think: one click plays a recorded run"
+WATCH = "Watch it think: one click plays a run"
 EXAMPLE_ROWS = {"think": WATCH, "real": WATCH, "protocol": "How the protocol behaves"}
 FOLDED = "protocol"  # a row for those who know the rest
-DRAWN, REAL_FOOTAGE = "Drawn scene", "Real footage: {}"
+DRAWN, REAL_FOOTAGE = "Drawn", "Real footage: {}"
 FETCHING = "Fetching the video."
 
 READY = "Ready. Add two videos and the prompt they were made from."
