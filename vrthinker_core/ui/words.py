@@ -52,8 +52,8 @@ GONE = (
     "The server no longer has these videos. Add them again; if that does not help, reload the page."
 )
 LEAD = (
-    "A judge watches two videos of one prompt, asks for the frames it still needs, and says which is "
-    "better and why."
+    "A judge watches two videos of one prompt, asks for the frames it still needs, and says which it "
+    "prefers and why."
 )
 # What an empty page shows
 INTRODUCTION: Mapping[str, Any] = {
