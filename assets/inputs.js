@@ -225,31 +225,37 @@ VRThinker.Address = class {
   }
 };
 
-/** A saved run that lies ready. */
-VRThinker.exampleCard = ({ name, title, prompt, judge, pictures }) => {
+/** A saved run that lies ready: one click plays it. */
+VRThinker.exampleCard = ({ name, title, prompt, about, pictures }) => {
   const { button, element, make } = VRThinker;
-  const card = button("vrt-card", null, () => VRThinker.address.choose(`trace=${name}`));
+  const play = () => {
+    VRThinker.replay.wanted = name;
+    VRThinker.address.choose(`trace=${name}`);
+  };
+  const card = button({ class: "vrt-card", title: prompt }, null, play);
   const image = (src) => make("img", { alt: "", loading: "lazy", src });
-  const words = make("span", { className: "vrt-card-prompt", dir: "auto" }, prompt);
   card.append(
     make("span", { className: "vrt-screens" }, ...pictures.filter(Boolean).map(image)),
-    make("span", { className: "vrt-card-text" }, element("b", "", title), words),
-    element("span", "vrt-card-judge", judge),
+    element("span", "vrt-card-text", element("b", "", title), element("span", "", about)),
   );
-  return make("li", {}, card);
+  return make("li", { className: about.length > 30 ? "vrt-wide" : "" }, card);
 };
 
-/* What a page without a run shows: what it is for, how it goes, and a recording of a real run. */
-VRThinker.intro = ({ lead, steps, links, loop }) => {
+VRThinker.OWN_MACHINE = ["localhost", "127.0.0.1", "[::1]"];
+
+/* What a page without a run shows: how it goes, what it costs, and a recording of a real run. */
+VRThinker.intro = ({ steps, facts, links, loop }) => {
   const { element, make } = VRThinker;
+  const [onServer, onOwnMachine] = facts;
+  const isOwn = VRThinker.OWN_MACHINE.includes(location.hostname);
   const outside = { target: "_blank", rel: "noopener noreferrer" };
   const list = steps.map((step) => element("li", "", step));
   const line = links.map(([label, href]) => make("a", { href, ...outside }, label));
   const text = make(
     "div",
     {},
-    element("p", "vrt-lead", lead),
     make("ol", { className: "vrt-steps" }, ...list),
+    element("p", "vrt-costs", isOwn ? onOwnMachine : onServer),
     make("p", { className: "vrt-links" }, ...line),
   );
   const section = { className: "vrt-intro", ariaLabel: "How it works" };

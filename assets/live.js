@@ -300,3 +300,139 @@ VRThinker.StopBar = class {
     if (held) VRThinker.pointerFocus.pass(focused);
   }
 };
+
+/* -- a recorded run, played from what the server has given: the server does nothing for it ------ */
+/** LETTERS are written in a second; a TICK has milliseconds, all else seconds. */
+VRThinker.PACE = { TICK: 80, LOOK: 1.5, LETTERS: 60, LONGEST: 15, REST: 1.8 };
+/* What a turn that is being written, and a run that goes on, do not say yet. */
+VRThinker.UNREAD = {
+  live: true, foot: "", confidence: [], labels: [], aside: [], wants: "", remarks: [],
+};
+VRThinker.UNKNOWN = {
+  over: false, verdict: null, order: null, vote: null, ending: "", branches: null,
+};
+
+VRThinker.Replay = class {
+  at = Infinity; // how many seconds of the run have been played
+  held = false;
+  wanted = null; // the example whose card was pressed: it plays as soon as it is here
+
+  /** `draw` shows what `take` returns. */
+  constructor(root, draw) {
+    const { button, element } = VRThinker;
+    this.draw = draw;
+    this.said = element("span");
+    this.watch = button("", "▶ Watch it think", () => this.play());
+    this.line = element("p", "vrt-recorded", this.said, this.watch);
+    this.hold = button("", "", () => this.pause());
+    this.place = element("span");
+    const skip = button("", "Skip to the end", () => this.end());
+    const group = { class: "vrt-playing", role: "group", "aria-label": "Recorded run" };
+    this.controls = element("div", group, this.hold, skip, this.place);
+    root.prepend(this.line);
+    root.append(this.controls);
+  }
+
+  get playing() {
+    return this.at < Infinity;
+  }
+
+  play() {
+    Object.assign(this, { at: 0, held: false, before: performance.now() });
+    VRThinker.selectTraceTab();
+    this.tick();
+  }
+
+  pause() {
+    this.held = !this.held;
+    this.draw();
+  }
+
+  /** The focus goes along from the button that disappears. */
+  end() {
+    const { activeElement: focused } = document;
+    this.at = Infinity;
+    const passes = this.controls.contains(focused) && focused !== VRThinker.pointerFocus.pressed;
+    this.draw();
+    if (passes) this.watch.focus({ preventScroll: true });
+  }
+
+  /** A page that nobody sees stands nearly still: its ticks are rare, and none counts for long. */
+  tick() {
+    clearTimeout(this.timer);
+    this.draw();
+    if (!this.playing) return;
+    this.timer = setTimeout(() => {
+      const now = performance.now();
+      if (!this.held) this.at += Math.min(now - this.before, 3 * VRThinker.PACE.TICK) / 1000;
+      this.before = now;
+      this.tick();
+    }, VRThinker.PACE.TICK);
+  }
+
+  /** What the page shows of a run: as much as has been played, else all. */
+  take(run) {
+    const { say } = VRThinker;
+    const { recorded, ballot, turns = [] } = run;
+    const fresh = this.run !== run.run;
+    this.run = run.run;
+    if (fresh) this.at = Infinity;
+    const can = Boolean(recorded && turns.length && !ballot?.hidden); // nothing could be read
+    if (fresh && this.wanted === run.address) {
+      this.wanted = null;
+      if (can) setTimeout(() => this.play());
+      if (can) this.at = 0;
+    }
+    const shown = this.playing && this.played(turns);
+    if (!shown) this.at = Infinity;
+    this.line.hidden = !recorded;
+    say(this.said, recorded ?? "");
+    this.watch.hidden = !can || this.playing;
+    this.controls.hidden = !this.playing;
+    say(this.hold, this.held ? "▶ Go on" : "❚❚ Pause");
+    if (!shown) return run;
+    say(this.place, `Turn ${shown.turns.length} of ${turns.length}`);
+    return { ...run, ...VRThinker.UNKNOWN, ...shown };
+  }
+
+  /** The turns so far, and the frames that were asked for and are coming; null at the end. */
+  played(turns) {
+    const { LOOK, LETTERS, LONGEST, REST } = VRThinker.PACE;
+    let left = this.at;
+    for (const [position, turn] of turns.entries()) {
+      const letters = turn.parts.reduce((sum, [, text]) => sum + text.length, 0);
+      const words = VRThinker.clamp(letters / LETTERS, 1, LONGEST);
+      const share = (left - LOOK) / words;
+      left -= LOOK + words + REST;
+      if (left >= 0) continue;
+      const next = turns[position + 1];
+      const coming = share > 1 && next?.tiles.length ? this.unread(next, []) : null;
+      const last = this.written(turn, share, share * letters);
+      return { turns: [...turns.slice(0, position), last], coming };
+    }
+    return null;
+  }
+
+  /** The turn with that share of its words; whoever asked for less motion gets them all at once. */
+  written(turn, share, letters) {
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if (share >= (calm ? 0 : 1)) return turn;
+    const parts = [];
+    let left = letters;
+    for (const [heading, text] of turn.parts) {
+      if (left <= 0) break;
+      const end = left < text.length ? Math.max(0, text.lastIndexOf(" ", left)) : text.length;
+      parts.push([heading, text.slice(0, end)]);
+      left -= text.length;
+    }
+    const { facts } = turn;
+    const known = facts && parts.length ? letters / turn.parts[0][1].length : 0;
+    const rows = known ? facts.rows.slice(0, Math.ceil(known * facts.rows.length)) : [];
+    return this.unread(turn, parts, known ? { ...facts, rows } : null);
+  }
+
+  unread(turn, parts, facts = null) {
+    const state = turn.tiles.length ? turn.state.split(" · ")[0] : ""; // not what the reply did
+    return { ...turn, ...VRThinker.UNREAD, parts, facts, state };
+  }
+};

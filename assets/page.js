@@ -205,13 +205,16 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
     },
   });
   root.prepend(new VRThinker.Share().node);
+  const replay = new VRThinker.Replay(root, () => draw());
   const follow = new VRThinker.Follow(root);
+  VRThinker.replay = replay;
   const draw = () => {
     let { value } = props;
     if (value.introduction) {
       banner = value;
       if (VRThinker.trace.run) return; // it came after a run that was opened at once
     } else if (!value.run && !value.ending) value = banner;
+    value = replay.take(value);
     if (!follow.on && value.run === VRThinker.trace.run) VRThinker.keepInPlace(root);
     view.update(value);
     VRThinker.trace = value;
@@ -287,14 +290,16 @@ VRThinker.mountScope = (root, props, watch, { told, choose, run }) => {
 VRThinker.mountExamples = (root, props, trigger) => {
   const { address, element, make } = VRThinker;
   root.classList.add("vrt", "vrt-examples");
-  const rows = Object.entries(Object.groupBy(props.value, (card) => card.row));
-  for (const [place, [row, cards]] of rows.entries()) {
-    const list = { className: "vrt-cards", ariaLabel: row };
-    const drawn = make("ul", list, ...cards.map(VRThinker.exampleCard));
-    const heading = element("h2", "", row);
-    if (place === 0) root.append(heading, drawn);
-    else root.append(element("details", "", element("summary", "", heading), drawn)); // edge cases
+  for (const [row, cards] of Object.entries(Object.groupBy(props.value, (card) => card.row))) {
+    const attributes = { className: "vrt-cards", ariaLabel: row };
+    const list = make("ul", attributes, ...cards.map(VRThinker.exampleCard));
+    const [name, hint] = row.split(": ");
+    const heading = [name, hint && element("span", "", `: ${hint}`)];
+    if (cards[0].folded) root.append(element("details", "", element("summary", "", heading), list));
+    else root.append(element("h2", "", heading), list);
   }
+  const fold = ({ detail: { run } }) => root.classList.toggle("vrt-compact", Boolean(run));
+  document.addEventListener("vrt:trace", fold);
   address.ask = (kind, name, lost) =>
     trigger("click", kind === "run" ? { run: name } : { example: name, lost });
   VRThinker.openRun = (name) => {

@@ -396,13 +396,13 @@ VRThinker.Rail = class {
   }
 
   /** Take the run that is shown, and mark its frames. */
-  mark({ run = "", over, turns = [], coming, fps = [0, 0], grid = null }) {
+  mark({ run = "", over, recorded, turns = [], coming, fps = [0, 0], grid = null }) {
     this.players.frameRates = fps;
     this.grid = grid;
     this.live = Boolean(run && !over);
     if (this.run !== run) {
       this.chosen = null; // a tile of another run
-      if (run && over) this.players.place = 0; // where its videos begin, which come after it
+      if (recorded || (run && over)) this.players.place = 0; // where its videos begin, which come after it
     }
     this.run = run;
     const mark = (tile, position) => ({ tile, position, place: VRThinker.place(tile) });

@@ -1,7 +1,7 @@
 """python -m tests.loop [--out assets/intro]
 
-The recording of a real run: one stored example, drawn turn by turn by the page's own scripts, in 10 silent seconds. Writes
-light.mp4 and dark.mp4 for the empty page and light.gif for the README.
+The recording of a real run: one stored example, played by the page's own scripts. Writes light.mp4 and dark.mp4 for the empty
+page and light.gif for the README.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from itertools import accumulate
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,24 +21,28 @@ from PIL import Image
 from tests.support.browser import started
 from vrthinker_core.__about__ import ASSETS
 from vrthinker_core.traces import load
-from vrthinker_core.types.events import Event, Finished, FramesShown, TextArrived, Trace
 from vrthinker_core.ui.page import EXAMPLES
 from vrthinker_core.ui.routes import VIEW, joined
-from vrthinker_core.ui.run import RunState, fold
 from vrthinker_core.ui.view import Json, RunView, inline_image
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-EXAMPLE = EXAMPLES / "think-3-equal-at-first-sight"
+EXAMPLE = EXAMPLES / "think-1-what-four-frames-do-not-show"
 WIDTH, HEIGHT = 640, 400
 RATE = 6  # pictures a second
 COLOURS = 96  # of a GIF
-CHARACTERS = 60  # of a reply in each picture
-HOLD = {FramesShown: 5, Finished: 14}  # pictures for which a step stands still
+HOLD = 3 * RATE  # pictures for which the verdict stands still
+PACE = {"LOOK": 1.2, "LETTERS": 150, "LONGEST": 5, "REST": 1.2}  # what is a table is read faster
 PAGE = """<!doctype html><html class="vrt-saved"><meta charset="utf-8"><style>{style} body {{ margin: 0; padding: 10px 14px; }}
-.vrt-health, .vrt-notes, .vrt-foot {{ display: none; }} ::-webkit-scrollbar {{ display: none; }}</style>
-<div id="trace"></div><script>{script}; window.view = new VRThinker.Trace(document.getElementById("trace"), {{}});</script>"""
+.vrt-health, .vrt-notes, .vrt-foot, .vrt-playing {{ display: none; }} ::-webkit-scrollbar {{ display: none; }}</style>
+<div id="trace"></div><script>{script}; const root = document.getElementById("trace");
+const view = new VRThinker.Trace(root, {{}}), replay = new VRThinker.Replay(root, () => {{}});</script>"""
+SHOW = f"""(at) => {{ Object.assign(VRThinker.PACE, {json.dumps(PACE)});
+    replay.at = at;
+    view.update(replay.take(trace));
+    window.scrollTo(0, replay.playing ? document.documentElement.scrollHeight : 0);
+    return replay.playing; }}"""
 
 
 def main() -> None:
@@ -49,10 +53,10 @@ def main() -> None:
     )
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
-    views = list(steps(load(EXAMPLE / "trace.json")))
+    view = RunView.of(load(EXAMPLE / "trace.json")).page(inline_image)
     with started() as chromium:
         for scheme in ("light", "dark"):
-            shots = list(pictures(chromium, scheme, views))
+            shots = list(pictures(chromium, scheme, view))
             write_video(out / f"{scheme}.mp4", shots)
             if scheme == "light":
                 write_gif(out / "light.gif", shots)
@@ -60,56 +64,30 @@ def main() -> None:
         print(path, path.stat().st_size)
 
 
-def steps(trace: Trace) -> Iterator[tuple[Json, int]]:
-    """The run as the page shows it, step by step, and for how many pictures each step stands."""
-    events = list(pieces(trace.events()))
-    for event, state in zip(
-        events, list(accumulate(events, fold, initial=RunState()))[1:], strict=True
-    ):
-        if state.turns:
-            yield RunView(state).page(inline_image), HOLD.get(type(event), 1)
-
-
-def pieces(events: Iterator[Event]) -> Iterator[Event]:
-    """The same events with every text in pieces of CHARACTERS."""
-    text = ""
-    for event in events:
-        if not isinstance(event, TextArrived):
-            text = ""
-            yield event
-            continue
-        text += event.text
-        while len(text) >= CHARACTERS:
-            yield TextArrived(event.turn, text[:CHARACTERS])
-            text = text[CHARACTERS:]
-
-
-def pictures(
-    chromium: Browser, scheme: str, views: list[tuple[Json, int]]
-) -> Iterator[tuple[bytes, int]]:
-    """A PNG of each step: the newest words while the judge writes, the verdict at the end."""
+def pictures(chromium: Browser, scheme: str, view: Json) -> Iterator[tuple[bytes, int]]:
+    """PNGs and for how many pictures each stands: the newest words, and at the end the verdict."""
     context = chromium.new_context(
         viewport={"width": WIDTH, "height": HEIGHT},
         color_scheme="dark" if scheme == "dark" else "light",
     )
     page: Page = context.new_page()
-    style = joined("run.css")
-    page.set_content(PAGE.format(style=style, script=joined(*VIEW)))
-    for view, count in views:
-        top = "0" if view["verdict"] else "document.documentElement.scrollHeight"
-        page.evaluate(
-            f"view => {{ window.view.update(view); window.scrollTo(0, {top}); }}",
-            json.loads(json.dumps(view)),
-        )
+    page.set_content(PAGE.format(style=joined("run.css"), script=joined(*VIEW, "live.js")))
+    page.evaluate(
+        "trace => { window.trace = trace; replay.take(trace); }", json.loads(json.dumps(view))
+    )
+    for number in count():
+        goes_on = page.evaluate(SHOW, number / RATE)
         page.wait_for_function("[...document.images].every((image) => image.complete)")
-        yield page.screenshot(), count
+        yield page.screenshot(), 1 if goes_on else HOLD
+        if not goes_on:
+            break
     context.close()
 
 
 def write_gif(path: Path, shots: Iterable[tuple[bytes, int]]) -> None:
     """The same, where no video plays."""
     images = [Image.open(io.BytesIO(png)).convert("RGB").quantize(COLOURS) for png, _ in shots]
-    times = [count * 1000 // RATE for _, count in shots]
+    times = [held * 1000 // RATE for _, held in shots]
     images[0].save(
         path, save_all=True, append_images=images[1:], duration=times, loop=0, optimize=True
     )
@@ -122,9 +100,9 @@ def write_video(path: Path, shots: Iterable[tuple[bytes, int]]) -> None:
             "libx264", rate=Fraction(RATE), options={"preset": "slow", "crf": "26", "g": "600"}
         )
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
-        for png, count in shots:
+        for png, held in shots:
             frame = av.VideoFrame.from_image(Image.open(io.BytesIO(png)).convert("RGB"))
-            for _ in range(count):
+            for _ in range(held):
                 container.mux(stream.encode(frame.reformat()))
         container.mux(stream.encode())
 

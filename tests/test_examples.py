@@ -13,10 +13,12 @@ from vrthinker_core.protocols.parser import find_sentence
 from vrthinker_core.traces import load
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.events import Trace, Turn
+from vrthinker_core.types.wording import SCRIPTED
 from vrthinker_core.ui import words
-from vrthinker_core.ui.history import Examples
+from vrthinker_core.ui.history import Examples, RunRecord
 from vrthinker_core.ui.page import EXAMPLES
-from vrthinker_core.ui.view import ThumbnailFiles
+from vrthinker_core.ui.routes import render_report
+from vrthinker_core.ui.view import RunView, ThumbnailFiles
 from vrthinker_core.video.files import file_digest
 
 FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/trace.json"))
@@ -161,10 +163,11 @@ def test_cards_say_what_is_learnt_and_not_the_verdict(tmp_path: Path) -> None:
     cards = Examples(EXAMPLES).cards(lambda name: ThumbnailFiles(tmp_path / name, name))
     rows = [card["row"] for card in cards]
     assert rows == sorted(rows, key=list(words.EXAMPLE_ROWS.values()).index)
-    assert rows.count("See it think") >= 4
-    assert rows.count("How the protocol behaves") >= 3
+    assert rows.count(words.WATCH) >= 4
+    assert [card["folded"] for card in cards] == [row != words.WATCH for row in rows]
+    assert sum(card["about"].startswith("Real footage: ") for card in cards) >= 1
     for card in cards:
-        text = f"{card['title']} {card['prompt']} {card['judge']}"
+        text = f"{card['title']} {card['prompt']} {card['about']}"
         assert not re.search(
             r"video [12]\b|better|equal(ly)? good|\btie\b|wrong|blurry|jitter", text, re.IGNORECASE
         ), text
@@ -183,3 +186,19 @@ def test_rows_hold_what_they_promise() -> None:
 
 def test_the_examples_are_small() -> None:
     assert sum(path.stat().st_size for path in EXAMPLES.rglob("*") if path.is_file()) < MAX_BYTES
+
+
+def test_no_script_is_taken_for_a_judge_and_footage_names_its_owner() -> None:
+    for name, example in Examples(EXAMPLES).by_name.items():
+        started, end = example.trace.started, example.trace.finished
+        assert end.scripted == (not by_the_built_in_judge(example.trace))
+        drawn = all(clip.drawn for clip in started.clips)
+        assert drawn != bool(example.credit), name
+        if end.scripted:
+            assert RunView.of(example.trace).headline == SCRIPTED
+            assert RunRecord.of("", example.trace, 0, 1).row(name)["outcome"] == SCRIPTED
+            assert f"<title>{SCRIPTED} · " in render_report(example.trace)
+        if example.credit:
+            assert "CC BY" in example.credit
+            assert any(example.credit in note for note in started.notes), "the report shows it"
+            assert sum(path.stat().st_size for path in (EXAMPLES / name).iterdir()) < 1_000_000

@@ -52,7 +52,13 @@ from vrthinker_core.types.events import Event, Finished, Started, Swapped, Voted
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import check_order
 from vrthinker_core.types.settings import setting
-from vrthinker_core.types.wording import OUTSIDE_ADVICE, OUTSIDE_SCOPE, order_unchecked
+from vrthinker_core.types.wording import (
+    OUTSIDE_ADVICE,
+    OUTSIDE_SCOPE,
+    SCRIPTED,
+    SCRIPTED_HELP,
+    order_unchecked,
+)
 
 
 def read_plan(
@@ -231,6 +237,7 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
         return None
     faulty = end.fault in INPUT_FAULTS
     lines = [*end.notes, "" if faulty else end.error]
+    lines += [f"{SCRIPTED}: {SCRIPTED_HELP}"] if end.scripted else []
     if end.outside_scope:
         lines += [OUTSIDE_SCOPE, OUTSIDE_ADVICE]
     elif not end.error and not (end.verdict and end.verdict.whole):

@@ -511,7 +511,7 @@ def test_examples_that_can_be_read_are_offered_and_opened(
         assert [card["name"] for card in cards] == ["a", "b"]
         pictures = [Path(src).relative_to("frames") for src in cards[0]["pictures"]]
         assert all((here.sessions.thumbnail_root / picture).is_file() for picture in pictures)
-        for name, said in {"b": "Recorded run", "../b": words.NO_SUCH_LINK}.items():
+        for name, said in {"b": words.RECORDED, "../b": words.NO_SUCH_LINK}.items():
             page = OpenPage(here, name)
             page.act(here.on.open, page.form([None, None], ""), example=name)
             assert page["status"].startswith(said)

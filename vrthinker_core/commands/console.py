@@ -37,6 +37,8 @@ from vrthinker_core.types.wording import (
     NOT_SWAP_TESTED,
     OUTSIDE_ADVICE,
     OUTSIDE_SCOPE,
+    SCRIPTED,
+    SCRIPTED_HELP,
     SIDES_SWAPPED,
     TELLING,
     branch_name,
@@ -257,6 +259,8 @@ class ConsoleRenderer:
                     f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]:<10}{known.get(dimension, '')}".rstrip()
                 )
             self._probabilities.append(known)
+        if end.scripted:
+            self._line(f"{SCRIPTED}: {SCRIPTED_HELP}", "bold yellow")
         if end.outside_scope:
             self._line(OUTSIDE_SCOPE, "bold yellow")
             self._line(OUTSIDE_ADVICE)

@@ -2,21 +2,24 @@
 
     python -m vrthinker_core examples [--judge nano]
 
-The chosen judge judges all examples but two. The built-in judge never asks for frames that do not
-exist, or for more frames than one call may bring. For these two examples, a script replies in the
-style of the 7B, and the trace names its judge "scripted". Names say what an example teaches, not
-which video is better; the first word is the row on the page.
+The chosen judge judges all examples but three. The built-in judge never asks for frames that do not
+exist, or for more frames than one call may bring, and cannot judge a real film. For these three a
+script replies in the style of the 7B, and the trace is marked as scripted. Names say what an
+example teaches, not which video is better; the first word is the row on the page.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from shutil import copyfile
 
+from vrthinker_core.__about__ import asset
 from vrthinker_core.backends import Backend, ScriptedBackend
 from vrthinker_core.drawn.video_files import write_video
 from vrthinker_core.drawn.world import draw_pair
 from vrthinker_core.judge import judge
 from vrthinker_core.storage import os_errors
+from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Finished
 
@@ -25,12 +28,13 @@ SIZE = 336  # pixels per side of a clip: crisp in the page's players, small in t
 
 @dataclass(frozen=True, slots=True)
 class ExampleRecipe:
-    """One comparison of two drawn clips."""
+    """One comparison of two clips."""
 
-    name: str  # folder: row ("think" or "protocol"), place in the row, title
-    seed: int  # of the drawn pair
+    name: str  # folder: row ("think", "real" or "protocol"), place in the row, title
+    seed: int | None  # of the drawn pair; None if the clips lie in `assets/examples`
     settings: Settings = Settings()
     script: tuple[str, ...] = ()  # replies, instead of the judge's
+    prompt: str = ""  # of clips that are not drawn
 
 
 def _reply(snapshot: str, think: str, *actions: str) -> str:
@@ -111,11 +115,57 @@ TRUNCATED = (
     ),
 )
 
+# A cut of a film, and a copy of it that stands still from frame 18 to 42 and is blocky from 84 to 108
+FILM = (
+    _reply(
+        "Both videos: at frame 16 a big grey rabbit leans out of a hole under a mossy bank, one hand on a boulder. At frame 48 it "
+        "stands upright with both arms raised. At frame 80 it leans back with its mouth wide open. At frame 112 it holds one paw "
+        "behind its head and lets the other arm hang. Grass, boulders and sky look alike.",
+        "The prompt asks for a rabbit that climbs out, stretches and yawns, and both videos show all of it. "
+        "Text alignment: both show the same actions in the same order, so they tie. "
+        "Visual quality: fur and grass are sharp in all eight pictures, so they tie for now. "
+        "Motion quality: the poses are the same at all four moments, so they tie for now. "
+        "More than a second lies between two of these frames, and much can happen in it. The rabbit moves most between 16 and 48; "
+        "between 80 and 112 it changes its pose once more. I look there.",
+        _call("frame_indices", 24, 32, 40, 90, 106),
+    ),
+    _reply(
+        "Video 1: frames 24, 32 and 40 show exactly the same pose, the rabbit still leaning on the boulder. Frames 90 and 106 are "
+        "made of coarse squares; the face and the grass can hardly be made out. "
+        "Video 2: the rabbit bends down at frame 24, rises at frame 32 and stands with its arms apart at frame 40. Frames "
+        "90 and 106 are sharp, and at frame 106 one paw goes to its head.",
+        "Text alignment: Video 1 still reaches every action by frame 112, so they tie. "
+        "Visual quality: frames 90 and 106 of Video 1 are coarse squares and those of Video 2 are sharp, so Video 2 is better. "
+        "Motion quality: Video 1 does not move from frame 24 to frame 40 and yet stands upright at frame 48, so Video 2 is better so "
+        "far. I want to see whether it jumps there, and where the squares begin and end.",
+        _call("frame_indices", 42, 44, 82, 110),
+    ),
+    _reply(
+        "Video 1: at frame 42 the rabbit still leans on the boulder, and at frame 44 it stands upright with its arms apart. Frames "
+        "82 and 110 are sharp. Video 2: frames 42 and 44 show nearly the same pose, the arms a little higher at frame 44; frames "
+        "82 and 110 are sharp.",
+        "Between frames 42 and 44 the rabbit of Video 1 goes from leaning to standing at once; nothing alive moves like that. In "
+        "Video 2 it gets there step by step. The squares of Video 1 begin after frame 82 and are gone at frame 110. "
+        "Text alignment: both show the rabbit climb out, stretch and yawn, so they tie. "
+        "Visual quality: Video 1 is made of squares at frames 90 and 106, and Video 2 is sharp throughout, so Video 2 is better. "
+        "Motion quality: Video 1 stands still up to frame 42 and jumps before frame 44, so Video 2 is better. "
+        "Overall: nothing speaks for Video 1 and two things speak for the other, so Video 2 is better.",
+        "<answer>TA=0, VQ=2, MQ=2, OA=2</answer>",
+    ),
+)
+
 EXAMPLES = (
     ExampleRecipe("think-1-what-four-frames-do-not-show", 3_000_002_493),
     ExampleRecipe("think-2-one-colour-in-the-prompt", 3_000_000_262, Settings(protocol="concat")),
     ExampleRecipe("think-3-equal-at-first-sight", 3_000_002_266),
     ExampleRecipe("think-4-picture-against-motion", 3_000_000_025),
+    ExampleRecipe(
+        "real-1-a-film-and-its-copy",
+        None,
+        Settings(protocol="paired"),
+        FILM,
+        "A big grey rabbit climbs out of its hole in a grassy bank, stretches and yawns.",
+    ),
     ExampleRecipe("protocol-1-told-to-answer-at-once", 3_000_000_166, Settings(max_turns=1)),
     ExampleRecipe(
         "protocol-2-more-frames-than-allowed",
@@ -141,18 +191,36 @@ def record_examples(
     """
     for done, example in enumerate(EXAMPLES):
         progress(done, len(EXAMPLES))
-        drawn, folder = draw_pair(example.seed), out / example.name
-        pair = VideoPair(drawn.prompt, folder / "first.mp4", folder / "second.mp4")
+        folder = out / example.name
         with os_errors(f"Cannot write the examples into {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
-            for clip, path in ((drawn.first, pair.first), (drawn.second, pair.second)):
-                write_video(clip, Path(path), SIZE)
-        note = "A script replies here, not a model: it shows what the protocol allows."
-        scripted = ScriptedBackend(example.script, notes=(note,)) if example.script else None
+            pair, true = _write_clips(example, folder)
+        notes = ["A script replies here, not a model: it shows what the protocol allows."]
+        if (source := folder / "SOURCE.txt").is_file():
+            notes.append(f"Footage: {source.read_text('utf-8').partition(chr(10))[0]}.")
+        scripted = ScriptedBackend(example.script, notes=tuple(notes)) if example.script else None
         backend = scripted or judge_backend
         *_, end = judge(pair, backend, example.settings, trace=folder / "trace.json")
         assert isinstance(end, Finished)
+        if scripted:
+            path = folder / "trace.json"
+            path.write_bytes(to_json(replace(load(path), finished=replace(end, scripted=True))))
         labels = end.verdict.labels if end.verdict is not None else {}
-        line = f"{example.name}: {end.stop.value}, judged {labels}, true {drawn.verdict.labels}"
+        line = f"{example.name}: {end.stop.value}, judged {labels}, true {true}"
         yield f"{line} {end.error}".rstrip()
     progress(len(EXAMPLES), len(EXAMPLES))
+
+
+def _write_clips(example: ExampleRecipe, folder: Path) -> tuple[VideoPair, object]:
+    """Write both clips into `folder`; return the pair and its true labels, None if not known."""
+    clips = folder / "first.mp4", folder / "second.mp4"
+    if example.seed is None:
+        stored = asset("examples") / example.name
+        if stored.resolve() != folder.resolve():
+            for name in ("first.mp4", "second.mp4", "SOURCE.txt"):
+                copyfile(stored / name, folder / name)
+        return VideoPair(example.prompt, *clips), None
+    drawn = draw_pair(example.seed)
+    for scene, path in zip((drawn.first, drawn.second), clips, strict=True):
+        write_video(scene, path, SIZE)
+    return VideoPair(drawn.prompt, *clips), drawn.verdict.labels

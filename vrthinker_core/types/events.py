@@ -158,6 +158,8 @@ class Finished:
     notes: Few[str] = ()
     seconds: Amount = 0.0
     unreadable: Few[Side] = ()  # Videos whose missing or unreadable file ended the run
+    # A person wrote the replies as an example: the labels show what a verdict is, and judge nothing
+    scripted: bool = False
 
 
 def second_run_follows(settings: Settings, finished: Finished) -> bool:

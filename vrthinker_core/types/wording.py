@@ -32,6 +32,8 @@ OUTSIDE_ADVICE = (
     "hf:qunwang13/vrthinker on a GPU, or server:URL#MODEL."
 )
 DEMO_RUN = "Demo run, no verdict"  # The short form of `OUTSIDE_SCOPE`, for a list
+SCRIPTED = "Scripted example"
+SCRIPTED_HELP = "A person wrote these replies to show how a judge works. No model judged this pair."
 NO_RELIABLE_WINNER = "No reliable winner: swapping the sides changed it."
 NOT_SWAP_TESTED = "not swap-tested"
 

@@ -535,6 +535,7 @@ class Handlers:
         view["branches"] = strip_json(session.branches, shown)
         if shown.run.is_replay:
             view["notes"] = [view["judge"], *view["notes"]]
+            view["recorded"] = self._status(shown)  # the page can play it
             videos = zip(Side, shown.run.videos, strict=True)
             view["stills"] = [int(side) for side, path in videos if path is None]
         ballot = {"hidden": shown.hidden, "own": shown.voted, "refusal": refusal}

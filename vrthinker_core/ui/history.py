@@ -66,6 +66,7 @@ class RunRecord:
     judged: bool = False  # it gave a verdict
     overall: Preference | None = None  # the verdict's label for the whole
     outside_scope: bool = False  # the judge cannot judge such videos
+    scripted: bool = False  # a person wrote the replies as an example
     order: OrderEffect | None = None  # of the overall label; None if it was not checked
     # Names of the videos that it compared
     videos: Annotated[
@@ -93,6 +94,7 @@ class RunRecord:
             judged=verdict is not None,
             overall=verdict.OA if verdict else None,
             outside_scope=finished is not None and finished.outside_scope,
+            scripted=finished is not None and finished.scripted,
             order=order.overall if order else None,
             origin=origin,
             voted=trace.vote is not None,
@@ -101,8 +103,9 @@ class RunRecord:
 
     def row(self, name: str, instead: str = "") -> dict[str, Any]:
         """Return the run's row in its visitor's list; `instead`: words in place of its outcome."""
-        outcome = self.outside_scope, self.judged, self.overall, self.order, self.ending
-        unchecked = self.judged and self.order is None and not instead
+        without = self.outside_scope, self.scripted
+        outcome = *without, self.judged, self.overall, self.order, self.ending
+        unchecked = self.judged and self.order is None and not (instead or self.scripted)
         return {
             "name": name,
             "prompt": self.prompt[:MAX_TEXT],
@@ -396,6 +399,7 @@ class SavedExample:
 
     trace: Trace
     videos: tuple[Path, Path]
+    credit: str = ""  # of footage that is not ours: title, owner and licence
 
 
 class Examples:
@@ -411,10 +415,19 @@ class Examples:
         for path in paths:
             videos = (path.with_name("first.mp4"), path.with_name("second.mp4"))
             with suppress(TraceError):
-                self.by_name[path.parent.name] = SavedExample(load(path), videos)
+                source, credit = path.with_name("SOURCE.txt"), ""
+                if source.is_file():
+                    credit = source.read_text(encoding="utf-8").partition("\n")[0]
+                self.by_name[path.parent.name] = SavedExample(load(path), videos, credit)
+
+    @property
+    def seconds(self) -> list[float]:
+        """How long each run took, the shortest first; a script's time says nothing."""
+        ends = (example.trace.finished for example in self.by_name.values())
+        return sorted(end.seconds for end in ends if end and not end.scripted)
 
     def cards(self, thumbnails_of: Callable[[str], ThumbnailFiles]) -> list[dict[str, Any]]:
-        """Return name, row (its heading), title, prompt, judge and a picture of each video."""
+        """Return name, row (its heading), title, prompt, what it is, and a picture of each video."""
         cards = []
         for name, example in self.by_name.items():
             thumbnails = thumbnails_of(name)
@@ -424,13 +437,17 @@ class Examples:
             kind, _, rest = name.partition("-")
             title = rest if kind in words.EXAMPLE_ROWS else name
             title = title.lstrip("0123456789-").replace("-", " ")
+            drawn = all(clip and clip.drawn for clip in started.clips)
+            credit = words.REAL_FOOTAGE.format(example.credit) if example.credit else ""
+            about = credit or " · ".join([words.DRAWN] * drawn + [count(len(turns), "turn")])
             cards.append(
                 {
                     "name": name,
                     "row": words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
                     "title": title[:1].upper() + title[1:],
                     "prompt": started.prompt,
-                    "judge": f"{words.judge_line(started.judge)} · {count(len(turns), 'turn')}",
+                    "about": about,
+                    "folded": kind == words.FOLDED,
                     "pictures": [thumbnails(halves[s]).src if s in halves else "" for s in Side],
                 }
             )

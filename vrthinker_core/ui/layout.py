@@ -27,12 +27,21 @@ class PageComponents:
     """Builds the page; its attributes are the components that take part in events."""
 
     def __init__(
-        self, cards: Sequence[Mapping[str, Any]], judges: Sequence[str], lists_runs: bool = False
+        self,
+        cards: Sequence[Mapping[str, Any]],
+        judges: Sequence[str],
+        lists_runs: bool = False,
+        seconds: Sequence[float] = (),
     ) -> None:
-        """Build it with `cards` of examples and `judges`; `lists_runs`: with a list of runs."""
-        title = f"<h1>{words.TITLE}</h1><p>{words.CLAIM}</p><p class='vrt-judge'></p>"
-        header = f"<header class='vrt vrt-header'>{title}</header>"
+        """Build it with `cards` of examples and `judges`; `lists_runs`: with a list of runs.
+
+        `seconds`: how long recorded runs took, the shortest first.
+        """
+        self._facts = words.facts(seconds)
+        title = f"<h1>{words.TITLE}</h1><p class='vrt-lead'>{words.LEAD}</p>"
+        header = f"<header class='vrt vrt-header'>{title}<p class='vrt-judge'></p></header>"
         self.head = _html("mountHead(host, props, watch)", "", "head", header)
+        self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
         with gr.Row(elem_id="stage", equal_height=False):
             with gr.Column(elem_id="bench", scale=5, min_width=320):
                 self._build_bench(judges)
@@ -42,7 +51,6 @@ class PageComponents:
                 self._build_tabs(judges, lists_runs)
         self.run_outputs = [self.status, self.trace, self.scope]
         self.shown_run = [*self.videos, self.prompt, *self.run_outputs, self.buttons]
-        self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
 
     def without_run(self, line: str) -> Updates:
         """Show no run; `line` stands in the status."""
@@ -90,7 +98,7 @@ class PageComponents:
                 help_texts = words.DIMENSION_HELP.items()
                 dimensions = [[each, DIMENSION_NAMES[each], text] for each, text in help_texts]
                 asked = json.dumps([[words.CHECK_ORDER, words.CHECK_HELP], dimensions])
-                told = f"{json.dumps(words.INTRODUCTION)}, {asked}"
+                told = f"{json.dumps({**words.INTRODUCTION, 'facts': self._facts})}, {asked}"
                 mount = f"mountTrace(host, props, watch, {told}, trigger)"
                 self.trace = _html(mount, {"turns": []}, "trace")
                 windows = [choice for choice in choices(setting("window")) if choice[1] != OWN]

@@ -95,7 +95,8 @@ class Page:
         with blocks:
             api.register_endpoints(blocks, services, self._mcp_tokens)
             cards = services.examples.cards(services.sessions.thumbnails)
-            parts = PageComponents(cards, services.judges.names, services.runs is not None)
+            names, seconds = services.judges.names, services.examples.seconds
+            parts = PageComponents(cards, names, services.runs is not None, seconds)
             handlers.connect(blocks, parts, services)
         blocks.open_queue()
         return blocks

@@ -25,7 +25,7 @@ from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.text import encodable, policy_hash
 from vrthinker_core.traces import to_json
 from vrthinker_core.types.events import Trace
-from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED
+from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED, SCRIPTED_HELP
 from vrthinker_core.ui import words
 from vrthinker_core.ui.fetch import FULL
 from vrthinker_core.ui.frames import ExactFrames, turns_of
@@ -82,10 +82,11 @@ def render_report(trace: Trace) -> str:
     # JSON that cannot close the script element around it
     messages = [RunView(run).messages() for run in view.state.runs]
     values = json.dumps({"trace": view.page(inline_image), "messages": messages})
+    told = DEMO_RUN if view.outside_scope else view.headline if view.scripted else ""
     for sign in "<>&":
         values = values.replace(sign, f"\\u{ord(sign):04x}")
     return REPORT.format(
-        name=f"{DEMO_RUN} · {words.TITLE}" if view.outside_scope else words.TITLE,
+        name=f"{told} · {words.TITLE}" if told else words.TITLE,
         title=words.TITLE,
         frames=words.TAB_FRAMES,
         policy=f"default-src 'none'; img-src data:; style-src {policy_hash(style)}; "
@@ -249,9 +250,11 @@ class Routes:
         view = RunView.of(self._services.stored_run(name).trace)
         assert view.started is not None
         parts = [f"“{one_line(view.started.prompt, MAX_PREVIEW_PROMPT)}”"]
-        for each in words.DIMENSION_HELP if view.verdict else ():
+        for each in words.DIMENSION_HELP if view.verdict and not view.scripted else ():
             parts.append(f"{DIMENSION_NAMES[each]}: {view.label(each)[0]}.")
-        if view.verdict and not view.order:
+        if view.scripted:
+            parts.append(SCRIPTED_HELP)
+        elif view.verdict and not view.order:
             parts.append(f"{NOT_SWAP_TESTED.capitalize()}.")
         outcome = (view.headline or words.NEVER_ENDED).rstrip(".")
         title = f"{DEMO_RUN if view.outside_scope else outcome} · {words.TITLE}"

@@ -50,6 +50,7 @@ from vrthinker_core.types.wording import (
     BRANCH,
     DIMENSION_NAMES,
     NOT_SWAP_TESTED,
+    SCRIPTED_HELP,
     TAKEN_OVER,
     branch_name,
     order_unchecked,
@@ -202,6 +203,8 @@ class RunView:
         self.verdict = self.finished.verdict if self.finished else None
         # Whether the judge cannot judge such videos: no label counts
         self.outside_scope = self.finished is not None and self.finished.outside_scope
+        # Whether a person wrote the replies as an example: no winner is named
+        self.scripted = self.finished is not None and self.finished.scripted
         self.name = branch_name(self.started) if self.started else ""  # of a branch, or ""
         # The outcome in one line; "" before the end
         self.headline = words.headline(self.finished, self.order) if self.finished else ""
@@ -245,6 +248,7 @@ class RunView:
         if started is None:
             return {"turns": [], "ending": ending if finished and finished.error else ""}
         notes = [BRANCH.format(self.name)] if self.name else []
+        never = words.CHECK_SCRIPT if self.scripted else ""
         return {
             "prompt": started.prompt,
             "judge": words.judge_line(started.judge),
@@ -255,7 +259,7 @@ class RunView:
             "verdict": self._verdict(),
             "order": self._order(pictures),
             # Why its order can never be checked
-            "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else "",
+            "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else never,
             "vote": self._vote(),
             "ending": ending,  # what a person must know; "" after an ordinary answer
             "turns": [self._turn(turn, pictures) for turn in state.turns],
@@ -270,7 +274,8 @@ class RunView:
         if self.outside_scope:
             told["outside"] = self._outside()
         if self.verdict is not None:
-            told["note"] = "" if self.order else NOT_SWAP_TESTED
+            unchecked = "" if self.order else NOT_SWAP_TESTED
+            told["note"] = SCRIPTED_HELP if self.scripted else unchecked
             told["caveats"] = words.verdict_caveats(self.finished)
             told["chips"] = [self._chip(each) for each in words.DIMENSION_HELP]
         return told
@@ -344,16 +349,17 @@ class RunView:
         return " · ".join(filter(None, known))
 
     def replay_status(self) -> str:
-        """Return the same line for a saved run."""
-        return " · ".join(filter(None, [words.REPLAYING, self._ended(recorded=True)]))
+        """Return the same line for a saved run, which the page can play."""
+        turns = [turn for run in self.state.runs for turn in run.turns]
+        frames = sum(len(turn.frames) for turn in turns)
+        return words.recorded_status(self.finished, len(turns), frames)
 
-    def _ended(self, recorded: bool = False) -> str:
-        """How the run ended and what it took, with its second run; briefly if `recorded`."""
+    def _ended(self) -> str:
+        """How the run ended and what it took, with its second run."""
+        assert self.finished is not None
         second = self.state.swapped or RunState()
-        turns, ended = [*self.state.turns, *second.turns], words.NEVER_ENDED.rstrip(".")
-        if self.finished is not None:
-            status = words.recorded_status if recorded else words.ended_status
-            ended = status(self.finished, len(turns), second.finished)
+        turns = [*self.state.turns, *second.turns]
+        ended = words.ended_status(self.finished, len(turns), second.finished)
         took = totals((t.turn for t in turns if t.turn), tokens=False)
         return " · ".join(filter(None, [ended, took]))
 

@@ -17,6 +17,7 @@ from vrthinker_core.types.wording import (
     NO_RELIABLE_WINNER,
     NOT_SWAP_TESTED,
     OUTSIDE_SCOPE,
+    SCRIPTED,
     SIDES_SWAPPED,
     TELLING,
     WHY_NO_VERDICT,
@@ -35,7 +36,10 @@ PASTE_ADDRESS = "or paste an address"
 RAW = "In its own words"
 EXAMPLES = "Examples"
 # By the first word of a folder's name
-EXAMPLE_ROWS = {"think": "See it think", "protocol": "How the protocol behaves"}
+WATCH = "Watch it think: one click plays a run"
+EXAMPLE_ROWS = {"think": WATCH, "real": WATCH, "protocol": "How the protocol behaves"}
+FOLDED = "protocol"  # a row for those who know the rest
+DRAWN, REAL_FOOTAGE = "Drawn", "Real footage: {}"
 FETCHING = "Fetching the video."
 
 READY = "Ready. Add two videos and the prompt they were made from."
@@ -52,9 +56,12 @@ BUSY = "Too many people are waiting. Try again in a minute."
 GONE = (
     "The server no longer has these videos. Add them again; if that does not help, reload the page."
 )
+LEAD = (
+    "A judge watches two videos of one prompt, asks for the frames it still needs, and says which it "
+    "prefers and why."
+)
 # What an empty page shows
 INTRODUCTION: Mapping[str, Any] = {
-    "lead": "A judge watches two videos of one prompt, asks for the frames it still needs, and says which is better and why.",
     "steps": [
         "Add two videos that were made from the same prompt.",
         "Write the prompt and press Compare.",
@@ -68,7 +75,7 @@ INTRODUCTION: Mapping[str, Any] = {
     ],
     "loop": {"folder": "intro", "label": "A recorded run of the built-in judge, without sound"},
 }
-REPLAYING = "Recorded run"
+RECORDED = "Recorded run"
 NEVER_ENDED = "The run was cut off before it ended."
 SWAPPED = "Sides swapped. Compare again for a verdict on this order."
 CHANGED = "The videos have changed. Compare again for a verdict on these."
@@ -90,6 +97,14 @@ NO_FILE = "That file did not arrive. Choose it again."
 UNOPENED_LINE = "{} cannot be opened."  # the reason is shown apart from it
 CHOOSE_IN_SETTINGS = "Choose another judge in the settings."
 JUDGE_HELP = "The model that compares the videos. A change counts for the next run."
+
+
+def facts(seconds: Sequence[float]) -> list[str]:
+    """Return cost, place of the videos, and time of a run: for a server, and for one's machine."""
+    judged = "a judge elsewhere is sent only the frames that it looks at"
+    took = f" The recorded runs took {seconds[0]:.1f} to {seconds[-1]:.1f} s." if seconds else ""
+    places = "this server", "your machine"
+    return [f"It costs nothing. Your videos stay on {place}; {judged}.{took}" for place in places]
 
 
 def judge_line(name: str) -> str:
@@ -133,6 +148,8 @@ def headline(finished: Finished, check: OrderCheck | None) -> str:
     """Return a run's outcome in one line. `check`: both its orders."""
     if finished.outside_scope:
         return OUTSIDE_SCOPE.rstrip(".")
+    if finished.scripted:
+        return SCRIPTED
     if finished.verdict is None:
         return ": ".join(filter(None, [NO_VERDICT, WHY_NO_VERDICT.get(finished.stop)]))
     return winner_line(finished.verdict.OA, check.overall if check else None)
@@ -220,6 +237,7 @@ NOTHING_TO_CHECK = "There is no verdict to check. Compare two videos first."
 CHECK_BRANCH = (
     "A branch cannot be checked: its first turns belong to another run. Check its origin."
 )
+CHECK_SCRIPT = "A script cannot be asked again, so its order cannot be checked."
 CHECK_NO_JUDGE = "{} gave this verdict and cannot be asked here, so its order cannot be checked. Compare again with another judge."
 
 # What the order does to the overall label.
@@ -249,12 +267,14 @@ def ended_status(finished: Finished, turns: int, second: Finished | None = None)
     return f"{both} {ended_after(turns, finished.seconds + second.seconds)}"
 
 
-def recorded_status(finished: Finished, turns: int, second: Finished | None = None) -> str:
-    """Return the same of a saved run: its length, and how it ended if not with an answer."""
-    unusual = [each for each in (finished, second) if each and each.stop in ENDS]
-    outcomes = [ENDS[each.stop].lower() for each in unusual[:1]]
-    orders = ["both orders"] if second else []
-    return " · ".join([*outcomes, *orders, count(turns, "turn")])
+def recorded_status(finished: Finished | None, turns: int, frames: int) -> str:
+    """Return what a saved run is; an ordinary answer goes without saying."""
+    ends: dict[StopReason | None, str] = {None: "Cut off before it ended", StopReason.ANSWERED: ""}
+    ends |= ENDS
+    how = ends.get(finished and finished.stop, "Ended without an answer").lower()
+    how = DEMO_RUN if finished and finished.outside_scope else how
+    known = RECORDED, how, count(turns, "turn"), count(frames, "frame")
+    return " · ".join(filter(None, known))
 
 
 def end_notice(finished: Finished) -> str:
@@ -533,6 +553,7 @@ def kept_for(seconds: float) -> str:
 
 def kept_outcome(
     outside: bool,
+    scripted: bool,
     judged: bool,
     overall: Preference | None,
     order: OrderEffect | None,
@@ -541,6 +562,8 @@ def kept_outcome(
     """Return what became of a kept run, by its verdict if possible."""
     if outside:
         return DEMO_RUN
+    if scripted:
+        return SCRIPTED
     if judged:
         return winner_line(overall, order)
     return "Cut off before it ended" if ending is None else ENDS.get(ending, NO_VERDICT)

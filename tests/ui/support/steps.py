@@ -254,11 +254,20 @@ RECORDED = "^Recorded run"
 """What the status line says of a saved run."""
 
 
-def show_example(page: Page, number: int = 0) -> None:
+def play_example(page: Page, number: int = 0) -> Locator:
+    """Click a card, and wait until its run is played; return the bar with which that is led."""
     card = page.locator(".vrt-card").nth(number)
     if not card.is_visible():  # an edge case
         page.locator(".vrt-examples summary").last.click()
     card.click()
+    bar = page.get_by_role("group", name="Recorded run")
+    expect(bar).to_be_visible()
+    return bar
+
+
+def show_example(page: Page, number: int = 0) -> None:
+    """Click a card, and skip to the end of its run."""
+    button(play_example(page, number), "Skip to the end").click()
     expect(headline(page)).to_be_attached()
     expect(page.locator("#status textarea")).to_have_value(re.compile(RECORDED))
 
