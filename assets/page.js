@@ -101,9 +101,10 @@ VRThinker.Buttons = class {
     return { number: this.number, running: this.running };
   }
 
-  show({ number, running }) {
+  show({ number, running, faults }) {
     this.asked = -Infinity;
     if (number < this.number || (number === this.number && !this.running)) return;
+    VRThinker.faults.show(faults);
     const focused = document.activeElement;
     const begun = running && number > this.number;
     Object.assign(this, { number, running });
@@ -267,6 +268,7 @@ VRThinker.mountExamples = (root, props, trigger) => {
 VRThinker.pointerFocus = new VRThinker.PointerFocus();
 VRThinker.address = new VRThinker.Address();
 VRThinker.inputs = new VRThinker.Inputs();
+VRThinker.faults = new VRThinker.Faults();
 VRThinker.stopBar = new VRThinker.StopBar();
 VRThinker.closer = new VRThinker.Closer();
 VRThinker.uploads = new VRThinker.Uploads();
