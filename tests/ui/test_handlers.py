@@ -231,7 +231,7 @@ UNREAD = replace(RUN, finished=Finished(StopReason.NO_ANSWER))
         (RUN, "Something else.", "ab", words.OTHER_INPUTS),
         (RUN, ASKED, "aa", words.OTHER_INPUTS),
         (RUN, ASKED, "  ", words.NO_VIDEOS),
-        (RUN, ASKED, "a ", words.NO_VIDEOS),
+        (RUN, ASKED, "a ", words.NO_VIDEO.format(2)),
         (BRANCH, ASKED, "ab", words.CHECK_BRANCH),
         (FOREIGN, ASKED, "ab", words.CHECK_NO_JUDGE.format("someone else")),
     ],
@@ -467,7 +467,7 @@ def test_the_next_step_counts_no_refused_file(here: Inside, clips: Clips, two: P
     assert put(page, 1, text) == f"{refused} {words.OTHER_VIDEO}"
     assert put(page, 2, clips[1]) == f"{refused} {words.ONE_VIDEO}"
     page.compare([text, clips[1]]).result()
-    assert page["status"] == f"{refused} {words.OTHER_VIDEO}"
+    assert page["status"] == f"Not started. {refused} {words.OTHER_VIDEO}"
     assert put(page, 1, None) == words.ONE_VIDEO
     assert put(page, 1, clips[0]) == words.TWO_VIDEOS
     assert put(page, 1, clips[0], "A prompt.") == words.READY_TO_COMPARE

@@ -155,12 +155,13 @@ class Handlers:
         """Say what is wrong with each field of the form, by its id."""
         parts, services, faults = self._parts, self._services, dict[str, str]()
         for side, part, player in zip(Side, parts.videos, session.players, strict=True):
-            if not values[part]:
-                faults[part.elem_id] = words.MISSING_VIDEO.format(int(side))
-            elif not services.uploads.original_of(Path(values[part])).is_file():
-                faults[part.elem_id] = words.GONE
+            name, path = str(part.elem_id), values[part]
+            if not path:
+                faults[name] = words.MISSING_VIDEO.format(int(side))
+            elif not services.uploads.original_of(Path(path)).is_file():
+                faults[name] = words.GONE
             elif player.refusal:
-                faults[part.elem_id] = f"{player.refusal} {words.OTHER_VIDEO}"
+                faults[name] = f"{player.refusal} {words.OTHER_VIDEO}"
         checks: dict[Any, Callable[[Any], object]] = {
             parts.prompt: lambda prompt: check_prompt(prompt or ""),
             parts.judge: services.judges.choose,
