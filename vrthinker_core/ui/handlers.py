@@ -489,10 +489,12 @@ class Handlers:
 
     # -- what the page shows of a run ------------------------------------------------------------
 
-    def refusal(self, session: Session, error: VrThinkerError) -> Updates:
-        """Say why nothing came of it, also while a run goes on."""
+    def refusal(self, session: Session, error: VrThinkerError, field: str = "") -> Updates:
+        """Say why nothing came of it, also while a run goes on; `field`: the id of what is wrong."""
         session.told_at = time.monotonic()
-        return {self._parts.status: str(error)}
+        faults = {field: str(error)} if field else None
+        said = self._parts.buttons_of(session.number, session.is_busy, faults) if field else {}
+        return {self._parts.status: str(error), **said}
 
     def changed_run(self, session: Session, line: str) -> Updates:
         """Return status and run after a player has changed: the run stays."""
@@ -585,15 +587,15 @@ class PlayerHandlers:
     def on_address(self, values: FormValues, request: gr.Request) -> Updates:
         """Replace the video by the file at a web address."""
         address, status = (values[self._address] or "").strip(), self._parts.status
-        if not address:
-            return {status: words.NO_ADDRESS}
         session = self._handlers.session_of(request)
         before = session.shown
         try:
+            if not address:
+                raise BadInput(words.NO_ADDRESS)
             path = self._uploads.fetch(address)
             playable = self._uploads.make_playable(path)
         except VrThinkerError as error:
-            return self._handlers.refusal(session, error)
+            return self._handlers.refusal(session, error, str(self._address.elem_id))
         player, shown = session.players[self._side - 1], session.shown
         player.held.extend((path, playable))
         if shown is not None and shown.run.is_replay and shown is not before:
@@ -811,8 +813,7 @@ def _connect_players(parts: PageComponents, services: Services, handlers: Handle
         copied = arrived.then(own.on_upload, inputs, changed, concurrency_id="copies", **limits)
         player.clear(own.on_change, inputs, outputs, **UNQUEUED)
         entered = address.submit(lambda: words.FETCHING, None, parts.status, **UNQUEUED)
-        fetched = entered.then(
-            own.on_address, {address, *inputs}, changed, concurrency_id="fetched", **limits
-        )
+        told, given = [*changed, parts.buttons], {address, *inputs}
+        fetched = entered.then(own.on_address, given, told, concurrency_id="fetched", **limits)
         for written in (copied.then, fetched.then):  # the prompt may have been written meanwhile
             written(None, line, parts.status, **follow)
