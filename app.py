@@ -7,7 +7,8 @@
     python app.py --judge hf:ID_OR_PATH --judge nano a choice of both, the first by default
     python app.py --runs DIR                         an evaluation, or any traces, row by row
 
-The server answers only this machine. To answer others, use `--host 0.0.0.0` and `--name`.
+The server answers only this machine. To answer others, use `--host 0.0.0.0` and `--name`; behind a
+proxy `--name` and `--root-path`.
 """
 
 import spaces  # isort: skip - before anything that may touch CUDA
@@ -46,6 +47,12 @@ def number(kind: type[int] | type[float], least: int, most: int) -> Callable[[st
     return parse
 
 
+def root_path(text: str) -> str:
+    """Return "/PATH", the whole address, or "", without a slash at the end."""
+    plain = text.strip().strip("/")
+    return plain if "://" in plain or not plain else f"/{plain}"
+
+
 def options() -> argparse.Namespace:
     """Read the command line; `VRTHINKER_JUDGE` names the judges by default."""
     parser = argparse.ArgumentParser(
@@ -68,6 +75,12 @@ def options() -> argparse.Namespace:
         action="append",
         default=[],
         help="another host name of this server besides localhost; may be repeated",
+    )
+    add(
+        "--root-path",
+        type=root_path,
+        default=os.environ.get("GRADIO_ROOT_PATH", ""),
+        help="path below which a proxy serves the page, as in /judge, or its whole address",
     )
     add("--at-once", type=number(int, 1, 1000), default=1, help="runs at the same time")
     add(
@@ -179,9 +192,8 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     if on_space:
         judges.wait_all()  # the process with the GPU is forked and has only weights loaded before
     try:
-        page.blocks().launch(
-            server_name=chosen.host, server_port=chosen.port, **page.launch_options(names, on_space)
-        )
+        served = page.launch_options(names, on_space, chosen.root_path)
+        page.blocks().launch(server_name=chosen.host, server_port=chosen.port, **served)
     finally:
         page.close()
 

@@ -21,3 +21,17 @@ Where none can be had, Gradio's own heartbeat stays. This script runs before Gra
     return isHeartbeat ? overSocket(new Request(address, options)) : fetched(address, options);
   };
 }
+
+/* Gradio's page asks the address that its server knows. Where a proxy serves the page elsewhere, it
+would stay blank. */
+{
+  const { elsewhere } = document.currentScript.dataset;
+  document.addEventListener("DOMContentLoaded", () => {
+    const known = new URL(window.gradio_config.root, location.href);
+    const [place, path] = [known, location].map(({ pathname }) => pathname.replace(/\/$/, ""));
+    const sameHost = known.hostname === location.hostname;
+    if (sameHost && place === path) return;
+    const address = (sameHost && path) || location.origin + path;
+    document.body.textContent = elsewhere.replaceAll("{}", address);
+  });
+}

@@ -18,7 +18,11 @@ VRThinker.Inputs = class {
 
   /** Say what the run judged if the prompt was edited, or a video replaced, after it had begun. */
   draw() {
-    const { prompt: judged, changed } = this.run;
+    const { prompt: judged, changed, emptied = {} } = this.run;
+    for (const note of document.querySelectorAll(".vrt-emptied")) note.remove();
+    for (const [id, text] of Object.entries(emptied)) {
+      document.getElementById(id).append(VRThinker.element("p", "vrt vrt-emptied", text));
+    }
     const written = document.querySelector("#prompt textarea")?.value.trim();
     const edited = judged !== undefined && written !== judged.trim();
     this.notice.hidden = !edited && !changed;
@@ -48,6 +52,41 @@ VRThinker.Inputs = class {
     target.dispatchEvent(new Event("change", { bubbles: true }));
     const go = document.getElementById("go");
     setTimeout(() => go.checkVisibility() && go.click(), 50);
+  }
+};
+
+/* Why nothing could be compared: each field says so itself, until it is changed. */
+VRThinker.Faults = class {
+  constructor() {
+    const onChange = ({ type, target }) => {
+      const mayStay = type === "click" && !target.closest("#players [aria-label=Clear]");
+      const root = target.closest?.(".block:has(> .vrt-fault)");
+      if (root && !mayStay) this.clear(root);
+    };
+    const events = ["input", "change", "drop", "loadstart", "click"];
+    for (const name of events) document.addEventListener(name, onChange, true);
+  }
+
+  /** `faults`: what is wrong with a field, by its id; the first of them gets the focus. */
+  show(faults = {}) {
+    for (const said of document.querySelectorAll(".vrt-fault")) this.clear(said.parentNode);
+    const ids = Object.keys(faults).filter((id) => document.getElementById(id));
+    ids.map((id) => this.mark(document.getElementById(id), faults[id]))[0]?.focus();
+  }
+
+  mark(root, text) {
+    const field = root.querySelector("textarea, input:not([type=file]), button");
+    const said = VRThinker.make("p", { className: "vrt vrt-fault", id: `${root.id}-fault` }, text);
+    root.append(said);
+    field.ariaInvalid = "true";
+    field.setAttribute("aria-describedby", said.id);
+    return field;
+  }
+
+  clear(root) {
+    root.querySelector(".vrt-fault").remove();
+    const field = root.querySelector("[aria-invalid]");
+    for (const name of ["aria-invalid", "aria-describedby"]) field?.removeAttribute(name);
   }
 };
 

@@ -103,12 +103,14 @@ VRThinker.Buttons = class {
     return { number: this.number, running: this.running };
   }
 
-  show({ number, running }) {
+  show({ number, running, faults }) {
     this.asked = -Infinity;
+    if (faults) VRThinker.faults.show(faults);
     if (number < this.number || (number === this.number && !this.running)) return;
     const focused = document.activeElement;
     const begun = running && number > this.number;
     Object.assign(this, { number, running });
+    if (begun) VRThinker.faults.show();
     if (begun) this.follow();
     document.getElementById("ask").classList.toggle("vrt-running", running);
     document.dispatchEvent(new CustomEvent("vrt:running"));
@@ -313,6 +315,7 @@ VRThinker.mountExamples = (root, props, trigger) => {
 VRThinker.pointerFocus = new VRThinker.PointerFocus();
 VRThinker.address = new VRThinker.Address();
 VRThinker.inputs = new VRThinker.Inputs();
+VRThinker.faults = new VRThinker.Faults();
 VRThinker.stopBar = new VRThinker.StopBar();
 VRThinker.closer = new VRThinker.Closer();
 VRThinker.uploads = new VRThinker.Uploads();

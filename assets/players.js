@@ -300,6 +300,23 @@ VRThinker.Rail = class {
     Object.assign(root, { role: "group", ariaLabel: "Both players" });
     this.build(root);
     this.draw();
+    window.addEventListener("scroll", () => this.stick(), { passive: true });
+    document.addEventListener("click", (event) => this.onTap(event), true);
+  }
+
+  /** Small players that stay above the run have no button that a finger hits by mistake. */
+  stick() {
+    const players = document.getElementById("players");
+    const { top } = players.getBoundingClientRect();
+    players.classList.toggle("vrt-stuck", VRThinker.coveredHeight() > 8 && top < 1);
+  }
+
+  /** Where they can stay, a tap on a picture plays and pauses both. */
+  onTap(event) {
+    if (!event.target.matches("#players video") || VRThinker.coveredHeight() === 8) return;
+    event.stopImmediatePropagation();
+    event.preventDefault();
+    this.act("play");
   }
 
   build(root) {

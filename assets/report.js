@@ -29,11 +29,14 @@ for (const table of document.querySelectorAll("table.sortable")) {
 
 const data = document.querySelector("script#data");
 if (data) {
-  const { trace, messages } = JSON.parse(data.textContent);
+  const { trace, messages, saved } = JSON.parse(data.textContent);
   const prompt = new VRThinker.Passage("p");
   prompt.update(trace.prompt);
   document.querySelector(".vrt-prompt").append(prompt.node);
-  VRThinker.say(document.querySelector(".vrt-judge"), trace.judge);
+  VRThinker.say(document.querySelector(".vrt-judge"), `${trace.judge} · ${saved}`);
+  // What the judge cannot judge stands above its verdict.
+  VRThinker.fill(document.querySelector(".vrt-header .vrt-notes"), trace.notes, VRThinker.items);
+  trace.notes = [];
   VRThinker.closer = new VRThinker.Closer();
   const frames = document.getElementById("frames");
   const gallery = new VRThinker.Gallery(frames.lastElementChild, "");

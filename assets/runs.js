@@ -389,7 +389,14 @@ VRThinker.FolderList = class extends VRThinker.RunList {
     const text = part("div", "vrt-row-text", {}, title,
       line("source", run.source), line("facts", RunRow.facts(run)), line("error", run.error));
     const labels = RunRow.labels(run, this.texts);
-    const item = part("li", "", {}, this.picked.box(run), text, ...labels);
+    const picture = (side) => part("img", "", {
+      alt: "",
+      loading: "lazy",
+      src: `previews/${encodeURIComponent(run.name)}/${side}.jpg`,
+      onerror: ({ target }) => target.removeAttribute("src"),
+    });
+    const media = part("span", "vrt-row-media", {}, ...(run.opens ? [1, 2].map(picture) : []));
+    const item = part("li", "", {}, this.picked.box(run), media, text, ...labels);
     item.dataset.run = run.name;
     return item;
   }

@@ -41,6 +41,7 @@ VRThinker.Order = class {
 
   show(swapped) {
     this.swapped = swapped;
+    this.followed = false; // the person's choice stays
     this.onShow();
   }
 
@@ -50,7 +51,8 @@ VRThinker.Order = class {
     const { live = false, line = "", rows = [], caveats, run: second } = order ?? {};
     const hasTurns = Boolean(second?.turns.length);
     if (this.run !== run || !(live || hasTurns)) this.swapped = false;
-    else if (live !== this.live && this.following()) this.swapped = live; // then as given again
+    else if (live && !this.live) this.swapped = this.followed = this.following();
+    else if (!live && this.live && this.followed && !VRThinker.closer?.isOpen) this.swapped = false;
     this.run = run;
     this.live = live;
     const canAsk = this.check && run && over && VRThinker.hasVerdict(trace) && !rows.length;

@@ -125,23 +125,29 @@ def test_who_waits_is_told_their_place_and_may_leave(busy: Inside, two: Pair) ->
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ({"videos": 1}, words.MISSING_VIDEOS),
-        ({"gone": True}, words.GONE),
-        ({"prompt": "\u200b \n"}, "The prompt is empty."),
-        ({"prompt": "x" * (MAX_PROMPT + 1)}, "The prompt has"),
-        ({"judge": "nobody"}, "There is no judge 'nobody' here."),
-        ({"temperature": "2.5"}, 'The setting "Temperature" must lie between 0 and 2; it is 2.5.'),
+        ({"videos": 1}, {"second": words.MISSING_VIDEO.format(2)}),
+        ({"gone": True}, {"first": words.GONE}),
+        (
+            {"prompt": "\u200b \n", "videos": 1},
+            {"second": "Add video 2", "prompt": "The prompt is empty."},
+        ),
+        ({"prompt": "x" * (MAX_PROMPT + 1)}, {"prompt": "The prompt has"}),
+        ({"judge": "nobody"}, {"judge": "There is no judge 'nobody' here."}),
+        ({"temperature": "2.5"}, {"temperature": 'The setting "Temperature" must lie between 0'}),
     ],
     ids=lambda value: str(value)[:30],
 )
 def test_a_comparison_that_cannot_be_made_says_why_and_changes_nothing(
-    busy: Inside, two: Pair, form: dict[str, Any], said: str
+    busy: Inside, two: Pair, form: dict[str, Any], said: dict[str, str]
 ) -> None:
     page, form = replaying(busy), dict(form)
     if form.pop("gone", False):
         two[0].unlink()
     page.compare([*two[: form.pop("videos", 2)], None][:2], **form).result()
-    assert page["status"].startswith(said)
+    faults = page["buttons"]["faults"]
+    assert list(faults) == list(said), "each field says what is wrong with it"
+    assert all(faults[field].startswith(text) for field, text in said.items())
+    assert page["status"] == " ".join(["Not started.", *faults.values()])
     assert (page["trace"], page["buttons"]["running"]) == (None, False)
     assert (page.session.shown.run.is_replay, busy.queue.counts()) == (True, (0, 0))
 
@@ -464,7 +470,7 @@ def test_the_next_step_counts_no_refused_file(here: Inside, clips: Clips, two: P
     assert put(page, 1, text) == f"{refused} {words.OTHER_VIDEO}"
     assert put(page, 2, clips[1]) == f"{refused} {words.ONE_VIDEO}"
     page.compare([text, clips[1]]).result()
-    assert page["status"] == f"{refused} {words.OTHER_VIDEO}"
+    assert page["status"] == f"Not started. {refused} {words.OTHER_VIDEO}"
     assert put(page, 1, None) == words.ONE_VIDEO
     assert put(page, 1, clips[0]) == words.TWO_VIDEOS
     assert put(page, 1, clips[0], "A prompt.") == words.READY_TO_COMPARE
@@ -495,7 +501,8 @@ def test_a_run_whose_videos_were_replaced_says_what_it_judged(here: Inside, clip
     page.act(here.on.swap_videos, page["first"], page["second"])
     assert put(page, 2, clips[0]) == words.CHANGED
     assert page["trace"]["changed"] == "This run judged another video 2: b.mp4."
-    assert put(page, 1, None) == words.CHANGED
+    assert put(page, 1, None) == f"{words.REMOVED.format(1)} {words.ONE_VIDEO}"
+    assert page["trace"]["emptied"] == {"first": words.EMPTIED}
     assert page["trace"]["changed"] == "This run judged other videos: a.mp4 and b.mp4."
     assert page["trace"]["verdict"], "it stays"
 

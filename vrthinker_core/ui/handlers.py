@@ -8,7 +8,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -152,26 +152,42 @@ class Handlers:
     def compare(self, values: FormValues, request: gr.Request) -> Updates:
         """Let the two videos in the players be compared."""
         session, parts, services = self.session_of(request), self._parts, self._services
+        if faults := self._faults(session, values):
+            return self._refused(session, {parts.status: words.not_started(faults)}, faults)
         try:
-            paths = [values[part] for part in parts.videos]
-            if not all(paths):
-                raise BadInput(words.MISSING_VIDEOS)
-            first, second = (services.uploads.original_of(Path(path)) for path in paths)
-            if not first.is_file() or not second.is_file():
-                raise BadInput(words.GONE)
-            refusals = [player.refusal for player in session.players]
-            if any(refusals):
-                raise BadInput(words.next_step(None, None, None, refusals))
-            prompt = values[parts.prompt] or ""
-            check_prompt(prompt)
+            originals = (services.uploads.original_of(Path(values[part])) for part in parts.videos)
+            pair = VideoPair(values[parts.prompt], *originals)
             judge = services.judges.choose(values[parts.judge])
             settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
             start, owner = services.sessions.start_run, owner_of(request.cookies)
-            shown = start(session, VideoPair(prompt, first, second), settings, judge, owner)
+            shown = start(session, pair, settings, judge, owner)
             shown.hidden = votes_first(request.cookies)
         except BadInput as bad:
             return self._refused(session, {parts.status: str(bad)})
         return self._begun(session)
+
+    def _faults(self, session: Session, values: FormValues) -> dict[str, str]:
+        """Say what is wrong with each field of the form, by its id."""
+        parts, services, faults = self._parts, self._services, dict[str, str]()
+        for side, part, player in zip(Side, parts.videos, session.players, strict=True):
+            name, path = str(part.elem_id), values[part]
+            if not path:
+                faults[name] = words.MISSING_VIDEO.format(int(side))
+            elif not services.uploads.original_of(Path(path)).is_file():
+                faults[name] = words.GONE
+            elif player.refusal:
+                faults[name] = f"{player.refusal} {words.OTHER_VIDEO}"
+        checks: dict[Any, Callable[[Any], object]] = {
+            parts.prompt: lambda prompt: check_prompt(prompt or ""),
+            parts.judge: services.judges.choose,
+            **{part: setting(name).parse for name, part in parts.settings.items()},
+        }
+        for part, check in checks.items():
+            try:
+                check(values[part])
+            except BadInput as bad:
+                faults[part.elem_id] = str(bad)
+        return faults
 
     def check(
         self, prompt: str | None, first: str | None, second: str | None, request: gr.Request
@@ -280,10 +296,13 @@ class Handlers:
         """Say that the page's run waits; the buttons follow it."""
         return {self._parts.status: words.WAITING, **self._parts.buttons_of(session.number, True)}
 
-    def _refused(self, session: Session, said: Updates) -> Updates:
-        """Say why no run was begun; one that goes on keeps its buttons."""
-        idle = {} if session.is_busy else self._parts.buttons_of(session.next_number())
-        return {**said, **idle}
+    def _refused(
+        self, session: Session, said: Updates, faults: Mapping[str, str] | None = None
+    ) -> Updates:
+        """Say why no run was begun; one that goes on keeps its buttons. `faults`: by fields."""
+        if session.is_busy:
+            return said
+        return {**said, **self._parts.buttons_of(session.next_number(), faults=faults)}
 
     async def follow(self, request: gr.Request) -> AsyncIterator[Updates]:
         """Show the place in the queue of the page's run, then the run as it goes.
@@ -485,10 +504,12 @@ class Handlers:
 
     # -- what the page shows of a run ------------------------------------------------------------
 
-    def refusal(self, session: Session, error: VrThinkerError) -> Updates:
-        """Say why nothing came of it, also while a run goes on."""
+    def refusal(self, session: Session, error: VrThinkerError, field: str = "") -> Updates:
+        """Say why nothing came of it, also while a run goes on; `field`: the id of what is wrong."""
         session.told_at = time.monotonic()
-        return {self._parts.status: str(error)}
+        faults = {field: str(error)} if field else None
+        said = self._parts.buttons_of(session.number, session.is_busy, faults) if field else {}
+        return {self._parts.status: str(error), **said}
 
     def scope(self, session: Session) -> Updates:
         """Say whether the chosen judge cannot judge the pair that waits to be compared."""
@@ -524,13 +545,15 @@ class Handlers:
         """Return `RunView.page` with what only an open page knows.
 
         run and kept (names), over, address (`?trace=`), changed (the players hold other videos),
-        stills (sides whose videos are not at hand), branches, ballot.
+        emptied (players without one), stills (sides whose videos are not at hand), branches, ballot.
         """
         state = shown.run.state
         clips = state.started.clips if state.started else (None, None)
         names = [clip.name if clip else "" for clip in clips]
         changed = words.changed_videos(session.changed_sides(), session.is_swapped(), names)
-        known = {"run": shown.name, "kept": shown.kept, "address": shown.link, "changed": changed}
+        known: Json = {"run": shown.name, "kept": shown.kept, "address": shown.link}
+        emptied = {self._parts.videos[side - 1].elem_id for side in session.removed_sides()}
+        known |= {"changed": changed, "emptied": dict.fromkeys(emptied, words.EMPTIED)}
         view: Json = {**known, "over": shown.run.over, **RunView(state).page(shown.thumbnails)}
         view["branches"] = strip_json(session.branches, shown)
         if shown.run.is_replay:
@@ -591,15 +614,15 @@ class PlayerHandlers:
     def on_address(self, values: FormValues, request: gr.Request) -> Updates:
         """Replace the video by the file at a web address."""
         address, status = (values[self._address] or "").strip(), self._parts.status
-        if not address:
-            return {status: words.NO_ADDRESS}
         session = self._handlers.session_of(request)
         before = session.shown
         try:
+            if not address:
+                raise BadInput(words.NO_ADDRESS)
             path = self._uploads.fetch(address)
             playable = self._uploads.make_playable(path)
         except VrThinkerError as error:
-            return self._handlers.refusal(session, error)
+            return self._handlers.refusal(session, error, str(self._address.elem_id))
         player, shown = session.players[self._side - 1], session.shown
         player.held.extend((path, playable))
         if shown is not None and shown.run.is_replay and shown is not before:
@@ -614,7 +637,8 @@ class PlayerHandlers:
     def _line(self, session: Session, values: FormValues) -> str:
         """Say that the shown run judged other videos, or else the next step."""
         refusals = [player.refusal for player in session.players]
-        if session.changed_sides() and not any(refusals):
+        removed = [words.REMOVED.format(int(side)) for side in session.removed_sides()]
+        if session.changed_sides() and not any(refusals) and not removed:
             return words.CHANGED
         # The browser's values are older than what is known of this player.
         paths = [None if part is self._player else values[part] for part in self._parts.videos]
@@ -622,7 +646,8 @@ class PlayerHandlers:
             bool(path or player.digest) and not player.refusal
             for path, player in zip(paths, session.players, strict=True)
         )
-        return words.next_step(first, second, values[self._parts.prompt], refusals)
+        step = words.next_step(first, second, values[self._parts.prompt], refusals)
+        return " ".join([*removed, step])
 
 
 def banner_values(judges: JudgeLoader, name: str) -> tuple[str, Json]:
@@ -816,8 +841,7 @@ def _connect_players(parts: PageComponents, services: Services, handlers: Handle
         copied = arrived.then(own.on_upload, inputs, changed, concurrency_id="copies", **limits)
         player.clear(own.on_change, inputs, outputs, **UNQUEUED)
         entered = address.submit(lambda: words.FETCHING, None, parts.status, **UNQUEUED)
-        fetched = entered.then(
-            own.on_address, {address, *inputs}, changed, concurrency_id="fetched", **limits
-        )
+        told, given = [*changed, parts.buttons], {address, *inputs}
+        fetched = entered.then(own.on_address, given, told, concurrency_id="fetched", **limits)
         for written in (copied.then, fetched.then):  # the prompt may have been written meanwhile
             written(None, line, parts.status, **follow)

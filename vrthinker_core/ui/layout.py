@@ -57,9 +57,15 @@ class PageComponents:
         shown = {self.trace: {"turns": []}, self.scope: {"outside": False}}
         return {self.status: line, **shown}
 
-    def buttons_of(self, number: int, running: bool = False) -> Updates:
-        """Show Stop, or Compare, for the run of this `number`; the page ignores earlier ones."""
-        return {self.buttons: {"number": number, "running": running}}
+    def buttons_of(
+        self, number: int, running: bool = False, faults: Mapping[str, str] | None = None
+    ) -> Updates:
+        """Show Stop, or Compare, for the run of this `number`; the page ignores earlier ones.
+
+        `faults`: why none was begun, by the fields that are marked.
+        """
+        said = {"faults": faults} if faults else {}
+        return {self.buttons: {"number": number, "running": running, **said}}
 
     def _build_bench(self, judges: Sequence[str]) -> None:
         """Build the form and the players, which stay in sight."""

@@ -37,6 +37,7 @@ from vrthinker_core.ui.security import (
     OpenPagesMiddleware,
     OriginGuardMiddleware,
     RequestLimitsMiddleware,
+    SubPathMiddleware,
     VisitorCookieMiddleware,
 )
 from vrthinker_core.ui.sessions import THUMBNAILS_URL, Sessions
@@ -101,18 +102,22 @@ class Page:
         blocks.open_queue()
         return blocks
 
-    def launch_options(self, names: Sequence[str] = (), in_frame: bool = False) -> dict[str, Any]:
+    def launch_options(
+        self, names: Sequence[str] = (), in_frame: bool = False, root: str = ""
+    ) -> dict[str, Any]:
         """Return arguments for `launch`, without which the page is neither complete nor safe.
 
         `names`: further host names. `in_frame`: in another site's page, as in a Hugging Face Space.
+        `root`: the path below which a proxy serves the page, or its whole address.
         """
         middleware = [
-            Middleware(OriginGuardMiddleware, names=names),
+            Middleware(SubPathMiddleware, root=root),
+            Middleware(OriginGuardMiddleware, names=names, root=root),
             Middleware(OpenPagesMiddleware, pages=self._pages),
             Middleware(RequestLimitsMiddleware),
             Middleware(api.McpCallMiddleware, tokens=self._mcp_tokens),
             Middleware(VisitorCookieMiddleware, in_frame=in_frame),
-            Middleware(routes.LinkPreviewMiddleware, routes=self._routes),
+            Middleware(routes.LinkPreviewMiddleware, routes=self._routes, root=root),
         ]
         services, no_trimmer = self._services, Response(NO_TRIMMER, media_type="text/javascript")
         served = [
@@ -129,6 +134,7 @@ class Page:
             "css": routes.joined("run.css", "page.css"),
             "head": f"<script>{routes.joined(*routes.PAGE)}</script>",
             "app_kwargs": asgi,
+            "root_path": root,
             "run_history": False,
             "enable_monitoring": False,
             "allowed_paths": [str(services.examples.folder.resolve())],

@@ -6,13 +6,15 @@ import ipaddress
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
 from urllib.parse import quote
 
+from gradio.route_utils import get_root_url
 from starlette.datastructures import MutableHeaders
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
@@ -34,6 +36,7 @@ from vrthinker_core.ui.history import RunRecord, owner_of, votes_first
 from vrthinker_core.ui.queue import receive_files
 from vrthinker_core.ui.run import trace_of
 from vrthinker_core.ui.runs_tab import ListedRun, answer, fresh_json, one_line
+from vrthinker_core.ui.security import is_page
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView, inline_image
 
@@ -61,6 +64,7 @@ REPORT = """<!doctype html>
 <style>{style}</style>
 <header class="vrt vrt-header">
 <h1>{title}</h1><div class="vrt-prompt"></div><p class="vrt-judge"></p>
+<ul class="vrt-notes"></ul>
 </header>
 <main><div id="trace"></div>
 <details id="frames" class="vrt"><summary>{frames}</summary><div></div></details></main>
@@ -81,8 +85,10 @@ def render_report(trace: Trace) -> str:
     style, script = joined("run.css"), joined(*VIEW, "report.js")
     # JSON that cannot close the script element around it
     messages = [RunView(run).messages() for run in view.state.runs]
-    values = json.dumps({"trace": view.page(inline_image), "messages": messages})
+    saved = words.SAVED.format(f"{datetime.now(UTC):%d %B %Y}".lstrip("0"))
     told = DEMO_RUN if view.outside_scope else view.headline if view.scripted else ""
+    sent = {"trace": view.page(inline_image), "messages": messages, "saved": saved}
+    values = json.dumps(sent)
     for sign in "<>&":
         values = values.replace(sign, f"\\u{ord(sign):04x}")
     return REPORT.format(
@@ -109,7 +115,7 @@ class Routes:
 
     def __init__(self, services: Services, exact: ExactFrames) -> None:
         self._services, self._exact = services, exact
-        self._previews = lru_cache(32)(self._make_preview)
+        self._previews = lru_cache(96)(self._make_preview)
 
     def routes(self) -> list[Route]:
         """Return the paths; that of uploads must come before Gradio's own."""
@@ -128,6 +134,7 @@ class Routes:
             Route("/history/{name}", self.delete, methods=["DELETE"]),
             Route("/previews/page.png", lambda _: screenshot),
             Route("/previews/{name}.jpg", partial(answer, self.picture)),
+            Route("/previews/{name}/{side}.jpg", partial(answer, self.picture)),
         ]
 
     def download(self, file: str, request: Request) -> Response:
@@ -232,8 +239,10 @@ class Routes:
         return Request(request.scope, receive)
 
     def picture(self, request: Request) -> Response:
-        """Return the frame that stands for the run of one link."""
-        if not (jpeg := self.preview(str(request.path_params["name"])).jpeg):
+        """Return the frame that stands for the run of one link, of one side if named."""
+        pair = self.preview(str(request.path_params["name"])).pair
+        side = request.path_params.get("side") or min(pair, default="")
+        if not (jpeg := pair.get(side, b"")):
             raise TraceError(words.NO_SUCH_LINK)
         return Response(jpeg, media_type="image/jpeg")
 
@@ -258,9 +267,9 @@ class Routes:
             parts.append(f"{NOT_SWAP_TESTED.capitalize()}.")
         outcome = (view.headline or words.NEVER_ENDED).rstrip(".")
         title = f"{DEMO_RUN if view.outside_scope else outcome} · {words.TITLE}"
-        jpeg = next((half.jpeg for _, half in sorted(view.deciding_pair().items())), b"")
+        pair = {str(int(side)): half.jpeg for side, half in view.deciding_pair().items()}
         picture = f"previews/{quote(name, safe='')}.jpg"
-        return LinkPreview(title, " ".join(parts), picture, jpeg)
+        return LinkPreview(title, " ".join(parts), picture, pair)
 
 
 def client_address(request: Request) -> str:
@@ -280,15 +289,11 @@ class LinkPreview:
     title: str
     description: str
     picture: str  # its path on this server
-    jpeg: bytes = b""
+    pair: Mapping[str, bytes] = field(default_factory=dict)  # a JPEG of each side, "1" or "2"
 
-    def tags(self, request: Request) -> str:
-        """Return the tags of the page's head."""
-        base = request.base_url
-        # A proxy in front of this server may speak https.
-        if request.headers.get("x-forwarded-proto", "").partition(",")[0].strip() == "https":
-            base = base.replace(scheme="https")
-        image = f"{base}{self.picture}"
+    def tags(self, root: str) -> str:
+        """Return the tags of the page's head; `root` is the page's address."""
+        image = f"{root}/{self.picture}"
         told = {"title": self.title, "description": self.description, "image": image}
         return "".join(
             f'<meta property="og:{name}" content="{html.escape(value)}">\n'
@@ -303,20 +308,21 @@ class LinkPreview:
 class LinkPreviewMiddleware:
     """ASGI middleware: gives the page's head the tags of its link, and a script before Gradio's."""
 
-    def __init__(self, app: ASGIApp, routes: Routes) -> None:
-        self._app, self._routes = app, routes
-        self._script = f"<script>{joined(HEARTBEAT)}</script>\n"
+    def __init__(self, app: ASGIApp, routes: Routes, root: str = "") -> None:
+        self._app, self._routes, self._root = app, routes, root
+        elsewhere = html.escape(words.ELSEWHERE)
+        self._script = f'<script data-elsewhere="{elsewhere}">{joined(HEARTBEAT)}</script>\n'
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; replace the tags if the page answers."""
-        if scope["type"] != "http" or scope["path"] != "/" or scope["method"] != "GET":
+        if not is_page(scope):
             await self._app(scope, receive, send)
             return
-        request = Request(scope)
+        request, path = Request(scope), html.escape(scope.get("root_path", ""))
         # A link's tags tell its verdict, which who votes first is not to see.
         name = "" if votes_first(request.cookies) else request.query_params.get("trace", "")
         preview = await asyncio.to_thread(self._routes.preview, name)
-        tags = preview.tags(request) + self._script
+        tags = preview.tags(get_root_url(request, "/", self._root)) + self._script
         started: Message = {}
         body = b""
 
@@ -330,6 +336,9 @@ class LinkPreviewMiddleware:
                 # Gradio's values stand behind the first script; nothing in them is replaced.
                 head, script, rest = body.decode("utf-8", "replace").partition("<script")
                 head = re.sub(r'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>\s*', "", head)
+                # Gradio's page would look above the path that a proxy gives it.
+                head = head.replace('<base href="./"', f'<base href="{path}/"')
+                rest = rest.replace('href="/manifest.json"', f'href="{path}/manifest.json"', 1)
                 whole = (head + tags + script + rest).encode()
                 headers = MutableHeaders(raw=list(started["headers"]))
                 headers["content-length"] = str(len(whole))

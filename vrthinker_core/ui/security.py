@@ -156,6 +156,36 @@ NO_FUNCTION = (
 SERVER_ERROR = "Something went wrong on this server. Try again, or tell whoever runs it."
 
 
+def path_of(scope: Scope) -> str:
+    """Return a request's path below the page's own."""
+    path: str = scope.get("path", "")
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+def is_page(scope: Scope) -> bool:
+    """Whether a browser asks for the page itself."""
+    return scope["type"] == "http" and scope["method"] == "GET" and path_of(scope) == "/"
+
+
+class SubPathMiddleware:
+    """ASGI middleware: gives each request the path below which the page is served.
+
+    A proxy in front keeps that path or strips it. Starlette needs it in every request.
+    """
+
+    def __init__(self, app: ASGIApp, root: str) -> None:
+        """Serve below `root`: a path, the page's whole address, or ""."""
+        self._app, self._path = app, urlsplit(root).path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] in ("http", "websocket"):
+            path, root = scope["path"], self._path
+            is_whole = path == root or path.startswith(f"{root}/")
+            scope = {**scope, "root_path": root, "path": path if is_whole else root + path}
+        await self._app(scope, receive, send)
+
+
 class RequestLimitsMiddleware:
     """ASGI middleware that answers a refusal with a status and a sentence."""
 
@@ -199,7 +229,7 @@ class RequestLimitsMiddleware:
 
     async def _answer(self, scope: Scope, body: Body, send: Send) -> None:
         """Raise Refusal, also for a call of a function that Gradio does not find."""
-        path = scope["path"]
+        path = path_of(scope)
         names = path.encode().split(b"/")
         if path.lower().startswith(BLOCKED_PATHS) or max(map(len, names)) > MAX_NAME_BYTES:
             raise Refusal(404, "There is nothing here.")
@@ -243,7 +273,7 @@ class RequestLimitsMiddleware:
 
 
 def _is_upload(scope: Scope) -> bool:
-    return bool(scope["path"].rstrip("/") == "/gradio_api/upload")
+    return path_of(scope).rstrip("/") == "/gradio_api/upload"
 
 
 # Keeps the browser from every other server, whatever a text contains. Gradio's own scripts need
@@ -280,12 +310,21 @@ def _adding(send: Send, *headers: tuple[str, str]) -> Send:
     return send_with_headers
 
 
-class OriginGuardMiddleware:
-    """ASGI middleware: 400 for hosts besides localhost and `names`, 403 for foreign origins."""
+UNKNOWN_NAME = "This server does not know that it is {0}: start it with --name {0}."
 
-    def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
-        self._app = app
-        self._names = {name.lower() for name in ("localhost", *names)}
+
+class OriginGuardMiddleware:
+    """ASGI middleware: 400 for hosts besides localhost and `names`, 403 for foreign origins.
+
+    A proxy in front may put another host into `Host` and the browser's into `X-Forwarded-Host`. No
+    other site can make a browser send that header: this guard refuses to be asked beforehand.
+    """
+
+    def __init__(self, app: ASGIApp, names: Iterable[str] = (), root: str = "") -> None:
+        """Accept `names`, and the host of `root` if that is the page's whole address."""
+        own = urlsplit(root)
+        self._app, self._address = app, own.netloc.lower()
+        self._names = {name.lower() for name in ("localhost", own.hostname or "localhost", *names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -293,19 +332,30 @@ class OriginGuardMiddleware:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        name = (_split(f"//{host}").hostname or "").lower()
-        is_own = name in self._names
-        with suppress(ValueError):  # only a name can be made to resolve to this server
-            is_own = is_own or bool(ipaddress.ip_address(name))
-        if not is_own:
-            answer = PlainTextResponse("This server does not go by that name.", 400)
+        host = headers.get("host", "").lower()
+        public = headers.get("x-forwarded-host", "").partition(",")[0].strip().lower() or host
+        knows = self._is_own(public)
+        if not self._is_own(host) or (not knows and is_page(scope)):
+            name = _name(host if knows else public)
+            answer = PlainTextResponse(UNKNOWN_NAME.format(name), 400)
             await answer(scope, receive, send)
-        elif "origin" in headers and _split(headers["origin"]).netloc.lower() != host.lower():
+        elif "origin" in headers and _split(headers["origin"]).netloc.lower() not in (
+            {host, self._address, public if knows else host} - {""}
+        ):
             answer = PlainTextResponse("Only this server's own page may do that.", 403)
             await answer(scope, receive, send)
         else:
             await self._app(scope, receive, _adding(send, *SECURITY_HEADERS))
+
+    def _is_own(self, host: str) -> bool:
+        name = _name(host)
+        with suppress(ValueError):  # only a name can be made to resolve to this server
+            return bool(ipaddress.ip_address(name))
+        return name in self._names
+
+
+def _name(host: str) -> str:
+    return _split(f"//{host}").hostname or ""
 
 
 def _split(url: str) -> SplitResult:
@@ -328,12 +378,13 @@ class VisitorCookieMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; one for the page sets the cookie."""
-        if scope["type"] != "http" or scope["path"] != "/" or scope["method"] != "GET":
+        if not is_page(scope):
             await self._app(scope, receive, send)
             return
         cookies = HTTPConnection(scope).cookies
         value = cookies[COOKIE] if owner_of(cookies) else secrets.token_urlsafe(32)
-        cookie = f"{COOKIE}={value}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; {self._where}"
+        path = scope.get("root_path") or "/"
+        cookie = f"{COOKIE}={value}; Path={path}; Max-Age={COOKIE_SECONDS}; HttpOnly; {self._where}"
         await self._app(scope, receive, _adding(send, ("set-cookie", cookie)))
 
 
@@ -353,7 +404,7 @@ class OpenPagesMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; hold a heartbeat's WebSocket as long as its stream."""
-        path = scope.get("path", "")
+        path = path_of(scope)
         if scope["type"] not in ("http", "websocket") or not path.startswith(HEARTBEAT_PATH):
             await self._app(scope, receive, send)
             return

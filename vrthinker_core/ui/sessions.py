@@ -124,6 +124,11 @@ class Session:
         both = zip(Side, self._files, strict=True)
         return tuple(side for side, files in both if None not in files and files[0] != files[1])
 
+    def removed_sides(self) -> tuple[Side, ...]:
+        """Return the sides whose player was emptied after the shown run had judged its video."""
+        emptied = (side for side in self.changed_sides() if self.players[side - 1].digest == "")
+        return tuple(emptied)
+
     def is_swapped(self) -> bool:
         """Return whether the players hold the two judged files, swapped."""
         (first, one), (second, other) = self._files

@@ -50,7 +50,7 @@ UPLOADING = "The videos are still being uploaded. Compare when both are here."
 LOADING = "Loading the judge. This happens once."
 WAITING = "Waiting"
 OPENING = "Opening both videos."
-MISSING_VIDEOS = "A comparison needs two videos. Add the missing one and compare again."
+MISSING_VIDEO = "Add video {}."
 OTHER_VIDEO = "Choose another file, or convert this one to MP4."
 BUSY = "Too many people are waiting. Try again in a minute."
 GONE = (
@@ -76,9 +76,14 @@ INTRODUCTION: Mapping[str, Any] = {
     "loop": {"folder": "intro", "label": "A recorded run of the built-in judge, without sound"},
 }
 RECORDED = "Recorded run"
+# When a proxy serves the page at another address than its server knows
+ELSEWHERE = "This page is at {}, which its server does not know: start it with --root-path {}."
+SAVED = "Saved {}"  # a report, on its first screen
 NEVER_ENDED = "The run was cut off before it ended."
 SWAPPED = "Sides swapped. Compare again for a verdict on this order."
 CHANGED = "The videos have changed. Compare again for a verdict on these."
+REMOVED = "Video {} was removed."
+EMPTIED = "Removed"  # in the box itself
 NO_ADDRESS = "Give the address of a video file, as in https://example.org/video.mp4."
 NO_VERDICT = "No verdict"
 NO_SUCH_LINK = "The run behind this link was deleted, or is too old. Open its trace file instead."
@@ -121,6 +126,11 @@ def next_step(first: object, second: object, prompt: object, refusals: Sequence[
     else:
         step = OTHER_VIDEO if any(refusals) else READY
     return " ".join(filter(None, [*dict.fromkeys(refusals), step]))
+
+
+def not_started(faults: Mapping[str, str]) -> str:
+    """Return why no run begins, from all that is wrong with the form."""
+    return " ".join(["Not started.", *dict.fromkeys(faults.values())])
 
 
 def changed_videos(sides: Collection[Side], swapped: bool, names: Sequence[str]) -> str:
@@ -269,9 +279,14 @@ def ended_status(finished: Finished, turns: int, second: Finished | None = None)
 
 def recorded_status(finished: Finished | None, turns: int, frames: int) -> str:
     """Return what a saved run is; an ordinary answer goes without saying."""
-    ends: dict[StopReason | None, str] = {None: "Cut off before it ended", StopReason.ANSWERED: ""}
-    ends |= ENDS
-    how = ends.get(finished and finished.stop, "Ended without an answer").lower()
+    stop = finished.stop if finished else None
+    ends = {
+        None: "cut off before it ended",
+        StopReason.ANSWERED: "",
+        StopReason.CANCELLED: "stopped",
+        StopReason.FAILED: "failed",
+    }
+    how = ends.get(stop, "ended without an answer")
     how = DEMO_RUN if finished and finished.outside_scope else how
     known = RECORDED, how, count(turns, "turn"), count(frames, "frame")
     return " · ".join(filter(None, known))

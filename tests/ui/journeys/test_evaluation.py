@@ -217,7 +217,9 @@ def test_text_stays_text_and_everybody_can_read_it(listed: Page, axe: str) -> No
     assert wider == steps.is_narrow(page), "without room for both they are a strip"
     assert steps.fits(page)
     steps.button(page, "Close", exact=True).click()
+    steps.tab(page, "Trace")
     page.get_by_label("Vote first").check()
+    steps.tab(page, "Evaluation")
     expect(page.locator(".vrt-row-said")).to_contain_text("Vote first")
     first = side_by_side(page, 1, 7)[0]
     expect(first).to_contain_text("hidden here")

@@ -193,7 +193,8 @@ def test_web_addresses_replace_uploads_and_a_run_says_what_it_judged(page: Page,
     steps.compare_again(page)
     expect(notice).to_be_hidden()
     steps.clear(page, "first")
-    steps.wait_for(page, "videos have changed")
+    steps.wait_for(page, "Video 1 was removed")
+    expect(page.locator("#first .vrt-emptied")).to_be_visible()
     expect(notice).to_contain_text("another video 1:")
     expect(steps.headline(page)).to_be_visible()
 

@@ -1,0 +1,205 @@
+"""The page behind a proxy that serves it under a path: strips or keeps it, and rewrites Host."""
+
+import http.client
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from gradio_client import handle_file
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+from starlette.testclient import TestClient
+
+from tests.support.waiting import PATIENCE_S
+from tests.ui.conftest import Clips, Serve, Server
+from tests.ui.support import steps
+from tests.ui.support.api import client
+from tests.ui.support.browsing import Open, Page, expect
+from tests.ui.support.plain_http import FORM, HEAD, TAIL
+from tests.ui.support.saved_examples import PROMPT, SCRIPT
+from vrthinker_core.ui.security import OriginGuardMiddleware, SubPathMiddleware
+
+PATH = "/judges/page"
+LOST = {"connection", "host", "transfer-encoding", "content-length"}
+Proxied = Callable[..., str]
+
+
+def handler(port: int, keeps: bool, rewrites: bool) -> type[BaseHTTPRequestHandler]:
+    """A proxy below `PATH`, which it `keeps` or strips; `rewrites`: Host is the server's own."""
+
+    class Proxy(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None: ...
+
+        def handle_any(self) -> None:
+            if not self.path.startswith(PATH):
+                self.send_error(404)
+                return
+            path = self.path if keeps else self.path.removeprefix(PATH) or "/"
+            told = {k: v for k, v in self.headers.items() if k.lower() not in LOST}
+            told["X-Forwarded-Host"] = host = self.headers["Host"]
+            told |= {"X-Forwarded-For": "9.9.9.9", "X-Forwarded-Proto": "http"}
+            told["Host"] = f"127.0.0.1:{port}" if rewrites else host
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
+            upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+            upstream.request(self.command, path, body, told)
+            answer = upstream.getresponse()
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in LOST:
+                    self.send_header(name, value)
+            self.send_header("Connection", "close")
+            self.end_headers()
+            with suppress(OSError, http.client.HTTPException):
+                while part := answer.read1(65536):
+                    self.wfile.write(part)
+                    self.wfile.flush()
+            upstream.close()
+            self.close_connection = True
+
+        do_GET = do_POST = do_HEAD = do_DELETE = handle_any  # noqa: N815 - as the library calls them
+
+    return Proxy
+
+
+@pytest.fixture(scope="module")
+def proxied() -> Iterator[Proxied]:
+    """Puts a proxy before a server; gives the address of the page behind it."""
+    running: list[ThreadingHTTPServer] = []
+
+    def start(server: Server, keeps: bool = False, rewrites: bool = False) -> str:
+        port = urlsplit(server.url).port or 0
+        running.append(ThreadingHTTPServer(("127.0.0.1", 0), handler(port, keeps, rewrites)))
+        threading.Thread(target=running[-1].serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{running[-1].server_port}{PATH}/"
+
+    yield start
+    for each in running:
+        each.shutdown()
+        each.server_close()
+
+
+@pytest.fixture(scope="module")
+def server(serve: Serve, examples: Path) -> Server:
+    return serve(SCRIPT, "--root-path", PATH, "--examples", str(examples), protocol="paired")
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "strips": {},
+    "keeps": {"keeps": True},
+    "rewrites": {"rewrites": True},
+}
+LOST_PICTURES = """() => [...document.images].filter((image) => image.src && image.complete)
+    .filter((image) => !image.naturalWidth).map((image) => image.src)"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_whole_page_works_under_a_path(
+    way: str, server: Server, proxied: Proxied, open_page: Open, clips: Clips, tmp_path: Path
+) -> None:
+    url, failed = proxied(server, **WAYS[way]), list[str]()
+    page = open_page(url.rstrip("/"))
+    page.on("response", lambda each: failed.append(each.url) if each.status >= 400 else None)
+    page.goto(url)
+    page.wait_for_selector("#rail .vrt-track", state="attached")
+    steps.compare(page, clips)
+    expect(steps.headline(page)).to_contain_text("Video 1")
+    cookies = {each["name"]: each["path"] for each in page.context.cookies()}
+    assert set(cookies.values()) == {PATH}
+    with page.expect_response("**/turns/1/frames*") as exact:
+        steps.look(page)
+    assert exact.value.url.startswith(f"{url}runs/")
+    page.keyboard.press("Escape")
+    assert steps.saved_trace(page, tmp_path).started.prompt == PROMPT
+    link = steps.link(page)
+    assert link.startswith(f"{url}?trace=")
+    steps.expect_runs(page, "Video 1 is better overall")
+    page.goto(link)
+    expect(steps.headline(page)).to_contain_text("Video 1")
+    steps.wait_until_playable(page, "second")
+    assert page.evaluate(LOST_PICTURES) == []
+    tags = dict(re.findall(r'property="(og:\w+)" content="([^"]*)"', page.request.get(link).text()))
+    assert tags["og:image"].startswith(f"{url}previews/")
+    assert page.request.get(tags["og:image"]).body()[:2] == b"\xff\xd8"
+    steps.show_example(page)
+    assert failed == []
+
+
+def test_uploads_api_and_tools_work_under_a_path(
+    server: Server, proxied: Proxied, new_page: Callable[..., Page], clips: Clips
+) -> None:
+    asked = new_page().request
+    for way in WAYS.values():
+        url = proxied(server, **way)
+        body = HEAD + bytes(12 * 2**20) + TAIL  # more than any other request may send
+        sent = asked.post(f"{url}gradio_api/upload", data=body, headers={"Content-Type": FORM})
+        assert sent.status == 200
+        assert Path(sent.json()[0]).stat().st_size == 12 * 2**20
+        assert asked.post(f"{url}gradio_api/component_server", data="{}").status == 404
+        evil = {"Origin": "http://evil.example"}
+        assert asked.post(f"{url}history", data="{}", headers=evil).status == 403
+        mcp = asked.get(f"{url}gradio_api/mcp/sse")
+        assert (mcp.status, mcp.text()[-1]) == (404, ".")  # a sentence of ours
+    behind: Any = type("Behind", (), {"url": url})
+    videos = (handle_file(str(clip)) for clip in clips)
+    last = client(behind).submit(*videos, PROMPT, api_name="/compare").result()
+    assert last["stop"] == "answered"
+
+
+def test_a_page_that_is_served_elsewhere_says_what_to_set(
+    answering: Server, server: Server, proxied: Proxied, new_page: Callable[..., Page]
+) -> None:
+    page = new_page()
+    for url, told in {
+        proxied(answering): PATH,  # a path of which the server does not know
+        server.url: server.url.rstrip("/"),  # no path, though it was told of one
+    }.items():
+        page.goto(url)
+        expect(page.locator("body")).to_contain_text(f"start it with --root-path {told}.")
+
+
+def ask(path: str = "/", root: str = "", **headers: str) -> Any:
+    middleware = [
+        Middleware(SubPathMiddleware, root=root),
+        Middleware(OriginGuardMiddleware, names=["judge.example"], root=root),
+    ]
+
+    def told(request: Any) -> PlainTextResponse:
+        return PlainTextResponse(request.url.path)
+
+    inner = Mount("/mount", routes=[Route("/x", told)])
+    app = Starlette(routes=[Route("/", told), inner], middleware=middleware)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return TestClient(app).get(path, headers={"host": "127.0.0.1:7860", **named})
+
+
+def test_a_proxy_that_rewrites_host_needs_a_name() -> None:
+    public = {"x_forwarded_host": "judge.example"}
+    assert ask(**public, origin="https://judge.example").status_code == 200
+    assert ask(**public, origin="https://evil.example").status_code == 403
+    assert ask(origin="https://judge.example").status_code == 403, "no proxy has named it"
+    unknown = {"x_forwarded_host": "other.example", "origin": "https://other.example"}
+    refused = ask(**unknown)
+    assert (refused.status_code, "--name other.example" in refused.text) == (400, True)
+    assert ask("/mount/x", **unknown).status_code == 403
+    assert ask("/mount/x", x_forwarded_host="other.example").status_code == 200, "as ever"
+    own = {"root": "https://judge.example/page", "origin": "https://judge.example"}
+    assert ask(**own).status_code == 200, "its whole address was given: no header is needed"
+
+
+def test_requests_have_one_path_whatever_the_proxy_does() -> None:
+    for path in ("/mount/x", "/page/mount/x"):
+        for root in ("/page", "https://judge.example/page"):
+            assert ask(path, root).text == "/page/mount/x"
+    assert ask("/page/", "/page").text == ask("/", "/page").text == "/page/"
+    assert ask("/page", "/page").url.path == "/page/"
+    assert ask("/pages", "/page").status_code == 404
