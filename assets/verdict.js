@@ -172,24 +172,23 @@ VRThinker.Ballot = class {
     this.notice = element("div", { class: "vrt-hidden", hidden: "" }, why, show);
     this.said = element("p", { class: "vrt-vote-said", role: "status" });
     const sides = [[1, "Video 1"], [0, "No difference"], [2, "Video 2"], [0, "Both bad", true]];
-    this.sides = sides.map(([value, text, bad = false]) => {
-      const pick = button(`vrt-side${value}`, text, () => this.pick(value, bad));
-      return Object.assign(pick, { overall: value, bad });
+    this.sides = sides.map(([overall, text, isBad = false]) => {
+      const node = button(`vrt-side${overall}`, text, () => this.pick(overall, isBad));
+      return { overall, isBad, node };
     });
     const asked = element("p", { class: "vrt-asked", id: "vrt-asked" }, "Which video is better?");
     const group = { class: "vrt-sides", role: "group", "aria-labelledby": "vrt-asked" };
     this.form = this.build();
     this.more = element("details", "", element("summary", "", "More"), this.form);
-    const parts = [asked, element("div", group, this.sides), this.said, this.more];
-    this.node = element("div", "vrt-ballot", parts);
+    const sidesNode = element("div", group, this.sides.map(({ node }) => node));
+    this.node = element("div", "vrt-ballot", asked, sidesNode, this.said, this.more);
     document.addEventListener("vrt:votefirst", ({ detail: on }) => {
       if (!on && this.hidden) send("show");
     });
-    document.addEventListener("vrt:tile", (event) => this.offer(event.detail));
   }
 
   build() {
-    const { element, button } = VRThinker;
+    const { element } = VRThinker;
     const none = [null, "Not said"];
     const labels = [[1, "Video 1"], [0, "No difference"], [2, "Video 2"], none];
     const groups = this.others.map(([key, name, help]) => this.group(key, name, labels, help));
@@ -199,13 +198,11 @@ VRThinker.Ballot = class {
     this.choice.addEventListener("change", () => {
       if (this.choice.value) this.mark(Number(this.choice.value));
     });
-    const pill = { class: "vrt-pill", hidden: "" };
-    this.offered = button(pill, "", () => this.mark(this.offered.slot));
     this.marked = element("span", "vrt-marked");
     this.note = element("textarea", { rows: 2, maxlength: 2000 });
     const pair = element("label", "vrt-field", "Deciding pair", this.choice);
     const form = element("form", "", groups, this.agrees, [
-      element("p", "vrt-pairs", pair, this.offered, this.marked),
+      element("p", "vrt-pairs", pair, this.marked),
       element("label", "vrt-field", "Note", this.note),
       element("p", "vrt-vote-foot", element("button", "vrt-save-vote", "Save vote")),
     ]);
@@ -217,8 +214,7 @@ VRThinker.Ballot = class {
   }
 
   submit() {
-    this.sent = true;
-    this.refusal = "";
+    Object.assign(this, { sent: true, refusal: "" });
     this.send("vote", this.value());
   }
 
@@ -234,9 +230,8 @@ VRThinker.Ballot = class {
 
   drawSides() {
     const bad = this.note.value === VRThinker.BOTH_BAD;
-    for (const side of this.sides) {
-      const picked = side.overall === this.overall && (side.overall !== 0 || side.bad === bad);
-      side.setAttribute("aria-pressed", picked);
+    for (const { overall, node, isBad } of this.sides) {
+      node.ariaPressed = overall === this.overall && isBad === (overall === 0 && bad);
     }
   }
 
@@ -284,7 +279,7 @@ VRThinker.Ballot = class {
     this.fill(vote);
     this.editing = true;
     this.redraw();
-    this.sides[0].focus();
+    this.sides[0].node.focus();
   }
 
   radios(key) {
@@ -299,7 +294,6 @@ VRThinker.Ballot = class {
     this.radios("agrees").value = String(agrees);
     this.slots = [...slots];
     this.note.value = note;
-    this.offered.hidden = true;
     const more = this.others.some(([key]) => said(key) !== null) || agrees !== null;
     this.more.open = more || slots.length > 0 || !["", VRThinker.BOTH_BAD].includes(note);
     this.drawSides();
@@ -313,17 +307,8 @@ VRThinker.Ballot = class {
     return { labels, agrees, slots: this.slots, note: this.note.value };
   }
 
-  /** The pair that the players show can be marked without looking for it in the list. */
-  offer({ slot, label }) {
-    if (!this.open || this.slots.includes(slot)) return;
-    this.offered.slot = slot;
-    this.offered.textContent = `Mark ${label}`;
-    this.offered.hidden = false;
-  }
-
   mark(slot) {
     if (this.slots.length < 16) this.slots.push(slot);
-    this.offered.hidden = true;
     this.drawPairs();
   }
 

@@ -65,6 +65,9 @@ def test_both_verdicts_stand_beside_each_other(page: Page, clips: Clips, tmp_pat
     expect(page.locator(".vrt-order-line")).to_contain_text("Flips")
     expect(steps.headline(page)).to_contain_text("No reliable winner")
     steps.wait_until_in_view(steps.headline(page), page.locator(".vrt-both"))
+    expect(swapped).to_be_hidden()  # the turns as given are shown again
+    assert run_and_verdict(page)[0] == first
+    steps.button(page, "Sides swapped", exact=True).click()
     colour = "node => getComputedStyle(node).color"
     here, own = (
         [page.locator(f"{part} .vrt-v{side}").first.evaluate(colour) for side in (1, 2)]
@@ -73,7 +76,6 @@ def test_both_verdicts_stand_beside_each_other(page: Page, clips: Clips, tmp_pat
     assert here == own[::-1], "what this run calls video 1 has the colour of the person's video 2"
     steps.button(page, "As given").click()
     expect(swapped).to_be_hidden()
-    assert run_and_verdict(page)[0] == first
     steps.button(page, "Sides swapped", exact=True).click()
     expect(swapped).to_be_visible()
     assert steps.fits_a_phone(page)
