@@ -46,7 +46,7 @@ class PageComponents:
 
     def without_run(self, line: str) -> Updates:
         """Show no run; `line` stands in the status."""
-        nothing = {self.trace: {"turns": []}, self.transcript: {"passages": []}}
+        nothing: Updates = {self.trace: {"turns": []}, self.transcript: {"passages": []}}
         return {self.status: line, **nothing, self.scope: {"outside": False}}
 
     def buttons_of(self, number: int, running: bool = False) -> Updates:
