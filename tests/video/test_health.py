@@ -95,10 +95,10 @@ def test_a_clip_that_is_only_hard_to_decode_has_no_notes(
 def test_a_changed_aspect_is_noted(
     opening: Sizing, noted: bool, make_clip: Callable[[str], Path]
 ) -> None:
-    note = "The picture is 3:2 (96 x 64) and is squashed into a square for the judge."
+    note = "The judge sees every frame squeezed to a square."
     assert (note in notes(make_clip("B-frames"), opening=opening)) == noted
     assert not any(
-        "squashed" in each
+        "square" in each
         for each in notes(make_clip("B-frames"), opening=Sizing("area", area=90 * 784))
     )
 
@@ -108,13 +108,13 @@ def test_slots_that_share_a_frame_and_frames_without_a_slot_are_noted(
 ) -> None:
     path = make_clip("B-frames")
     assert notes(path, grid=Grid(128, "floor")) == (
-        "50 frames for 128 slots: up to 3 slots show the same frame.",
+        "This clip has 50 frames; the judge counts 128, so neighbours can be the same picture.",
     )
     assert notes(path, grid=Grid(20, "floor")) == (
-        "50 frames for 20 slots: 30 frames lie between the slots and can never be asked for.",
+        "This clip has 50 frames; the judge counts 20, so it can never ask for 30 of them.",
     )
     assert notes(path, grid=Grid(20, "even")) == (
-        "50 frames for 20 slots: 30 frames lie between the slots and can never be asked for.",
+        "This clip has 50 frames; the judge counts 20, so it can never ask for 30 of them.",
     )
 
 
