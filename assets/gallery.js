@@ -47,27 +47,24 @@ VRThinker.ChosenPair = class {
   }
 
   update({ turns, ballot }, tile, turn) {
-    const { Passage, element, fill, frames, say, sentenceWriter } = VRThinker;
+    const { Passage, element, fill, frames, sentenceWriter } = VRThinker;
     const numbers = frames(tile).split(" · ");
-    const parts = [...this.reasoning(turns, tile, turn, numbers), ...turns[turn].parts];
+    const written = [...this.reasoning(turns, tile, turn, numbers), ...turns[turn].parts];
+    const parts = ballot?.hidden ? [["Think", "Hidden until you have voted."]] : written;
     const { facts } = turns[turn];
     fill(this.pair, [tile, turn], () => this.drawn(tile, turn));
     fill(this.text, [numbers, turn, facts, parts.map(([heading]) => heading)], () => {
-      this.none = element("p", "vrt-state");
       this.passages = parts.map(() => new Passage("p", sentenceWriter(numbers)));
-      const drawn = this.passages.map(({ node }, place) => {
+      return this.passages.flatMap(({ node }, place) => {
         const [heading] = parts[place];
-        const table = facts && heading === "Snapshot";
-        return [element("h4", "", heading), table ? VRThinker.facts(facts, node) : node];
+        const noted = facts && heading === "Snapshot" ? VRThinker.facts(facts, node) : [node];
+        return [element("h4", "", heading), ...noted];
       });
-      return [this.none, ...drawn.flat(2)];
     });
     for (const row of this.text.querySelectorAll("tbody tr")) {
       row.classList.toggle("vrt-named", numbers.includes(row.firstChild.textContent.slice(1)));
     }
     parts.forEach(([, text], place) => this.passages[place].update(text));
-    const none = ballot?.hidden ? "is hidden until you have voted" : "comes here";
-    say(this.none, parts.length ? "" : `What the judge says ${none}.`);
   }
 
   drawn(tile, turn) {
@@ -98,16 +95,16 @@ VRThinker.ChosenPair = class {
 
 /* The gallery. A click, an arrow key or the players choose a pair; a second click opens it. */
 VRThinker.Gallery = class extends VRThinker.Tiles {
-  KINDS = Object.entries({
+  KINDS = {
     "": "All", given: "Given", requested: "Asked for", chosen: "By a person", named: "Named",
-  });
+  };
   kind = ""; // of the pairs that are shown
 
   constructor(root, empty, onTile) {
     super(root, onTile);
     const { button, element } = VRThinker;
     this.empty = element("p", "vrt-empty", empty);
-    this.kinds = this.KINDS.map(([kind]) => button("", "", () => this.show(kind)));
+    this.kinds = Object.keys(this.KINDS).map((kind) => button("", "", () => this.show(kind)));
     const group = { class: "vrt-choice", role: "group", "aria-label": "Pairs shown" };
     const help = "Choose a pair to read what the judge wrote with it; again to look closer.";
     this.choice = element("div", group, this.kinds, element("span", "vrt-state", help));
@@ -157,8 +154,8 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
       node.ariaLabel = [node.tile.label, ...marksOf(node.tile, turn), ...times].join(", ");
       node.removeAttribute("title"); // a first click does something else here
       node.classList.toggle("gone", gone);
-      const told = [Object.fromEntries(this.KINDS)[came], gone && "out of view"].filter(Boolean).join(" · ");
-      return [told, named && element("span", "vrt-named", "Named")];
+      const look = [this.KINDS[came], gone && " · out of view"];
+      return [element("span", "", look), named && element("span", "vrt-named", "Named")];
     });
   }
 
@@ -167,7 +164,7 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
     const all = this.all();
     const isOf = (kind) => (node) => !kind || node.tile.marks.includes(kind);
     const kind = all.some(isOf(wanted)) ? wanted : "";
-    this.KINDS.forEach(([each, name], place) => {
+    Object.entries(this.KINDS).forEach(([each, name], place) => {
       const count = all.filter(isOf(each)).length;
       const look = { disabled: !count, hidden: each === "chosen" && !count };
       Object.assign(this.kinds[place], { ariaPressed: each === kind, ...look });
