@@ -217,13 +217,11 @@ VRThinker.Follow = class {
     const moved = window.scrollY - this.scrolledTo;
     if (Math.abs(moved) < 3) return;
     this.scrolledTo = window.scrollY;
-    const glided = this.gliding;
-    cancelAnimationFrame(glided);
+    cancelAnimationFrame(this.gliding);
     this.gliding = 0;
     if (!this.live) return;
     const bottom = this.newest()?.getBoundingClientRect().bottom ?? 0;
-    const near = bottom < window.innerHeight + 40 || (glided && this.on);
-    this.draw(near && moved > 0);
+    this.draw(moved > 0 && (this.on || bottom < window.innerHeight + 40));
   }
 };
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vrthinker_core.protocols import PromptProtocol, make_protocol
+from vrthinker_core.protocols import Paired, PromptProtocol, make_protocol
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings
 
@@ -51,3 +51,25 @@ def test_more_text_only_adds_frames_of_the_finished_reply(
         assert now[: len(before)] == before, text[:end]
         assert now == asked[: len(now)], text[:end]
         before = now
+
+
+CALL = '{"name": "select_frames", "arguments": {"frame_indices": ['
+SO_FAR = [
+    (f"{NOTED}<tool_call>{CALL}10", ()),  # it may become 100
+    (f"{NOTED}<tool_call>{CALL}10, 3", (10,)),
+    (f"<tool_call>{CALL}10 ]", (10,)),
+    (f"{NOTED}<tool_call>{{'target_frames': [10, 10, 128, 30,", (10, 30)),
+    (f"{NOTED}<tool_call>{CALL}{'7, ' * 3}{', '.join(map(str, range(40)))},", (7, *range(7), *range(8, 12))),
+    (f"{NOTED}<tool_call>{CALL}5]}}}}</tool_call>\n<tool_call>{CALL}6,", (5, 6)),
+    (f"{NOTED}<tool_call>{CALL.replace('select', 'crop')}10,", ()),
+    (f"{NOTED}<tool_call>{CALL}10.5, 20,", ()),
+    (f"<Think>I may write <tool_call>{CALL}10,", ()),  # a quotation
+    (f"I may write <tool_call>{CALL}10,", ()),  # it may be one: the template may have begun it
+    (f"I thought.</Think><tool_call>{CALL}10,", (10,)),
+    (f"{NOTED}<tool_response>Retrieved</tool_response><tool_call>{CALL}10,", ()),  # invented
+]
+
+
+@pytest.mark.parametrize(("text", "frames"), SO_FAR)
+def test_only_what_the_call_is_sure_to_bring_is_read(text: str, frames: tuple[int, ...]) -> None:
+    assert Paired().request(text) == frames

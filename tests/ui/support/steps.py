@@ -355,7 +355,10 @@ def wait_until_in_view(*parts: Locator) -> None:
 
 LAST_WORD = """() => {
     const range = document.createRange();
-    range.selectNodeContents([...document.querySelectorAll("#trace .vrt-turn .vrt-text p")].at(-1));
+    const written = [...document.querySelectorAll("#trace .vrt-turn .vrt-text p")];
+    const words = written.filter((node) => node.textContent && node.checkVisibility()).at(-1);
+    if (!words) return false;
+    range.selectNodeContents(words);
     const last = [...range.getClientRects()].at(-1);
     const at = document.elementFromPoint(last.right - 2, (last.top + last.bottom) / 2);
     return last.top >= 0 && last.bottom <= innerHeight && Boolean(at?.closest(".vrt-text"));
