@@ -214,9 +214,11 @@ def ended_status(finished: Finished, turns: int, second: Finished | None = None)
 
 def recorded_status(finished: Finished | None, turns: int, frames: int) -> str:
     """Return what a saved run is; an ordinary answer goes without saying."""
-    ends = {None: "Cut off before it ended", StopReason.ANSWERED: "", **ENDS}
-    how = ends.get(finished and finished.stop, "Ended without an answer").lower()
-    how = DEMO_RUN if finished and finished.outside_scope else how
+    ends = {StopReason.ANSWERED: "", **ENDS}
+    how = "cut off before it ended"
+    if finished is not None:
+        how = ends.get(finished.stop, "Ended without an answer").lower()
+        how = DEMO_RUN if finished.outside_scope else how
     known = RECORDED, how, count(turns, "turn"), count(frames, "frame")
     return " · ".join(filter(None, known))
 
