@@ -279,15 +279,11 @@ def ended_status(finished: Finished, turns: int, second: Finished | None = None)
 
 def recorded_status(finished: Finished | None, turns: int, frames: int) -> str:
     """Return what a saved run is; an ordinary answer goes without saying."""
-    stop = finished.stop if finished else None
-    ends = {
-        None: "cut off before it ended",
-        StopReason.ANSWERED: "",
-        StopReason.CANCELLED: "stopped",
-        StopReason.FAILED: "failed",
-    }
-    how = ends.get(stop, "ended without an answer")
-    how = DEMO_RUN if finished and finished.outside_scope else how
+    ends = {StopReason.ANSWERED: "", **ENDS}
+    how = "cut off before it ended"
+    if finished is not None:
+        how = ends.get(finished.stop, "Ended without an answer").lower()
+        how = DEMO_RUN if finished.outside_scope else how
     known = RECORDED, how, count(turns, "turn"), count(frames, "frame")
     return " · ".join(filter(None, known))
 
