@@ -472,7 +472,8 @@ class Handlers:
 
     def refusal(self, session: Session, error: VrThinkerError) -> Updates:
         """Say why nothing came of it, also while a run goes on."""
-        session.told_at = time.monotonic()
+        if session.is_busy:
+            session.told_at = time.monotonic()
         return {self._parts.status: str(error)}
 
     def changed_run(self, session: Session, line: str) -> Updates:
