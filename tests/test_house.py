@@ -33,8 +33,8 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 36_374,
-    "core tokens": 237_852,
+    "core lines": 36_375,
+    "core tokens": 237_857,
     "core files": 177,
     "modules with one importer": 29,
     "folders of the core": 11,
