@@ -188,6 +188,7 @@ def test_web_addresses_replace_uploads_and_a_run_says_what_it_judged(page: Page,
     get(page, 1, f"{web}/one.mp4")
     expect(notice).to_be_hidden()
     get(page, 2, f"{web}/two.mp4")
+    steps.wait_until_playable(page, "second")
     expect(notice).to_contain_text("This run judged another video 2:")
     expect(steps.headline(page)).to_be_visible()
     steps.compare_again(page)
