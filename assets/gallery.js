@@ -1,6 +1,6 @@
 /* All frames: every pair of a run in the order they came, how each came to the judge, and, for the
 one that is chosen, what the judge wrote with it. */
-VRThinker.SENTENCE = /([^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?)/;
+VRThinker.SENTENCE = /([^.!?\s][^.!?\n]*(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?)/;
 
 /** Whether a sentence names one of these frames: no part of a label, a time or a share does. */
 VRThinker.isNamed = (sentence, numbers) => {
@@ -23,6 +23,7 @@ VRThinker.sentenceWriter = (numbers) => (node, text) => {
   node.append(...parts.slice(same).map(drawn));
 };
 
+VRThinker.isSeen = (tile) => !tile.parentElement.hidden;
 VRThinker.timeOf = (half) => (half ? VRThinker.seconds(half.time) : "not requested");
 
 /** How a pair of a turn came to the judge, and what became of it. */
@@ -89,7 +90,7 @@ VRThinker.ChosenPair = class {
     const text = thought(turns[last]).slice(-VRThinker.MOST);
     const sentences = text.split(VRThinker.SENTENCE).filter(isNamed);
     const heading = `Reasoning for the verdict, turn ${last + 1}`;
-    return sentences.length ? [[heading, sentences.map((each) => each.trim()).join("\n")]] : [];
+    return sentences.length ? [[heading, sentences.join("\n")]] : [];
   }
 };
 
@@ -179,14 +180,10 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
     this.select(this.chosen?.parentElement.hidden ? null : this.chosen);
   }
 
-  seen() {
-    return this.all().filter((node) => !node.parentElement.hidden);
-  }
-
   select(node) {
     const { about } = this;
     const held = about.node.contains(document.activeElement);
-    const stop = node ?? this.seen()[0]; // Tab leads to it, arrows to the others
+    const stop = node ?? this.all().find(VRThinker.isSeen); // Tab leads to it, arrows to others
     this.chosen = node ?? null;
     super.ring(this.chosen);
     for (const each of this.all()) each.tabIndex = each === stop ? 0 : -1;
@@ -194,8 +191,7 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
     if (node.parentElement.nextSibling !== about.node) node.parentElement.after(about.node);
     about.update(this.trace, node.tile, this.turnOf(node));
     this.markLinks();
-    const lost = held && !about.node.contains(document.activeElement);
-    if (lost) node.focus({ preventScroll: true });
+    if (held && document.activeElement === document.body) node.focus({ preventScroll: true });
   }
 
   /** The players went to this pair. */
@@ -211,8 +207,8 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
     const before = node.getBoundingClientRect().top;
     this.select(node);
     this.onTile?.(tile);
-    const moved = node.getBoundingClientRect().top - before;
-    window.scrollBy({ top: moved, behavior: "instant" });
+    const top = node.getBoundingClientRect().top - before;
+    window.scrollBy({ top, behavior: "instant" });
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.about.node.scrollIntoView({ block: "nearest" }), 400);
   }
@@ -225,7 +221,7 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
 
   onKey(event) {
     const { key, target, ctrlKey, metaKey, altKey } = event;
-    const nodes = this.seen();
+    const nodes = this.all().filter(VRThinker.isSeen);
     const at = nodes.indexOf(target);
     if (at < 0 || ctrlKey || metaKey || altKey) return;
     if (key === "Enter" && target !== this.chosen) this.choose(target.tile, target); // and opens it
@@ -234,12 +230,10 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
     const away = (node) => 1e4 * Math.abs(down(node)) + Math.abs(node.offsetLeft - offsetLeft);
     const nearest = (some) => some.sort((one, other) => away(one) - away(other))[0];
     const moves = {
-      ArrowLeft: nodes[at - 1],
-      ArrowRight: nodes[at + 1],
+      ...{ ArrowLeft: nodes[at - 1], ArrowRight: nodes[at + 1] },
       ArrowUp: nearest(nodes.filter((node) => down(node) < 0)),
       ArrowDown: nearest(nodes.filter((node) => down(node) > 0)),
-      Home: nodes[0],
-      End: nodes.at(-1),
+      ...{ Home: nodes[0], End: nodes.at(-1) },
     };
     if (!(key in moves)) return;
     event.preventDefault();

@@ -8,7 +8,7 @@ import pytest
 
 from tests.ui.conftest import OpenReport
 from tests.ui.support import steps
-from tests.ui.support.browsing import Clips, Locator, Page, Serve, Server, expect, opened
+from tests.ui.support.browsing import Clips, Locator, Open, Page, Serve, Server, expect, opened
 from tests.ui.support.handmade_runs import many_turns, three_turns
 from tests.ui.support.saved_examples import LABELS, ask, write_example
 from vrthinker_core.protocols.parser import frame_numbers
@@ -145,7 +145,7 @@ def test_many_pairs_and_those_that_left_the_memory(page: Page, tmp_path: Path) -
 
 
 def test_a_frame_of_one_video_the_other_order_and_a_hidden_verdict(
-    serve: Serve, every_example: Path, open_page: object
+    serve: Serve, every_example: Path, open_page: Open
 ) -> None:
     page = open_page(serve(SCRIPT, "--examples", str(every_example), protocol="paired").url)
     steps.show_example(page, 2)
@@ -163,7 +163,8 @@ def test_a_frame_of_one_video_the_other_order_and_a_hidden_verdict(
         assert page.locator("#frames .vrt-tile img").evaluate_all(pictures) == seen
     page.locator("#vote-first input").check()
     steps.tab(page, "Trace")
-    steps.show_example(page, 0)
+    page.locator(".vrt-card").first.click()
+    expect(page.locator(".vrt-hidden")).to_be_visible()
     steps.tab(page, "Frames")
     tile(page, 60).click()
     expect(page.locator("#frames .vrt-pair")).to_contain_text("Hidden until you have voted")
