@@ -59,7 +59,10 @@ SO_FAR = [
     (f"{NOTED}<tool_call>{CALL}10, 3", (10,)),
     (f"<tool_call>{CALL}10 ]", (10,)),
     (f"{NOTED}<tool_call>{{'target_frames': [10, 10, 128, 30,", (10, 30)),
-    (f"{NOTED}<tool_call>{CALL}{'7, ' * 3}{', '.join(map(str, range(40)))},", (7, *range(7), *range(8, 12))),
+    (
+        f"{NOTED}<tool_call>{CALL}{'7, ' * 3}{', '.join(map(str, range(40)))},",
+        (7, *range(7), *range(8, 12)),
+    ),
     (f"{NOTED}<tool_call>{CALL}5]}}}}</tool_call>\n<tool_call>{CALL}6,", (5, 6)),
     (f"{NOTED}<tool_call>{CALL.replace('select', 'crop')}10,", ()),
     (f"{NOTED}<tool_call>{CALL}10.5, 20,", ()),
