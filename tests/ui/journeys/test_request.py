@@ -77,7 +77,7 @@ def test_empty_places_fill_in_and_equal_pictures_are_one(
     wait_until_held(page)
     expect(page.locator(second).locator(".vrt-state")).to_contain_text("11 pairs it asked for")
     expect(page.locator(second).locator(".vrt-tile.stack b")).to_have_text("#11 = #12")
-    asked.locator(".vrt-ref", has_text="#12").click()
+    steps.button(asked, "#12", exact=True).click()
     assert "index 12 of 127" in steps.moment(page)
     assert steps.chosen(page) == "11 · 12"
     expect(again).to_contain_text("It wants 1 more pair: #20")
