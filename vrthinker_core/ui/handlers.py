@@ -491,7 +491,8 @@ class Handlers:
 
     def refusal(self, session: Session, error: VrThinkerError, field: str = "") -> Updates:
         """Say why nothing came of it, also while a run goes on; `field`: the id of what is wrong."""
-        session.told_at = time.monotonic()
+        if session.is_busy:  # else the next run's status would be held back
+            session.told_at = time.monotonic()
         faults = {field: str(error)} if field else None
         said = self._parts.buttons_of(session.number, session.is_busy, faults) if field else {}
         return {self._parts.status: str(error), **said}
