@@ -506,7 +506,7 @@ class Handlers:
 
     def refusal(self, session: Session, error: VrThinkerError, field: str = "") -> Updates:
         """Say why nothing came of it, also while a run goes on; `field`: the id of what is wrong."""
-        if session.is_busy:
+        if session.is_busy:  # else the next run's status would be held back
             session.told_at = time.monotonic()
         faults = {field: str(error)} if field else None
         said = self._parts.buttons_of(session.number, session.is_busy, faults) if field else {}
