@@ -1,3 +1,28 @@
+/* Sends Gradio's heartbeat over a WebSocket. Gradio's own takes one of the six connections that a
+browser opens to a server: six open pages would leave none for Stop. A WebSocket is not counted.
+Where none can be had, Gradio's own heartbeat stays. This script runs before Gradio's. */
+{
+  const fetched = window.fetch.bind(window);
+  const overSocket = (request) =>
+    new Promise((resolve) => {
+      const socket = new WebSocket(request.url.replace(/^http/, "ws"));
+      const start = (page) => {
+        socket.onclose = () => page.error(new TypeError("The connection is lost."));
+      };
+      socket.onopen = () => {
+        socket.onerror = null;
+        resolve(new Response(new ReadableStream({ start, cancel: () => socket.close() })));
+      };
+      socket.onerror = () => resolve(fetched(request));
+      request.signal.addEventListener("abort", () => socket.close());
+    });
+  window.fetch = (address, options) => {
+    const isHeartbeat = String(address.url ?? address).includes("/heartbeat/");
+    return isHeartbeat ? overSocket(new Request(address, options)) : fetched(address, options);
+  };
+}
+/* -- up to here: before Gradio's scripts -- */
+
 /* What ties the page together: what is saved and pressed, where each part lives, and the keys. */
 VRThinker.trace = {}; // what the server says of the run
 VRThinker.shown = {}; // the same, in the order of the sides that is shown
@@ -229,14 +254,11 @@ VRThinker.mountTranscript = (root, props, watch) => {
   draw();
 };
 
-/** Who judges: the judge of the shown run, else the one that was chosen, once it is loaded. */
-VRThinker.mountHead = (root, props, watch) => {
+/** Who judged the run that is shown; who judges the next one stands on the chip beside Compare. */
+VRThinker.mountHead = (root, _props, _watch) => {
   VRThinker.announcer = new VRThinker.Announcer();
   const line = root.querySelector(".vrt-judge");
-  const draw = () => VRThinker.say(line, VRThinker.trace.judge || props.value || "");
-  watch("value", draw);
-  document.addEventListener("vrt:trace", draw);
-  draw();
+  document.addEventListener("vrt:trace", () => VRThinker.say(line, VRThinker.trace.judge || ""));
 };
 
 VRThinker.mountButtons = (_root, props, watch, trigger) => {

@@ -31,6 +31,7 @@ from vrthinker_core.ui.fetch import FULL
 from vrthinker_core.ui.frames import ExactFrames, turns_of
 from vrthinker_core.ui.handlers import Services
 from vrthinker_core.ui.history import RunRecord, owner_of, votes_first
+from vrthinker_core.ui.judges import OWN
 from vrthinker_core.ui.queue import receive_files
 from vrthinker_core.ui.run import trace_of
 from vrthinker_core.ui.runs_tab import ListedRun, answer, fresh_json, one_line
@@ -39,9 +40,10 @@ from vrthinker_core.ui.view import RunView, inline_image
 
 # The page's scripts and style sheets, in their order
 VIEW = ("trace.js", "verdict.js", "closer.js")  # draws a run, in a saved report, too
-INPUTS = ("players.js", "live.js", "inputs.js", "history.js", "branches.js", "runs.js")
-PAGE = (*VIEW, *INPUTS, "page.js")
-HEARTBEAT = "heartbeat.js"  # In the head, before Gradio's scripts; all others come after them
+INPUTS = ("players.js", "live.js", "inputs.js", "history.js", "branches.js", "judges.js", "runs.js")
+FIRST_END = (
+    "/* -- up to here: before Gradio's scripts -- */"  # in page.js; all else comes after them
+)
 
 # The longest pause in an upload; also what it may take beyond its bytes at the lowest speed
 PAUSE_SECONDS = 20.0
@@ -74,6 +76,12 @@ REPORT = """<!doctype html>
 def joined(*names: str) -> str:
     """Return the scripts or style sheets of these names, joined in this order."""
     return "\n".join(asset(name).read_text(encoding="utf-8") for name in names)
+
+
+def page_scripts() -> tuple[str, str]:
+    """Return the script that stands before Gradio's, and all others."""
+    first, _, rest = joined("page.js").partition(FIRST_END)
+    return first, joined(*VIEW, *INPUTS) + rest
 
 
 def render_report(trace: Trace) -> str:
@@ -170,7 +178,7 @@ class Routes:
         for each in shown:
             if not each.run.over:
                 prompt, view = encodable(each.run.prompt), RunView(each.run.state)
-                judge = view.started.judge if view.started else each.run.judge
+                judge = view.started.judge if view.started else each.run.judge.partition(OWN)[0]
                 begun = each.began
                 record = RunRecord(owner, prompt, judge, begun, until=begun, branch=view.name)
                 rows[each.kept] = record.row(each.kept, words.GOES_ON)
@@ -291,7 +299,7 @@ class LinkPreviewMiddleware:
 
     def __init__(self, app: ASGIApp, routes: Routes) -> None:
         self._app, self._routes = app, routes
-        self._script = f"<script>{joined(HEARTBEAT)}</script>\n"
+        self._script = f"<script>{page_scripts()[0]}</script>\n"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; replace the tags if the page answers."""
