@@ -8,7 +8,7 @@ from typing import Any
 
 from huggingface_hub import HfApi, constants, hf_hub_url, snapshot_download
 from huggingface_hub.file_download import http_get, repo_folder_name
-from huggingface_hub.utils import build_hf_headers
+from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
 from vrthinker_core.backends.checkpoint_files import DOWNLOAD_PATTERNS, require_disk
 from vrthinker_core.errors import CheckpointError

@@ -108,7 +108,7 @@ class JudgeChooser:
 
     def name_of(self, session: Session, value: object) -> str:
         """Return a judge that this page may choose. Raises BadInput for any other."""
-        own = (name for name, _ in session.own.values())
+        own = [name for name, _ in session.own.values()]
         return str(value) if value in own else self._judges.choose(value)
 
     def chip(self, name: str) -> Json:

@@ -69,9 +69,9 @@ def open_dialog(page: Page) -> Locator:
 
 def use(page: Page, model: str, key: str) -> None:
     row = steps.judge_row(page, "OpenAI")
-    row.get_by_label("Model").fill(model)
-    row.get_by_label("Key").fill(key)
-    row.get_by_label("Key").press("Enter")
+    row.get_by_label("Model, OpenAI").fill(model)
+    row.get_by_label("Key, OpenAI", exact=True).fill(key)
+    row.get_by_label("Key, OpenAI", exact=True).press("Enter")
 
 
 def test_a_key_reaches_its_host_and_nothing_else(
@@ -87,7 +87,9 @@ def test_a_key_reaches_its_host_and_nothing_else(
     dialog = open_dialog(page)
     use(page, "gpt-5.2", "sk-wrong-0123456789")
     expect(dialog.get_by_role("alert")).to_contain_text("does not accept the key in the field Key")
-    expect(steps.judge_row(page, "OpenAI").get_by_label("Key")).to_have_value("")
+    expect(steps.judge_row(page, "OpenAI").get_by_label("Key, OpenAI", exact=True)).to_have_value(
+        ""
+    )
     use(page, "gpt-5.2", KEY)
     expect(dialog).to_be_hidden()
     expect(page.locator(".vrt-judge-chip")).to_be_focused()
@@ -110,9 +112,9 @@ def test_a_key_reaches_its_host_and_nothing_else(
     assert any(path.name == "trace.json" for path in files)
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
     open_dialog(page)
-    expect(steps.judge_row(page, "OpenAI").get_by_label("Key")).to_be_hidden()
+    expect(steps.judge_row(page, "OpenAI").get_by_label("Key, OpenAI", exact=True)).to_be_hidden()
     steps.button(dialog, "Forget key").click()
-    expect(steps.judge_row(page, "OpenAI").get_by_label("Key")).to_be_visible()
+    expect(steps.judge_row(page, "OpenAI").get_by_label("Key, OpenAI", exact=True)).to_be_visible()
     expect(chip(page)).to_have_text("Judge: script")
     page.keyboard.press("Escape")
     steps.compare_again(page)
