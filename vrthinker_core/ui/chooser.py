@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 import gradio as gr
@@ -18,13 +18,15 @@ from vrthinker_core.backends.discover import local_servers
 from vrthinker_core.backends.download import Download
 from vrthinker_core.backends.hosted import HOSTS, checked_key
 from vrthinker_core.backends.judge_name import judge_title, parse_judge
-from vrthinker_core.backends.offers import Offer, offers
 from vrthinker_core.backends.served_model import LOOPBACK
 from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.ui import words
 from vrthinker_core.ui.judges import OWN, JudgeLoader
 from vrthinker_core.ui.layout import PageComponents, Updates
 from vrthinker_core.ui.sessions import Session, Sessions
+
+if TYPE_CHECKING:  # it imports torch, which a Space with ZeroGPU must not see so early
+    from vrthinker_core.backends.offers import Offer
 
 Group = Literal["demo", "local", "servers", "hosted"]
 GROUPS: tuple[Group, ...] = get_args(Group)
@@ -154,10 +156,12 @@ class JudgeChooser:
                 shown.run.request_stop()
         return self._judges.names[0] if session.judge in ("", name) else session.judge
 
-    def _offers(self, request: gr.Request) -> list[Offer]:
+    def _offers(self, request: gr.Request) -> "list[Offer]":
         """Return what only visitors at this machine may open."""
         if not is_here(request):
             return []
+        from vrthinker_core.backends.offers import offers
+
         at, found = self._found
         if time.monotonic() - at > FRESH_SECONDS:
             every = offers(local_servers() if "servers" in self._offered else [])
@@ -221,7 +225,7 @@ class JudgeChooser:
         real, trained = judge.scope == "any", bool(judge.protocols)
         return words.judge_facts(real, trained, cost, seen, seconds)
 
-    def _offer(self, offer: Offer) -> JudgeRow:
+    def _offer(self, offer: "Offer") -> JudgeRow:
         """Return a judge that this machine can run, with what it needs first."""
         real, source = offer.real_videos, offer.judge.partition(":")[2].partition("?")[0]
         title = judge_title(offer.judge) if real else words.DEMO_JUDGE
