@@ -197,7 +197,8 @@ class JudgeChooser:
         every = [row for listed in rows.values() for row in listed]
         busy = any(row.act == "pause" or row.note == words.LOADING for row in every)
         chip = self.chip(session.judge or judges.names[0])
-        return {**chip, "groups": groups, "busy": busy, "said": ""}
+        # A component that is told the same twice tells its script nothing
+        return {**chip, "groups": groups, "busy": busy, "said": "", "at": time.monotonic()}
 
     def _row(self, session: Session, name: str, here: bool) -> JudgeRow:
         """Return a judge that every visitor may choose."""
@@ -240,7 +241,9 @@ class JudgeChooser:
             if not offer.missing:
                 note = f"{words.NEEDS.format(offer.needs)} {offer.slow}"
                 return row("download", words.DOWNLOAD, note)
-        note = offer.missing or f"{words.NEEDS.format(offer.needs)} {offer.slow}"
+        needs = words.SERVED_BY if offer.judge.startswith("local:") else words.NEEDS
+        needed = offer.needs.partition(", a download")[0]  # which is here by now
+        note = offer.missing or f"{needs.format(needed)} {offer.slow}"
         return row("" if offer.missing else "open", note=note)
 
     def _hosts(self, session: Session) -> Iterator[JudgeRow]:
