@@ -28,6 +28,7 @@ VRThinker.JudgeRow = class {
     };
     const [model, modelField] = field(words.model, "text");
     const [key, keyField] = field(words.key, "password");
+    model.placeholder = words.modelHelp;
     const [href] = keysAt.split(",");
     const link = element("a", { href, target: "_blank", rel: "noopener noreferrer" }, href);
     const where = element("span", "", " ", words.keysAt, " ", link, keysAt.slice(href.length), ".");

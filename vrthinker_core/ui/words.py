@@ -112,6 +112,7 @@ CHOOSER = {
     "judge": "Judge: {}",
     "title": "Which judge compares your videos?",
     "model": "Model",
+    "modelHelp": "as the host names it",
     "key": "Key",
     "keyHelp": "It stays in the memory of this page's session, and is gone when you leave.",
     "keysAt": "Get one at",
