@@ -33,13 +33,13 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 36_361,
-    "core tokens": 237_768,
+    "core lines": 36_374,
+    "core tokens": 237_852,
     "core files": 177,
     "modules with one importer": 29,
     "folders of the core": 11,
     "levels below the core": 1,
-    "test lines": 43_313,
+    "test lines": 43_316,
     "js and css lines": 4_302,
     "js and css files": 15,
     "README bytes": 13_931,

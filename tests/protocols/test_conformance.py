@@ -73,17 +73,17 @@ DEEP_LIST = "[" * 100_000 + "7" + "]" * 100_000
 
 ANSWERED = {
     "2 MB of reasoning": f"<Think>{'look ' * 400_000}</Think><Answer>{WHOLE}</Answer>",
-    "60,000 times reasoning inside an answer": f"<Answer>{'<Think>t</Think>' * 60_000}{WHOLE}</Answer>",
+    "40,000 times reasoning inside an answer": f"<Answer>{'<Think>t</Think>' * 40_000}{WHOLE}</Answer>",
     "2 MB of other letters": f"<Think>{'ü中 ' * 600_000}</Think><Answer>{WHOLE}</Answer>",
     "2 MB inside an answer": f"<Answer>{'look ' * 400_000}{WHOLE}</Answer>",
-    "60,000 quoted answers before a closing tag": f"x{f'<Answer>{WHOLE}</Answer>' * 60_000} x</think><Answer>{WHOLE}</Answer>",
-    "60,000 openings before an answer": f"{'<Think>' * 60_000}</Think><Answer>{WHOLE}</Answer>",
+    "40,000 quoted answers before a closing tag": f"x{f'<Answer>{WHOLE}</Answer>' * 40_000} x</think><Answer>{WHOLE}</Answer>",
+    "40,000 openings before an answer": f"{'<Think>' * 40_000}</Think><Answer>{WHOLE}</Answer>",
 }
 OTHERS = {
-    **{f"60,000 times {unit}": unit * 60_000 for unit in OPENINGS},
+    **{f"40,000 times {unit}": unit * 40_000 for unit in OPENINGS},
     "closed calls that quote": "<tool_call>{<Answer></tool_call>" * 20_000,
     "calls closed twice": "<tool_call>{'<Answer>'</tool_call>}</tool_call>" * 20_000,
-    "quotes in calls that are never closed": '<tool_call>["' * 60_000,
+    "quotes in calls that are never closed": '<tool_call>["' * 40_000,
     "calls that are never closed": "<tool_call>{x<Answer>" * 20_000 + "</tool_call>" * 20_000,
     "2 MB of brackets": "<" * 2_000_000,
     "2 MB of half control tokens": "<|" * 1_000_000,

@@ -225,7 +225,7 @@ UNREAD = replace(RUN, finished=Finished(StopReason.NO_ANSWER))
         (RUN, "Something else.", "ab", words.OTHER_INPUTS),
         (RUN, ASKED, "aa", words.OTHER_INPUTS),
         (RUN, ASKED, "  ", words.NO_VIDEOS),
-        (RUN, ASKED, "a ", words.NO_VIDEOS),
+        (RUN, ASKED, "a ", words.NO_VIDEO.format(2)),
         (BRANCH, ASKED, "ab", words.CHECK_BRANCH),
         (FOREIGN, ASKED, "ab", words.CHECK_NO_JUDGE.format("someone else")),
     ],

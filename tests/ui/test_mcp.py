@@ -90,9 +90,9 @@ def test_a_video_can_be_given_in_every_way(server: Server, clips: Clips, tmp_pat
     """Its name may hold any character, and the run is the same as over HTTP."""
     odd = Path(shutil.copy(clips[0], tmp_path / "größe 100% #1.mp4"))
     paths = [upload(server, clip) for clip in (odd, clips[1])]
+    before = sorted(files(server.folder))
     turns = answers(server, *map(file, paths), PROMPT)[-1]["turns"]
     addresses = [f"{server.url}gradio_api/file={quote(path)}" for path in paths]
-    before = sorted(files(server.folder))
     for given in (paths, addresses, map(data_url, clips)):
         run = compare(server, *given)
         assert (run["stop"], run["labels"], run["turns"]) == ("answered", test_api.VERDICT, turns)

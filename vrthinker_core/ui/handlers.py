@@ -7,6 +7,7 @@ videos: a player that is left out would hold the mark for that as its file.
 import asyncio
 import json
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -46,6 +47,7 @@ POLL_SECONDS = 0.03  # between two looks
 UPDATE_SECONDS = 0.12  # between two updates of the page, at least
 CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
 PLACE_SECONDS = 0.25  # between two looks at the queue
+TOLD_SECONDS = 5.0  # for which a refusal stands in the status of a run that goes on
 PATIENCE_SECONDS = 1.0  # for an event to see that its page shows another run
 
 BANNER_ONLY: Json = {"introduction": True, "turns": ()}  # a trace without a run (`page.js`)
@@ -321,8 +323,12 @@ class Handlers:
             yield {self._parts.prompt: prompt}
         while session.shown is shown:
             over, state = run.over, run.state
-            yield {**self._updates(session, shown), **self._parts.buttons_of(number, not over)}
-            if over:
+            updates = {**self._updates(session, shown), **self._parts.buttons_of(number, not over)}
+            told = time.monotonic() - session.told_at < TOLD_SECONDS
+            if told:
+                del updates[self._parts.status]
+            yield updates
+            if over and not told:
                 return
             await asyncio.sleep(UPDATE_SECONDS)
             await wait_while(is_same, CLOCK_SECONDS - UPDATE_SECONDS)
@@ -431,7 +437,7 @@ class Handlers:
             async with self._reading:
                 return await asyncio.to_thread(show)
         except TraceError as error:
-            return {self._parts.status: str(error)}
+            return self.refusal(session, error)
 
     def _players(self, videos: VideosAtHand, prompt: str) -> Updates:
         """Show these videos, as browsers play them, and the prompt."""
@@ -471,6 +477,11 @@ class Handlers:
         return {**form, self._parts.judge: judge} if judge else form
 
     # -- what the page shows of a run ------------------------------------------------------------
+
+    def refusal(self, session: Session, error: VrThinkerError) -> Updates:
+        """Say why nothing came of it, also while a run goes on."""
+        session.told_at = time.monotonic()
+        return {self._parts.status: str(error)}
 
     def changed_run(self, session: Session, line: str) -> Updates:
         """Return status and run after a player has changed: the run stays."""
@@ -569,7 +580,7 @@ class PlayerHandlers:
             path = self._uploads.fetch(address)
             playable = self._uploads.make_playable(path)
         except VrThinkerError as error:
-            return {status: str(error)}
+            return self._handlers.refusal(session, error)
         player, shown = session.players[self._side - 1], session.shown
         player.held.extend((path, playable))
         if shown is not None and shown.run.is_replay and shown is not before:

@@ -117,7 +117,7 @@ def test_a_run_that_was_followed_goes_on(page: Page, clips: Clips, tmp_path: Pat
     (tmp_path / "none.json").write_text("{}")
     steps.open_trace(page, tmp_path / "none.json")
     steps.wait_for(page, "not a VR-Thinker trace")
-    steps.wait_until_over(page)  # the run has gone on
+    steps.wait_until_over(page)  # it has gone on
     steps.expect_idle(page)
     steps.replay(page, tmp_path / "t.json", handmade_runs.three_turns(prompt=" \n "))
     steps.tab(page, "Your runs")
