@@ -35,7 +35,7 @@ VRThinker.JudgeRow = class {
     const help = element("span");
     const forget = button("", words.forget, () => send({ act: "forget", id }));
     forget.ariaLabel = `${words.forget}, ${title}`;
-    Object.assign(this, { model, key, keyField, where, help, forget });
+    Object.assign(this, { model, modelField, key, keyField, where, help, forget });
     const enter = (event) => event.key === "Enter" && event.target.matches("input") && this.press();
     this.fields.addEventListener("keydown", enter);
     const note = element("p", "vrt-judge-note", help, where);
@@ -63,11 +63,11 @@ VRThinker.JudgeRow = class {
 
   updateFields(row) {
     if (!this.model) this.build(row);
-    const { forget, help, key, keyField, model, where, words } = this;
+    const { forget, help, keyField, model, modelField, where, words } = this;
     const held = Boolean(row.model);
     if (held && model !== document.activeElement) model.value = row.model;
     keyField.hidden = where.hidden = held || !isSecureContext;
-    key.disabled = !isSecureContext;
+    modelField.hidden = !held && !isSecureContext;
     forget.hidden = !held;
     const typed = isSecureContext ? words.keyHelp : words.unsafe;
     VRThinker.say(help, held ? words.held : typed);

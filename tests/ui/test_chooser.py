@@ -20,7 +20,7 @@ from tests.ui.support.saved_examples import ANSWER
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.discover import local_servers
 from vrthinker_core.backends.hosted import HOSTS
-from vrthinker_core.errors import BackendRefused, BadInput
+from vrthinker_core.errors import BackendRefused
 from vrthinker_core.ui import chooser as module
 from vrthinker_core.ui import words
 from vrthinker_core.ui.chooser import GROUPS, Group, JudgeChooser
@@ -157,7 +157,9 @@ def test_a_judge_with_a_key_belongs_to_its_page_and_ends_with_it(
     assert name.startswith(f"gpt-5.2{OWN}")
     assert (told["title"], told["said"]) == ("gpt-5.2", "")
     assert KEY not in repr((told, anna.session, anna.groups()))
+    judges.seconds["gpt-5.2"] = 12.3
     row = anna.row("hosted", "OpenAI")
+    assert row["facts"][2] == words.pair_time(12.3)
     assert (row["chosen"], row["model"]) == (True, "gpt-5.2")
     assert row["facts"][-1] == words.SEEN_BY.format("OpenAI")
     assert judges.get(name).name == "gpt-5.2"
@@ -205,17 +207,3 @@ def test_a_key_that_cannot_be_used_is_refused_and_not_kept(
     assert typed["key"] not in told["said"] or not typed["key"]
     assert visitor.session.own == {}
     assert visitor.press("key", "http://evil.example", **{"model": "m", **typed})["judge"] is None
-
-
-def test_the_time_of_a_pair_is_told_once_one_was_judged(here: Inside, judges: JudgeLoader) -> None:
-    visitor = Visitor(here, judges)
-    assert words.pair_time(None) in visitor.row("local", "by hand")["facts"]
-    judges.seconds["by hand"] = 12.3
-    assert words.pair_time(12.3) in visitor.row("local", "by hand")["facts"]
-
-
-def test_the_page_refuses_a_judge_that_is_not_offered(here: Inside, judges: JudgeLoader) -> None:
-    visitor = Visitor(here, judges)
-    for name in (f"gpt-5.2{OWN}0123456789abcdef", "none"):
-        with pytest.raises(BadInput, match="There is no judge"):
-            visitor.chooser.name_of(visitor.session, name)
