@@ -26,7 +26,9 @@ from typing import NoReturn
 
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.judge_name import JUDGE_FORMS
+from vrthinker_core.backends.served_model import LOOPBACK
 from vrthinker_core.storage import allow_open_files, owned_folder
+from vrthinker_core.ui.chooser import GROUPS, PUBLIC, Group
 from vrthinker_core.ui.fetch import ANY_ADDRESS, PUBLIC_ONLY
 from vrthinker_core.ui.history import KEEP_SECONDS, MAX_BYTES, usable_folder
 from vrthinker_core.ui.judges import JudgeLoader, gpu_seconds, judge_openers, naming_gpu_errors
@@ -53,6 +55,15 @@ def root_path(text: str) -> str:
     return plain if "://" in plain or not plain else f"/{plain}"
 
 
+def groups(text: str) -> tuple[Group, ...]:
+    """Parse the kinds of judges of `--offer`; raises `argparse.ArgumentTypeError`."""
+    named = re.findall(r"[^\s,]+", text)
+    if unknown := {*named} - {*GROUPS}:
+        known = ", ".join(GROUPS)
+        raise argparse.ArgumentTypeError(f"{min(unknown)!r} is none of {known}")
+    return tuple(each for each in GROUPS if each in named)
+
+
 def options() -> argparse.Namespace:
     """Read the command line; `VRTHINKER_JUDGE` names the judges by default."""
     parser = argparse.ArgumentParser(
@@ -63,6 +74,12 @@ def options() -> argparse.Namespace:
         "--judge",
         action="append",
         help=f"{JUDGE_FORMS}; repeat to offer several, the default first",
+    )
+    add(
+        "--offer",
+        type=groups,
+        help="judges to choose on the page, of demo, local, servers, hosted; local and servers are "
+        "shown on this machine only (default: all there, else demo,hosted)",
     )
     add("--host", help="address to listen on (default: this machine only)")
     add(
@@ -163,7 +180,10 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     names = [*chosen.name, *re.findall(r"[^\s,]+", os.environ.get("SPACE_HOST", ""))]
     on_space = bool(os.environ.get("SPACE_ID"))
     judges = JudgeLoader(judge_openers(chosen.judge), in_thread=not borrows_gpu())
-    run_job = naming_gpu_errors(spaces.GPU(duration=gpu_seconds)(judges.run_job), judges.get)
+    on_gpu = spaces.GPU(duration=gpu_seconds)(judges.run_job)
+    run_job = naming_gpu_errors(on_gpu, judges.get, judges.run_job)
+    private = chosen.host in (None, *LOOPBACK) and not names
+    offered = (GROUPS if private else PUBLIC) if chosen.offer is None else chosen.offer
     policy = ANY_ADDRESS if chosen.local_addresses else PUBLIC_ONLY
     store = usable_folder(chosen.runs_folder) if chosen.keep_hours else None
     if store is None and chosen.keep_hours:
@@ -184,6 +204,7 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
         examples=chosen.examples,
         policy=policy,
         runs=runs,
+        offered=offered,
         kept=store,
         keep_seconds=3600 * chosen.keep_hours,
         keep_bytes=round(1e9 * chosen.keep_gb),

@@ -235,14 +235,11 @@ VRThinker.mountFrames = (root, empty) => {
   new IntersectionObserver(draw).observe(root);
 };
 
-/** Who judges: the judge of the shown run, else the one that was chosen, once it is loaded. */
-VRThinker.mountHead = (root, props, watch) => {
+/** Who judged the run that is shown; who judges the next one stands on the chip beside Compare. */
+VRThinker.mountHead = (root, _props, _watch) => {
   VRThinker.announcer = new VRThinker.Announcer();
   const line = root.querySelector(".vrt-judge");
-  const draw = () => VRThinker.say(line, VRThinker.trace.judge || props.value || "");
-  watch("value", draw);
-  document.addEventListener("vrt:trace", draw);
-  draw();
+  document.addEventListener("vrt:trace", () => VRThinker.say(line, VRThinker.trace.judge || ""));
 };
 
 VRThinker.mountButtons = (_root, props, watch, trigger) => {
@@ -253,23 +250,11 @@ VRThinker.mountButtons = (_root, props, watch, trigger) => {
 /** Another judge is wanted. Who can show the choice heeds the event. */
 VRThinker.chooseJudge = () => document.dispatchEvent(new CustomEvent("vrt:choosejudge"));
 
-document.addEventListener("vrt:choosejudge", () => {
-  if (document.getElementById("chooser")) return; // that shows the choice
-  const field = () => document.querySelector("#judge input");
-  if (!field()?.checkVisibility()) document.querySelector("#settings button").click();
-  setTimeout(() => {
-    field().scrollIntoView({ block: "center" });
-    field().focus();
-  }, 100);
-});
-
 /** Bring the form of a vote into sight. */
 VRThinker.openVote = () => {
-  const vote = document.querySelector("#trace .vrt-vote");
-  for (const form of vote.querySelectorAll("details:not([hidden])")) form.open = true;
-  vote.scrollIntoView({ block: "center" });
-  const controls = [...vote.querySelectorAll("input, button")];
-  controls.find((each) => each.checkVisibility())?.focus({ preventScroll: true });
+  const ask = document.querySelector("#trace .vrt-ask-vote");
+  ask.click();
+  ask.closest("section").scrollIntoView({ block: "center" });
 };
 
 /** Below Compare: the chosen judge cannot judge the videos that are there. */

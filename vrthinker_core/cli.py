@@ -317,7 +317,7 @@ def judges() -> None:
     rows = [("--judge", "real videos", "how", "needs", "here")]
     for each in offers(servers):
         how = "trained" if each.trained else "told the rules"
-        real, here = "yes" if each.real_videos else "no", each.missing or "yes"
+        real, here = "yes" if each.real_videos else "no", each.missing or each.slow or "yes"
         rows.append((each.judge, real, how, each.needs, here))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

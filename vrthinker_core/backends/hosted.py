@@ -64,7 +64,12 @@ def read_key(variables: Sequence[str] = ("VRTHINKER_API_KEY", "OPENAI_API_KEY"))
     hold the key.
     """
     name = next((each for each in variables if os.environ.get(each, "").strip()), variables[0])
-    key = os.environ.get(name, "").strip()
+    return checked_key(os.environ.get(name, ""), name)
+
+
+def checked_key(key: str, name: str) -> Secret:
+    """Return a key from the variable, or field, of this name."""
+    key = key.strip()
     if not (key.isascii() and key.isprintable()):
         raise BadInput(
             f"The key in {name} holds a character that no key has, such as a curly quotation mark. "

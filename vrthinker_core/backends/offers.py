@@ -29,6 +29,7 @@ class Offer:
     trained: bool  # False: it was not trained for this task and is told the rules in words
     needs: str  # Memory, download, key or server
     missing: str = ""  # What this machine lacks, and what to do; "" if the judge runs
+    slow: str = ""  # Why it runs and is no good choice
 
 
 def offers(servers: list[LocalServer]) -> list[Offer]:
@@ -72,14 +73,14 @@ def _published() -> Iterator[Offer]:
     ways: tuple[Bits | None, ...] = (None, "8bit", "4bit")
     for bits in ways:
         needed = needs_of(shape, bits, torch.bfloat16).total
-        slow = "It runs, but takes minutes for each turn on a processor."
-        missing = slow if device == "cpu" else ""
+        slow = "It runs, but takes minutes for each turn on a processor." if device == "cpu" else ""
+        missing = ""
         if bits and find_spec("bitsandbytes") is None:
             missing = "Run pip install -e '.[quantize]' first."
         if free is not None and needed > free:
             missing = f"Only {free / 1e9:.1f} GB are free: take fewer bits, or a judge on a server."
         name = f"hf:{DEFAULT_CHECKPOINT}" + (f"?quantize={bits}" if bits else "")
-        yield Offer(name, True, True, f"{needed / 1e9:.1f} GB of {memory}{fetch}", missing)
+        yield Offer(name, True, True, f"{needed / 1e9:.1f} GB of {memory}{fetch}", missing, slow)
 
 
 def _running(servers: list[LocalServer]) -> Iterator[Offer]:

@@ -8,7 +8,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -31,6 +31,7 @@ from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings, setting
 from vrthinker_core.types.wording import DEMO_RUN
 from vrthinker_core.ui import words
+from vrthinker_core.ui.chooser import PUBLIC, Group, JudgeChooser
 from vrthinker_core.ui.history import Examples, History, owner_of, votes_first
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.layout import FormValues, PageComponents, Updates, form_values, no_updates
@@ -76,6 +77,7 @@ class Services:
     examples: Examples
     uploads: Uploads
     runs: ListedRuns | None = None  # an evaluation, or traces, for every visitor
+    offered: Collection[Group] = PUBLIC  # which kinds of judges visitors may choose
 
     def stored_run(self, name: str) -> SavedRun:
         """Find the run of `?trace=NAME`. Raises TraceError without one."""
@@ -99,6 +101,8 @@ class Handlers:
 
     def __init__(self, parts: PageComponents, services: Services) -> None:
         self._parts, self._services = parts, services
+        judges, sessions, offered = services.judges, services.sessions, services.offered
+        self.chooser = JudgeChooser(parts, judges, sessions, offered)
         self._reading = asyncio.Semaphore(1)  # strangers' traces are large: never two at once
 
     def session_of(self, request: gr.Request) -> Session:
@@ -108,21 +112,21 @@ class Handlers:
     # -- judge and players -----------------------------------------------------------------------
 
     async def show_judge(self, request: gr.Request, judge: str = "") -> AsyncIterator[Updates]:
-        """Show LOADING until the chosen judge is loaded, then its name and notes.
+        """Show that the chosen judge is loading, then its name and notes.
 
         `judge`: "" when a page is opened. A shown run stays; its own judge is named as long as it
         is shown. The choice is read anew each time, so that only the newest is shown.
         """
         session, judges, parts = self.session_of(request), self._services.judges, self._parts
-        session.judge = judges.choose(judge or session.judge)
+        session.judge = self.chooser.name_of(session, judge or session.judge)
         opens_trace = not judge and "trace" in request.query_params
         while not judges.is_loaded(session.judge):
-            yield {parts.head: words.LOADING}
+            yield {parts.chooser: self.chooser.chip(session.judge)}
             await asyncio.sleep(0.25)
-        line, trace = banner_values(judges, session.judge)
-        shown: Updates = {parts.head: line, **self._protocol_choice(session.judge, bool(judge))}
+        trace, chip = banner(judges, session.judge), self.chooser.chip(session.judge)
+        told: Updates = {parts.chooser: chip, **self._protocol_choice(session.judge, bool(judge))}
+        told |= self.scope(session)
         shows_run = opens_trace or session.shown is not None
-        told = {**shown, **self.scope(session)}
         yield told if shows_run else {**told, parts.trace: trace}
 
     def _protocol_choice(self, judge: str, chosen: bool) -> Updates:
@@ -157,7 +161,7 @@ class Handlers:
         try:
             originals = (services.uploads.original_of(Path(values[part])) for part in parts.videos)
             pair = VideoPair(values[parts.prompt], *originals)
-            judge = services.judges.choose(values[parts.judge])
+            judge = self.chooser.name_of(session, values[parts.judge])
             settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
             start, owner = services.sessions.start_run, owner_of(request.cookies)
             shown = start(session, pair, settings, judge, owner)
@@ -204,7 +208,7 @@ class Handlers:
             if encodable(prompt or "").strip() != started.prompt.strip():
                 raise BadInput(words.OTHER_INPUTS)
             videos = self._compared(shown, started, (first, second))
-            judge = self._judge_of(shown, started, words.CHECK_NO_JUDGE)
+            judge = self._judge_of(session, shown, started, words.CHECK_NO_JUDGE)
             pair = VideoPair(started.prompt, *videos)
             self._services.sessions.check_order(session, shown, pair, started.settings, judge)
         except BadInput as bad:
@@ -226,7 +230,7 @@ class Handlers:
             judge = self._services.judges.choose(asked) if asked else ""
             shown, trace = _ended(session, words.BRANCH_NO_RUN)
             plan = plan_branch(trace, turn, changes)
-            judge = judge or self._judge_of(shown, trace.started, words.NO_JUDGE)
+            judge = judge or self._judge_of(session, shown, trace.started, words.NO_JUDGE)
             videos = shown.files
             if len(videos) < 2:
                 videos = self._compared(shown, trace.started, (first, second))
@@ -376,12 +380,13 @@ class Handlers:
             raise BadInput(words.OTHER_INPUTS)
         return files
 
-    def _judge_of(self, shown: ShownRun, started: Started, unknown: str) -> str:
+    def _judge_of(self, session: Session, shown: ShownRun, started: Started, unknown: str) -> str:
         """Return the name of a run's judge, or raise BadInput(unknown)."""
         judge = shown.run.judge or self._services.judges.find(started.judge)
-        if judge is None:
-            raise BadInput(unknown.format(started.judge[: words.MAX_NAME]))
-        return judge
+        with suppress(BadInput):
+            if judge is not None:
+                return self.chooser.name_of(session, judge)
+        raise BadInput(unknown.format(started.judge[: words.MAX_NAME]))
 
     # -- saved runs ------------------------------------------------------------------------------
 
@@ -486,14 +491,17 @@ class Handlers:
         (brought, before), session.brought = session.brought or (form, form), None
         wanted = chosen = before if form == brought else form
         if session.shown is not None and session.shown.kept:
-            wanted = {**chosen, **self._form_of(session.shown)}
+            wanted = {**chosen, **self._form_of(session, session.shown)}
             session.brought = wanted, chosen
         return {**opened, **{part: value for part, value in wanted.items() if value != form[part]}}
 
-    def _form_of(self, shown: ShownRun) -> FormValues:
+    def _form_of(self, session: Session, shown: ShownRun) -> FormValues:
         """The settings of a run, and its judge if it is offered here."""
         started, judges = shown.run.state.started, self._services.judges
-        judge = shown.run.judge or (judges.find(started.judge) if started else None)
+        judge = None
+        with suppress(BadInput):
+            if found := shown.run.judge or (judges.find(started.judge) if started else None):
+                judge = self.chooser.name_of(session, found)
         trained: tuple[ProtocolName, ...] = ()
         if judge and judges.is_loaded(judge):
             with suppress(VrThinkerError):
@@ -651,18 +659,20 @@ class PlayerHandlers:
         return " ".join([*removed, step])
 
 
-def banner_values(judges: JudgeLoader, name: str) -> tuple[str, Json]:
-    """Return line and trace for a judge."""
+def banner(judges: JudgeLoader, name: str) -> Json:
+    """Return the trace of an empty page: what is to be known of its judge."""
     default, *others = judges.names
     try:
         backend = judges.get(name)
     except VrThinkerError as error:
         advised = others and "another judge" not in str(error)
-        ending = f"{error} {words.CHOOSE_IN_SETTINGS}" if advised else str(error)
-        return words.UNOPENED_LINE.format(name), {**BANNER_ONLY, "ending": ending}
+        return {
+            **BANNER_ONLY,
+            "ending": f"{error} {words.CHOOSE_ANOTHER}" if advised else str(error),
+        }
     is_best = name == default and any(NANO_LIMITS in note for note in backend.notes)
     notes = (*backend.notes, *([BETTER_JUDGE] if is_best else []))
-    return words.judge_line(backend.name), {**BANNER_ONLY, "notes": notes}
+    return {**BANNER_ONLY, "notes": notes}
 
 
 def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
@@ -804,16 +814,23 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     uploading = f"() => {json.dumps(words.UPLOADING)}"
     parts.buttons.click(None, None, status, js=uploading, **QUIET)
     # Not the players: their values would be waited for as long as a video is uploaded.
-    pressed = [parts.buttons, parts.prompt]
+    number = [parts.buttons, parts.prompt]
     asked_now = "(_, prompt) => [VRThinker.buttons.shown(), prompt]"
-    parts.stop_button.click(handlers.stop, pressed, shown, js=asked_now, **UNQUEUED)
+    parts.stop_button.click(handlers.stop, number, shown, js=asked_now, **UNQUEUED)
     parts.trace.submit(handlers.vote, None, parts.run_outputs, **UNQUEUED)
     parts.rail.click(handlers.swap_videos, videos, [*videos, *parts.run_outputs], **UNQUEUED)
     announce = "(line) => VRThinker.announcer.status(line)"
     status.change(None, status, None, js=announce, **MULTIPLE)
-    head = [parts.head, parts.trace, parts.settings["protocol"], parts.scope]
-    blocks.load(handlers.show_judge, None, head, **QUIET)
-    parts.judge.change(handlers.show_judge, parts.judge, head, **MULTIPLE)
+    chooser, protocol = handlers.chooser, parts.settings["protocol"]
+    judged = [parts.chooser, parts.trace, protocol, parts.scope]
+    blocks.load(handlers.show_judge, None, judged, **QUIET)
+    parts.judge.select(handlers.show_judge, parts.judge, judged, **MULTIPLE)
+    opened = parts.chooser.click(chooser.open, None, parts.chooser, queue=False, **MULTIPLE)
+    dialog = [parts.judge, parts.chooser]
+    pressed = parts.chooser.submit(chooser.act, None, dialog, queue=False, **MULTIPLE)
+    unanswered = f"() => VRThinker.chooser.say({json.dumps(words.HISTORY['unreachable'])})"
+    for asked in (opened, pressed):
+        asked.failure(None, None, None, js=unanswered, **QUIET)
     _connect_players(parts, services, handlers)
 
     own = [*parts.shown_run, *settings]

@@ -3,24 +3,33 @@
 import logging
 import math
 import os
+import secrets
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import gradio as gr
 
 from vrthinker_core.backends import NANO_NAME, Backend, default_choice, open_backend
 from vrthinker_core.backends.base import RemoteBackend
 from vrthinker_core.backends.judge_name import judge_title
-from vrthinker_core.errors import BackendFailed, BadInput, CheckpointError, VrThinkerError
+from vrthinker_core.errors import (
+    BackendFailed,
+    BackendRefused,
+    BadInput,
+    CheckpointError,
+    VrThinkerError,
+)
 from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.protocols.paired import Paired
 from vrthinker_core.traces import NOT_SAVED
-from vrthinker_core.types.events import Finished, JudgeEvent, Swapped
+from vrthinker_core.types.events import Finished, JudgeEvent, StopReason, Swapped
+from vrthinker_core.ui import words
 from vrthinker_core.ui.run import JobRunner, RunJob
 from vrthinker_core.video import DecoderPool
 
@@ -29,6 +38,7 @@ TRACE_NOT_KEPT = (
     "The server could not keep its own record of this run. Download the trace if you need it."
 )
 SERVED_AT_ONCE = 8  # runs of one served or hosted judge
+OWN = " · your key "  # between model and random part in the name of a visitor's own judge
 MAX_GPU_SECONDS = 75  # ZeroGPU refuses a run that needs more than a visitor's remaining quota
 
 OpenJudge = Callable[[], Backend]  # opens one judge, or raises VrThinkerError
@@ -41,15 +51,20 @@ def judge_openers(chosen: Sequence[str]) -> dict[str, OpenJudge]:
     """
     openers: dict[str, OpenJudge] = {}
     for choice in chosen:
-        title = name = judge_title(choice)
-        numbers = count(2)
-        while name in openers:
-            name = f"{title} {next(numbers)}"
+        name = _free_name(judge_title(choice), openers)
         openers[name] = partial(_open, choice, name)
     if not chosen:
         openers[judge_title(default_choice())] = partial(open_backend, None)
         openers.setdefault(NANO_NAME, partial(_open, "nano", NANO_NAME))
     return openers
+
+
+def _free_name(title: str, taken: Collection[str]) -> str:
+    """Return the title, with a number if it is taken."""
+    name, numbers = title, count(2)
+    while name in taken:
+        name = f"{title} {next(numbers)}"
+    return name
 
 
 def _open(choice: str, name: str) -> Backend:
@@ -72,14 +87,50 @@ class JudgeLoader:
     def __init__(self, judges: Mapping[str, OpenJudge], *, in_thread: bool = True) -> None:
         """Open `judges` by name; the first is the default. Without `in_thread`, wait for all."""
         self.decoder_pool = DecoderPool()
-        self.names = tuple(judges)  # also of those that cannot be opened
+        self.seconds: dict[str, float] = {}  # of the latest answered run, by the judge's own name
         self._served: set[str] = set()  # the judges that a server runs, once they are loaded
+        self._added: dict[str, str] = {}  # the names of judges that were added, by their choices
+        # A visitor's own judges, which their sessions hold: with a session its judges are gone
+        self._own: WeakValueDictionary[str, Backend] = WeakValueDictionary()
+        self._lock = threading.Lock()
         self._futures = {name: futures.Future[Backend]() for name in judges}
         load = partial(self._load_all, dict(judges))
         if in_thread:
             threading.Thread(target=load, name="load judges", daemon=True).start()
         else:
             load()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The judges that every visitor may choose, also those that cannot be opened."""
+        return tuple(self._futures)
+
+    def add(self, choice: str) -> str:
+        """Offer another judge, which opens in a thread; return its name.
+
+        One that could not be opened is tried again.
+        """
+        with self._lock:
+            name = self.named(choice) or _free_name(judge_title(choice), self._futures)
+            before = self._futures.get(name)
+            if before is not None and not (before.done() and before.exception()):
+                return name
+            self._added[choice] = name
+            self._futures = {**self._futures, name: futures.Future()}
+        opener = {name: partial(_open, choice, name)}
+        threading.Thread(target=self._load, args=(opener,), name="load judge", daemon=True).start()
+        return name
+
+    def named(self, choice: str) -> str:
+        """Return the name under which that judge is offered; "" if it is not."""
+        title = judge_title(choice) if choice.startswith(("hf:", "nano")) else ""
+        return self._added.get(choice) or (title if title in self._futures else "")
+
+    def add_own(self, backend: Backend) -> str:
+        """Return the name of a visitor's own judge, which lasts as long as they hold it."""
+        name = f"{backend.name}{OWN}{secrets.token_hex(8)}"
+        self._own[name] = backend
+        return name
 
     def choose(self, value: object) -> str:
         """Return the judge that was asked for, also without its brackets; the first by default.
@@ -99,15 +150,20 @@ class JudgeLoader:
 
         All judges on this machine share it: `at_once` runs. A server batches what it is sent.
         """
-        name = self.choose(name)
-        return (name, max(at_once, SERVED_AT_ONCE)) if name in self._served else ("local", at_once)
+        name = name if OWN in name else self.choose(name)
+        served = OWN in name or name in self._served
+        return (name, max(at_once, SERVED_AT_ONCE)) if served else ("local", at_once)
 
     def is_loaded(self, name: str = "") -> bool:
         """Whether that judge ("" for the default) has been opened, or has failed to."""
-        return self._futures[self.choose(name)].done()
+        return OWN in name or self._futures[self.choose(name)].done()
 
     def get(self, name: str = "") -> Backend:
         """Wait for that judge. Raises VrThinkerError if it cannot be had, BadInput if unknown."""
+        if OWN in name:
+            if (own := self._own.get(name)) is None:
+                raise BackendRefused(words.KEY_GONE)
+            return own
         future = self._futures[self.choose(name)]
         if error := future.exception():
             raise error.with_traceback(None)  # else each raise would make the traceback longer
@@ -134,6 +190,8 @@ class JudgeLoader:
         for event in begin(cancelled=stop, trace=job.trace, decoder_pool=pool):
             last = event.event if isinstance(event, Swapped) else event
             if isinstance(last, Finished):
+                if last.stop is StopReason.ANSWERED:
+                    self.seconds[backend.name] = last.seconds
                 notes = (TRACE_NOT_KEPT if n.startswith(NOT_SAVED) else n for n in last.notes)
                 last = replace(last, notes=tuple(notes))
                 event = Swapped(last) if isinstance(event, Swapped) else last
@@ -145,6 +203,9 @@ class JudgeLoader:
 
     def _load_all(self, judges: Mapping[str, OpenJudge]) -> None:
         self.decoder_pool.preload()
+        self._load(judges)
+
+    def _load(self, judges: Mapping[str, OpenJudge]) -> None:
         for name, open_judge in judges.items():
             try:
                 backend = open_judge()
@@ -171,14 +232,19 @@ def gpu_seconds(job: RunJob) -> int:
     return min(MAX_GPU_SECONDS, math.ceil(seconds))
 
 
-def naming_gpu_errors(run_job: JobRunner, open_judge: Callable[[str], object]) -> JobRunner:
+def naming_gpu_errors(
+    run_job: JobRunner, open_judge: Callable[[str], object], run_here: JobRunner | None = None
+) -> JobRunner:
     """Return the runner with ZeroGPU's refusal as BackendFailed, which says why and until when.
 
-    `open_judge` raises if the job's judge cannot be had: no GPU is borrowed for that.
+    `open_judge` raises if the job's judge cannot be had: no GPU is borrowed for that, nor for a
+    judge that runs elsewhere, whose jobs go to `run_here`.
     """
 
     def events(job: RunJob) -> Generator[JudgeEvent, None, None]:
-        open_judge(job.judge)
+        if isinstance(open_judge(job.judge), RemoteBackend) and run_here is not None:
+            yield from run_here(job)
+            return
         what = "No GPU could be borrowed."
         try:
             for event in run_job(job):

@@ -78,7 +78,10 @@ class PageComponents:
             self.prompt = gr.Textbox(
                 label="Prompt", placeholder=hint, lines=2, max_lines=6, elem_id="prompt", scale=6
             )
-            with gr.Column(scale=1, min_width=140):
+            with gr.Column(scale=1, min_width=170):
+                chooser = f"mountChooser(host, props, watch, {json.dumps(words.CHOOSER)}, trigger)"
+                self.chooser = _html(chooser, {"title": judges[0], "state": ""}, "chooser")
+                self.judge = _html("mountJudge(watch, trigger)", judges[0], "judge")
                 self.compare_button = gr.Button("Compare", variant="primary", elem_id="go")
                 self.stop_button = gr.Button("Stop", elem_id="stop")
                 mount = "mountButtons(host, props, watch, trigger)"
@@ -91,9 +94,6 @@ class PageComponents:
         )
         with gr.Accordion("Settings", open=False, elem_id="settings"):
             with gr.Row():
-                self.judge = gr.Dropdown(
-                    judges, label="Judge", info=words.JUDGE_HELP, elem_id="judge", filterable=False
-                )
                 first = {name: _setting(setting(name)) for name in FIRST_ROW}
             with gr.Accordion(words.RESEARCH, open=False, elem_id="more-settings"), gr.Row():
                 self.settings = {row.name: first.get(row.name) or _setting(row) for row in SETTINGS}

@@ -4,7 +4,7 @@ import asyncio
 import ctypes
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from vrthinker_core.__about__ import ASSETS
 from vrthinker_core.ui import api, handlers, routes, words
+from vrthinker_core.ui.chooser import Group
 from vrthinker_core.ui.fetch import FetchPolicy
 from vrthinker_core.ui.frames import ExactFrames
 from vrthinker_core.ui.history import Examples, History
@@ -64,6 +65,7 @@ class Page:
         examples: Path,
         policy: FetchPolicy,  # which web addresses a video may be fetched from
         runs: ListedRuns | None,  # an evaluation, or traces, for every visitor
+        offered: Collection[Group],  # the kinds of judges that visitors may choose
         kept: Path | None,  # where runs are kept; None: in `folder`, which ends with the server
         keep_seconds: float,  # 0: none is kept
         keep_bytes: int,
@@ -81,7 +83,7 @@ class Page:
         sessions = Sessions(folder, run_job, queue, history, leaving, self._pages.__contains__)
         uploads = Uploads(folder / "copies", uploaded / "fetched", policy)
         self._services = handlers.Services(
-            judges, queue, sessions, history, Examples(examples), uploads, runs
+            judges, queue, sessions, history, Examples(examples), uploads, runs, offered
         )
         self._exact_frames = ExactFrames(judges.decoder_pool)
         self._routes = routes.Routes(self._services, self._exact_frames)

@@ -33,6 +33,7 @@ from vrthinker_core.ui.fetch import FULL
 from vrthinker_core.ui.frames import ExactFrames, turns_of
 from vrthinker_core.ui.handlers import Services
 from vrthinker_core.ui.history import RunRecord, owner_of, votes_first
+from vrthinker_core.ui.judges import OWN
 from vrthinker_core.ui.queue import receive_files
 from vrthinker_core.ui.run import trace_of
 from vrthinker_core.ui.runs_tab import ListedRun, answer, fresh_json, one_line
@@ -42,7 +43,7 @@ from vrthinker_core.ui.view import RunView, inline_image
 
 # The page's scripts and style sheets, in their order
 VIEW = ("trace.js", "verdict.js", "closer.js", "gallery.js")  # draws a run, in a saved report, too
-INPUTS = ("players.js", "live.js", "inputs.js", "history.js", "branches.js", "runs.js")
+INPUTS = ("players.js", "live.js", "inputs.js", "history.js", "branches.js", "judges.js", "runs.js")
 PAGE = (*VIEW, *INPUTS, "page.js")
 HEARTBEAT = "heartbeat.js"  # In the head, before Gradio's scripts; all others come after them
 
@@ -189,7 +190,7 @@ class Routes:
         for each in shown:
             if not each.run.over:
                 prompt, view = encodable(each.run.prompt), RunView(each.run.state)
-                judge = view.started.judge if view.started else each.run.judge
+                judge = view.started.judge if view.started else each.run.judge.partition(OWN)[0]
                 begun = each.began
                 record = RunRecord(owner, prompt, judge, begun, until=begun, branch=view.name)
                 rows[each.kept] = record.row(each.kept, words.GOES_ON)

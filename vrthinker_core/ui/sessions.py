@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vrthinker_core.backends.base import Backend
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings, Side, VideoPair, Vote
@@ -88,6 +89,9 @@ class Session:
     waiting: ShownRun | None = None  # in the judge's queue; it is shown once it begins
     players: list[Player] = field(default_factory=lambda: [Player(), Player()])
     judge: str = ""  # the judge that was chosen for the next run; "" for the default
+    choices: int = 0  # how often one was chosen
+    # The visitor's own judge at each host, with its name. Their keys are kept here alone
+    own: dict[str, tuple[str, Backend]] = field(default_factory=dict, repr=False)
     branches: Sequence[ShownRun] = ()  # an origin, then its branches, the shown run among them
     # The form that an own run has brought, and what stood there before
     brought: tuple[Mapping[Any, Any], Mapping[Any, Any]] | None = None

@@ -99,9 +99,64 @@ NO_COPY = "The player may stay empty; the judge reads the original."  # behind t
 MAX_NAME = 80  # characters of a file's or a judge's name that a sentence holds
 NO_FILE = "That file did not arrive. Choose it again."
 
-UNOPENED_LINE = "{} cannot be opened."  # the reason is shown apart from it
-CHOOSE_IN_SETTINGS = "Choose another judge in the settings."
-JUDGE_HELP = "The model that compares the videos. A change counts for the next run."
+CHOOSE_ANOTHER = "Choose another judge beside Compare."
+
+# The chip, and its dialog. Each row says five things of a judge
+DEMO, DEMO_JUDGE = "Demo", "Demo judge"
+CHIP_LOADING, CHIP_FAILED = "loading", "cannot be opened"
+JUDGE_GROUPS = {
+    "demo": "Demo",
+    "local": "This machine",
+    "servers": "Running servers",
+    "hosted": "Hosted, with your key",
+}
+JUDGE_GROUPS_ELSEWHERE = {**JUDGE_GROUPS, "local": "This server"}
+REAL = {True: "Judges real videos", False: "Only drawn scenes like the examples"}
+TRAINED = {True: "trained for this", False: "told the rules in words"}
+FREE, TOKENS = "free", "billed by tokens"
+SEEN_HERE, SEEN_BY_SERVER = "frames stay on this machine", "frames stay on this server"
+SEEN_BY, SEEN_ELSEWHERE = "{} sees the frames", "another server sees the frames"
+UNKNOWN_FACTS = ("More is known once it is loaded",)
+USE, DOWNLOAD, PAUSE, CONTINUE = "Use", "Download", "Pause", "Continue"
+NEEDS, SERVED_BY = "Needs {}.", "Served by {}."
+NO_SUCH_JUDGE = "This judge is not offered here. Close this list and open it again."
+KEY_FIELD = "the field Key"
+NO_KEY = "Type your key for this host."
+NO_KEY_HERE = "A key can only be typed on a page with https, or on this machine."
+NO_MODEL = "Name the model, at most 200 characters."
+KEY_GONE = "The key of this judge was forgotten. Choose the judge again, or another one."
+CHOOSER = {
+    "judge": "Judge: {}",
+    "title": "Which judge compares your videos?",
+    "model": "Model",
+    "modelHelp": "as the host names it",
+    "key": "Key",
+    "keyHelp": "It stays in the memory of this page's session, and is gone when you leave.",
+    "keysAt": "Get one at",
+    "held": "Your key is set, for this page only.",
+    "forget": "Forget key",
+    "unsafe": NO_KEY_HERE,
+    "chosen": "In use",
+    "asking": "One moment.",
+    "close": "Close",
+}
+
+
+def pair_time(seconds: float | None) -> str:
+    """Return how long the last pair took here."""
+    return "time unknown" if seconds is None else f"about {max(1, round(seconds))} s a pair here"
+
+
+def price(read: float, written: float) -> str:
+    """Return a host's own prices, given for one token."""
+    return f"${1e6 * read:.2f} a million tokens read, ${1e6 * written:.2f} written"
+
+
+def judge_facts(
+    real: bool, trained: bool, cost: str, seen: str, seconds: float | None = None
+) -> tuple[str, ...]:
+    """Return the five facts of a row."""
+    return REAL[real], TRAINED[trained], pair_time(seconds), cost, seen
 
 
 def facts(seconds: Sequence[float]) -> list[str]:

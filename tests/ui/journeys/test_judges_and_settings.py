@@ -43,9 +43,12 @@ def form(page: Page) -> Page:
     return page
 
 
-def choose(page: Page, name: str, line: str = "") -> None:
-    steps.choose(page, "judge", name)
-    expect(page.locator(".vrt-judge")).to_have_text(line or f"Judge: {name}")
+def choose(page: Page, name: str, state: str = "", ran: str = "") -> None:
+    """Choose a judge, whose state the chip tells; the run that is shown was judged by `ran`."""
+    steps.choose_judge(page, name)
+    chip = f"Judge: {name}, {state}" if state else f"Judge: {name}"
+    expect(page.locator(".vrt-judge-chip span").first).to_have_text(chip)
+    expect(page.locator(".vrt-judge")).to_have_text(ran and f"Judge: {ran}")
 
 
 def expect_finished(page: Page, headline: str, name: str) -> None:
@@ -59,16 +62,16 @@ def test_the_chosen_judge_runs_and_is_named(form: Page, clips: Clips) -> None:
     choose(page, "second")
     steps.start(page, clips)
     expect_finished(page, "Video 2 is better overall", "second")
-    choose(page, "script", "Judge: second")  # of the run, which stays
+    choose(page, "script", ran="second")  # the run stays
     assert steps.stays(page, lambda: steps.trace_text(page))
     go.click()
     expect_finished(page, "Video 1 is better overall", "script")
-    choose(page, "endless", "Judge: script")
+    choose(page, "endless", ran="script")
     steps.button(page, "Swap sides").click()
     steps.wait_for(page, "^Sides swapped")
     go.click()
     steps.wait_for(page, "writing")
-    choose(page, "second", "Judge: endless")  # for the next run
+    choose(page, "second", ran="endless")  # for the next run
     steps.wait_until_written(page)
     steps.stop(page)
     go.click()
@@ -77,26 +80,30 @@ def test_the_chosen_judge_runs_and_is_named(form: Page, clips: Clips) -> None:
 
 def test_a_judge_that_is_missing_or_late(form: Page, clips: Clips, pipe: Path) -> None:
     page, ending, notes = form, form.locator(".vrt-ending"), form.locator(".vrt-notes li")
-    choose(page, "missing", "missing cannot be opened.")
+    choose(page, "missing", "cannot be opened")
     expect(ending).to_contain_text("There is no folder missing. Choose another judge")
     expect(notes).to_have_count(0)
     choose(page, "second")
     expect(notes).to_have_text(["A script replies, not a model."])
     expect(ending).to_be_hidden()
-    choose(page, "slow", "Loading the judge. This happens once.")
-    choose(page, "missing", "missing cannot be opened.")
+    choose(page, "slow", "loading")
+    choose(page, "missing", "cannot be opened")
     steps.start(page, clips)
     steps.wait_for(page, "^Failed before the first turn")
     expect(ending).to_have_text("There is no folder missing.")
-    page.locator("#settings button").first.focus()
-    page.keyboard.press("Tab")
-    expect(page.get_by_role("option")).to_have_count(5)
-    for key in ("ArrowUp", "Enter"):  # the keyboard is enough
-        page.keyboard.press(key)
-    expect(page.locator("#judge input")).to_have_value("second")
+    chip = page.locator(".vrt-judge-chip")
+    chip.focus()
+    page.keyboard.press("Enter")  # the keyboard is enough
+    use = steps.button(steps.judge_row(page, "second"), "second")
+    expect(use).to_be_visible()
+    while use.evaluate("node => node !== document.activeElement"):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(chip).to_be_focused()
     page.locator("#go").click()
     expect_finished(page, "Video 2 is better overall", "second")
-    steps.choose(page, "judge", "slow")
+    steps.choose_judge(page, "slow")
     page.locator("#go").click()
     steps.wait_for(page, "^Loading the judge")
     pipe.write_text(json.dumps(SECOND))
@@ -107,7 +114,7 @@ def test_a_judge_that_is_missing_or_late(form: Page, clips: Clips, pipe: Path) -
 def test_settings_reach_the_run(form: Page, clips: Clips, tmp_path: Path) -> None:
     page, written = form, {"seed": "2", "max_new_tokens": "409", "window": "Keep everything"}
     assert page.locator("#bench").evaluate("node => node.scrollWidth === node.clientWidth")
-    for part in ("#players", "#more-settings > :last-child", "#judge input"):
+    for part in ("#players", "#more-settings > :last-child", "#protocol input"):
         page.locator(part).scroll_into_view_if_needed()
         expect(page.locator(part)).to_be_in_viewport()
     steps.write_setting(page, "temperature", "2.5")

@@ -88,7 +88,7 @@ def begin_slow(page: Page, clips: Clips) -> str:
     """Begin a run of the slow judge, of at most three turns; returns where the page was."""
     home = page.url
     steps.open_settings(page)
-    steps.choose(page, "judge", "slow")
+    steps.choose_judge(page, "slow")
     steps.choose(page, "max_turns", "3")
     steps.begin(page, clips)
     return home
@@ -96,7 +96,7 @@ def begin_slow(page: Page, clips: Clips) -> str:
 
 def expect_form(page: Page, judge: str, max_turns: str) -> None:
     expect(page.locator("#max_turns input")).to_have_value(max_turns)
-    expect(page.locator("#judge input")).to_have_value(judge)
+    expect(page.locator(".vrt-judge-chip")).to_contain_text(f"Judge: {judge}")
 
 
 def test_a_run_that_was_followed_goes_on(page: Page, clips: Clips, tmp_path: Path) -> None:

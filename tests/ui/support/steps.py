@@ -322,10 +322,22 @@ def exact_messages(turn: Locator) -> Locator:
 
 
 def open_settings(page: Page, more: bool = False) -> None:
-    parts = {"#settings": "#judge", **({"#more-settings": "#temperature"} if more else {})}
+    parts = {"#settings": "#protocol", **({"#more-settings": "#temperature"} if more else {})}
     for part, field in parts.items():
         page.locator(f"{part} button").first.click()
         expect(page.locator(f"{field} input")).to_be_visible()
+
+
+def judge_row(page: Page, title: str) -> Locator:
+    """The row of a judge in the dialog that is open."""
+    heading = page.get_by_role("heading", name=title, exact=True)
+    return page.get_by_role("dialog").locator("li").filter(has=heading)
+
+
+def choose_judge(page: Page, title: str) -> None:
+    page.locator(".vrt-judge-chip").click()
+    button(judge_row(page, title), title).click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
 
 
 def choose(page: Page, name: str, value: str) -> None:

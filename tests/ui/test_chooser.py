@@ -1,0 +1,209 @@
+"""The choice of a judge: what is offered to whom, and whose a judge with a key is."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.fake_hosts import KEY, ollama, openai_host
+from tests.support.faulty_server import FaultyServer
+from tests.support.waiting import until
+from tests.ui.support.inside import Inside, inside
+from tests.ui.support.saved_examples import ANSWER
+from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.backends.discover import local_servers
+from vrthinker_core.backends.hosted import HOSTS
+from vrthinker_core.errors import BackendRefused
+from vrthinker_core.ui import chooser as module
+from vrthinker_core.ui import words
+from vrthinker_core.ui.chooser import GROUPS, Group, JudgeChooser
+from vrthinker_core.ui.judges import OWN, JudgeLoader
+
+HERE = {"host": "127.0.0.1:7860", "origin": "http://127.0.0.1:7860"}
+
+
+class Visitor:
+    """A page, opened with these headers, and what is pressed in its dialog."""
+
+    def __init__(self, here: Inside, judges: JudgeLoader, *offered: Group, **headers: str) -> None:
+        self.chooser = JudgeChooser(here.parts, judges, here.sessions, offered or GROUPS)
+        self.sessions, self.parts = here.sessions, here.parts
+        client = SimpleNamespace(host=headers.pop("client", "127.0.0.1"))
+        name = headers.pop("name", "page")
+        self.request: Any = SimpleNamespace(
+            session_hash=name, headers={**HERE, **headers}, client=client
+        )
+
+    @property
+    def session(self) -> Any:
+        return self.sessions.get(self.request.session_hash)
+
+    def press(self, act: str, name: str = "", **typed: str) -> Any:
+        """What the dialog then shows; `judge` is the chosen one, if that changed."""
+        event: Any = SimpleNamespace(act=act, id=name, **typed)
+        updates = self.chooser.act(event, self.request)
+        return {**updates[self.parts.chooser], "judge": updates.get(self.parts.judge)}
+
+    def groups(self) -> dict[str, list[Any]]:
+        """The rows of each group, by its id."""
+        told = self.chooser.open(SimpleNamespace(), self.request)  # type: ignore[arg-type]
+        titles = {"This server": "local"} | {
+            name: each for each, name in words.JUDGE_GROUPS.items()
+        }
+        return {titles[each["title"]]: each["rows"] for each in told[self.parts.chooser]["groups"]}
+
+    def row(self, group: str, title: str) -> Any:
+        return next(row for row in self.groups()[group] if row["title"] == title)
+
+
+@pytest.fixture
+def judges() -> Iterator[JudgeLoader]:
+    loader = JudgeLoader({"by hand": partial(ScriptedBackend, [ANSWER], name="by hand")})
+    loader.wait_all()
+    yield loader
+    loader.close()
+
+
+@pytest.fixture
+def here(tmp_path: Path, judges: JudgeLoader) -> Iterator[Inside]:
+    with inside(tmp_path, judges) as opened:
+        yield opened
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
+    """OpenAI's place is taken."""
+    with openai_host() as server:
+        monkeypatch.setitem(HOSTS, "openai", replace(HOSTS["openai"], url=server.url))
+        yield server
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyServer]:
+    """One server runs on this machine."""
+    with ollama() as server:
+        ports = [int(server.server_address[1])]
+        monkeypatch.setattr(module, "local_servers", partial(local_servers, ports, 5.0))
+        yield server
+
+
+FAR = [{"client": "10.0.0.9"}, {"host": "judge.example"}, {"x-forwarded-for": "10.0.0.9"}]
+
+
+@pytest.mark.usefixtures("servers")
+def test_this_machine_and_its_servers_are_offered_on_it_alone(
+    here: Inside, judges: JudgeLoader
+) -> None:
+    near = Visitor(here, judges)
+    found = near.groups()
+    assert [*found] == ["demo", "local", "servers", "hosted"]
+    assert [row["title"] for row in found["servers"]] == ["qwen2.5vl:7b"]
+    assert found["local"][0]["title"] == "by hand"
+    assert any(row["id"].startswith("hf:") for row in found["local"])
+    asked = found["servers"][0]["id"]
+    for headers in FAR:
+        far = Visitor(here, judges, **headers)
+        assert [[row["title"] for row in rows] for rows in far.groups().values()] == [
+            ["by hand"],
+            [each.name for each in HOSTS.values()],
+        ]
+        for act in ("open", "download", "pause"):
+            for name in (asked, "hf:qunwang13/vrthinker", "server:http://10.0.0.1/v1"):
+                assert far.press(act, name)["said"] == words.NO_SUCH_JUDGE
+    assert [*Visitor(here, judges, "demo").groups()] == ["demo", "local"]
+    assert near.press("open", "server:http://10.0.0.1/v1#m")["said"] == words.NO_SUCH_JUDGE
+    assert judges.names == ("by hand",)
+
+
+def test_a_server_that_runs_here_becomes_a_judge_for_everybody(
+    here: Inside, judges: JudgeLoader, servers: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = int(servers.server_address[1])
+    monkeypatch.setattr("vrthinker_core.backends.discover.PORTS", (port,))
+    monkeypatch.setattr(
+        "vrthinker_core.backends.discover.local_servers.__defaults__", ((port,), 5.0)
+    )
+    monkeypatch.setattr(
+        "vrthinker_core.backends.discover.find_local.__defaults__", ("", (port,), 5.0)
+    )
+    visitor = Visitor(here, judges)
+    told = visitor.press("open", "local:qwen2.5vl:7b")
+    assert (told["judge"], told["done"]) == ("qwen2.5vl:7b", 1)
+    until(lambda: judges.is_loaded("qwen2.5vl:7b"))
+    row = visitor.row("servers", "qwen2.5vl:7b")
+    assert (row["act"], row["chosen"]) == ("choose", True)
+    assert row["facts"] == (
+        *(words.REAL[True], words.TRAINED[False], words.pair_time(None)),
+        *(words.FREE, words.SEEN_HERE),
+    )
+    assert judges.device("qwen2.5vl:7b", 1)[0] != judges.device("by hand", 1)[0]
+    assert visitor.press("open", "local:qwen2.5vl:7b")["judge"] == "qwen2.5vl:7b"
+    assert judges.names == ("by hand", "qwen2.5vl:7b")
+
+
+def test_a_judge_with_a_key_belongs_to_its_page_and_ends_with_it(
+    here: Inside, judges: JudgeLoader, host: FaultyServer
+) -> None:
+    anna, bert = (Visitor(here, judges, name=name) for name in ("anna", "bert"))
+    told = anna.press("key", "openai", model="gpt-5.2", key=f" {KEY} ")
+    name = told["judge"]
+    assert name.startswith(f"gpt-5.2{OWN}")
+    assert (told["title"], told["said"]) == ("gpt-5.2", "")
+    assert KEY not in repr((told, anna.session, anna.groups()))
+    judges.seconds["gpt-5.2"] = 12.3
+    row = anna.row("hosted", "OpenAI")
+    assert row["facts"][2] == words.pair_time(12.3)
+    assert (row["chosen"], row["model"]) == (True, "gpt-5.2")
+    assert row["facts"][-1] == words.SEEN_BY.format("OpenAI")
+    assert judges.get(name).name == "gpt-5.2"
+    assert judges.device(name, 1)[0] == name, "it waits in no other judge's line"
+    assert name not in judges.names
+    assert bert.row("hosted", "OpenAI")["model"] == ""
+    for pressed in (bert.press("choose", name), bert.press("forget", "openai")):
+        assert pressed["judge"] is None
+        assert pressed["said"]
+    # Another model, with the key that is there
+    assert anna.press("key", "openai", model="gpt-4.1", key="")["title"] == "gpt-4.1"
+    assert anna.press("key", "openai", model="gpt-9", key="")["said"].startswith(
+        "The server has no"
+    )
+    assert set(host.keys) == {f"Bearer {KEY}"}
+    told = anna.press("forget", "openai")
+    assert (told["judge"], told["title"]) == ("by hand", "by hand")
+    anna.press("key", "openai", model="gpt-5.2", key=KEY)
+    name = anna.session.judge
+    here.sessions.end("anna")
+    gc.collect()
+    with pytest.raises(BackendRefused, match="forgotten"):
+        judges.get(name)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said", "headers"),
+    [
+        ({"key": "sk-“curly”"}, "holds a character", {}),
+        ({"key": ""}, words.NO_KEY, {}),
+        ({"key": KEY, "model": " "}, words.NO_MODEL, {}),
+        ({"key": KEY, "model": "m" * 201}, words.NO_MODEL, {}),
+        ({"key": "sk-wrong-0123456789"}, "does not accept the key in the field Key", {}),
+        ({"key": KEY}, words.NO_KEY_HERE, {"origin": "http://judge.example"}),
+        ({"key": KEY}, words.NO_KEY_HERE, {"origin": ""}),
+    ],
+)
+@pytest.mark.usefixtures("host")
+def test_a_key_that_cannot_be_used_is_refused_and_not_kept(
+    here: Inside, judges: JudgeLoader, typed: dict[str, str], said: str, headers: dict[str, str]
+) -> None:
+    visitor = Visitor(here, judges, **headers)
+    told = visitor.press("key", "openai", **{"model": "gpt-5.2", **typed})
+    assert said in told["said"]
+    assert typed["key"] not in told["said"] or not typed["key"]
+    assert visitor.session.own == {}
+    assert visitor.press("key", "http://evil.example", **{"model": "m", **typed})["judge"] is None

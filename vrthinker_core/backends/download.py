@@ -1,0 +1,142 @@
+"""Downloads of models from the Hugging Face hub, which can be paused."""
+
+import hashlib
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import HfApi, constants, hf_hub_url, snapshot_download
+from huggingface_hub.file_download import http_get, repo_folder_name
+from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+from vrthinker_core.backends.checkpoint_files import DOWNLOAD_PATTERNS, require_disk
+from vrthinker_core.errors import CheckpointError
+
+BROKEN = "The download of {} broke off ({}). What has come is kept: continue it."
+
+
+class Paused(Exception):
+    """The download is to stop where it is."""
+
+
+class Download:
+    """One model, fetched in a thread into the hub's cache.
+
+    The hub's own client deletes a file that has come in part. Here the large files, which are named
+    by their SHA-256, come first and are kept in part; the client then takes them from its cache.
+    """
+
+    def __init__(self, source: str) -> None:
+        self.source, self.said = source, ""  # Why it broke off
+        self.size = self.got = 0  # Bytes of the large files, 0 until known
+        self._pause = threading.Event()
+        self._thread = threading.Thread()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it is neither paused, broken off nor complete."""
+        return self._thread.is_alive() and not self._pause.is_set()
+
+    @property
+    def share(self) -> float | None:
+        """The share that has come, None if the size is unknown."""
+        return min(1.0, self.got / self.size) if self.size else None
+
+    @property
+    def told(self) -> str:
+        """How much has come, or why it broke off."""
+        if not self.goes_on and self.said:
+            return self.said
+        came = f"{self.got / 1e9:.1f} of {self.size / 1e9:.1f} GB" if self.size else "It begins"
+        return f"{came}. It goes on when this is closed." if self.goes_on else f"{came}, paused."
+
+    def start(self) -> None:
+        """Begin, or continue, in a thread."""
+        if self.goes_on:
+            return
+        self._pause.set()  # One that is just pausing writes no more
+        if self._thread.is_alive():
+            self._thread.join()
+        self._pause, self.said = threading.Event(), ""
+        run = {"target": self._run, "name": "download", "daemon": True}
+        self._thread = threading.Thread(**run)  # type: ignore[arg-type]
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Stop after the next piece; `start` continues there."""
+        self._pause.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until nothing more is written."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            self._fetch()
+        except Paused:
+            return
+        except CheckpointError as error:
+            self.said = str(error)
+        except Exception as error:  # noqa: BLE001 - errors of the hub's client and its HTTP client
+            self.said = BROKEN.format(self.source, type(error).__name__)
+
+    def _fetch(self) -> None:
+        require_disk(self.source)
+        info = HfApi().model_info(self.source, files_metadata=True)
+        folder = repo_folder_name(repo_id=self.source, repo_type="model")
+        blobs = Path(constants.HF_HUB_CACHE) / folder / "blobs"
+        blobs.mkdir(parents=True, exist_ok=True)
+        named = {each.rfilename: each for each in info.siblings or () if each.lfs}
+        wanted = {name: each for name, each in named.items() if name.endswith(".safetensors")}
+        blob_of = {name: blobs / each.lfs.sha256 for name, each in wanted.items() if each.lfs}
+        self.size = sum(each.size or 0 for each in wanted.values())
+        files = (path if path.exists() else _part(path) for path in blob_of.values())
+        self.got = sum(path.stat().st_size for path in files if path.exists())
+        for name, blob in blob_of.items():
+            if not blob.exists():
+                address = hf_hub_url(self.source, name, revision=info.sha)
+                self._fetch_file(address, blob, wanted[name].size)
+        self._count(0)
+        snapshot_download(self.source, allow_patterns=list(DOWNLOAD_PATTERNS))
+
+    def _fetch_file(self, address: str, blob: Path, size: int | None) -> None:
+        part, bar = _part(blob), partial(_Bar, self._count)
+        with part.open("ab") as file:
+            headers: dict[str, Any] = build_hf_headers()
+            http_get(
+                *(address, file),
+                resume_size=file.tell(),
+                headers=headers,
+                expected_size=size,
+                tqdm_class=bar,  # type: ignore[arg-type]
+            )
+        with part.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != blob.name:
+            part.unlink()
+            raise CheckpointError(f"A file of {self.source} came damaged: continue the download.")
+        part.rename(blob)
+
+    def _count(self, came: float) -> None:
+        """Count bytes; raise `Paused` if the download is to pause."""
+        if self._pause.is_set():
+            raise Paused
+        self.got += int(came)
+
+
+def _part(blob: Path) -> Path:
+    return blob.with_name(f"{blob.name}.part")
+
+
+class _Bar:
+    """What the hub's client counts bytes with."""
+
+    def __init__(self, count: Any, *_: Any, **__: Any) -> None:
+        self.update = count
+
+    def __enter__(self) -> "_Bar":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close nothing."""
