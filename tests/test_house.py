@@ -33,13 +33,13 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 36_375,
-    "core tokens": 237_857,
+    "core lines": 36_376,
+    "core tokens": 237_878,
     "core files": 177,
     "modules with one importer": 29,
     "folders of the core": 11,
     "levels below the core": 1,
-    "test lines": 43_316,
+    "test lines": 43_317,
     "js and css lines": 4_302,
     "js and css files": 15,
     "README bytes": 13_931,

@@ -57,7 +57,8 @@ def test_a_run_that_no_page_shows_is_stopped_and_its_files_go(tmp_path: Path, en
         replayed(sessions, "page")
     if end == "unfollowed":
         session = sessions.get("page")
-        for session.followers in (0, 1, 0):
+        for followers in (0, 1, 0):
+            session.followers = followers
             sessions.drop_unfollowed()
         assert sessions.get("page") is session, "an event follows it, or may yet"
         sessions.drop_unfollowed()

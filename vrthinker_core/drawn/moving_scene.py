@@ -91,8 +91,8 @@ class Scene:
     def visible_shares(self, index: int) -> tuple[float, ...]:
         """Estimate the visible share of each thing.
 
-        A thing may leave the picture or stand behind another one. Each solid counts as an ellipse,
-        of which points spread evenly over a disc are looked at.
+        A thing may leave the picture or stand behind another one. Each solid counts as an ellipse;
+        points spread evenly over it are tested.
         """
         groups, camera = self._groups(index), self._camera()
         solids = [solid for group in groups for solid in group]

@@ -128,8 +128,8 @@ def take_sample(pairs: Sequence[EvaluationPair], size: int) -> list[EvaluationPa
 def estimate(sample: Sequence[PairResult], pairs: int, seconds: float) -> Estimate:
     """Estimate `pairs` pairs from a sample that was judged in `seconds`.
 
-    Intervals are those of the mean of the sample, by bootstrap: they say nothing of a machine that
-    slows down.
+    Intervals are bootstrap intervals of the sample's mean. They do not foresee a machine that slows
+    down.
     """
     import numpy as np
 

@@ -133,7 +133,7 @@ def rank_generators(
 ) -> Ranking:
     """Rank the generators of a table by results in any order.
 
-    `samples` are those of the bootstrap.
+    `samples`: number of bootstrap samples.
     """
     ordered = sorted(results, key=lambda result: result.pair.row)
     silent = [result for result in ordered if not result.has_verdict]

@@ -38,9 +38,9 @@ def open_out(
 ) -> Iterator[Path]:
     """Prepare the folder `out` and hold it until the block ends.
 
-    A process that dies frees it, too. `resume` goes on with the same run, or begins it in an empty
-    folder. A run is the same, too, if rows of its data set that were broken have other labels now;
-    `pairs` are those of the whole set. Raises BadInput for a folder that another process writes,
+    If the process dies, the folder is free again. `resume` continues the same run, or begins one in
+    an empty folder. The run counts as the same if only broken rows of the data set have changed;
+    `pairs` holds the whole data set. Raises BadInput for a folder that another process writes,
     that holds anything else, or that holds a run and is not to be resumed.
     """
     with ExitStack() as held:

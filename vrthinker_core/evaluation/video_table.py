@@ -150,7 +150,7 @@ def _read_folder(folder: Path) -> VideoTable:
 def _read_prompts(path: Path, found: _Collector) -> None:
     for row in read_table(path, PROMPT_COLUMNS):
         named, prompt = _values(row, PROMPT_COLUMNS)
-        file = PureWindowsPath(named)  # whose separators are those of any system
+        file = PureWindowsPath(named)  # splits at slashes and backslashes
         name = file.stem if file.suffix.lower() in VIDEO_SUFFIXES else named
         where = f"Row {row.number} of {PROMPTS}"
         if row.fault:

@@ -72,8 +72,8 @@ def write_comparison(
 ) -> tuple[Path, JudgeComparison]:
     """Compare two judges; writes into the first one's folder, gives the page.
 
-    `folders` are those of the two evaluations. Raises BadInput if they share no pair, or nothing
-    can be written.
+    `folders`: the two evaluations. Raises BadInput if they share no pair, or if the page cannot be
+    written.
     """
     shared, compared = shared_results(first, second), compare_judges(first, second)
     judge, other_judge = compared.judges

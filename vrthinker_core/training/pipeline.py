@@ -56,8 +56,8 @@ class HeldOutFigures:
     pairs: int
     samples: int  # k
     format: float  # Share of well-formed rollouts
-    mean_at_1: float  # Share of rollouts of which every known label is right
-    pass_at_k: float  # Share of pairs of which at least one rollout is
+    mean_at_1: float  # Share of rollouts with every known label right
+    pass_at_k: float  # Share of pairs with at least one such rollout
 
 
 def measure_judge(

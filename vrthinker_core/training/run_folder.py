@@ -245,7 +245,7 @@ def open_run_folder(
             try:
                 yield folder
             finally:
-                with suppress(OSError, BadInput):  # whatever else happened is worth more
+                with suppress(OSError, BadInput):  # an earlier error must not be hidden
                     state, spent = read_state(out), 0.0 if done else time.monotonic() - start
                     _write_state(out, replace(state, seconds=state.seconds + spent))
     except (OSError, SafetensorError) as error:

@@ -26,9 +26,8 @@ class TokenRow:
 def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
     """The rollout as rows; each reply is learnt in exactly one of them.
 
-    One row holds all turns as long as each prompt goes on where the last reply ended. With a finite
-    memory window it does not, so every turn whose prompt was changed afterwards ends a row of its
-    own. Placeholders stand in the place of pictures.
+    One row holds consecutive turns while each prompt continues the last reply; a prompt that the
+    memory window has changed starts a new row. Placeholders stand for pictures.
     """
     tokenizer, control = loaded.tokenizer, loaded.tokenizer.control
     pads = {"image": control.image_pad, "video": control.video_pad}

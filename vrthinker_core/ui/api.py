@@ -372,10 +372,10 @@ class UploadedFile(TypedDict, total=False):
 async def resolve_video(
     given: object, label: str, uploads: Uploads, cleanup: AsyncExitStack
 ) -> Path:
-    """Return the file of a video; `cleanup` deletes that of a data URL.
+    """Return the file of a video; `cleanup` deletes it if it came as a data URL.
 
     `given` is an `UploadedFile`, an upload's path or address, a web address, or a data URL. Raises
-    BadInput, with `label` as the video's name, for all else: other files of this machine, too.
+    BadInput for all else, such as other files of this machine; `label` names the video in it.
     """
     text = given if isinstance(given, str) else ""
     if text.startswith("data:"):

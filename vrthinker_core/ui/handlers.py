@@ -263,7 +263,7 @@ class Handlers:
         return updates
 
     def stop(self, pressed: Json, prompt: str | None, request: gr.Request) -> Updates:
-        """Stop the run of the buttons that were `pressed`, none that came after it.
+        """Stop the run whose Stop was `pressed`, and no later one.
 
         What the judge had seen and written stays.
         """
@@ -356,12 +356,14 @@ class Handlers:
         while session.shown is shown:
             over, state = run.over, run.state
             updates = {**self._updates(session, shown), **self._parts.buttons_of(number, not over)}
-            told = time.monotonic() - session.told_at < TOLD_SECONDS
-            if told:
+            told = session.told_at + TOLD_SECONDS - time.monotonic()  # seconds left to read it
+            if told > 0:
                 del updates[self._parts.status]
             yield updates
-            if over and not told:
+            if over and told <= 0:
                 return
+            if over:  # nothing changes any more but the status, once
+                await wait_while(lambda: session.shown is shown, told)
             await asyncio.sleep(UPDATE_SECONDS)
             await wait_while(is_same, CLOCK_SECONDS - UPDATE_SECONDS)
 

@@ -236,7 +236,7 @@ class History:
                 self._put(runs, name, replace(record, videos=kept), trace)
                 if before is None or trace.finished:  # not at each turn: every file is looked at
                     self._drop_old(runs)
-            if oldest := list(self._records(owner))[:-MAX_LISTED]:
+            if before is None and (oldest := list(self._records(owner))[:-MAX_LISTED]):
                 self.delete(owner, oldest)
             return True
         except OSError as error:

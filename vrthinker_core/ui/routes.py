@@ -119,7 +119,7 @@ class Routes:
         self._previews = lru_cache(96)(self._make_preview)
 
     def routes(self) -> list[Route]:
-        """Return the paths; that of uploads must come before Gradio's own."""
+        """Return the routes; the upload route must come before Gradio's own."""
         screenshot = FileResponse(ASSETS / "screenshot.png", media_type="image/png")
         return [
             Route("/gradio_api/upload", self.upload, methods=["POST"]),
@@ -154,7 +154,7 @@ class Routes:
             return PlainTextResponse(words.NO_ROOM, 507)
 
     async def frames(self, request: Request) -> Response:
-        """Return where a turn's frames lie; with `order=swapped`, those of the second run."""
+        """Return the addresses of a turn's frames; `order=swapped`: of the second run."""
         name, turn = (str(request.path_params[each]) for each in ("name", "turn"))
         swapped = request.query_params.get("order") == "swapped"
         shown = self._services.sessions.find_run(name)

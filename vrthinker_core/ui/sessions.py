@@ -97,11 +97,11 @@ class Session:
     brought: tuple[Mapping[Any, Any], Mapping[Any, Any]] | None = None
     followers: int = 0  # events that send updates of a run
     told_at: float = -math.inf  # when a refusal was last shown in the status
-    unfollowed: ShownRun | None = None  # which none of them did at the last sweep
+    unfollowed: ShownRun | None = None  # the run that nobody followed at the last sweep
     used_at: float = field(default_factory=time.monotonic)
 
     def next_number(self) -> int:
-        """Return a number above those of all earlier runs."""
+        """Return the next number: it grows with each run of the page."""
         self.number += 1
         return self.number
 
