@@ -119,7 +119,7 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
   /** Draw the run that is shown; what has not changed is left alone. */
   update(trace = {}) {
     const { turns = [], shownOrder } = trace;
-    const bare = { foot: "", confidence: [], aside: [], parts: [], labels: [], remarks: [] };
+    const bare = { foot: "", confidence: [], aside: [], parts: [], labels: [], remarks: [], stacked: false };
     this.trace = { ...trace, turns };
     this.turns.update(trace, turns.map((turn) => ({ ...turn, ...bare })));
     this.turns.node.classList.toggle("vrt-swapped", Boolean(shownOrder));
@@ -141,8 +141,7 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
     const { element, fill, marksOf, tileKey, timeOf } = VRThinker;
     const turn = this.turnOf(node);
     const same = (tile) => tileKey(tile) === tileKey(node.tile);
-    const { tiles } = this.trace.turns[turn];
-    node.tile = tiles.find(same) ?? node.tile; // its frames may have left the view
+    node.tile = this.trace.turns[turn].tiles.find(same) ?? node.tile; // its frames may have left the view
     const { marks: [came, named], halves } = node.tile;
     const gone = halves.every((half) => !half || half.gone);
     if (!node.came) {

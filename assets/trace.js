@@ -410,7 +410,7 @@ VRThinker.Turn = class {
 
   /** Of a turn that is only `coming` there are no more than its state and empty tiles. */
   update({ state, foot = "", coming, live, taken, tiles, parts = [], facts, wants, ...turn }) {
-    const { confidence = [], aside, labels, remarks = [], sealed } = turn;
+    const { confidence = [], aside, labels, remarks = [], sealed, stacked = true } = turn;
     const { element, say, fill, link, items, tileKey } = VRThinker;
     say(this.state, state);
     say(this.foot, foot);
@@ -418,7 +418,9 @@ VRThinker.Turn = class {
     const looks = { live, taken, coming, bare: tiles.length === 0 };
     for (const look in looks) this.node.classList.toggle(look, Boolean(looks[look]));
     fill(this.tiles, tiles.map((tile) => [tileKey(tile), coming]), () =>
-      coming ? tiles.map(VRThinker.emptyTile) : VRThinker.stacks(tiles).map(this.tile, this),
+      coming
+        ? tiles.map(VRThinker.emptyTile)
+        : (stacked ? VRThinker.stacks(tiles) : tiles.map((tile) => [tile])).map(this.tile, this),
     );
     fill(this.aside, aside, ([name, text, help]) => {
       const thought = new VRThinker.Passage("p").update(text).node;
@@ -449,7 +451,7 @@ VRThinker.Turn = class {
     const button = VRThinker.button(look, content, () => this.onTile(tile, button));
     button.dataset.frames = tiles.map(VRThinker.frames).join(" · ");
     button.classList.toggle("stack", tiles.length > 1);
-    button.tiles = tiles;
+    Object.assign(button, { tiles, tile });
     return element("li", "", button);
   }
 
