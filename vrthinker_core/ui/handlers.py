@@ -184,7 +184,7 @@ class Handlers:
                 faults[name] = f"{player.refusal} {words.OTHER_VIDEO}"
         checks: dict[Any, Callable[[Any], object]] = {
             parts.prompt: lambda prompt: check_prompt(prompt or ""),
-            parts.judge: services.judges.choose,
+            parts.judge: lambda judge: self.chooser.name_of(session, judge),
             **{part: setting(name).parse for name, part in parts.settings.items()},
         }
         for part, check in checks.items():
@@ -528,7 +528,7 @@ class Handlers:
         judges, players = self._services.judges, session.players
         there = all(player.digest and not player.refusal for player in players)
         waits = there and (session.shown is None or bool(session.changed_sides()))
-        outside, name = False, judges.choose(session.judge)
+        outside, name = False, session.judge or judges.names[0]
         if waits and not all(player.drawn for player in players) and judges.is_loaded(name):
             with suppress(VrThinkerError):
                 outside = judges.get(name).scope == "drawn"

@@ -56,7 +56,7 @@ def test_the_first_screen_holds_the_newest_words_then_the_verdict(
 def test_a_verdict_gives_reasons_and_a_screen_reader_tells_it(page: Page, clips: Clips) -> None:
     long, notice, chips = "A red ball. " * (MAX_PROMPT // 12), steps.changed(page), ".vrt-chip"
     page.locator("#go").click()
-    page.wait_for_function("announced.some((text) => text.includes('needs two videos'))")
+    page.wait_for_function("announced.some((text) => text.includes('Add video 1'))")
     steps.compare(page, clips, long)
     for end in ("/^Finished after 3 turns in [^·]+$/", f"/^{FIRST}$/"):
         page.wait_for_function(f"announced.filter((text) => {end}.test(text)).length === 1")
@@ -188,7 +188,7 @@ def test_the_queue_tells_ones_place(endless: Server, open_page: Open, clips: Cli
     first = program.submit(*uploaded(endless, clips), PROMPT, api_name="/compare")
     until(lambda: first.outputs())
     fourth.locator("#go").click()
-    steps.wait_for(fourth, "needs two videos")  # nobody waits to be told so
+    steps.wait_for(fourth, "Add video 1")  # nobody waits to be told so
     steps.start(second, clips)
     steps.wait_for(second, "You are second; one comparison is before yours.")
     steps.start(third, clips)
