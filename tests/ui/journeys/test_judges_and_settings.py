@@ -114,12 +114,12 @@ def test_a_judge_that_is_missing_or_late(form: Page, clips: Clips, pipe: Path) -
 def test_settings_reach_the_run(form: Page, clips: Clips, tmp_path: Path) -> None:
     page, written = form, {"seed": "2", "max_new_tokens": "409", "window": "Keep everything"}
     assert page.locator("#bench").evaluate("node => node.scrollWidth === node.clientWidth")
-    for part in ("#players", "#more-settings > :last-child", "#protocol input"):
+    for part in ("#players", "#more-settings > :last-child", "#swap input"):
         page.locator(part).scroll_into_view_if_needed()
         expect(page.locator(part)).to_be_in_viewport()
     steps.write_setting(page, "temperature", "2.5")
     steps.start(page, clips)
-    steps.wait_for(page, '^The setting "Temperature" must lie between 0 and 2')
+    steps.wait_for(page, '^Not started. The setting "Temperature" must lie between 0 and 2')
     expect(page.locator(".vrt-intro")).to_be_visible()
     steps.choose(page, "temperature", "0.7")
     for name, value in written.items():

@@ -322,7 +322,7 @@ def exact_messages(turn: Locator) -> Locator:
 
 
 def open_settings(page: Page, more: bool = False) -> None:
-    parts = {"#settings": "#protocol", **({"#more-settings": "#temperature"} if more else {})}
+    parts = {"#settings": "#swap", **({"#more-settings": "#temperature"} if more else {})}
     for part, field in parts.items():
         page.locator(f"{part} button").first.click()
         expect(page.locator(f"{field} input")).to_be_visible()
