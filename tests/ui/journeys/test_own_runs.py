@@ -87,7 +87,7 @@ def test_no_run_is_lost(page: Page, open_page: Open, server: Server, clips: Clip
 def begin_slow(page: Page, clips: Clips) -> str:
     """Begin a run of the slow judge, of at most three turns; returns where the page was."""
     home = page.url
-    steps.open_settings(page)
+    steps.open_settings(page, more=True)
     steps.choose_judge(page, "slow")
     steps.choose(page, "max_turns", "3")
     steps.begin(page, clips)

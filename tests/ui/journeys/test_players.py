@@ -13,6 +13,7 @@ from tests.ui.support import handmade_runs, steps
 from tests.ui.support.barcode_clips import READ, steady, uneven, write_bars
 from tests.ui.support.browsing import PHONE, Clips, Page, Serve, Server, expect, opened
 from tests.ui.support.saved_examples import ANSWER, PROMPT, ask, write_old
+from vrthinker_core.types import Thumbnail
 from vrthinker_core.video.files import file_digest
 
 CLIPS: dict[str, Callable[[Path], Path]] = {
@@ -44,10 +45,10 @@ def test_every_pair_seeks_to_its_frames_and_times(page: Page, tmp_path: Path, na
     """Each frame carries its number as bars."""
     second = write_bars(tmp_path / "second.mp4", "libx264", steady(40, 25))
     steps.compare(page, (CLIPS[name](tmp_path), second), "Bars.")
-    pairs, rail = dict[tuple[int, int], list[int]](), page.locator(".vrt-time")
+    pairs, rail = dict[tuple[int, int], list[Thumbnail]](), page.locator(".vrt-time")
     for number, turn in enumerate(steps.saved_trace(page, tmp_path).turns):
         for frame in turn.frames:
-            pairs.setdefault((number, frame.ref.slot), []).append(frame.index)
+            pairs.setdefault((number, frame.ref.slot), []).append(frame)
     steps.tab(page, "Thinking")
 
     def shown() -> list[int]:
@@ -55,10 +56,10 @@ def test_every_pair_seeks_to_its_frames_and_times(page: Page, tmp_path: Path, na
 
     steps.look(page)
     for position, frames in enumerate(pairs.values()):
-        until_equal(shown, frames)  # a busy machine paints a frame later than it reports it
-        times = page.locator("#trace .vrt-caption span").nth(position).inner_text().split(" | ")
-        said = f"Video 1 {times[0]} · Video 2 {times[1]}"
-        assert position > 10 or said in rail.inner_text()
+        # A busy machine paints a frame later than it reports it
+        until_equal(shown, [frame.index for frame in frames])
+        times = [f"Video {side} {frame.seconds:.2f} s" for side, frame in enumerate(frames, 1)]
+        assert position > 10 or " · ".join(times) in rail.inner_text()
         page.keyboard.press("ArrowRight")
     assert len(pairs) > 20
     page.keyboard.press("Escape")
