@@ -245,7 +245,7 @@ def reliability_plot(title: str, bins: "Sequence[ProbabilityBin]") -> Html:
 
 
 _FRAME = """<!doctype html>
-<html lang="en">
+<html lang="en" class="vrt-saved">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
@@ -254,7 +254,7 @@ _FRAME = """<!doctype html>
 <title>{title}</title>
 <style>{style}</style>
 </head>
-<body>
+<body class="vrt vrt-report">
 <header><h1>{title}</h1>{lead}{contents}</header>
 <main>
 {sections}
@@ -270,7 +270,7 @@ def render_page(title: str, lead: str, sections: Sequence[tuple[str, str]]) -> s
 
     The policy allows our script and our style by their hashes, and nothing else.
     """
-    style = asset("report.css").read_text(encoding="utf-8")
+    style = asset("run.css").read_text(encoding="utf-8")
     script = asset("report.js").read_text(encoding="utf-8")
     links, shown = [], []
     for name, content in sections:
