@@ -239,9 +239,8 @@ VRThinker.mountButtons = (_root, props, watch, trigger) => {
 
 /** Bring the form of a vote into sight. */
 VRThinker.openVote = () => {
-  const ask = document.querySelector("#trace .vrt-ask-vote");
-  ask.click();
-  ask.closest("section").scrollIntoView({ block: "center" });
+  document.querySelector("#trace .vrt-ask-vote").click();
+  document.querySelector("#trace .vrt-ballot").scrollIntoView({ block: "center" });
 };
 
 /** Below Compare: the chosen judge cannot judge the videos that are there. */

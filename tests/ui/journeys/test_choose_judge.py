@@ -100,7 +100,7 @@ def test_a_key_reaches_its_host_and_nothing_else(
     saved = steps.saved(page, tmp_path / "trace.json").read_text()
     report = steps.saved(page, tmp_path / "report.html", "Report (.html)").read_text()
     steps.link(page)
-    steps.tab(page, "Your runs")
+    steps.tab(page, "History")
     expect(page.locator(".vrt-runs b").first).to_be_visible()
     stored = page.evaluate(
         "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])"
