@@ -108,7 +108,8 @@ VRThinker.JudgeChooser = class {
     say(this.name, state ? `${name}, ${state}` : name);
     this.name.title = this.name.textContent;
     if (!groups) return;
-    this.say(said || this.told);
+    const waits = this.said.textContent === words.asking; // else what stands there was not read yet
+    if (said || waits) this.say(said || this.told);
     this.draw(groups);
     clearTimeout(this.timer);
     if (done && node.open) {

@@ -87,7 +87,7 @@ def test_no_run_is_lost(page: Page, open_page: Open, server: Server, clips: Clip
 def begin_slow(page: Page, clips: Clips) -> str:
     """Begin a run of the slow judge, of at most three turns; returns where the page was."""
     home = page.url
-    steps.open_settings(page)
+    steps.open_settings(page, more=True)
     steps.choose_judge(page, "slow")
     steps.choose(page, "max_turns", "3")
     steps.begin(page, clips)
@@ -103,7 +103,7 @@ def test_a_run_that_was_followed_goes_on(page: Page, clips: Clips, tmp_path: Pat
     home = begin_slow(page, clips)
     page.reload()
     expect(page.locator(".vrt-judge")).to_have_text("Judge: slow")
-    steps.open_settings(page)
+    steps.open_settings(page, more=True)
     expect_form(page, "slow", "3")
     page.goto(home)
     open_run(page, "Video 1 is better overall")
@@ -130,7 +130,7 @@ def test_settings_go_with_their_run(page: Page, clips: Clips, tmp_path: Path) ->
     steps.stop(page)
     trace = steps.saved(page, tmp_path / "trace.json")
     page.goto(home)
-    steps.open_settings(page)
+    steps.open_settings(page, more=True)
     steps.choose(page, "max_turns", "2")
     open_run(page, "Stopped")
     expect_form(page, "slow", "3")
