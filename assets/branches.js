@@ -1,20 +1,8 @@
 /* "What if": a small form on a turn's card, which asks for a branch of the run that is shown. */
 VRThinker.BranchForm = class {
-  /** `data` as `ui/branch_form.py` gives it; `start` sends the form's values. */
-  constructor(data, start) {
-    this.words = data.words;
-    this.start = start;
-    this.build(data);
-    this.node.addEventListener("submit", (event) => this.submit(event));
-    this.node.addEventListener("input", () => this.fit());
-    this.node.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") this.close();
-      event.stopPropagation(); // what is typed here moves no player
-    });
-  }
-
-  build({ words, maxFrames, maxPrompt, windows, judges }) {
-    const { element, button } = VRThinker;
+  /** Made of what `ui/layout.py` gives; `start` sends the form's values. */
+  constructor({ words, maxFrames, maxPrompt, windows, judges }, start) {
+    Object.assign(this, { words, start });
     const small = (text) => element("small", "", text);
     const input = (name, type, more) =>
       element("input", { name, type, autocomplete: "off", ...more });
@@ -25,10 +13,8 @@ VRThinker.BranchForm = class {
     this.turn = input("turn", "number", { min: 1 });
     this.frames = input("frames", "text", { maxlength: 8 * maxFrames, "aria-label": words.frames });
     this.take = button("", words.take, () => this.add(VRThinker.rail.numbers()));
-    this.noTool = input("noTool", "checkbox");
-    this.window = select("window", windows);
-    this.judge = select("judge", judges.map((name) => [name, name]));
-    this.prompt = element("textarea", { rows: 2, maxlength: maxPrompt });
+    this.noTool = input("no_tool", "checkbox");
+    this.prompt = element("textarea", { name: "prompt", rows: 2, maxlength: maxPrompt });
     this.framesHelp = small(words.framesHelp);
     this.promptHelp = small(words.promptLater);
     this.said = element("p", { class: "vrt-whatif-said", role: "alert" });
@@ -36,39 +22,38 @@ VRThinker.BranchForm = class {
     const taken = element("span", "vrt-take", this.frames, this.take);
     const text = (name) => element("span", "", name);
     const field = (name, ...parts) => element("label", "vrt-field", text(name), parts);
-    this.node = element(
-      "form",
-      { class: "vrt-whatif", "aria-label": words.open.replace("…", "") },
+    const look = { class: "vrt-whatif", "aria-label": words.open.replace("…", "") };
+    this.node = element("form", look,
       field(words.turn, this.turn, small(words.turnHelp)),
       element("div", "vrt-field", text(words.frames), taken, this.framesHelp),
       element("label", "vrt-field vrt-tick", this.noTool, text(words.noTool)),
-      field(words.window, this.window),
-      field(words.judge, this.judge),
+      field(words.window, select("window", windows)),
+      field(words.judge, select("judge", judges.map((name) => [name, name]))),
       field(words.prompt, this.prompt, this.promptHelp),
       this.said,
       element("div", "vrt-whatif-foot", [
         element("button", "vrt-start", words.start),
         button("", words.close, () => this.close()),
-      ]),
-    );
+      ]));
+    this.node.addEventListener("submit", (event) => this.submit(event));
+    this.node.addEventListener("input", () => this.fit());
+    this.node.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.close();
+      event.stopPropagation(); // what is typed here moves no player
+    });
   }
 
-  get isFirst() {
-    return Number(this.turn.value) <= 1;
-  }
-
-  open(card, turn, trace, judge = null) {
+  open(card, turn, trace) {
     this.opener = document.activeElement;
     this.node.reset();
     this.turn.max = trace.turns.length + 1;
     this.turn.value = turn;
-    this.judge.value = judge ?? "";
     this.prompt.value = trace.prompt || "";
     this.judged = this.prompt.value;
     this.say("");
     card.append(this.node);
     this.fit();
-    (judge === null ? this.turn : this.judge).focus();
+    this.turn.focus();
   }
 
   close() {
@@ -77,31 +62,25 @@ VRThinker.BranchForm = class {
   }
 
   say(sentence) {
-    this.said.hidden = !sentence;
-    VRThinker.say(this.said, sentence);
+    fill(this.said, sentence ? [sentence] : [], (said) => said);
   }
 
   /** What the first turn cannot have, or only it: said before anything is sent. */
   fit() {
-    const { words, isFirst } = this;
+    const { words } = this;
+    const isFirst = Number(this.turn.value) <= 1;
     this.frames.disabled = this.take.disabled = isFirst;
-    VRThinker.say(this.framesHelp, isFirst ? words.framesFirst : words.framesHelp);
+    say(this.framesHelp, isFirst ? words.framesFirst : words.framesHelp);
     this.prompt.disabled = !isFirst;
     this.promptHelp.hidden = isFirst;
   }
 
   submit(event) {
-    const { isFirst, prompt, judged } = this;
     event.preventDefault();
     this.say("");
-    this.start({
-      turn: Number(this.turn.value),
-      frames: isFirst ? "" : this.frames.value,
-      no_tool: this.noTool.checked,
-      window: this.window.value,
-      judge: this.judge.value,
-      prompt: isFirst && prompt.value !== judged ? prompt.value : null,
-    });
+    const values = Object.fromEntries(new FormData(this.node)); // of fields that are enabled
+    if (this.prompt.value === this.judged) delete values.prompt;
+    this.start({ ...values, no_tool: this.noTool.checked });
   }
 
   add(numbers) {
@@ -114,19 +93,12 @@ VRThinker.BranchForm = class {
 VRThinker.Branches = class {
   /** `form` asks for a branch; `show` shows the run at a place. */
   constructor(form, show) {
-    const { element, button } = VRThinker;
-    this.form = form;
-    this.words = form.words;
-    this.show = show;
+    const { words } = form;
+    Object.assign(this, { form, show, words });
     this.scroll = element("div", "vrt-strip-scroll");
-    const look = { class: "vrt-strip", "aria-label": this.words.strip };
-    this.node = element("section", look, this.scroll);
-    this.compare = button("vrt-compare", this.words.compare, () => this.openForJudge());
-    document.addEventListener("vrt:trace", (event) => this.draw(event.detail));
-  }
-
-  get cards() {
-    return document.querySelectorAll("#trace .vrt-turns > .vrt-turn");
+    this.node = element("section", { class: "vrt-strip", "aria-label": words.strip }, this.scroll);
+    this.compare = button("vrt-compare", words.compare, () => VRThinker.chooseJudge());
+    document.addEventListener("vrt:trace", ({ detail }) => this.draw(detail));
   }
 
   draw(trace) {
@@ -143,32 +115,22 @@ VRThinker.Branches = class {
     this.drawStrip(branches, Boolean(over));
     this.compare.hidden = !can;
     this.node.hidden = !branches;
-    this.cards.forEach((card, position) => this.drawButton(card, position + 1, can));
+    const cards = document.querySelectorAll("#trace .vrt-turns > .vrt-turn");
+    cards.forEach((card, position) => this.drawButton(card, position + 1, can));
     // The run that the form was on is gone, and the form with it.
     const lost = isNew && document.activeElement === document.body;
     if (lost) this.scroll.querySelector('[aria-pressed="true"]')?.focus({ preventScroll: true });
   }
 
   drawButton(card, turn, can) {
-    let button = card.querySelector(".vrt-ask-branch");
-    if (!button) {
+    let ask = card.querySelector(".vrt-ask-branch");
+    if (!ask) {
       const name = `${this.words.open.replace("…", "")} from turn ${turn}`;
-      const open = () => this.form.open(card, turn, this.trace);
       const look = { class: "vrt-ask-branch", "aria-label": name };
-      button = VRThinker.button(look, this.words.open, open);
-      card.querySelector("header").append(button);
+      ask = button(look, this.words.open, () => this.form.open(card, turn, this.trace));
+      card.querySelector("header").append(ask);
     }
-    button.style.visibility = can ? "" : "hidden"; // nothing that is read may move
-  }
-
-  /** The choice of a judge, else the form. Who offers the choice prevents the event's default. */
-  openForJudge() {
-    const asked = new CustomEvent("vrt:choosejudge", { cancelable: true });
-    if (!document.dispatchEvent(asked) || document.getElementById("chooser")) return;
-    const names = [...this.form.judge.options].map((option) => option.value);
-    const other = names.find((name) => name && !this.trace.judge.endsWith(name));
-    this.form.open(this.cards[0], 1, this.trace, other ?? "");
-    this.form.node.scrollIntoView({ block: "center", behavior: "instant" });
+    ask.style.visibility = can ? "" : "hidden"; // nothing that is read may move
   }
 
   drawStrip(branches, over) {
@@ -176,7 +138,7 @@ VRThinker.Branches = class {
     const buttons = () => [...scroll.querySelectorAll("button")];
     const focused = buttons().indexOf(document.activeElement);
     const table = () => [this.table(branches, over)];
-    if (!VRThinker.fill(scroll, branches && [branches, over], table)) return;
+    if (!fill(scroll, branches && [branches, over], table)) return;
     buttons()[focused]?.focus({ preventScroll: true });
     // Where not all columns have room, that of the run that is shown is in sight.
     const column = scroll.querySelector("thead .shown");
@@ -184,7 +146,6 @@ VRThinker.Branches = class {
   }
 
   table({ runs, shown }, over) {
-    const { element, button } = VRThinker;
     const { dimension, differs } = this.words;
     const look = (place) => (place === shown ? "shown" : "");
     const heads = runs.map(({ name, judge }, place) => {

@@ -1,16 +1,13 @@
-/** Make an element of a class with these properties and children. */
-VRThinker.part = (tag, className, properties, ...children) =>
-  VRThinker.make(tag, { className, ...properties }, ...children);
+VRThinker.UNREACHABLE = "The server did not answer. Try again.";
 
 /** What the server answers at this address, or null and a sentence that says why there is none. */
-VRThinker.askServer = async (address, texts, method = "GET") => {
+VRThinker.askServer = async (address, method = "GET") => {
   try {
     const answer = await fetch(address, { method });
     if (answer.ok) return [await answer.json()];
-    return [null, [400, 404].includes(answer.status) ? await answer.text() : texts.unreachable];
-  } catch {
-    return [null, texts.unreachable];
-  }
+    if ([400, 404, 507].includes(answer.status)) return [null, await answer.text()];
+  } catch {} // no answer, or not all of it
+  return [null, VRThinker.UNREACHABLE];
 };
 
 /* A list of runs, which is read when it can be seen, and never otherwise. A subclass has `draw` for
@@ -35,7 +32,7 @@ VRThinker.RunList = class {
     const [answer, trouble] = await request;
     if (number !== this.asked) return false;
     if (answer) this.draw(answer);
-    else VRThinker.say(this.said, trouble);
+    else say(this.said, trouble);
     const pause = this.pause(answer);
     if (pause) this.timer = setTimeout(() => this.load(), pause);
     return Boolean(answer);
@@ -43,13 +40,11 @@ VRThinker.RunList = class {
 
   /** Draw all rows, unless nothing that `shown` holds has changed. The focus stays where it is. */
   drawRows(runs, shown, none) {
-    const key = JSON.stringify([runs, shown]);
-    if (this.drawn === key) return false;
-    this.drawn = key;
     const { activeElement: focused } = document;
     const name = this.list.contains(focused) && focused.closest("li").dataset.run;
-    const empty = none ? [VRThinker.element("li", "vrt-none", none)] : [];
-    this.list.replaceChildren(...(runs.length ? runs.map((run) => this.row(run)) : empty));
+    const empty = none ? [element("li", "vrt-none", none)] : [];
+    const rows = () => (runs.length ? runs.map((run) => this.row(run)) : empty);
+    if (!fill(this.list, [runs, shown], rows)) return false;
     if (name) this.focus(name, focused.className ? `.${focused.className}` : focused.tagName);
     return true;
   }
@@ -66,14 +61,13 @@ VRThinker.RunList = class {
 /* The visitor's runs: one click opens one, another asks whether to delete it. */
 VRThinker.History = class extends VRThinker.RunList {
   constructor(root, texts) {
-    const { part } = VRThinker;
-    const list = part("ul", "vrt-runs", { ariaLabel: "Your runs" });
-    const said = part("p", "vrt-said", { role: "status", tabIndex: -1 });
-    super(root, list, said, texts, () => VRThinker.askServer("history", texts));
-    this.help = part("p", "vrt-history-help");
-    this.all = part("div", "vrt-delete-all");
+    const list = element("ul", { class: "vrt-runs", "aria-label": "Your runs" });
+    const said = element("p", { class: "vrt-said", role: "status", tabindex: -1 });
+    super(root, list, said, texts, () => VRThinker.askServer("history"));
+    this.help = element("p", "vrt-history-help");
+    this.all = element("div", "vrt-delete-all");
     this.runs = [];
-    this.shown = VRThinker.trace?.kept;
+    this.shown = VRThinker.trace.kept;
     this.asking = null; // the name of the run that may be deleted
     root.classList.add("vrt", "vrt-history");
     root.replaceChildren(this.help, list, this.all, said);
@@ -81,8 +75,7 @@ VRThinker.History = class extends VRThinker.RunList {
     document.addEventListener("vrt:trace", ({ detail: { run, kept = "", over } }) => {
       const key = `${run} ${kept} ${over}`;
       if (this.key === key) return;
-      this.key = key;
-      this.shown = kept;
+      Object.assign(this, { key, shown: kept });
       this.load();
     });
   }
@@ -92,46 +85,44 @@ VRThinker.History = class extends VRThinker.RunList {
   }
 
   draw({ runs, help }) {
-    const { said, texts } = this;
     this.runs = runs;
     this.all.hidden = runs.length === 0;
-    VRThinker.say(this.help, help);
-    if (said.textContent === texts.unreachable) VRThinker.say(said, "");
-    this.drawRows(runs, [this.shown, this.asking], texts.none);
+    say(this.help, help);
+    if (this.said.textContent === VRThinker.UNREACHABLE) say(this.said, "");
+    this.drawRows(runs, [this.shown, this.asking], this.texts.none);
   }
 
   row(run) {
-    const { button, element, part } = VRThinker;
     const { texts } = this;
     const begun = new Date(run.begun * 1000);
     const today = begun.toDateString() === new Date().toDateString();
     const day = today ? {} : { day: "numeric", month: "short" };
     const format = { ...day, hour: "2-digit", minute: "2-digit" };
     const prompt = run.prompt.trim() || texts.noPrompt;
-    const line = part("span", "vrt-run-line", {},
-      element("b", run.over ? "" : "vrt-goes-on", run.outcome),
-      run.unchecked && element("small", "", run.unchecked),
-      part("time", "", { dateTime: begun.toISOString() }, begun.toLocaleString([], format)));
-    const open = button("vrt-open-run", null, () => VRThinker.openRun(run.name));
+    const about = [
+      element("span", { class: "vrt-run-prompt", dir: "auto" }, prompt),
+      run.branch && element("span", "vrt-run-branch", run.branch),
+      element("span", "vrt-run-line",
+        element("b", run.over ? "" : "vrt-goes-on", run.outcome),
+        run.unchecked && element("small", "", run.unchecked),
+        element("time", { datetime: begun.toISOString() }, begun.toLocaleString([], format))),
+      element("span", "vrt-run-judge", run.judge),
+    ];
+    const open = button("vrt-open-run", about, () => VRThinker.openRun(run.name));
     if (run.name === this.shown) open.ariaCurrent = "true";
-    open.append(part("span", "vrt-run-prompt", { dir: "auto" }, prompt));
-    if (run.branch) open.append(element("span", "vrt-run-branch", run.branch));
-    open.append(line, element("span", "vrt-run-judge", run.judge));
     const away = button("vrt-delete-run", texts.delete, () => this.ask(run.name, "keep"));
     const name = [prompt.slice(0, 80), run.branch].filter(Boolean).join(" · ");
     away.ariaLabel = texts.deleteRun.replace("{}", () => name);
-    const item = part("li", "", {}, open, run.name === this.asking ? this.question(run) : away);
-    item.dataset.run = run.name;
-    return item;
+    const keep = [texts.keepIt, () => this.ask(null, "delete", run.name)];
+    const asked = [texts.deleteQuestion, keep, [texts.deleteIt, () => this.remove(run.name)]];
+    const question = () => element("div", "vrt-delete-question", this.question(...asked));
+    const next = run.name === this.asking ? question() : away;
+    return element("li", { "data-run": run.name }, open, next);
   }
 
-  question({ name }) {
-    const { button, part } = VRThinker;
-    const { texts } = this;
-    return part("div", "vrt-delete-question", {},
-      part("p", "", { role: "alert" }, texts.deleteQuestion),
-      button("vrt-keep-run", texts.keepIt, () => this.ask(null, "delete", name)),
-      button("vrt-delete-it", texts.deleteIt, () => this.remove(name)));
+  question(asked, keep, remove) {
+    const alert = element("p", { role: "alert" }, asked);
+    return [alert, button("vrt-keep-run", ...keep), button("", ...remove)];
   }
 
   /** Whether to delete the run `asking`, if any; a button in the row of `name` has the focus. */
@@ -152,27 +143,23 @@ VRThinker.History = class extends VRThinker.RunList {
 
   /** The page goes on showing a run that was deleted, but its address does not name it any more. */
   async delete(address) {
-    const done = await this.read(VRThinker.askServer(address, this.texts, "DELETE"));
-    if (!done) return false;
-    VRThinker.say(this.said, this.texts.deleted);
-    if (this.shown && !this.find(this.shown)) VRThinker.address.forget();
+    if (!(await this.read(VRThinker.askServer(address, "DELETE")))) return false;
+    say(this.said, this.texts.deleted);
+    if (this.shown && !this.find(this.shown)) VRThinker.address.name("");
     return true;
   }
 
   /** The button to delete all runs, or whether to. */
   drawAll(asking) {
-    const { button, part } = VRThinker;
     const { all, texts } = this;
     const change = (now) => {
       this.drawAll(now);
-      const first = all.querySelector("button");
-      if (first.checkVisibility()) first.focus();
+      all.querySelector("button").focus();
     };
-    if (!asking) return all.replaceChildren(button("", texts.deleteAll, () => change(true)));
-    const question = part("p", "", { role: "alert" }, texts.question);
-    const no = button("", texts.no, () => change(false));
-    const yes = button("", texts.yes, () => this.delete("history").then(() => change(false)));
-    return all.replaceChildren(question, no, yes);
+    const yes = [texts.yes, () => this.delete("history").then(() => change(false))];
+    const first = button("", texts.deleteAll, () => change(true));
+    const question = this.question(texts.question, [texts.no, () => change(false)], yes);
+    all.replaceChildren(...(asking ? question : [first]));
   }
 };
 

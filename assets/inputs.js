@@ -5,8 +5,7 @@ VRThinker.Inputs = class {
   run = {};
 
   constructor() {
-    const className = "vrt vrt-changed";
-    this.notice = VRThinker.make("p", { className, role: "status", hidden: true });
+    this.notice = element("p", { class: "vrt vrt-changed", role: "status" });
     document.addEventListener("vrt:trace", ({ detail }) => {
       this.run = detail;
       this.draw();
@@ -21,18 +20,15 @@ VRThinker.Inputs = class {
     const { prompt: judged, changed, emptied = {} } = this.run;
     for (const note of document.querySelectorAll(".vrt-emptied")) note.remove();
     for (const [id, text] of Object.entries(emptied)) {
-      document.getElementById(id).append(VRThinker.element("p", "vrt vrt-emptied", text));
+      document.getElementById(id).append(element("p", "vrt vrt-emptied", text));
     }
     const written = document.querySelector("#prompt textarea")?.value.trim();
     const edited = judged !== undefined && written !== judged.trim();
-    this.notice.hidden = !edited && !changed;
-    if (this.notice.hidden) return;
-    const said = VRThinker.make("p", {}, "These inputs have changed.");
-    if (edited) said.append(...this.judged(judged));
-    if (changed) said.append(` ${changed}`);
-    if (said.textContent === this.notice.textContent) return;
+    const said = edited || changed ? [edited && judged, changed] : [];
+    fill(this.notice, said, () => [
+      "These inputs have changed.", edited && this.judged(judged), changed && ` ${changed}`,
+    ]);
     if (!this.notice.parentNode) document.getElementById("trace").before(this.notice);
-    this.notice.replaceChildren(...said.childNodes);
   }
 
   /** The prompt stands in the direction of its own words, the sentence in its own. */
@@ -41,7 +37,7 @@ VRThinker.Inputs = class {
     const beginning = `${letters.slice(0, VRThinker.MOST_QUOTED - 1).join("")}…`;
     const quoted = letters.length > VRThinker.MOST_QUOTED ? beginning : prompt;
     const end = /[.!?]\s*$/.test(quoted) ? "”" : "”."; // its own full stop ends the sentence
-    return [" This run judged the prompt “", VRThinker.element("bdi", "", quoted), end];
+    return [" This run judged the prompt “", element("bdi", "", quoted), end];
   }
 
   onKey(event) {
@@ -76,7 +72,7 @@ VRThinker.Faults = class {
 
   mark(root, text) {
     const field = root.querySelector("textarea, input:not([type=file]), button");
-    const said = VRThinker.make("p", { className: "vrt vrt-fault", id: `${root.id}-fault` }, text);
+    const said = element("p", { class: "vrt vrt-fault", id: `${root.id}-fault` }, text);
     root.append(said);
     field.ariaInvalid = "true";
     field.setAttribute("aria-describedby", said.id);
@@ -211,10 +207,8 @@ VRThinker.Address = class {
     this.open(query, false);
   }
 
-  /**
-   * Ask for that run once the server has given its last answer: answers may overtake each other.
-   * Of several that are wanted meanwhile the latest counts. `lost`: a shown run has no address.
-   */
+  /** Ask for that run once the server has given its last answer: answers may overtake each other.
+   * Of several that are wanted meanwhile the latest counts. `lost`: a shown run has no address. */
   open(query, lost) {
     VRThinker.uploads.drop(); // else their files would take the place of that run's
     if (this.asked !== null) {
@@ -250,10 +244,6 @@ VRThinker.Address = class {
     history.replaceState({ ...history.state, run: this.run }, "", this.of(query));
   }
 
-  forget() {
-    this.name("");
-  }
-
   of(query) {
     const url = new URL(location.href);
     const [kind, name] = query.split("=");
@@ -266,44 +256,33 @@ VRThinker.Address = class {
 
 /** A saved run that lies ready: one click plays it. */
 VRThinker.exampleCard = ({ name, title, prompt, about, pictures }) => {
-  const { button, element, make } = VRThinker;
   const play = () => {
     VRThinker.replay.wanted = name;
     VRThinker.address.choose(`trace=${name}`);
   };
-  const card = button({ class: "vrt-card", title: prompt }, null, play);
-  const image = (src) => make("img", { alt: "", loading: "lazy", src });
-  card.append(
-    make("span", { className: "vrt-screens" }, ...pictures.filter(Boolean).map(image)),
-    element("span", "vrt-card-text", element("b", "", title), element("span", "", about)),
-  );
-  return make("li", { className: about.length > 30 ? "vrt-wide" : "" }, card);
+  const image = (src) => element("img", { alt: "", loading: "lazy", src });
+  const screens = element("span", "vrt-screens", pictures.filter(Boolean).map(image));
+  const words = [element("b", "", title), element("span", "", about)];
+  const content = [screens, element("span", "vrt-card-text", words)];
+  const card = button({ class: "vrt-card", title: prompt }, content, play);
+  return element("li", about.length > 30 ? "vrt-wide" : "", card);
 };
 
-VRThinker.OWN_MACHINE = ["localhost", "127.0.0.1", "[::1]"];
-
 /* What a page without a run shows: how it goes, what it costs, and a recording of a real run. */
-VRThinker.intro = ({ steps, facts, links, loop }) => {
-  const { element, make } = VRThinker;
-  const [onServer, onOwnMachine] = facts;
-  const isOwn = VRThinker.OWN_MACHINE.includes(location.hostname);
+VRThinker.intro = ({ steps, facts: [onServer, onOwnMachine], links, loop }) => {
+  const isOwn = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
   const outside = { target: "_blank", rel: "noopener noreferrer" };
-  const list = steps.map((step) => element("li", "", step));
-  const line = links.map(([label, href]) => make("a", { href, ...outside }, label));
-  const text = make(
-    "div",
-    {},
-    make("ol", { className: "vrt-steps" }, ...list),
+  const link = ([label, href]) => element("a", { href, ...outside }, label);
+  const text = element("div", "",
+    element("ol", "vrt-steps", steps.map((step) => element("li", "", step))),
     element("p", "vrt-costs", isOwn ? onOwnMachine : onServer),
-    make("p", { className: "vrt-links" }, ...line),
-  );
-  const section = { className: "vrt-intro", ariaLabel: "How it works" };
-  return make("section", section, text, VRThinker.recording(loop));
+    element("p", "vrt-links", links.map(link)));
+  const section = { class: "vrt-intro", "aria-label": "How it works" };
+  return element("section", section, text, VRThinker.recording(loop));
 };
 
 /** A silent loop and a button that holds it; whoever asked for less motion starts it themselves. */
 VRThinker.recording = ({ folder, label }) => {
-  const { button, make, say } = VRThinker;
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const src = `${folder}/${document.body.classList.contains("dark") ? "dark" : "light"}.mp4`;
   const loop = { muted: true, loop: true, playsInline: true, preload: "auto" };
@@ -324,5 +303,5 @@ VRThinker.recording = ({ folder, label }) => {
   // Nobody sees it further down, nor once a run stands in its place.
   const onSight = ([{ isIntersecting }]) => (isIntersecting ? move() : video.pause());
   new IntersectionObserver(onSight).observe(video);
-  return make("figure", { className: "vrt-loop" }, video, hold);
+  return element("figure", "vrt-loop", video, hold);
 };

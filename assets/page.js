@@ -1,24 +1,19 @@
 /* What ties the page together: what is saved and pressed, where each part lives, and the keys. */
 VRThinker.trace = {}; // what the server says of the run
 VRThinker.shown = {}; // the same, in the order of the sides that is shown
-VRThinker.UNREACHABLE = "The server did not answer. Try again.";
 
 /* What one may take along of a run that has ended: a menu beside its headline. */
 VRThinker.Share = class {
   constructor() {
-    const { element, make } = VRThinker;
-    const download = (text, file) => {
-      const link = make("a", { download: `vr-thinker-${file}` }, text);
-      link.dataset.file = file;
-      return link;
-    };
-    const trace = download("Trace (.json)", "trace.json");
-    this.downloads = [download("Report (.html)", "report.html"), trace];
-    this.copy = VRThinker.button("", "Copy link", () => this.share());
+    const download = ([text, file]) =>
+      element("a", { download: `vr-thinker-${file}`, "data-file": file }, text);
+    const files = [["Report (.html)", "report.html"], ["Trace (.json)", "trace.json"]];
+    this.downloads = files.map(download);
+    const copy = button("", "Copy link", () => this.share());
     const field = { readOnly: true, hidden: true, ariaLabel: "Link to this run" };
     this.link = make("input", { className: "vrt-link", ...field });
-    this.said = make("p", { className: "vrt-said", role: "status" });
-    const menu = element("div", "", this.copy, this.link, this.said, this.downloads);
+    this.said = element("p", { class: "vrt-said", role: "status" });
+    const menu = element("div", "", copy, this.link, this.said, this.downloads);
     this.node = element("details", "vrt-send", element("summary", "", "Share"), menu);
     this.node.addEventListener("keydown", ({ key }) => key === "Escape" && this.close(true));
     document.addEventListener("click", ({ target }) => this.node.contains(target) || this.close());
@@ -39,28 +34,25 @@ VRThinker.Share = class {
     this.run = run;
     for (const link of this.downloads) link.href = `runs/${run}/${link.dataset.file}`;
     this.link.hidden = true;
-    VRThinker.say(this.said, "");
+    say(this.said, "");
     this.close();
   }
 
   async share() {
     const { run } = this;
-    const say = (text) => VRThinker.say(this.said, text);
-    const answer = await fetch(`runs/${run}/link`, { method: "POST" }).catch(() => null);
+    const tell = (text) => say(this.said, text);
+    const [answer, trouble] = await VRThinker.askServer(`runs/${run}/link`, "POST");
     if (this.run !== run) return;
-    if (!answer) return say(VRThinker.UNREACHABLE);
-    if (!answer.ok) return say(await answer.text());
-    const { trace } = await answer.json();
-    this.link.value = `${location.origin}${location.pathname}?trace=${encodeURIComponent(trace)}`;
+    if (!answer) return tell(trouble);
+    const name = encodeURIComponent(answer.trace);
+    this.link.value = `${location.origin}${location.pathname}?trace=${name}`;
     this.link.hidden = false;
     this.link.select();
-    VRThinker.address.name(`trace=${trace}`);
-    try {
-      await navigator.clipboard.writeText(this.link.value); // only from safe origins
-      say("Copied. The link shows this run as long as the server keeps it.");
-    } catch {
-      say("Copy the link from the field.");
-    }
+    VRThinker.address.name(`trace=${answer.trace}`);
+    const { clipboard } = navigator; // only of safe origins
+    const isCopied = await clipboard?.writeText(this.link.value).then(() => true, () => false);
+    const copied = "Copied. The link shows this run as long as the server keeps it.";
+    tell(isCopied ? copied : "Copy the link from the field.");
   }
 };
 
@@ -124,10 +116,8 @@ VRThinker.Buttons = class {
     if (this.isSecond(button, event) || !mayPress()) event.stopImmediatePropagation();
   }
 
-  /**
-   * The second click of a double click: the other button may have come under the pointer. Browsers
-   * count the clicks of a mouse, but not always the taps of a finger; keys make none.
-   */
+  /** The second click of a double click: the other button may have come under the pointer. Browsers
+   * count the clicks of a mouse, but not always the taps of a finger; keys make none. */
   isSecond(button, { detail, pointerType, timeStamp }) {
     if (!detail) return false;
     const { clicked } = this;
@@ -143,7 +133,7 @@ VRThinker.Buttons = class {
       this.sayUploading();
       return false;
     }
-    if (now - this.asked < VRThinker.MOST_ASKED) return false;
+    if (now - this.asked < VRThinker.MOST_ASKED || VRThinker.askForJudge()) return false;
     this.asked = now;
     return true;
   }
@@ -202,7 +192,7 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
     onShow: () => draw(),
     messages: async (turn, order) => {
       const address = `runs/${view.data.run}/turns/${turn + 1}/messages?order=${order}`;
-      const [turns, trouble] = await VRThinker.askServer(address, { unreachable: VRThinker.UNREACHABLE });
+      const [turns, trouble] = await VRThinker.askServer(address);
       return [turns?.[0], trouble];
     },
   });
@@ -239,7 +229,7 @@ VRThinker.mountFrames = (root, empty) => {
 VRThinker.mountHead = (root, _props, _watch) => {
   VRThinker.announcer = new VRThinker.Announcer();
   const line = root.querySelector(".vrt-judge");
-  document.addEventListener("vrt:trace", () => VRThinker.say(line, VRThinker.trace.judge || ""));
+  document.addEventListener("vrt:trace", () => say(line, VRThinker.trace.judge || ""));
 };
 
 VRThinker.mountButtons = (_root, props, watch, trigger) => {
@@ -247,22 +237,27 @@ VRThinker.mountButtons = (_root, props, watch, trigger) => {
   watch("value", () => VRThinker.buttons.show(props.value));
 };
 
-/** Another judge is wanted. Who can show the choice heeds the event. */
-VRThinker.chooseJudge = () => document.dispatchEvent(new CustomEvent("vrt:choosejudge"));
-
 /** Bring the form of a vote into sight. */
 VRThinker.openVote = () => {
-  const ask = document.querySelector("#trace .vrt-ask-vote");
-  ask.click();
-  ask.closest("section").scrollIntoView({ block: "center" });
+  document.querySelector("#trace .vrt-ask-vote").click();
+  document.querySelector("#trace .vrt-ballot").scrollIntoView({ block: "center" });
 };
 
 /** Below Compare: the chosen judge cannot judge the videos that are there. */
 VRThinker.mountScope = (root, props, watch, { told, choose, run }) => {
-  const { button, element, say } = VRThinker;
+  let asks = true; // the first Compare asks for another judge, and no later one
   const line = element("p", { role: "status" });
-  const other = button("vrt-pill", choose, VRThinker.chooseJudge);
-  const anyway = button("vrt-pill", run, () => document.getElementById("go").click());
+  const other = button("vrt-pill", choose, () => VRThinker.chooseJudge());
+  const anyway = button("vrt-pill", run, () => {
+    asks = false;
+    document.getElementById("go").click();
+  });
+  VRThinker.askForJudge = () => {
+    const isAsked = asks && props.value.outside;
+    if (isAsked) VRThinker.chooseJudge(true, told);
+    asks &&= !isAsked;
+    return isAsked;
+  };
   root.classList.add("vrt", "vrt-scope");
   root.replaceChildren(line, element("p", "vrt-ways", other, anyway));
   const draw = () => {
@@ -275,11 +270,11 @@ VRThinker.mountScope = (root, props, watch, { told, choose, run }) => {
 
 /** Saved runs that lie ready, and all other ways to a run that the server has. */
 VRThinker.mountExamples = (root, props, trigger) => {
-  const { address, element, make } = VRThinker;
+  const { address } = VRThinker;
   root.classList.add("vrt", "vrt-examples");
   for (const [row, cards] of Object.entries(Object.groupBy(props.value, (card) => card.row))) {
-    const attributes = { className: "vrt-cards", ariaLabel: row };
-    const list = make("ul", attributes, ...cards.map(VRThinker.exampleCard));
+    const look = { class: "vrt-cards", "aria-label": row };
+    const list = element("ul", look, cards.map(VRThinker.exampleCard));
     const [name, hint] = row.split(": ");
     const heading = [name, hint && element("span", "", `: ${hint}`)];
     if (cards[0].folded) root.append(element("details", "", element("summary", "", heading), list));

@@ -17,49 +17,48 @@ VRThinker.runChoice = {
   },
 
   /** The list, or one row with its neighbours. */
-  ask(row, texts) {
+  ask(row = "") {
     const { search, sort, page } = this;
     const query = new URLSearchParams({ only: [...this.only].join(","), search, sort, page });
-    return VRThinker.askServer(`evaluation${row && `/${encodeURIComponent(row)}`}?${query}`, texts);
+    return VRThinker.askServer(`evaluation${row && `/${encodeURIComponent(row)}`}?${query}`);
   },
 };
 
-VRThinker.openRow = (name) => VRThinker.address.choose(`trace=${name}`);
+/** Show a row's run. Its bar is asked for at once: coming later, it would push the run down. */
+VRThinker.openRow = (name) => {
+  VRThinker.runChoice.coming = { name, answer: VRThinker.runChoice.ask(name) };
+  VRThinker.address.choose(`trace=${name}`);
+};
 
 /* One row of the runs of a folder, in the list and above the viewer. */
 VRThinker.RunRow = {
-  LABELS: ["tie", "1", "2"],
-  ORDER: ["TA", "MQ", "VQ", "OA"], // of the labels that the server sends
-
   /** The table of the judge's labels beside the data set's and people's; nothing without any. */
   labels(run, texts) {
-    const { element, part } = VRThinker;
     const known = ["data_set", "people"].filter((who) => run[who].some((label) => label !== null));
     if (!known.length && !run.judge.length) return [];
     if (!known.length) known.push("people"); // who said nothing
-    const abbr = ([key, title]) => part("abbr", "", { title }, key);
-    const heads = texts.dimensions.map((each) => part("th", "", { scope: "col" }, abbr(each)));
+    const abbr = ([key, title]) => element("abbr", { title }, key);
+    const heads = texts.dimensions.map((each) => element("th", { scope: "col" }, abbr(each)));
     const rows = ["judge", ...known].map((who) => {
       const others = who === "judge" ? known : ["judge"];
       const cells = texts.dimensions.map(([key]) => this.cell(run, key, who, others, texts));
-      return part("tr", "", {}, part("th", "", { scope: "row" }, texts[who]), ...cells);
+      return element("tr", "", element("th", { scope: "row" }, texts[who]), cells);
     });
-    const head = part("tr", "", {}, element("td"), ...heads);
-    return [part("table", "vrt-row-labels", {}, head, ...rows)];
+    return [element("table", "vrt-row-labels", element("tr", "", element("td"), heads), rows)];
   },
 
   cell(run, key, who, others, texts) {
-    const labelOf = (other) => run[other][this.ORDER.indexOf(key)] ?? null;
+    const place = ["TA", "MQ", "VQ", "OA"].indexOf(key); // as the server sends the labels
+    const labelOf = (other) => run[other][place] ?? null;
     const label = labelOf(who);
     const differsFrom = (other) => label !== null && ![null, label].includes(labelOf(other));
     const unknown = who === "judge" && run.flips.includes(key) ? texts.flips : "–";
-    const text = this.LABELS[label] ?? unknown;
-    const cell = VRThinker.element("td", label ? `vrt-v${label}` : "", text);
+    const cell = element("td", label ? `vrt-v${label}` : "", ["tie", "1", "2"][label] ?? unknown);
     cell.classList.toggle("vrt-label-differs", others.some(differsFrom));
     if (who === "judge" && label !== null && labelOf("data_set") !== null) {
-      const right = !differsFrom("data_set");
-      const mark = { role: "img", ariaLabel: right ? texts.right : texts.wrong };
-      cell.append(" ", VRThinker.part("span", "vrt-label-mark", mark, right ? "✓" : "✗"));
+      const [name, mark] = differsFrom("data_set") ? [texts.wrong, "✗"] : [texts.right, "✓"];
+      const look = { class: "vrt-label-mark", role: "img", "aria-label": name };
+      cell.append(" ", element("span", look, mark));
     }
     return cell;
   },
@@ -78,28 +77,23 @@ VRThinker.RunRow = {
   },
 };
 
-/* Two to four rows side by side: a column each, the same turn of all of them at the same height. */
+VRThinker.MOST_PICKED = 4;
+
+/* Two rows or more side by side: a column each, the same turn of all of them at the same height. */
 VRThinker.SideBySide = class {
   constructor(texts) {
-    const { button, part } = VRThinker;
-    this.texts = texts;
-    this.columns = []; // kept, for each listens to the page
-    const id = "vrt-side-title";
-    const title = part("p", "vrt-side-title", { id }, texts.sideBySide);
-    this.prompt = part("p", "vrt-side-prompt", { dir: "auto" });
-    const close = button("", "✕", () => this.node.close());
-    close.ariaLabel = texts.close;
-    this.scroll = part("div", "vrt-columns", { role: "group", tabIndex: 0 });
-    const head = part("header", "", {}, title, this.prompt, close);
-    this.node = part("dialog", "vrt vrt-side-by-side", {}, head, this.scroll);
-    for (const node of [this.node, this.scroll]) node.setAttribute("aria-labelledby", id);
+    const close = () => this.node.close();
+    const column = () => new VRThinker.RunColumn(texts, close);
+    this.columns = Array.from({ length: VRThinker.MOST_PICKED }, column); // they listen to the page
+    const named = { "aria-labelledby": "vrt-side-title" };
+    const title = { class: "vrt-side-title", id: "vrt-side-title" };
+    this.prompt = element("p", { class: "vrt-side-prompt", dir: "auto" });
+    const away = button({ "aria-label": texts.close }, "✕", close);
+    const head = element("header", "", element("p", title, texts.sideBySide), this.prompt, away);
+    this.scroll = element("div", { class: "vrt-columns", role: "group", tabindex: 0, ...named });
+    this.node = element("dialog", { class: "vrt vrt-side-by-side", ...named }, head, this.scroll);
     this.node.onkeydown = (event) => event.stopPropagation(); // the keys of the players rest
-    this.node.onclose = () => {
-      this.scroll.replaceChildren();
-      for (const column of this.columns) column.empty();
-      this.opener.focus({ preventScroll: true });
-    };
-    window.addEventListener("popstate", () => this.node.close());
+    window.addEventListener("popstate", close);
     // Gradio narrows the media queries of a page's style sheet to what stands here.
     document.querySelector(".gradio-container .contain").append(this.node);
   }
@@ -107,14 +101,10 @@ VRThinker.SideBySide = class {
   /** Show these rows. On closing, what had the focus has it again. */
   async open(runs) {
     const prompts = new Set(runs.map((run) => run.prompt));
-    VRThinker.say(this.prompt, prompts.size === 1 ? runs[0].prompt : "");
-    while (this.columns.length < runs.length) {
-      this.columns.push(new VRThinker.RunColumn(this.texts, () => this.node.close()));
-    }
+    say(this.prompt, prompts.size === 1 ? runs[0].prompt : "");
     const columns = this.columns.slice(0, runs.length);
     this.scroll.replaceChildren(...columns.map((column) => column.node));
     this.scroll.style.setProperty("--turns", "1");
-    this.opener = document.activeElement;
     this.node.showModal();
     this.scroll.scrollTo(0, 0);
     this.scroll.focus({ preventScroll: true });
@@ -126,7 +116,6 @@ VRThinker.SideBySide = class {
 /** One row: what it is, its labels, and its turns. */
 VRThinker.RunColumn = class {
   constructor(texts, close) {
-    const { button, element, part } = VRThinker;
     this.texts = texts;
     this.name = element("h2");
     this.alone = button("", texts.alone, () => {
@@ -136,53 +125,46 @@ VRThinker.RunColumn = class {
     this.source = element("p");
     this.labels = element("div");
     this.lines = element("div");
-    this.said = part("p", "vrt-column-said", { role: "status" });
+    this.said = element("p", { class: "vrt-column-said", role: "status" });
     const open = (tile, node, turn) => {
       this.tiles.ring(node);
       const detail = { tile, node, turn, other: this.view };
       document.dispatchEvent(new CustomEvent("vrt:look", { detail }));
     };
     this.turns = new VRThinker.TurnList({ open }, "vrt-turns", "");
-    const head = part("header", "", {}, this.name, this.alone, this.source, this.labels);
-    const about = part("div", "vrt-column-about", {}, this.lines, this.said);
-    this.node = part("section", "vrt-column", {}, head, about, this.turns.node);
+    const head = element("header", "", this.name, this.alone, this.source, this.labels);
+    const about = element("div", "vrt-column-about", this.lines, this.said);
+    this.node = element("section", "vrt-column", head, about, this.turns.node);
     const find = (tile) => this.tiles.find(tile).scrollIntoView({ block: "nearest" });
     this.tiles = new VRThinker.Tiles(this.node, find);
   }
 
   /** Read the row and draw it, unless it is to show another by then; gives the number of turns. */
   async show(run, ownPrompt) {
-    const { say } = VRThinker;
     const name = `Row ${run.row}`;
     const address = `evaluation/${encodeURIComponent(run.name)}/view.json`;
-    this.empty(); // "Vote first" may hide it by now
     this.run = run;
+    this.view = { turns: [], noLarger: this.texts.noLarger };
+    for (const part of [this.labels, this.lines]) part.replaceChildren();
+    this.turns.update({}, []); // "Vote first" may hide some of it by now
     say(this.name, name);
     this.node.ariaLabel = name;
     this.alone.ariaLabel = `${this.texts.alone}: ${name}`;
     this.turns.node.ariaLabel = `Turns of ${name}`;
     say(this.source, run.source);
     say(this.said, this.texts.loading);
-    const [answer, trouble] = await VRThinker.askServer(address, this.texts);
+    const [answer, trouble] = await VRThinker.askServer(address);
     if (this.run === run && answer) this.draw(answer, ownPrompt);
     else if (this.run === run) say(this.said, trouble);
     return this.view.turns.length;
   }
 
-  empty() {
-    this.run = null;
-    this.view = { turns: [], noLarger: this.texts.noLarger };
-    this.labels.replaceChildren();
-    this.lines.replaceChildren();
-    this.turns.update({}, []);
-  }
-
   draw({ run, view, said }, ownPrompt) {
-    const { element, RunRow } = VRThinker;
+    const { RunRow } = VRThinker;
     this.labels.replaceChildren(...RunRow.labels(run, this.texts));
     const lines = [ownPrompt && run.prompt, view.judge, RunRow.facts(run)].filter(Boolean);
     this.lines.replaceChildren(...lines.map((line) => element("p", "", line)));
-    VRThinker.say(this.said, [said, view.ending].filter(Boolean).join(" "));
+    say(this.said, [said, view.ending].filter(Boolean).join(" "));
     // How sure the judge was stands in the state: help would have one name in all columns.
     const state = (turn) => [turn.state, turn.confidence[0]].filter(Boolean).join(" · ");
     this.view.turns = view.turns.map((turn) => ({ ...turn, state: state(turn), confidence: [] }));
@@ -193,36 +175,28 @@ VRThinker.RunColumn = class {
 
 /* The rows that a person picks in the list, to see them side by side. */
 VRThinker.PickedRows = class {
-  most = 4;
-
   /** `list` holds the rows of one page; those picked on other pages stay picked. */
   constructor(list, texts) {
-    const { button, part } = VRThinker;
-    this.list = list;
-    this.texts = texts;
+    Object.assign(this, { list, texts });
     this.shown = []; // rows of the page
     this.rows = new Map(); // by name, in the order in which they were picked
     this.dialog = new VRThinker.SideBySide(texts);
-    this.said = part("span", "", { role: "status" });
+    this.said = element("span", { role: "status" });
     this.go = button("vrt-start", texts.sideBySide, () => this.open());
     this.alike = button("", null, () => this.pickAlike());
     const none = button("", texts.clear, () => this.clear());
-    const group = { role: "group", ariaLabel: texts.sideBySide };
-    this.node = part("div", "vrt-picked", group, this.said, this.go, this.alike, none);
+    const group = { class: "vrt-picked", role: "group", "aria-label": texts.sideBySide };
+    this.node = element("div", group, this.said, this.go, this.alike, none);
     this.draw();
   }
 
   /** The check box of a row; a place of the same size for one that has no trace. */
   box(run) {
-    const { part } = VRThinker;
-    const box = part("input", "", {
-      type: "checkbox",
-      ariaLabel: this.texts.pick.replace("{}", run.row),
-      ariaKeyShortcuts: "Enter",
-      onchange: () => this.pick(run, box.checked),
-    });
+    const box = element("input", { type: "checkbox", "aria-keyshortcuts": "Enter" });
+    box.ariaLabel = this.texts.pick.replace("{}", run.row);
+    box.addEventListener("change", () => this.pick(run, box.checked));
     box.addEventListener("keydown", ({ key }) => key === "Enter" && this.open());
-    return part("label", "vrt-pick", {}, run.opens && box);
+    return element("label", "vrt-pick", run.opens && box);
   }
 
   update(runs) {
@@ -232,7 +206,7 @@ VRThinker.PickedRows = class {
   }
 
   pick(run, on) {
-    const full = on && this.rows.size === this.most;
+    const full = on && this.rows.size === VRThinker.MOST_PICKED;
     if (!on) this.rows.delete(run.name);
     else if (!full) this.rows.set(run.name, run);
     this.draw(full);
@@ -246,7 +220,7 @@ VRThinker.PickedRows = class {
   /** All of them, or as many as can be picked, evenly from the first to the last. */
   pickAlike() {
     const all = this.ofPrompt;
-    const count = Math.min(all.length, this.most);
+    const count = Math.min(all.length, VRThinker.MOST_PICKED);
     const evenly = (_, place) => all[Math.round((place * (all.length - 1)) / (count - 1))];
     this.rows = new Map(Array.from({ length: count }, evenly).map((run) => [run.name, run]));
     this.draw();
@@ -260,8 +234,8 @@ VRThinker.PickedRows = class {
   }
 
   draw(full = false) {
-    const { most, rows, texts } = this;
-    const { say } = VRThinker;
+    const { rows, texts } = this;
+    const most = VRThinker.MOST_PICKED;
     const count = this.ofPrompt.length;
     const some = texts.someOfPrompt.replace("{}", most).replace("{}", count);
     const picked = full ? texts.mostPicked : texts.picked;
@@ -284,22 +258,22 @@ VRThinker.PickedRows = class {
 /* The runs of a folder: filters, a search, one page of rows, each of which opens its run. */
 VRThinker.FolderList = class extends VRThinker.RunList {
   constructor(root, texts) {
-    const { button, element, part, runChoice } = VRThinker;
-    const list = part("ol", "vrt-rows", { ariaLabel: "Rows" });
+    const { runChoice } = VRThinker;
+    const list = element("ol", { class: "vrt-rows", "aria-label": "Rows" });
     const said = element("p", "vrt-row-said");
-    super(root, list, said, texts, () => runChoice.ask("", texts));
+    super(root, list, said, texts, () => runChoice.ask());
     this.choice = runChoice;
-    this.summary = part("p", "vrt-row-summary", { role: "status" });
+    this.summary = element("p", { role: "status" });
     this.when = element("span", "vrt-row-read");
     this.picked = new VRThinker.PickedRows(list, texts);
-    const line = part("div", "vrt-row-line", {}, this.summary, this.when);
+    const line = element("div", "vrt-row-line", this.summary, this.when);
     const step = (name, page) => button("", name, () => this.turn(page()));
     const back = [step(texts.first, () => 1), step(texts.previous, () => runChoice.page - 1)];
     const on = [step(texts.next, () => runChoice.page + 1), step(texts.last, () => this.pages)];
-    const pages = { ariaLabel: "Pages", hidden: true };
+    const pages = { class: "vrt-row-pages", "aria-label": "Pages", hidden: "" };
     this.steps = { back, on };
     this.place = element("span");
-    this.pager = part("nav", "vrt-row-pages", pages, ...back, this.place, ...on);
+    this.pager = element("nav", pages, back, this.place, on);
     root.classList.add("vrt", "vrt-evaluation");
     root.replaceChildren(this.buildFilters(), this.buildControls(), line, said);
     root.append(list, this.picked.node, this.pager);
@@ -308,38 +282,31 @@ VRThinker.FolderList = class extends VRThinker.RunList {
   }
 
   buildFilters() {
-    const { button, element, part } = VRThinker;
-    this.filters = this.texts.kinds.map(([kind, name, help]) => {
+    this.filters = this.texts.kinds.map(([kind, name, title]) => {
       const toggle = () => chip.ariaDisabled !== "true" && this.choice.toggle(kind);
-      const chip = button("vrt-row-filter", null, toggle);
       const count = element("span", "vrt-row-count");
-      chip.title = help;
-      chip.append(element("span", "", name), count);
+      const look = { class: "vrt-row-filter", title };
+      const chip = button(look, [element("span", "", name), count], toggle);
       return { kind, chip, count };
     });
-    const group = { role: "group", ariaLabel: this.texts.filters };
-    return part("div", "vrt-row-filters", group, ...this.filters.map(({ chip }) => chip));
+    const group = { class: "vrt-row-filters", role: "group", "aria-label": this.texts.filters };
+    return element("div", group, this.filters.map(({ chip }) => chip));
   }
 
   buildControls() {
-    const { part } = VRThinker;
     const { choice, texts } = this;
-    const search = part("input", "", {
-      type: "search",
-      maxLength: 200,
-      placeholder: texts.search,
-      ariaLabel: texts.search,
-      oninput: () => {
-        clearTimeout(this.typing);
-        this.typing = setTimeout(() => choice.change({ search: search.value }), 250);
-      },
-    });
-    const onchange = () => choice.change({ sort: sort.value });
+    const search = element("input", { type: "search", maxlength: 200, placeholder: texts.search });
     const sorts = texts.sorts.map(([kind, name]) => new Option(name, kind));
-    const sort = part("select", "", { ariaLabel: texts.sort, onchange }, ...sorts);
-    const fields = [search, sort].map((field) => part("div", "vrt-field", {}, field));
-    const refresh = VRThinker.button("", texts.refresh, () => this.load());
-    return part("div", "vrt-row-controls", {}, ...fields, refresh);
+    const sort = element("select", "", sorts);
+    search.oninput = () => {
+      clearTimeout(this.typing);
+      this.typing = setTimeout(() => choice.change({ search: search.value }), 250);
+    };
+    sort.onchange = () => choice.change({ sort: sort.value });
+    [search.ariaLabel, sort.ariaLabel] = [texts.search, texts.sort];
+    const fields = [search, sort].map((field) => element("div", "vrt-field", field));
+    const refresh = button("", texts.refresh, () => this.load());
+    return element("div", "vrt-row-controls", fields, refresh);
   }
 
   turn(page) {
@@ -355,7 +322,6 @@ VRThinker.FolderList = class extends VRThinker.RunList {
 
   draw({ runs, total, matching, page, pages, unchecked, counts, said, reading }) {
     const { steps, texts } = this;
-    const { say } = VRThinker;
     const number = (value) => value.toLocaleString("en");
     this.choice.page = page;
     this.pages = pages;
@@ -379,33 +345,42 @@ VRThinker.FolderList = class extends VRThinker.RunList {
   }
 
   row(run) {
-    const { button, element, part, RunRow } = VRThinker;
-    const title = run.opens
-      ? button("vrt-open-row", null, () => VRThinker.openRow(run.name))
-      : element("span", "vrt-row-title");
-    const prompt = part("span", "", { dir: "auto" }, run.prompt || this.texts.noPrompt);
-    title.append(element("span", "vrt-row-number", String(run.row)), prompt);
-    const line = (kind, told) => told && element("span", `vrt-row-${kind}`, told);
-    const text = part("div", "vrt-row-text", {}, title,
-      line("source", run.source), line("facts", RunRow.facts(run)), line("error", run.error));
+    const { RunRow } = VRThinker;
+    const { name, opens, prompt, row, source, error } = run;
+    const named = [
+      element("span", "vrt-row-number", String(row)),
+      element("span", { dir: "auto" }, prompt || this.texts.noPrompt),
+    ];
+    const title = opens
+      ? button("vrt-open-row", named, () => VRThinker.openRow(name))
+      : element("span", "vrt-row-title", named);
+    const lines = Object.entries({ source, facts: RunRow.facts(run), error });
+    const line = ([kind, told]) => told && element("span", `vrt-row-${kind}`, told);
+    const text = element("div", "vrt-row-text", title, lines.map(line));
+    const picture = (side) => {
+      const src = `previews/${encodeURIComponent(name)}/${side}.jpg`;
+      const image = element("img", { alt: "", loading: "lazy", src });
+      image.onerror = () => image.removeAttribute("src");
+      return image;
+    };
+    const media = element("span", "vrt-row-media", opens && [1, 2].map(picture));
     const labels = RunRow.labels(run, this.texts);
-    const picture = (side) => part("img", "", {
-      alt: "",
-      loading: "lazy",
-      src: `previews/${encodeURIComponent(run.name)}/${side}.jpg`,
-      onerror: ({ target }) => target.removeAttribute("src"),
-    });
-    const media = part("span", "vrt-row-media", {}, ...(run.opens ? [1, 2].map(picture) : []));
-    const item = part("li", "", {}, this.picked.box(run), media, text, ...labels);
-    item.dataset.run = run.name;
-    return item;
+    return element("li", { "data-run": name }, this.picked.box(run), media, text, labels);
   }
 
   mark() {
-    for (const button of this.list.querySelectorAll(".vrt-open-row")) {
-      const shown = button.closest("li").dataset.run === VRThinker.trace?.address;
-      button.ariaCurrent = shown ? "true" : null;
+    for (const open of this.list.querySelectorAll(".vrt-open-row")) {
+      const shown = open.closest("li").dataset.run === VRThinker.trace.address;
+      open.ariaCurrent = shown ? "true" : null;
     }
+  }
+
+  /** Who comes back to the list sees the row that is shown. */
+  load() {
+    const isBack = !this.seen && this.find(VRThinker.trace.address);
+    this.seen = this.root.checkVisibility();
+    if (isBack && this.seen) isBack.scrollIntoView({ block: "nearest" });
+    super.load();
   }
 };
 
@@ -414,30 +389,31 @@ VRThinker.mountRuns = (root) => new VRThinker.FolderList(root, VRThinker.runText
 
 /* Above the viewer, while it shows a row of the list: its labels, and the rows before and after. */
 VRThinker.mountRunBar = (root, texts) => {
-  const { element, part } = VRThinker;
   const line = element("p", "vrt-row-place");
   const labels = element("div");
   let key = "";
   let shown = null; // the name of the row, and the run of this page that shows it
   let answer = null; // what the server said of that row
   const step = (where, ...words) => {
-    const onclick = () => answer?.[where] && VRThinker.openRow(answer[where]);
-    const about = { type: "button", ariaLabel: texts[`${where}Row`], onclick };
-    return part("button", "", about, ...words);
+    const open = () => answer?.[where] && VRThinker.openRow(answer[where]);
+    return button({ "aria-label": texts[`${where}Row`] }, words, open);
   };
   const previous = step("previous", "‹", element("span", "", ` ${texts.previous}`));
   const next = step("next", element("span", "", `${texts.next} `), "›");
   const load = async () => {
     const asked = shown;
+    const { runChoice } = VRThinker;
     if (!asked) return;
-    const [told] = await VRThinker.runChoice.ask(asked.name, texts);
+    const { name, answer: early } = runChoice.coming ?? {};
+    runChoice.coming = null;
+    const [told] = await (name === asked.name ? early : runChoice.ask(asked.name));
     if (shown !== asked) return;
     root.hidden = !told;
     if (!told) return;
     answer = told;
     const places = `${told.place.toLocaleString("en")} of ${told.matching.toLocaleString("en")}`;
     const parts = [`Row ${told.run.row}`, places, told.run.source];
-    VRThinker.say(line, parts.filter(Boolean).join(" · "));
+    say(line, parts.filter(Boolean).join(" · "));
     labels.replaceChildren(...VRThinker.RunRow.labels(told.run, texts));
     // Not `disabled`, which would take the focus away from the keys.
     previous.ariaDisabled = !told.previous;
@@ -456,7 +432,7 @@ VRThinker.mountRunBar = (root, texts) => {
   };
   VRThinker.runTexts = texts;
   root.classList.add("vrt", "vrt-run-bar");
-  root.replaceChildren(line, labels, part("div", "vrt-row-steps", {}, previous, next));
+  root.replaceChildren(line, labels, element("div", "vrt-row-steps", previous, next));
   root.hidden = true;
   document.addEventListener("vrt:trace", ({ detail }) => show(detail));
   document.addEventListener("vrt:choice", load);

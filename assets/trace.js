@@ -46,6 +46,9 @@ VRThinker.fill = (node, data, draw) => {
 
 VRThinker.seconds = (value) => (Number.isFinite(value) ? `${value.toFixed(2)} s` : "–");
 
+/* All scripts of a page are one: these names hold in each. */
+const { element, make, button, say, fill, seconds } = VRThinker;
+
 /** Give a turn, or a mark of its frames, the colour of that turn. */
 VRThinker.colour = (node, position) => {
   const hues = [300, 140, 350, 110, 325, 160];
@@ -155,7 +158,8 @@ VRThinker.demoRun = ({ told, ways: [compare, vote], wrote: [title, texts] }) => 
   const text = ([heading, passage]) =>
     element("section", "", element("h3", "", heading), new Passage("p").update(passage).node);
   const { chooseJudge, openVote } = VRThinker; // a saved report has neither
-  const ways = [button("vrt-pill", compare, chooseJudge), button("vrt-pill", vote, openVote)];
+  const other = button("vrt-pill", compare, () => chooseJudge(true));
+  const ways = [other, button("vrt-pill", vote, openVote)];
   return [
     element("p", "vrt-told", told),
     chooseJudge && element("p", "vrt-ways", ways),

@@ -104,8 +104,8 @@ class JudgeChooser:
             said = str(error)
         if not chosen:
             return {self._parts.chooser: {**self._dialog(request), "said": said}}
-        session.judge, session.choices = chosen, session.choices + (act != "forget")
-        dialog = {**self._dialog(request), "done": session.choices}
+        session.judge = chosen
+        dialog = {**self._dialog(request), "done": act != "forget"}
         return {self._parts.judge: chosen, self._parts.chooser: dialog}
 
     def name_of(self, session: Session, value: object) -> str:

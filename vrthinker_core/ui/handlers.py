@@ -831,7 +831,7 @@ def connect(blocks: CheckedBlocks, parts: PageComponents, services: Services) ->
     opened = parts.chooser.click(chooser.open, None, parts.chooser, queue=False, **MULTIPLE)
     dialog = [parts.judge, parts.chooser]
     pressed = parts.chooser.submit(chooser.act, None, dialog, queue=False, **MULTIPLE)
-    unanswered = f"() => VRThinker.chooser.say({json.dumps(words.HISTORY['unreachable'])})"
+    unanswered = "() => VRThinker.chooser.say(VRThinker.UNREACHABLE)"
     for asked in (opened, pressed):
         asked.failure(None, None, None, js=unanswered, **QUIET)
     _connect_players(parts, services, handlers)

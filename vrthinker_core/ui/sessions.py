@@ -89,7 +89,6 @@ class Session:
     waiting: ShownRun | None = None  # in the judge's queue; it is shown once it begins
     players: list[Player] = field(default_factory=lambda: [Player(), Player()])
     judge: str = ""  # the judge that was chosen for the next run; "" for the default
-    choices: int = 0  # how often one was chosen
     # The visitor's own judge at each host, with its name. Their keys are kept here alone
     own: dict[str, tuple[str, Backend]] = field(default_factory=dict, repr=False)
     branches: Sequence[ShownRun] = ()  # an origin, then its branches, the shown run among them

@@ -547,7 +547,6 @@ RUNS_LIST = {
     "noLarger": "Thumbnail: open this row alone to see a larger picture.",
     "right": "right",
     "wrong": "wrong",
-    "unreachable": "The server did not answer. Try again.",
     "dimensions": [(each.value, DIMENSION_NAMES[each]) for each in DIMENSION_HELP],
     "kinds": list(zip(FILTERS.keys(), FILTERS.values(), FILTER_HELP, strict=True)),
     "sorts": list(SORTS.items()),
@@ -606,7 +605,6 @@ HISTORY = {
     "no": "Keep them",
     "deleted": "Deleted.",
     "noPrompt": "No prompt",
-    "unreachable": "The server did not answer. Try again.",
 }
 
 

@@ -85,10 +85,24 @@ def test_a_branch_with_frames_of_the_players_stands_beside_its_origin(
     expect(page.locator(".vrt-run-branch")).to_have_text(names[1])
 
 
-def test_another_judge_and_what_cannot_be(shown: Page, example: Path, tmp_path: Path) -> None:
-    """The one is compared from turn 1; the other is said in the form."""
-    page, form = shown, shown.get_by_role("form", name="What if")
+def test_another_judge_compares_the_same_pair(shown: Page) -> None:
+    page, files = shown, steps.video_files(shown)
     steps.button(page, "Another judge").click()
+    steps.button(steps.judge_row(page, "other"), "other").click()
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(page.locator(".vrt-judge-chip")).to_contain_text("Judge: other")
+    expect(page.locator("#go")).to_be_focused()
+    assert steps.video_files(page) == files
+    page.keyboard.press("Enter")
+    steps.wait_until_over(page)
+    expect(page.locator(".vrt-header .vrt-judge")).to_have_text("Judge: other")
+
+
+def test_a_branch_of_another_judge_and_what_cannot_be(
+    shown: Page, example: Path, tmp_path: Path
+) -> None:
+    """The one is compared from turn 1; the other is said in the form."""
+    page, form = shown, ask_at(shown, 1)
     form.get_by_label("Judge").select_option("other")
     form.get_by_label("Prompt").fill("A grey block.")
     steps.button(form, "Run").press("Enter")

@@ -109,6 +109,17 @@ def test_a_row_opens_with_its_videos_and_leads_on(listed: Page, open_page: Open)
     expect(page.locator(".vrt-run-bar")).to_be_hidden()
 
 
+@opened(desktop={}, phone=PHONE)
+def test_who_comes_back_to_the_list_sees_the_row_that_was_opened(listed: Page) -> None:
+    page, row = listed, listed.locator(".vrt-rows > li").nth(29)
+    row.locator(".vrt-open-row").click()
+    expect_row(page, "Row 30 · 30 of 50")
+    expect(steps.headline(page)).to_be_in_viewport()
+    steps.tab(page, "Evaluation")
+    expect(row).to_be_in_viewport(ratio=0.9)
+    expect(row.locator("[aria-current=true]")).to_have_count(1)
+
+
 @opened(phone=PHONE)
 def test_new_rows_come_with_a_refresh_and_fit_a_phone(listed: Page, folder: Path) -> None:
     page, line = listed, listed.locator(".vrt-row-line [role=status]")

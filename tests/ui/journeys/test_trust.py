@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from tests.ui.support import steps
-from tests.ui.support.browsing import Clips, Page, Server, expect, opened, write_script
+from tests.ui.support.browsing import (
+    Clips,
+    Locator,
+    Page,
+    Server,
+    expect,
+    opened,
+    write_script,
+)
 from vrthinker_core.__about__ import ASSETS
 
 REAL = [Path(os.environ.get("VRT_CLIPS", "")) / f"pair04_girl_dragon_{side}.mp4" for side in "ab"]
@@ -27,31 +35,54 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.stop()
 
 
-@opened("demo", **{name: steps.SCREENS[name] for name in ("1440", "390")})
+SCREENS = {name: steps.SCREENS[name] for name in ("1440", "390")}
+CANNOT = "The demo judge cannot judge real videos."
+
+
+def add_real_videos(page: Page, clips: Clips) -> Locator:
+    """Add them with a prompt; return the notice below Compare."""
+    for side, clip in zip(steps.SIDES, REAL if REAL[0].is_file() else clips, strict=True):
+        steps.upload(page, side, clip)
+    expect(page.locator("#scope")).to_contain_text(CANNOT)
+    steps.write_prompt(page, "A red cube moves left across the grass.")
+    return page.locator("#scope")
+
+
+@opened("demo", **SCREENS)
+def test_the_first_compare_asks_for_a_judge_that_can(page: Page, clips: Clips, axe: str) -> None:
+    compare, dialog = page.locator("#go"), page.get_by_role("dialog")
+    for side in steps.SIDES:
+        steps.upload(page, side, DRAWN / f"{side}.mp4")
+    expect(page.locator("#scope")).to_be_hidden()
+    for side in steps.SIDES:
+        steps.clear(page, side)
+    notice = add_real_videos(page, clips)
+    assert steps.fits(page)
+    compare.click()
+    expect(dialog.get_by_role("alert")).to_have_text(CANNOT)
+    assert steps.serious_violations(page, axe) == []
+    page.keyboard.press("Escape")
+    expect(compare).to_be_focused()
+    steps.button(notice, "Choose a judge that can").click()
+    steps.button(steps.judge_row(page, "other"), "other").click()
+    expect(compare).to_be_focused()
+    expect(notice).to_be_hidden()
+    steps.choose_judge(page, "Demo judge")
+    expect(notice).to_be_visible()
+    compare.click()  # once was enough
+    steps.expect_running(page)
+    expect(dialog).to_be_hidden()
+    expect(notice).to_be_hidden()
+
+
+@opened("demo", **SCREENS)
 def test_the_demo_judge_has_no_verdict_on_real_videos_and_shows_the_way_on(
     page: Page, clips: Clips, axe: str, tmp_path: Path
 ) -> None:
-    real = REAL if REAL[0].is_file() else clips
-    notice = page.locator("#scope")
-    for side in steps.SIDES:
-        steps.put(page, side, DRAWN / f"{side}.mp4")
-        steps.wait_until_playable(page, side)
-    expect(notice).to_be_hidden()
-    for side, clip in zip(steps.SIDES, real, strict=True):
-        steps.clear(page, side)
-        steps.put(page, side, clip)
-        steps.wait_until_playable(page, side)
-    expect(notice).to_contain_text("The demo judge cannot judge real videos.")
-    assert steps.fits(page)
-    steps.button(notice, "Choose a judge that can").click()
-    expect(page.locator("#judge input")).to_be_focused()
-    for judge, seen in (("other", False), ("nano (built in)", True)):
-        steps.choose(page, "judge", judge)
-        expect(notice).to_be_visible(visible=seen)
-    steps.write_prompt(page, "A red cube moves left across the grass.")
+    notice = add_real_videos(page, clips)
     steps.button(notice, "Run the demo anyway").click()
-    expect(page.locator("#stop")).to_be_visible()
-    expect(notice).to_be_hidden()
+    steps.expect_running(page)
+    expect(page.get_by_role("dialog")).to_be_hidden()
     steps.wait_for(page, "^Demo run, no verdict")
     verdict = page.locator(".vrt-verdict")
     expect(steps.headline(page)).to_have_text("No verdict: this judge cannot judge real videos")
@@ -65,8 +96,12 @@ def test_the_demo_judge_has_no_verdict_on_real_videos_and_shows_the_way_on(
     assert steps.serious_violations(page, axe) == []
     assert steps.fits(page)
     steps.button(verdict, "Vote yourself").click()
-    expect(page.locator(".vrt-vote input").first).to_be_focused()
-    steps.button(verdict, "Compare with a judge that can").click()
-    expect(page.locator("#judge input")).to_be_focused()
+    expect(steps.button(page, "Video 1", exact=True).last).to_be_focused()
     report = steps.saved(page, tmp_path / "report.html", "Report (.html)").read_text("utf-8")
     assert "No verdict: this judge cannot judge real videos" in report
+    steps.button(verdict, "Compare with a judge that can").click()
+    steps.button(steps.judge_row(page, "other"), "other").click()
+    steps.wait_until_over(page)
+    expect(page.locator(".vrt-judge-chip")).to_contain_text("Judge: other")
+    expect(page.locator(".vrt-header .vrt-judge")).to_have_text("Judge: other")
+    expect(steps.headline(page)).to_have_text("Video 1 is better overall")
