@@ -33,7 +33,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from vrthinker_core.__about__ import __version__
 from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.protocols.parser import label_probabilities
-from vrthinker_core.types import Dimension, Reply, Settings, Verdict, VideoPair, Vote
+from vrthinker_core.types import Dimension, Settings, Verdict, VideoPair, Vote
+from vrthinker_core.types.events import Turn
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.types.settings import SETTINGS, parse_settings
 from vrthinker_core.types.wording import order_unchecked
@@ -41,10 +42,10 @@ from vrthinker_core.ui import words
 from vrthinker_core.ui.fetch import FULL
 from vrthinker_core.ui.handlers import Services
 from vrthinker_core.ui.queue import CheckedBlocks
-from vrthinker_core.ui.run import RunState, TurnState
+from vrthinker_core.ui.run import RunState
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.uploads import Uploads
-from vrthinker_core.ui.view import Probabilities, RunView, remarks
+from vrthinker_core.ui.view import Probabilities, RunView
 
 
 class LabelsJson(TypedDict):
@@ -200,7 +201,7 @@ def run_json(view: RunView, seconds: float = 0.0, pace: Pace = Pace()) -> RunJso
         "judge": started.judge if started else "",
         "protocol": started.dialect if started else "",
         "prompt": started.prompt if started else "",
-        "turns": [_turn(each, view.outside_scope) for each in view.state.turns],
+        "turns": [_turn(view, each) for each in view.state.turns],
         "branch": view.name,
         "swapped": _second_run(view),
         "vote": _vote(view.state.vote),
@@ -217,7 +218,7 @@ def _second_run(view: RunView) -> SecondRunJson | None:
         "probabilities": _probabilities(second.probabilities),
         "order": cast(OrderLabelsJson, check.effects) if check else None,
         "unchecked": order_unchecked(end) if end and check is None else "",
-        "turns": [_turn(each, second.outside_scope) for each in second.state.turns],
+        "turns": [_turn(second, each) for each in second.state.turns],
     }
 
 
@@ -243,11 +244,9 @@ def _probabilities(known: Probabilities) -> ProbabilitiesJson | None:
     return cast(ProbabilitiesJson, shares) if known else None
 
 
-def _turn(state: TurnState, outside_scope: bool) -> TurnJson:
-    turn = state.turn
-    reply = turn.reply if turn else Reply("")
-    verdict = None if outside_scope else reply.verdict
-    known = label_probabilities(turn.completion, verdict) if turn else {}
+def _turn(view: RunView, turn: Turn) -> TurnJson:
+    reply, completion = turn.reply, turn.completion
+    verdict = None if view.outside_scope else reply.verdict
     frames = [
         FrameJson(
             video=int(frame.ref.side),
@@ -256,21 +255,21 @@ def _turn(state: TurnState, outside_scope: bool) -> TurnJson:
             seconds=frame.seconds,
             until=frame.until,
         )
-        for frame in state.frames
+        for frame in turn.frames
     ]
     return {
-        "number": state.number,
+        "number": turn.number,
         "frames": frames,
         "snapshot": reply.snapshot,
         "think": reply.think,
         "requested": list(reply.wants.indices) if reply.wants else [],
         "labels": _labels(verdict),
-        "probabilities": _probabilities(known),
+        "probabilities": _probabilities(label_probabilities(completion, verdict)),
         "confidence": reply.confidence,
-        "remarks": remarks(state),
-        "text": state.text,
-        "reasoning": turn.completion.reasoning if turn else "",
-        "over": turn is not None,
+        "remarks": view.remarks(turn),
+        "text": completion.text,
+        "reasoning": completion.reasoning,
+        "over": not view.is_open(turn),
     }
 
 
@@ -575,7 +574,7 @@ async def _progress(shown: ShownRun) -> AsyncIterator[RunJson]:
     run, polls, before = shown.run, 0, None
     while not run.over:
         state = run.state
-        turns = [[turn.turn is not None for turn in each.turns] for each in state.runs]
+        turns = [(len(each.turns), each.writing) for each in state.runs]
         stage = run.begun, [each.started is not None for each in state.runs], turns
         if stage != before or polls * POLL_SECONDS >= HEARTBEAT_SECONDS:
             item = run_json(RunView(state), run.seconds, run.pace)

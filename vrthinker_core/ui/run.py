@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import reduce
 from pathlib import Path
 from typing import cast, get_args
 
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import BadInput, describe
 from vrthinker_core.protocols import PromptProtocol, make_protocol
-from vrthinker_core.types import FrameRef, ProtocolName, Settings, Thumbnail, VideoPair, Vote
+from vrthinker_core.types import FrameRef, ProtocolName, Reply, Settings, Thumbnail, VideoPair, Vote
 from vrthinker_core.types.events import (
     Event,
     Finished,
@@ -35,22 +34,9 @@ from vrthinker_core.types.events import (
     shown_slots,
 )
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.types.order import swap_end, swap_frames, swap_turn
+from vrthinker_core.types.order import swap_end, swap_turn
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.queue import JudgeQueue
-
-
-@dataclass(frozen=True, slots=True)
-class TurnState:
-    """A turn so far; `turn` is None until it has ended."""
-
-    number: int
-    told: str
-    frames: tuple[Thumbnail, ...]
-    forced: bool
-    text: str = ""
-    turn: Turn | None = None
-    already_shown: tuple[int, ...] = ()  # asked for and not sent: the judge sees them already
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +44,12 @@ class RunState:
     """A run so far. A live run and a replayed trace take the same fold."""
 
     started: Started | None = None
-    turns: tuple[TurnState, ...] = ()
+    turns: tuple[Turn, ...] = ()
     finished: Finished | None = None
     swapped: "RunState | None" = None  # the second run, in its own sides, once it has begun
     opening: tuple[float, float] | None = None  # share of each video read, before it has started
     vote: Vote | None = None  # a person's, the last one
+    writing: bool = False  # the last turn has not ended: its reply is not read yet
 
     @property
     def runs(self) -> "tuple[RunState, ...]":
@@ -79,13 +66,15 @@ class RunState:
         return None
 
     @property
+    def ended(self) -> tuple[Turn, ...]:
+        """The turns that have ended."""
+        return self.turns[:-1] if self.writing else self.turns
+
+    @property
     def in_view(self) -> frozenset[FrameRef]:
         """The frames in view after the last turn, or sent since."""
-        in_view = frozenset[FrameRef]()
-        for turn in self.turns:
-            before = turn.turn.in_view if turn.turn else in_view
-            in_view = frozenset(before).union(frame.ref for frame in turn.frames)
-        return in_view
+        last = self.turns[-1:]
+        return frozenset(ref for turn in last for ref in (*turn.in_view, *_refs(turn.frames)))
 
     @property
     def stays_in_view(self) -> frozenset[FrameRef]:
@@ -93,18 +82,19 @@ class RunState:
         first, *rounds = [turn.frames for turn in self.turns if turn.frames] or [()]
         if self.started and isinstance(window := self.started.settings.window, int):
             rounds = rounds[max(0, len(rounds) + 1 - window) :]
-        return self.in_view.intersection(frame.ref for each in (first, *rounds) for frame in each)
+        return self.in_view.intersection(ref for each in (first, *rounds) for ref in _refs(each))
 
     def in_first_sides(self) -> "RunState":
         """Return a second run in the sides of the first."""
         started = self.started
         if started:
             started = replace(started, clips=(started.clips[1], started.clips[0]))
-        turns = tuple(
-            replace(turn, frames=swap_frames(turn.frames), turn=turn.turn and swap_turn(turn.turn))
-            for turn in self.turns
-        )
-        return RunState(started, turns, swap_end(self.finished))
+        turns, finished = tuple(map(swap_turn, self.turns)), swap_end(self.finished)
+        return RunState(started, turns, finished, writing=self.writing)
+
+
+def _refs(frames: tuple[Thumbnail, ...]) -> tuple[FrameRef, ...]:
+    return tuple(frame.ref for frame in frames)
 
 
 def fold(state: RunState, event: Event) -> RunState:
@@ -115,17 +105,17 @@ def fold(state: RunState, event: Event) -> RunState:
         case Started():
             return RunState(event)
         case FramesShown():
-            before = state.turns[:-1] if event.note else state.turns
-            again = _already_shown(state.started, before, event)
-            shown = TurnState(event.turn, event.told, event.frames, event.forced, "", None, again)
-            return replace(state, turns=(*before, shown))
-        case TextArrived() | TurnEnded():
+            before = replace(state, turns=state.turns[:-1] if event.note else state.turns)
+            in_view = tuple(sorted(before.in_view.union(_refs(event.frames))))
+            sent = event.turn, event.told, event.frames
+            shown = Turn(*sent, Completion("", "cancelled"), Reply(""), event.forced, in_view)
+            return replace(state, turns=(*before.turns, shown), writing=True)
+        case TextArrived():
             *others, last = state.turns
-            if isinstance(event, TextArrived):
-                last = replace(last, text=last.text + event.text)
-            else:
-                last = replace(last, text=event.turn.completion.text, turn=event.turn)
-            return replace(state, turns=(*others, last))
+            completion = replace(last.completion, text=last.completion.text + event.text)
+            return replace(state, turns=(*others, replace(last, completion=completion)))
+        case TurnEnded():
+            return replace(state, turns=(*state.turns[:-1], event.turn), writing=False)
         case Finished():
             return replace(state, finished=event)
         case Swapped():
@@ -134,41 +124,23 @@ def fold(state: RunState, event: Event) -> RunState:
             return replace(state, vote=event.vote)
 
 
-def state_of(trace: Trace) -> RunState:
+def state_of(run: Run) -> RunState:
     """Return the state after the whole run."""
-    # The end of a turn brings its text: a trace may hold a million pieces of one
-    events = (each for each in trace.events() if not isinstance(_inner(each), TextArrived))
-    return reduce(fold, events, RunState())
-
-
-def _inner(event: Event) -> Event:
-    return event.event if isinstance(event, Swapped) else event
-
-
-def _already_shown(
-    started: Started | None, before: tuple[TurnState, ...], shown: FramesShown
-) -> tuple[int, ...]:
-    """What was asked for and does not come, as the protocol counts."""
-    last, branch = before[-1].turn if before else None, started.branch if started else None
-    wants = last.reply.wants if last and last.reply.kind == "tool" else None
-    asked = wants.indices if wants else ()
-    if branch and branch.turn == shown.turn:
-        asked = branch.frames or asked
-    brought = {frame.number for frame in shown.frames}
-    return tuple(index for index in asked if str(index) not in brought)
+    second, vote = (run.swapped, run.vote) if isinstance(run, Trace) else (None, None)
+    swapped = state_of(second) if second else None
+    return RunState(run.started, run.turns, run.finished, swapped, vote=vote)
 
 
 def _end_open_turn(state: RunState) -> RunState:
     """End an open turn as cancelled, and keep its text."""
     if state.swapped is not None:
         return replace(state, swapped=_end_open_turn(state.swapped))
-    protocol, last = state.protocol, state.turns[-1] if state.turns else None
-    if protocol is None or last is None or last.turn is not None:
+    if (protocol := state.protocol) is None or not state.writing:
         return state
-    completion = Completion(last.text, "cancelled", pieces=(len(last.text),))
-    reply, in_view = protocol.parse(last.text, cut=True), tuple(sorted(state.in_view))
-    turn = Turn(last.number, last.told, last.frames, completion, reply, last.forced, in_view)
-    return fold(state, TurnEnded(turn))
+    text = state.turns[-1].completion.text
+    completion = Completion(text, "cancelled", pieces=(len(text),))
+    reply = protocol.parse(text, cut=True)
+    return fold(state, TurnEnded(replace(state.turns[-1], completion=completion, reply=reply)))
 
 
 def trace_of(state: RunState) -> Trace | None:
@@ -176,9 +148,7 @@ def trace_of(state: RunState) -> Trace | None:
     if state.started is None:
         return None
     first, *second = (
-        Run(each.started, tuple(turn.turn for turn in each.turns if turn.turn), each.finished)
-        for each in state.runs
-        if each.started
+        Run(each.started, each.ended, each.finished) for each in state.runs if each.started
     )
     swapped = second[0] if second else None
     trace = Trace(first.started, first.turns, first.finished, swapped=swapped, vote=state.vote)
@@ -351,7 +321,7 @@ class BackgroundRun:
 
     def _add(self, event: JudgeEvent) -> bool:
         """Fold an event into the state; False if the run was already over."""
-        last = _inner(event)
+        last = event.event if isinstance(event, Swapped) else event
         with self._lock:
             if self._over.is_set():
                 return False
