@@ -91,6 +91,7 @@ VRThinker.JudgeChooser = class {
     const { button, element } = VRThinker;
     Object.assign(this, { words, look, send });
     const opens = { class: "vrt-judge-chip", "aria-haspopup": "dialog" };
+    opens["aria-describedby"] = "vrt-judge-limits"; // below Compare
     this.name = element("span");
     const arrow = element("span", { "aria-hidden": "true" }, "▾");
     root.classList.add("vrt");

@@ -257,17 +257,22 @@ VRThinker.openVote = () => {
   ask.closest("section").scrollIntoView({ block: "center" });
 };
 
-/** Below Compare: the chosen judge cannot judge the videos that are there. */
-VRThinker.mountScope = (root, props, watch, { told, choose, run }) => {
-  const { button, element, say } = VRThinker;
+/** Below Compare: what the chosen judge can, or that it cannot judge the videos that are there. */
+VRThinker.mountScope = (root, props, watch, { about, told, choose, run }) => {
+  const { button, element, fill, say } = VRThinker;
+  const limits = element("p", { id: "vrt-judge-limits" }); // the chip's description
   const line = element("p", { role: "status" });
   const other = button("vrt-pill", choose, VRThinker.chooseJudge);
   const anyway = button("vrt-pill", run, () => document.getElementById("go").click());
+  const ways = element("p", "vrt-ways", other, anyway);
   root.classList.add("vrt", "vrt-scope");
-  root.replaceChildren(line, element("p", "vrt-ways", other, anyway));
+  root.replaceChildren(limits, line, ways);
   const draw = () => {
-    root.hidden = !props.value.outside;
-    say(line, root.hidden ? "" : told);
+    const { outside, demo } = props.value;
+    root.hidden = !demo;
+    fill(limits, outside || !demo ? [] : about, ([name, can]) => [element("b", "", name), ` ${can}`]);
+    line.hidden = ways.hidden = !outside;
+    say(line, outside ? told : "");
   };
   watch("value", draw);
   draw();

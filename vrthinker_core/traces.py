@@ -276,3 +276,21 @@ class TraceWriter:
             return
         self._path = folder / "trace.json"
         self._warning = f"{NOT_SAVED} as {wanted} ({reason}); it was saved as {encodable(str(self._path))} instead."
+
+
+def merge_traces(latest: Trace, stored: Trace) -> Trace:
+    """Return `latest` with an order check or vote of `stored`."""
+    if latest.started != stored.started:
+        return latest
+    votes = sorted(filter(None, (stored.vote, latest.vote)), key=lambda vote: vote.at)
+    checked = latest.swapped or (stored.swapped if latest.finished == stored.finished else None)
+    return with_shown_slots(replace(latest, swapped=checked, vote=votes[-1] if votes else None))
+
+
+def with_shown_slots(trace: Trace) -> Trace:
+    """Drop marks of the vote for frames that the trace lacks."""
+    if trace.vote is None:
+        return trace
+    shown = shown_slots(trace.runs)
+    slots = tuple(slot for slot in trace.vote.slots if slot in shown)
+    return replace(trace, vote=replace(trace.vote, slots=slots))

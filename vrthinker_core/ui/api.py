@@ -31,7 +31,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vrthinker_core.__about__ import __version__
-from vrthinker_core.errors import BadInput, VrThinkerError
+from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols.parser import label_probabilities
 from vrthinker_core.types import Dimension, Settings, Verdict, VideoPair, Vote
 from vrthinker_core.types.events import Turn
@@ -278,7 +278,6 @@ MCP_REQUIREMENT = "mcp>=1.24,<2"  # what Gradio supports, and what works with th
 _REMEDY = f'Run pip install --upgrade "{MCP_REQUIREMENT}" and start again.'
 NOT_INSTALLED = f"MCP is off: it needs one more package. {_REMEDY}"
 WRONG_VERSION = f"MCP is off: mcp {{}} is installed, and Gradio cannot speak to it. {_REMEDY}"
-BROKEN = f"MCP is off: mcp {{}} is installed, but cannot be imported. {_REMEDY}"
 NO_SSE = f"The older transport is not offered. Connect to {MCP_PATH}/ by streamable HTTP."
 
 
@@ -288,13 +287,11 @@ def why_no_mcp() -> str:
         version = metadata.version("mcp")
     except metadata.PackageNotFoundError:
         return NOT_INSTALLED
-    if not Requirement(MCP_REQUIREMENT).specifier.contains(version):
-        return WRONG_VERSION.format(version)
-    try:
-        import_module("mcp.server.streamable_http_manager")
-    except ImportError:
-        return BROKEN.format(version)
-    return ""
+    with suppress(ImportError):
+        if Requirement(MCP_REQUIREMENT).specifier.contains(version):
+            import_module("mcp.server.streamable_http_manager")
+            return ""
+    return WRONG_VERSION.format(version)
 
 
 def mcp_routes() -> list[BaseRoute]:
@@ -557,16 +554,14 @@ class Endpoints:
         return as_text(health) if request.headers.get(CALL_HEADER) else health
 
     def _judge_health(self, name: str) -> JudgeHealthJson:
-        health = JudgeHealthJson(status="loading", judge="", protocol="", notes=[], error="")
-        try:
-            if self.services.judges.is_loaded(name):
-                backend = self.services.judges.get(name)
-                health["status"], health["judge"] = "ready", backend.name
-                health["protocol"] = next(iter(backend.protocols), "paired")
-                health["notes"] = list(backend.notes)
-        except VrThinkerError as error:
-            health["status"], health["error"] = "no judge", str(error)
-        return health
+        judge, error = self.services.judges.look(name)
+        return {
+            "status": "ready" if judge else "no judge" if error else "loading",
+            "judge": judge.name if judge else "",
+            "protocol": next(iter(judge.protocols), "paired") if judge else "",
+            "notes": list(judge.notes) if judge else [],
+            "error": error,
+        }
 
 
 async def _progress(shown: ShownRun) -> AsyncIterator[RunJson]:

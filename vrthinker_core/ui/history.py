@@ -24,14 +24,13 @@ from pydantic import Field
 
 from vrthinker_core.errors import TraceError
 from vrthinker_core.storage import remove_parts, type_adapter, write_atomically
-from vrthinker_core.traces import load, to_json
+from vrthinker_core.traces import load, merge_traces, to_json
 from vrthinker_core.types import Preference, Side
 from vrthinker_core.types.events import StopReason, Trace
 from vrthinker_core.types.order import OrderEffect, order_of
 from vrthinker_core.types.progress import count
-from vrthinker_core.types.wording import NOT_SWAP_TESTED, branch_name
+from vrthinker_core.types.wording import DEMO_RUN, NOT_SWAP_TESTED, SCRIPTED, branch_name
 from vrthinker_core.ui import words
-from vrthinker_core.ui.run import merge_traces
 from vrthinker_core.ui.uploads import link_or_copy
 from vrthinker_core.ui.view import ThumbnailFiles, group_tiles
 from vrthinker_core.video.files import file_digest
@@ -101,17 +100,25 @@ class RunRecord:
             branch=branch_name(trace.started)[:MAX_TEXT],
         )
 
+    @property
+    def outcome(self) -> str:
+        """What became of the run, by its verdict if possible."""
+        if self.outside_scope or self.scripted:
+            return DEMO_RUN if self.outside_scope else SCRIPTED
+        if self.judged:
+            return words.winner_line(self.overall, self.order)
+        ending = self.ending
+        return words.ENDS.get(ending, words.NO_VERDICT) if ending else words.NEVER_ENDED
+
     def row(self, name: str, instead: str = "") -> dict[str, Any]:
         """Return the run's row in its visitor's list; `instead`: words in place of its outcome."""
-        without = self.outside_scope, self.scripted
-        outcome = *without, self.judged, self.overall, self.order, self.ending
         unchecked = self.judged and self.order is None and not (instead or self.scripted)
         return {
             "name": name,
             "prompt": self.prompt[:MAX_TEXT],
             "judge": words.judge_line(self.judge[:MAX_TEXT]) if self.judge else "",
             "branch": self.branch[:1].upper() + self.branch[1:MAX_TEXT],
-            "outcome": instead or words.kept_outcome(*outcome),
+            "outcome": instead or self.outcome,
             "unchecked": NOT_SWAP_TESTED if unchecked else "",
             "begun": self.begun,  # seconds since 1970
             "over": instead != words.GOES_ON,

@@ -169,6 +169,13 @@ class JudgeLoader:
             raise error.with_traceback(None)  # else each raise would make the traceback longer
         return future.result()
 
+    def look(self, name: str = "") -> tuple[Backend | None, str]:
+        """Return that judge, None if it is not open, and why it cannot be had, "" if it loads."""
+        try:
+            return (self.get(name) if self.is_loaded(name) else None), ""
+        except VrThinkerError as error:
+            return None, str(error)
+
     def find(self, backend_name: str) -> str | None:
         """Find the offered name of a trace's judge, open or awaited."""
         for name, future in self._futures.items():

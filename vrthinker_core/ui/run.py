@@ -14,6 +14,7 @@ from typing import cast, get_args
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import BadInput, describe
 from vrthinker_core.protocols import PromptProtocol, make_protocol
+from vrthinker_core.traces import with_shown_slots
 from vrthinker_core.types import FrameRef, ProtocolName, Reply, Settings, Thumbnail, VideoPair, Vote
 from vrthinker_core.types.events import (
     Event,
@@ -31,7 +32,6 @@ from vrthinker_core.types.events import (
     TurnEnded,
     Voted,
     second_run_follows,
-    shown_slots,
 )
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.order import swap_end, swap_turn
@@ -152,25 +152,7 @@ def trace_of(state: RunState) -> Trace | None:
     )
     swapped = second[0] if second else None
     trace = Trace(first.started, first.turns, first.finished, swapped=swapped, vote=state.vote)
-    return _with_shown_slots(trace)
-
-
-def merge_traces(latest: Trace, stored: Trace) -> Trace:
-    """Return `latest` with an order check or vote of `stored`."""
-    if latest.started != stored.started:
-        return latest
-    votes = sorted(filter(None, (stored.vote, latest.vote)), key=lambda vote: vote.at)
-    checked = latest.swapped or (stored.swapped if latest.finished == stored.finished else None)
-    return _with_shown_slots(replace(latest, swapped=checked, vote=votes[-1] if votes else None))
-
-
-def _with_shown_slots(trace: Trace) -> Trace:
-    """Drop marks of the vote for frames that the trace lacks."""
-    if trace.vote is None:
-        return trace
-    shown = shown_slots(trace.runs)
-    slots = tuple(slot for slot in trace.vote.slots if slot in shown)
-    return replace(trace, vote=replace(trace.vote, slots=slots))
+    return with_shown_slots(trace)
 
 
 def memory_of(value: object) -> int:

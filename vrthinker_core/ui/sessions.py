@@ -21,7 +21,7 @@ from vrthinker_core.backends.base import Backend
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings, Side, VideoPair, Vote
-from vrthinker_core.types.events import Trace
+from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.ui import words
 from vrthinker_core.ui.history import History
 from vrthinker_core.ui.queue import JudgeQueue
@@ -35,6 +35,8 @@ from vrthinker_core.ui.run import (
     trace_of,
 )
 from vrthinker_core.ui.view import ThumbnailFiles
+from vrthinker_core.video.files import file_digest
+from vrthinker_core.video.timeline import claims_drawn
 
 THUMBNAILS_URL = "frames"  # the URL path below which the server offers the thumbnails of all runs
 SESSION_SECONDS = 3600.0  # after its last use, if its page is closed and no unload event came
@@ -78,6 +80,11 @@ class Player:
     # Its files: two for the video that it holds, and two for the one before
     held: deque[Path] = field(default_factory=lambda: deque(maxlen=4))
 
+    def put(self, path: Path | None) -> None:
+        """Note the file that it holds now, which is not refused yet."""
+        self.digest, self.refusal = file_digest(path) if path else "", ""
+        self.drawn = path is None or claims_drawn(path)
+
 
 @dataclass(slots=True, eq=False)
 class Session:
@@ -110,10 +117,12 @@ class Session:
         """Whether a run of the page waits or goes on."""
         return self.waiting is not None or (self.shown is not None and not self.shown.run.over)
 
-    def put(self, *digests: str | None) -> None:
-        """Note which files both players hold now; none is refused yet."""
-        for player, digest in zip(self.players, digests, strict=True):
-            player.digest, player.refusal = digest, ""
+    def put(self, started: Started | None = None, videos: VideosAtHand = (None, None)) -> None:
+        """Note that the players hold the videos of a run, or others; none is refused yet."""
+        clips = started.clips if started else (None, None)
+        for player, clip, path in zip(self.players, clips, videos, strict=True):
+            player.digest = clip.digest if clip and path else None
+            player.refusal, player.drawn = "", clip is None or clip.drawn
 
     @property
     def _files(self) -> list[tuple[str | None, str | None]]:

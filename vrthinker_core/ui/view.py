@@ -13,11 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vrthinker_core.protocols.frame_facts import (
-    COUNTED_FACTS,
-    read_frame_facts,
-    read_prompt_facts,
-)
+from vrthinker_core.protocols.frame_facts import COUNTED_FACTS, read_frame_facts, read_prompt_facts
 from vrthinker_core.protocols.parser import (
     find_sentence,
     frame_numbers,
@@ -38,14 +34,7 @@ from vrthinker_core.types import (
 from vrthinker_core.types.events import Trace, Turn
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderEffect, order_of
-from vrthinker_core.types.progress import (
-    Pace,
-    count,
-    duration,
-    reading,
-    totals,
-    turn_figures,
-)
+from vrthinker_core.types.progress import Pace, count, duration, reading, totals, turn_figures
 from vrthinker_core.types.wording import (
     BRANCH,
     DIMENSION_NAMES,
@@ -242,7 +231,7 @@ class RunView:
 
     def page(self, pictures: Pictures) -> Json:
         """Return the run for the page's scripts; before it begins only `turns` and `ending`."""
-        state, started, finished = self.state, self.started, self.finished
+        started, finished = self.started, self.finished
         ending = words.end_notice(finished) if finished else ""
         if started is None:
             return {"turns": [], "ending": ending if finished and finished.error else ""}
@@ -261,7 +250,7 @@ class RunView:
             "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else never,
             "vote": self._vote(),
             "ending": ending,  # what a person must know; "" after an ordinary answer
-            "turns": [self._turn(turn, pictures) for turn in state.turns],
+            "turns": [self._turn(turn, pictures) for turn in self._turns],
             "coming": self._coming(pictures),
         }
 
@@ -290,7 +279,7 @@ class RunView:
         wrote = [
             [f"Turn {turn.number} · {heading}", text]
             for turn in turns
-            for heading, text in _parts(turn)
+            for heading, text in _parts(turn, True)
             if heading != AS_IT_CAME or not (turn.reply.snapshot or turn.reply.think)
         ]
         told = words.loop_seen(looked, asked, "pair" if is_paired else "frame")
@@ -450,7 +439,7 @@ class RunView:
         caveats = words.verdict_caveats(finished) if finished else []
         if grid := second._grid():  # the numbers of the person's first video before the second's
             grid["first"].reverse()
-        turns = [second._turn(turn, pictures) for turn in second.state.turns]
+        turns = [second._turn(turn, pictures) for turn in second._turns]
         told = {"notice": words.SWAPPED_NOTICE, "grid": grid, "turns": turns}
         return {
             "live": finished is None,
@@ -462,7 +451,7 @@ class RunView:
 
     def is_open(self, turn: Turn) -> bool:
         """Whether that turn has not ended."""
-        return self.state.writing and turn is self.state.turns[-1]
+        return self.state.writing and turn.number == self.state.turns[-1].number
 
     def _turn(self, turn: Turn, pictures: Pictures) -> Json:
         started, number, ended = self.started, turn.number, not self.is_open(turn)
@@ -477,7 +466,7 @@ class RunView:
             summary.append(words.frames_came(halves, words.CHOSEN if chosen else why))
         # What an ended turn may have: [heading, …], labels, [heading, …]
         told: Json = {"confidence": [], "labels": [], "aside": []}
-        reply, completion = self._reply(turn), turn.completion
+        reply, completion = turn.reply, turn.completion
         if ended:
             summary.append(words.turn_summary(turn))
             if reply.confidence is not None:
@@ -501,7 +490,7 @@ class RunView:
                 | {"marks": self._marks(turn, tile)}
                 for tile in tiles
             ],
-            "parts": _parts(turn, None if ended else reply),  # [heading, text] of each part
+            "parts": _parts(turn, ended),  # [heading, text] of each part
             # What it asks for, in words, as soon as that can be read
             "wants": words.request(*self._request(turn), is_pair=is_pair, is_open=is_live),
             "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
@@ -515,19 +504,16 @@ class RunView:
         told = [words.ALREADY_SHOWN.format(again)] if again else []
         return [*told, *([] if self.is_open(turn) else words.turn_remarks(turn))]
 
-    def _reply(self, turn: Turn) -> Reply:
-        return self._unfinished if self.is_open(turn) else turn.reply
-
     @cached_property
-    def _unfinished(self) -> Reply:
-        """The reply of the last turn so far, with the frames that it asks for so far."""
-        last, protocol = self.state.turns[-1], self.state.protocol
-        text = last.completion.text
-        if protocol is None or not text:
-            return Reply(text)
-        asked = protocol.request(text) if not last.forced else ()
+    def _turns(self) -> tuple[Turn, ...]:
+        """The turns; the reply of an open one, and what it asks for, as far as it is written."""
+        state, protocol = self.state, self.state.protocol
+        if not state.writing or protocol is None or not (text := state.turns[-1].completion.text):
+            return state.turns
+        asked = protocol.request(text) if not state.turns[-1].forced else ()
         wants = FrameSelection(asked) if asked else None
-        return replace(protocol.parse(text, cut=True), wants=wants)
+        reply = replace(protocol.parse(text, cut=True), wants=wants)
+        return *state.ended, replace(state.turns[-1], reply=reply)
 
     def _asked(self, turn: Turn) -> tuple[int, ...]:
         """The frames that the call before that turn asks for."""
@@ -545,7 +531,7 @@ class RunView:
 
     def _request(self, turn: Turn) -> tuple[list[int], list[int]]:
         """The frames that a turn asks for: new ones, and those that are in view already."""
-        reply = self._reply(turn)
+        reply = turn.reply
         asked = reply.wants.indices if reply.wants and reply.kind == "tool" else ()
 
         def missing(view: frozenset[FrameRef]) -> list[int]:
@@ -570,7 +556,7 @@ class RunView:
         if not (started and protocol and state.turns) or self.finished or state.turns[-1].forced:
             return None
         clips, empty = started.clips, list[Thumbnail]()
-        for index in self._request(state.turns[-1])[0]:
+        for index in self._request(self._turns[-1])[0]:
             for ref in self._refs(index):
                 clip = clips[ref.side - 1]
                 place = protocol.grid.index(ref.slot, max(1, clip.frames if clip else 1))
@@ -617,15 +603,15 @@ def _facts(reply: Reply, shown: list[str]) -> Json | None:
     return {"columns": ["Frame", *columns], "rows": [*rows.values()], "raw": words.RAW}
 
 
-def _parts(turn: Turn, so_far: Reply | None = None) -> list[list[str]]:
-    """[heading, text] of each part; the raw text if nothing was read. `so_far`: of an open turn."""
-    text, reply = turn.completion.text, so_far or turn.reply
+def _parts(turn: Turn, ended: bool) -> list[list[str]]:
+    """[heading, text] of each part; the raw text if nothing was read."""
+    text, reply = turn.completion.text, turn.reply
     read = [("Snapshot", reply.snapshot), ("Think", reply.think)]
     parts = [[heading, passage] for heading, passage in read if passage]
-    unread = not so_far and reply.kind == "invalid" and not turn.cut_short
+    unread = ended and reply.kind == "invalid" and not turn.cut_short
     asked = reply.wants is not None and reply.wants.indices
     if text and (unread or not (parts or asked)):
-        parts.append(["Writing" if so_far else AS_IT_CAME, text])
+        parts.append([AS_IT_CAME if ended else "Writing", text])
     return parts
 
 

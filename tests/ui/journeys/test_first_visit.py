@@ -96,7 +96,7 @@ def test_a_script_wins_nothing(page: Page) -> None:
     steps.button(page, "Skip to the end").click()
     expect(steps.headline(page)).to_have_text("Scripted example")
     expect(page.locator(".vrt-unchecked")).to_contain_text("A person wrote these replies")
-    expect(page.locator(".vrt-notes")).to_contain_text("CC BY 3.0")
+    expect(page.locator(".vrt-health")).to_contain_text("CC BY 3.0")
     assert "Scripted example · " in page.request.get(page.url).text()
 
 
