@@ -67,7 +67,7 @@ def test_a_judge_that_fails_once_answers_as_if_it_had_not(engine: Engine, first:
     )
     turns, expected = (reduce(fold, found, RunState()).turns for found in (events, smooth))
     assert [turn.completion.text for turn in turns] == [turn.completion.text for turn in expected]
-    second, plain = turns[1].turn, expected[1].turn
+    second, plain = turns[1], expected[1]
     assert replace(second, note="", abandoned=()) == plain, (
         "tokens, frames in view and reply are those of the second try"
     )

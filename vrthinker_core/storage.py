@@ -173,6 +173,16 @@ def write_atomically(path: Path, data: bytes) -> None:
         part.write_bytes(data)
 
 
+def link_or_copy(file: Path, place: Path, may_link: bool = True) -> None:
+    """Link or copy a file to `place`, unless one is there. Raises OSError."""
+    if may_link:
+        with suppress(OSError):  # one is there, or it is another disk
+            os.link(file, place)
+    if not place.is_file():
+        with atomic_path(place) as part:
+            shutil.copyfile(file, part)
+
+
 @contextmanager
 def owned_folder(prefix: str) -> Iterator[Path]:
     """Yield a new temporary folder; remove it at the end.

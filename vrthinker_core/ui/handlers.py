@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from vrthinker_core.branch_plan import MAX_FRAMES, Changes, plan_branch
 from vrthinker_core.errors import BadInput, NoCopy, TraceError, VideoUnavailable, VrThinkerError
-from vrthinker_core.protocols.sanitize import MAX_PROMPT, check_prompt
+from vrthinker_core.protocols.sanitize import check_prompt
 from vrthinker_core.storage import type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load
@@ -695,11 +695,11 @@ def read_branch(event: gr.EventData) -> tuple[int, Changes]:
     frames = [_whole(part) for part in sent.replace(",", " ").split()] if listed else [None]
     if None in frames:
         raise BadInput(words.BAD_FRAMES)
-    if isinstance(prompt, str) and len(prompt) > MAX_PROMPT:
-        raise BadInput(words.LONG_PROMPT.format(MAX_PROMPT))
+    text = encodable(prompt) if isinstance(prompt, str) else None
+    if text is not None:
+        check_prompt(text)
     if turn is None:
         raise BadInput(words.BAD_TURN)
-    text = encodable(prompt) if isinstance(prompt, str) else None
     changes = Changes(tuple(frames), no_tool is True, window, text)  # type: ignore[arg-type]
     return turn, changes
 

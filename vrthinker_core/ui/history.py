@@ -23,7 +23,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from vrthinker_core.errors import TraceError
-from vrthinker_core.storage import remove_parts, type_adapter, write_atomically
+from vrthinker_core.storage import link_or_copy, remove_parts, type_adapter, write_atomically
 from vrthinker_core.traces import load, merge_traces, to_json
 from vrthinker_core.types import Preference, Side
 from vrthinker_core.types.events import StopReason, Trace
@@ -31,7 +31,6 @@ from vrthinker_core.types.order import OrderEffect, order_of
 from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DEMO_RUN, NOT_SWAP_TESTED, SCRIPTED, branch_name
 from vrthinker_core.ui import words
-from vrthinker_core.ui.uploads import link_or_copy
 from vrthinker_core.ui.view import ThumbnailFiles, group_tiles
 from vrthinker_core.video.files import file_digest
 

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vrthinker_core.__about__ import ASSETS, asset
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.text import encodable, policy_hash
+from vrthinker_core.text import encodable, one_line, policy_hash
 from vrthinker_core.traces import to_json
 from vrthinker_core.types.events import Trace
 from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED, SCRIPTED_HELP
@@ -36,7 +36,7 @@ from vrthinker_core.ui.history import RunRecord, owner_of, votes_first
 from vrthinker_core.ui.judges import OWN
 from vrthinker_core.ui.queue import receive_files
 from vrthinker_core.ui.run import trace_of
-from vrthinker_core.ui.runs_tab import ListedRun, answer, fresh_json, one_line
+from vrthinker_core.ui.runs_tab import ListedRun, answer, fresh_json
 from vrthinker_core.ui.security import is_page
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView, inline_image

@@ -21,7 +21,7 @@ from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, PairResult, read_line, result_of
 from vrthinker_core.results.trace_files import json_files, read_labels
-from vrthinker_core.text import encodable
+from vrthinker_core.text import encodable, one_line
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
 from vrthinker_core.types.events import Trace
@@ -129,15 +129,6 @@ def row_name(key: str) -> str:
 def row_json(run: ListedRun, hide: bool) -> dict[str, Any]:
     """Return the row for the page; `hide`: without any labels, for who votes first."""
     return {**run.told, **(WITHOUT_LABELS if hide else {})}
-
-
-def one_line(text: str, most: int) -> str:
-    """Return the text in one line of at most `most` characters, all printable."""
-    line = encodable(text[: 2 * most])
-    if not line.isprintable():
-        line = "".join(each if each.isprintable() else " " for each in line)
-    line = " ".join(line.split())
-    return line if len(line) <= most and len(text) <= 2 * most else f"{line[: most - 1].rstrip()}…"
 
 
 def _labels(verdict: Verdict | None) -> list[Preference | None]:
@@ -480,7 +471,7 @@ def _view(runs: ListedRuns, request: Request) -> Response:
     end = trace.swapped and replace(trace.swapped, turns=())  # what it says of the verdict
     view = RunView.of(replace(trace, swapped=end, vote=None)).page(inline_image)
     view["order"] = None
-    shown, said = (hide_verdict(view), words.RUN_HIDDEN) if hide else (view, "")
+    shown, said = (hide_verdict(view), words.LABELS_HIDDEN) if hide else (view, "")
     return fresh_json({"run": row_json(run, hide), "view": shown, "said": said})
 
 

@@ -139,8 +139,7 @@ class Session:
 
     def removed_sides(self) -> tuple[Side, ...]:
         """Return the sides whose player was emptied after the shown run had judged its video."""
-        emptied = (side for side in self.changed_sides() if self.players[side - 1].digest == "")
-        return tuple(emptied)
+        return tuple(side for side in self.changed_sides() if self.players[side - 1].digest == "")
 
     def is_swapped(self) -> bool:
         """Return whether the players hold the two judged files, swapped."""

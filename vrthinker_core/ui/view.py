@@ -13,7 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vrthinker_core.protocols.frame_facts import COUNTED_FACTS, read_frame_facts, read_prompt_facts
+from vrthinker_core.protocols.frame_facts import (
+    COUNTED_FACTS,
+    prompt_reason,
+    read_frame_facts,
+    read_prompt_facts,
+)
 from vrthinker_core.protocols.parser import (
     find_sentence,
     frame_numbers,
@@ -386,7 +391,7 @@ class RunView:
         if dimension is Dimension.TA and COUNTED_FACTS.search(sentence):
             facts = next(filter(None, map(read_prompt_facts, thoughts)), ())
             label = self.verdict.TA if self.verdict else None
-            sentence, telling = words.prompt_reason(facts, label)
+            sentence, telling = prompt_reason(facts, label)
             named = named[:telling]
         elif all(f"neither leads on the {topic}" in sentence for topic in OVERALL_TOPICS):
             sentence = words.NO_DIFFERENCE_OVERALL

@@ -5,7 +5,6 @@ from typing import Any
 
 from vrthinker_core.backends import NANO_LIMITS
 from vrthinker_core.errors import VideoError
-from vrthinker_core.protocols.frame_facts import PromptFact
 from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Side
 from vrthinker_core.types.events import Finished, StopReason, Turn
 from vrthinker_core.types.messages import LabelProbabilities
@@ -251,35 +250,6 @@ def loop_seen(looked: int, asked: int, noun: str) -> str:
 
 
 NO_DIFFERENCE_OVERALL = "It found no difference in prompt, picture or motion."
-AS_ASKED = "Both videos show what the prompt says."
-
-
-def prompt_reason(facts: Sequence[PromptFact], label: Preference | None) -> tuple[str, int | None]:
-    """Return why a drawn scene fits the prompt better, and how many frames show it.
-
-    "" if the facts do not say so, None for all frames.
-    """
-    wrong = {side: [f for f in facts if f.shown[side - 1] != f.wanted] for side in Side}
-    if label is Preference.TIE and facts and not any(wrong.values()):
-        return AS_ASKED, None
-    worse = Side(label).other if label else None
-    if worse is None or len(wrong[worse]) <= len(wrong[worse.other]):
-        return "", None
-    fact = next(fact for fact in wrong[worse] if fact not in wrong[worse.other])
-    return _wrong_fact(fact, facts, worse), None if fact.kind == "direction" else 1
-
-
-def _wrong_fact(fact: PromptFact, facts: Sequence[PromptFact], side: Side) -> str:
-    value, alike = fact.shown[side - 1], [x for x in facts if x.is_second == fact.is_second]
-    said = {each.kind: each.shown[side - 1] if value else each.wanted for each in alike}
-    plural = "" if said.get("count", "one") == "one" else "s"
-    video, thing = f"Video {int(side)}", f"{said.get('shape', 'thing')}{plural}"
-    if not value:
-        return f"{video} shows no {said.get('colour', 'such')} {thing}."
-    verbs = {"colour": "are" if plural else "is", "direction": "move" if plural else "moves"}
-    if verb := verbs.get(fact.kind):
-        return f"{video}'s {thing} {verb} {value}; the prompt says {fact.wanted}."
-    return f"{video} shows {said.get('count', 'one')} {thing}; the prompt says {fact.wanted}."
 
 
 LABEL_HELP = {
@@ -488,8 +458,7 @@ UNREADABLE = "{} cannot be read: {}."
 NO_RESULTS = (
     "{} holds no result of an evaluation: name the --out folder of `evaluate`, or remove the file."
 )
-LABELS_HIDDEN = "“Vote first” is on, so labels are hidden here."
-RUN_HIDDEN = "“Vote first” is on, so labels and the judge's words are hidden here."
+LABELS_HIDDEN = "“Vote first” is on, so labels and the judge's words are hidden here."
 BROKEN_LINES = "{} of {} cannot be read: each stands as a row with its reason."
 NO_SUCH_ROW = "This row is gone. Choose another one."
 NO_TRACE = "This pair has no trace: it was never judged."
@@ -565,7 +534,6 @@ OTHER_INPUTS = "The inputs have changed since this run. Put them back, or compar
 NO_JUDGE = "{} judged this run and cannot be asked here. Choose another judge, and turn 1."
 BAD_TURN = "The turn must be a whole number."
 BAD_FRAMES = "Frames are whole numbers with commas between, as in 4, 9."
-LONG_PROMPT = "The prompt is too long: at most {:,} characters are read."
 ORIGIN = "Origin"
 STARTING = "begins"
 GOING_ON = "going on"
