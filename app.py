@@ -27,10 +27,10 @@ from typing import NoReturn
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.judge_name import JUDGE_FORMS
 from vrthinker_core.backends.served_model import LOOPBACK
-from vrthinker_core.storage import allow_open_files, owned_folder
+from vrthinker_core.storage import allow_open_files, owned_folder, usable_folder
 from vrthinker_core.ui.chooser import GROUPS, PUBLIC, Group
 from vrthinker_core.ui.fetch import ANY_ADDRESS, PUBLIC_ONLY
-from vrthinker_core.ui.history import KEEP_SECONDS, MAX_BYTES, usable_folder
+from vrthinker_core.ui.history import KEEP_SECONDS, MAX_BYTES
 from vrthinker_core.ui.judges import JudgeLoader, gpu_seconds, judge_openers, naming_gpu_errors
 from vrthinker_core.ui.page import EXAMPLES, Page
 from vrthinker_core.ui.runs_tab import ListedRuns

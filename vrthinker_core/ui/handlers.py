@@ -31,7 +31,7 @@ from vrthinker_core.types.settings import parse_settings, setting
 from vrthinker_core.types.wording import DEMO_RUN
 from vrthinker_core.ui import words
 from vrthinker_core.ui.chooser import PUBLIC, Group, JudgeChooser
-from vrthinker_core.ui.history import Examples, History, owner_of, votes_first
+from vrthinker_core.ui.history import Examples, History, SavedRun, owner_of, votes_first
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.layout import FormValues, PageComponents, Updates, form_values, no_updates
 from vrthinker_core.ui.queue import CheckedBlocks, JudgeQueue, upload_place
@@ -50,16 +50,6 @@ TOLD_SECONDS = 5.0  # for which a refusal stands in the status of a run that goe
 PATIENCE_SECONDS = 1.0  # for an event to see that its page shows another run
 
 Players = tuple[str | None, str | None]  # the file in each player
-
-
-@dataclass(frozen=True, slots=True)
-class SavedRun:
-    """A trace, and its source."""
-
-    trace: Trace
-    videos: Sequence[Path] = ()  # files that are kept with it
-    link: str = ""  # the name in `?trace=NAME`
-    kept: str = ""  # the name in `?run=NAME`, by which its visitor opens it
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,9 @@ Runs of visitors lie in a folder that servers may share: traces and videos as fi
 
 import hashlib
 import logging
-import os
 import re
 import secrets
 import sqlite3
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -137,22 +134,6 @@ def owner_of(cookies: Mapping[str, str]) -> str:
 def votes_first(cookies: Mapping[str, str]) -> bool:
     """Whether a visitor has switched on "Vote first" (`verdict.js` sets the cookie)."""
     return cookies.get("vote_first") == "on"
-
-
-def usable_folder(chosen: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the `chosen` folder, else the first writable one, or None."""
-    folders, space_disk = list[Path](), Path("/data")
-    if environment.get("SPACE_ID") and space_disk.is_dir():
-        folders.append(space_disk / "vr-thinker-runs")
-    cache = environment.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
-    if cache or environment.get("HOME") or sys.platform == "win32":
-        folders.append(Path(cache or Path.home() / ".cache") / "vr-thinker" / "runs")
-    for folder in [chosen] if chosen else folders:
-        with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with tempfile.TemporaryFile(dir=folder):
-                return folder
-    return None
 
 
 class History:
@@ -400,12 +381,14 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class SavedExample:
-    """One saved run, and the files it compared."""
+class SavedRun:
+    """A trace, and its source."""
 
     trace: Trace
-    videos: tuple[Path, Path]
-    credit: str = ""  # of footage that is not ours: title, owner and licence
+    videos: Sequence[Path] = ()  # files that are kept with it, or an example's own
+    link: str = ""  # the name in `?trace=NAME`
+    kept: str = ""  # the name in `?run=NAME`, by which its visitor opens it
+    credit: str = ""  # of an example's footage that is not ours: title, owner and licence
 
 
 class Examples:
@@ -413,7 +396,7 @@ class Examples:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.by_name: dict[str, SavedExample] = {}
+        self.by_name: dict[str, SavedRun] = {}
         rows = {kind: row for row, kind in enumerate(words.EXAMPLE_ROWS)}
         paths = sorted(folder.glob("*/trace.json"))
         # Those in no row come last
@@ -424,7 +407,7 @@ class Examples:
                 source, credit = path.with_name("SOURCE.txt"), ""
                 if source.is_file():
                     credit = source.read_text(encoding="utf-8").partition("\n")[0]
-                self.by_name[path.parent.name] = SavedExample(load(path), videos, credit)
+                self.by_name[path.parent.name] = SavedRun(load(path), videos, credit=credit)
 
     @property
     def seconds(self) -> list[float]:

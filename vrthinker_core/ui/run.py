@@ -2,16 +2,15 @@
 
 import contextvars
 import math
-import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import closing, suppress
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast, get_args
 
-from vrthinker_core.branch_plan import BranchPlan
+from vrthinker_core.branch_plan import BranchPlan, frames_in_view
 from vrthinker_core.errors import BadInput, describe
 from vrthinker_core.protocols import PromptProtocol, make_protocol
 from vrthinker_core.traces import with_shown_slots
@@ -77,12 +76,10 @@ class RunState:
         return frozenset(ref for turn in last for ref in (*turn.in_view, *_refs(turn.frames)))
 
     @property
-    def stays_in_view(self) -> frozenset[FrameRef]:
+    def stays_in_view(self) -> set[FrameRef]:
         """The frames in view that stay when one more round of frames comes."""
-        first, *rounds = [turn.frames for turn in self.turns if turn.frames] or [()]
-        if self.started and isinstance(window := self.started.settings.window, int):
-            rounds = rounds[max(0, len(rounds) + 1 - window) :]
-        return self.in_view.intersection(ref for each in (first, *rounds) for ref in _refs(each))
+        window = self.started.settings.window if self.started else None
+        return frames_in_view(self.turns, window - 1 if isinstance(window, int) else window)
 
     def in_first_sides(self) -> "RunState":
         """Return a second run in the sides of the first."""
@@ -153,14 +150,6 @@ def trace_of(state: RunState) -> Trace | None:
     swapped = second[0] if second else None
     trace = Trace(first.started, first.turns, first.finished, swapped=swapped, vote=state.vote)
     return with_shown_slots(trace)
-
-
-def memory_of(value: object) -> int:
-    """Return the bytes of memory that a value of our types takes."""
-    parts: Iterable[object] = value if isinstance(value, tuple) else ()
-    if is_dataclass(value):
-        parts = (getattr(value, field.name) for field in fields(value))
-    return sys.getsizeof(value) + sum(map(memory_of, parts))
 
 
 STOP_SECONDS = 0.4  # for a stopped judge to end by itself; then the run is over without it

@@ -20,20 +20,13 @@ from typing import Any
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import BadInput
+from vrthinker_core.traces import memory_of
 from vrthinker_core.types import Settings, Side, VideoPair, Vote
 from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.ui import words
 from vrthinker_core.ui.history import History
 from vrthinker_core.ui.queue import JudgeQueue
-from vrthinker_core.ui.run import (
-    BackgroundRun,
-    JobRunner,
-    Replay,
-    RunJob,
-    VideosAtHand,
-    memory_of,
-    trace_of,
-)
+from vrthinker_core.ui.run import BackgroundRun, JobRunner, Replay, RunJob, VideosAtHand, trace_of
 from vrthinker_core.ui.view import ThumbnailFiles
 from vrthinker_core.video.files import file_digest
 from vrthinker_core.video.timeline import claims_drawn

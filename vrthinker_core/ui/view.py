@@ -539,9 +539,9 @@ class RunView:
         reply = turn.reply
         asked = reply.wants.indices if reply.wants and reply.kind == "tool" else ()
 
-        def missing(view: frozenset[FrameRef]) -> list[int]:
+        def missing(view: Set[FrameRef]) -> list[int]:
             refs = {index: self._refs(index) for index in asked}
-            return [index for index in asked if not (refs[index] and view.issuperset(refs[index]))]
+            return [index for index in asked if not (refs[index] and view >= {*refs[index]})]
 
         if after := [each for each in self.state.turns if each.number > turn.number]:
             again = self._already_shown(after[0])
