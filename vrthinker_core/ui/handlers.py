@@ -239,8 +239,8 @@ class Handlers:
             return no_updates()
         trace = trace_of(kept.run.state)
         assert trace is not None, "only the shown run may never have begun"
-        facts = kept.link, before.run.videos, before.owner, kept.kept
-        after = self._services.sessions.start_replay(session, trace, *facts)
+        saved, start = SavedRun(trace, (), kept.link, kept.kept), self._services.sessions
+        after = start.start_replay(session, saved, before.run.videos, before.owner)
         after.hidden, after.voted = kept.hidden, kept.voted
         begun = (run for run in runs if run.run.state.started)
         session.branches = [after if run is kept else run for run in begun]
@@ -448,8 +448,8 @@ class Handlers:
             known = [path for each in services.examples.by_name.values() for path in each.videos]
             known += session.shown.files if session.shown else ()
             videos = shown_videos(services.uploads, saved, known)
-            trace, owner, start = saved.trace, owner_of(request.cookies), services.sessions
-            shown = start.start_replay(session, trace, saved.link, videos, owner, saved.kept)
+            trace, owner = saved.trace, owner_of(request.cookies)
+            shown = services.sessions.start_replay(session, saved, videos, owner)
             shown.voted = bool(saved.kept and trace.vote)
             shown.hidden = votes_first(request.cookies) and not shown.voted
             session.put(trace.started, videos)

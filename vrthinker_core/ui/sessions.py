@@ -22,9 +22,9 @@ from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import BadInput
 from vrthinker_core.traces import memory_of
 from vrthinker_core.types import Settings, Side, VideoPair, Vote
-from vrthinker_core.types.events import Started, Trace
+from vrthinker_core.types.events import Started
 from vrthinker_core.ui import words
-from vrthinker_core.ui.history import History
+from vrthinker_core.ui.history import History, SavedRun
 from vrthinker_core.ui.queue import JudgeQueue
 from vrthinker_core.ui.run import BackgroundRun, JobRunner, Replay, RunJob, VideosAtHand, trace_of
 from vrthinker_core.ui.view import ThumbnailFiles
@@ -258,20 +258,18 @@ class Sessions:
     def start_replay(
         self,
         session: Session,
-        trace: Trace,
-        link: str = "",
+        saved: SavedRun,
         videos: VideosAtHand = (None, None),
         owner: str = "",
-        kept: str = "",
     ) -> ShownRun:
         """Show a saved run; the former run is left or removed."""
-        name, size = secrets.token_hex(12), memory_of(trace)
+        name, size = secrets.token_hex(12), memory_of(saved.trace)
         self.drop_waiting(session)
         self.show(session, None)
         self.expire(size, session)
-        run, thumbnails = Replay(trace, videos), self.thumbnails(name)
-        shown = ShownRun(name, run, thumbnails, owner, kept, link)
-        shown.size, shown.stored = size, bool(kept)
+        run, thumbnails = Replay(saved.trace, videos), self.thumbnails(name)
+        shown = ShownRun(name, run, thumbnails, owner, saved.kept, saved.link)
+        shown.size, shown.stored = size, bool(saved.kept)
         self.show(session, shown)
         return shown
 
