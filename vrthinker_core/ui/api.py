@@ -41,7 +41,7 @@ from vrthinker_core.types.wording import order_unchecked
 from vrthinker_core.ui import words
 from vrthinker_core.ui.fetch import FULL
 from vrthinker_core.ui.handlers import Services
-from vrthinker_core.ui.queue import CheckedBlocks
+from vrthinker_core.ui.queue import UPLOAD_FIRST, CheckedBlocks
 from vrthinker_core.ui.run import RunState
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.uploads import Uploads
@@ -153,16 +153,6 @@ class OfferedJudgeJson(TypedDict):
     error: str
 
 
-class JudgeHealthJson(TypedDict):
-    """Whether a judge is there, and which one."""
-
-    status: str  # ready, loading or no judge
-    judge: str
-    protocol: str
-    notes: list[str]
-    error: str
-
-
 class SettingJson(TypedDict):
     """A setting that a run can be given."""
 
@@ -173,9 +163,14 @@ class SettingJson(TypedDict):
     default: str | int | float | None  # None is the protocol's own value
 
 
-class HealthJson(JudgeHealthJson):
-    """The state of the server; what `JudgeHealthJson` says is about the first judge."""
+class HealthJson(TypedDict):
+    """The state of the server, and of its first judge."""
 
+    status: str  # ready, loading or no judge
+    judge: str
+    protocol: str
+    notes: list[str]
+    error: str
     judges: list[OfferedJudgeJson]
     judging: int  # runs that are being judged
     waiting: int  # runs that wait in the queue
@@ -337,9 +332,6 @@ class McpCallMiddleware:
             self._tokens.discard(token)
 
 
-NOT_UPLOADED = (
-    "{} is no uploaded file. Upload it first, and name it by the path that the upload gave."
-)
 NOT_BASE64 = (
     "{} cannot be read: after data:video/mp4;base64, only the file itself in Base64 is understood."
 )
@@ -386,7 +378,7 @@ async def resolve_video(
             path = Path(named).resolve(strict=True)
             if path.is_relative_to(Path(get_upload_folder()).resolve()) and path.is_file():
                 return path
-    raise BadInput(NOT_UPLOADED.format(label))
+    raise BadInput(f"{label} is no uploaded file. {UPLOAD_FIRST}")
 
 
 def _write_data_url(url: str, label: str, path: Path) -> Path:
@@ -534,15 +526,20 @@ class Endpoints:
         what stands beside it is about the first of them. `settings` are what a run can be given,
         each with its range and its default, null for the protocol's own.
         """
-        offered = self.services.judges.names
-        judges = {name: self._judge_health(name) for name in offered}
+        judges, offered = self.services.judges, list[OfferedJudgeJson]()
+        for name in judges.names:
+            judge, error = judges.look(name)
+            status = "ready" if judge else "no judge" if error else "loading"
+            offered.append({"name": name, "status": status, "error": error})
+        first, error = judges.look()
         judging, waiting = self.services.queue.counts()
         health: HealthJson = {
-            **judges[offered[0]],
-            "judges": [
-                {"name": name, "status": judge["status"], "error": judge["error"]}
-                for name, judge in judges.items()
-            ],
+            "status": offered[0]["status"],
+            "judge": first.name if first else "",
+            "protocol": next(iter(first.protocols), "paired") if first else "",
+            "notes": list(first.notes) if first else [],
+            "error": error,
+            "judges": offered,
             "judging": judging,
             "waiting": waiting,
             "version": __version__,
@@ -552,16 +549,6 @@ class Endpoints:
             ],
         }
         return as_text(health) if request.headers.get(CALL_HEADER) else health
-
-    def _judge_health(self, name: str) -> JudgeHealthJson:
-        judge, error = self.services.judges.look(name)
-        return {
-            "status": "ready" if judge else "no judge" if error else "loading",
-            "judge": judge.name if judge else "",
-            "protocol": next(iter(judge.protocols), "paired") if judge else "",
-            "notes": list(judge.notes) if judge else [],
-            "error": error,
-        }
 
 
 async def _progress(shown: ShownRun) -> AsyncIterator[RunJson]:

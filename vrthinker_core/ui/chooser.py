@@ -25,6 +25,7 @@ from vrthinker_core.ui import words
 from vrthinker_core.ui.judges import OWN, JudgeLoader
 from vrthinker_core.ui.layout import PageComponents, Updates
 from vrthinker_core.ui.sessions import Session, Sessions
+from vrthinker_core.ui.view import Json
 
 if TYPE_CHECKING:  # it imports torch, which a Space with ZeroGPU must not see so early
     from vrthinker_core.backends.offers import Offer
@@ -36,8 +37,6 @@ BY_KIND: dict[str, Group] = {"nano": "demo", "hf": "local", "local": "servers"}
 
 FRESH_SECONDS = 10.0  # for which it is known what this machine and its servers can run
 MAX_MODEL, MAX_KEY = 200, 1000  # characters
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

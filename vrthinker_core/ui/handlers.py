@@ -200,9 +200,8 @@ class Handlers:
             self._services.sessions.check_order(session, shown, pair, started.settings, judge)
         except BadInput as bad:
             said: Updates = {parts.status: str(bad)}
-            if session.shown is not None:
-                view = self._view(session, session.shown)
-                said = {parts.trace: {**view, "refusal": str(bad)}}
+            if former := session.shown:
+                said = {parts.trace: {**self._view(session, former), "refusal": str(bad)}}
             return self._refused(session, said)
         return self._begun(session)
 

@@ -373,9 +373,9 @@ def read_choice(query: Mapping[str, str], hide: bool = False) -> Choice:
     only = frozenset(filter(None, query.get("only", "").split(",")))
     if unknown := only - words.FILTERS.keys():
         named = repr(min(unknown)[:40])
-        raise BadInput(words.UNKNOWN_FILTER.format(named, ", ".join(words.FILTERS)))
+        raise BadInput(words.UNKNOWN.format("filter", named, ", ".join(words.FILTERS)))
     if (sort := query.get("sort") or "row") not in words.SORTS:
-        raise BadInput(words.UNKNOWN_SORT.format(repr(sort[:40]), ", ".join(words.SORTS)))
+        raise BadInput(words.UNKNOWN.format("sorting", repr(sort[:40]), ", ".join(words.SORTS)))
     page = query.get("page") or "1"
     if not re.fullmatch("[1-9][0-9]{0,8}", page):
         raise BadInput(words.NO_NUMBER)

@@ -464,8 +464,7 @@ NO_SUCH_ROW = "This row is gone. Choose another one."
 NO_TRACE = "This pair has no trace: it was never judged."
 TRACE_GONE = "The trace of this row is gone."
 LEFT_FOLDER = "The trace of this row is outside the evaluation's folder, so it stays closed."
-UNKNOWN_FILTER = "There is no filter {}. There are: {}."
-UNKNOWN_SORT = "There is no sorting {}. There are: {}."
+UNKNOWN = "There is no {} {}. There are: {}."
 NO_NUMBER = "A page is a number from 1."
 
 FILTERS = {
