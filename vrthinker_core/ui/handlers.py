@@ -49,8 +49,6 @@ PLACE_SECONDS = 0.25  # between two looks at the queue
 TOLD_SECONDS = 5.0  # for which a refusal stands in the status of a run that goes on
 PATIENCE_SECONDS = 1.0  # for an event to see that its page shows another run
 
-Players = tuple[str | None, str | None]  # the file in each player
-
 
 @dataclass(frozen=True, slots=True)
 class Services:
@@ -353,7 +351,9 @@ class Handlers:
             await asyncio.sleep(UPDATE_SECONDS)
             await wait_while(is_same, CLOCK_SECONDS - UPDATE_SECONDS)
 
-    def _compared(self, shown: ShownRun, started: Started, players: Players) -> tuple[Path, ...]:
+    def _compared(
+        self, shown: ShownRun, started: Started, players: Sequence[str | None]
+    ) -> tuple[Path, ...]:
         """Return the uploaded files of the players.
 
         Raises BadInput if a player is empty, or the run did not compare these files, by their names

@@ -14,7 +14,7 @@ from vrthinker_core.branch_plan import BranchPlan, frames_in_view
 from vrthinker_core.errors import BadInput, describe
 from vrthinker_core.protocols import PromptProtocol, make_protocol
 from vrthinker_core.traces import with_shown_slots
-from vrthinker_core.types import FrameRef, ProtocolName, Reply, Settings, Thumbnail, VideoPair, Vote
+from vrthinker_core.types import FrameRef, ProtocolName, Reply, Settings, VideoPair, Vote
 from vrthinker_core.types.events import (
     Event,
     Finished,
@@ -72,8 +72,10 @@ class RunState:
     @property
     def in_view(self) -> frozenset[FrameRef]:
         """The frames in view after the last turn, or sent since."""
-        last = self.turns[-1:]
-        return frozenset(ref for turn in last for ref in (*turn.in_view, *_refs(turn.frames)))
+        if not self.turns:
+            return frozenset()
+        last = self.turns[-1]
+        return frozenset(last.in_view).union(frame.ref for frame in last.frames)
 
     @property
     def stays_in_view(self) -> set[FrameRef]:
@@ -90,10 +92,6 @@ class RunState:
         return RunState(started, turns, finished, writing=self.writing)
 
 
-def _refs(frames: tuple[Thumbnail, ...]) -> tuple[FrameRef, ...]:
-    return tuple(frame.ref for frame in frames)
-
-
 def fold(state: RunState, event: Event) -> RunState:
     """Return the state after one more event."""
     match event:
@@ -103,7 +101,7 @@ def fold(state: RunState, event: Event) -> RunState:
             return RunState(event)
         case FramesShown():
             before = replace(state, turns=state.turns[:-1] if event.note else state.turns)
-            in_view = tuple(sorted(before.in_view.union(_refs(event.frames))))
+            in_view = tuple(sorted(before.in_view.union(frame.ref for frame in event.frames)))
             sent = event.turn, event.told, event.frames
             shown = Turn(*sent, Completion("", "cancelled"), Reply(""), event.forced, in_view)
             return replace(state, turns=(*before.turns, shown), writing=True)
