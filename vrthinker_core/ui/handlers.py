@@ -192,7 +192,7 @@ class Handlers:
                 raise BadInput(words.CHECK_BRANCH)
             if encodable(prompt or "").strip() != started.prompt.strip():
                 raise BadInput(words.OTHER_INPUTS)
-            videos = self._compared(shown, started, (first, second))
+            videos = self._compared(shown, started, first, second)
             judge = self._judge_of(session, shown, words.CHECK_NO_JUDGE)
             pair = VideoPair(started.prompt, *videos)
             self._services.sessions.check_order(session, shown, pair, started.settings, judge)
@@ -217,7 +217,7 @@ class Handlers:
             judge = judge or self._judge_of(session, shown, words.NO_JUDGE)
             videos = shown.files
             if len(videos) < 2:
-                videos = self._compared(shown, trace.started, (first, second))
+                videos = self._compared(shown, trace.started, first, second)
             pair, owner = VideoPair(plan.prompt, *videos), owner_of(request.cookies)
             start = self._services.sessions.start_run
             begun = start(session, pair, plan.settings, judge, owner, plan)
@@ -352,7 +352,7 @@ class Handlers:
             await wait_while(is_same, CLOCK_SECONDS - UPDATE_SECONDS)
 
     def _compared(
-        self, shown: ShownRun, started: Started, players: Sequence[str | None]
+        self, shown: ShownRun, started: Started, *players: str | None
     ) -> tuple[Path, ...]:
         """Return the uploaded files of the players.
 

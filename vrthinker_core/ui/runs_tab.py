@@ -63,7 +63,8 @@ def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = 
     `source`: the trace's own file, else the two generators. `data_set`: labels that nobody gave.
     """
     pair, verdict, flips = result.pair, result.verdict, result.flips
-    people, known, judge = map(_labels, (pair.labels, data_set, verdict))
+    said = pair.labels, data_set, verdict
+    people, known, judge = ([label for _, label in each or ()] for each in said)
     label = verdict.OA if verdict else None
     shares = (result.probabilities or {}).get(Dimension.OA)
     probability = None if label is None or shares is None else shares[label]
@@ -129,10 +130,6 @@ def row_name(key: str) -> str:
 def row_json(run: ListedRun, hide: bool) -> dict[str, Any]:
     """Return the row for the page; `hide`: without any labels, for who votes first."""
     return {**run.told, **(WITHOUT_LABELS if hide else {})}
-
-
-def _labels(verdict: Verdict | None) -> list[Preference | None]:
-    return [label for _, label in verdict or ()]
 
 
 def _ending(result: PairResult) -> str:

@@ -51,7 +51,7 @@ from vrthinker_core.types.wording import (
 )
 from vrthinker_core.ui import words
 from vrthinker_core.ui.run import RunState, state_of
-from vrthinker_core.video.thumbnails import jpeg_size
+from vrthinker_core.video.thumbnails import finite, jpeg_size, seek_time, timeline_position
 
 Json = dict[str, Any]
 Clips = tuple[ClipInfo | None, ClipInfo | None]
@@ -151,7 +151,7 @@ class Tile:
                 return None
             shown = {
                 **pictures(frame)._asdict(),
-                "time": _finite(frame.seconds),  # when the frame appears
+                "time": finite(frame.seconds),  # when the frame appears
                 "at": seek_time(frame),
                 "place": timeline_position(frame, clip),
             }
@@ -167,22 +167,6 @@ def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
     for frame in frames:
         slots.setdefault(frame.ref.slot, {}).setdefault(frame.ref.side, frame)
     return [Tile(halves) for halves in slots.values()]
-
-
-def seek_time(frame: Thumbnail) -> float:
-    """Return seconds to the middle of its interval: browsers show the exact frame there."""
-    return _finite((frame.seconds + max(frame.seconds, frame.until)) / 2)
-
-
-def timeline_position(frame: Thumbnail, clip: ClipInfo | None) -> float:
-    """Return the frame's place in its clip, 0 to 1: equal places are one moment."""
-    index = min(max(frame.index, 0), 2**31)
-    frames = max(clip.frames if clip else 0, index + 1)
-    return round((index + 0.5) / frames, 5)
-
-
-def _finite(seconds: float) -> float:
-    return round(seconds, 5) if math.isfinite(seconds) else 0.0
 
 
 class RunView:
