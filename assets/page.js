@@ -264,14 +264,14 @@ VRThinker.mountScope = (root, props, watch, { about, told, choose, run }) => {
   const line = element("p", { role: "status" });
   const other = button("vrt-pill", choose, VRThinker.chooseJudge);
   const anyway = button("vrt-pill", run, () => document.getElementById("go").click());
-  const ways = element("p", "vrt-ways", other, anyway);
+  const notice = element("div", "vrt-cannot", line, element("p", "vrt-ways", other, anyway));
   root.classList.add("vrt", "vrt-scope");
-  root.replaceChildren(limits, line, ways);
+  root.replaceChildren(limits, notice);
   const draw = () => {
     const { outside, demo } = props.value;
     root.hidden = !demo;
     fill(limits, outside || !demo ? [] : about, ([name, can]) => [element("b", "", name), ` ${can}`]);
-    line.hidden = ways.hidden = !outside;
+    notice.hidden = !outside;
     say(line, outside ? told : "");
   };
   watch("value", draw);

@@ -32,7 +32,7 @@ def test_the_demo_judge_has_no_verdict_on_real_videos_and_shows_the_way_on(
     page: Page, clips: Clips, axe: str, tmp_path: Path
 ) -> None:
     real = REAL if REAL[0].is_file() else clips
-    notice = page.locator("#scope")
+    notice = page.locator(".vrt-cannot")
     for side in steps.SIDES:
         steps.put(page, side, DRAWN / f"{side}.mp4")
         steps.wait_until_playable(page, side)
