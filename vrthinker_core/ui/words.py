@@ -314,6 +314,7 @@ def ended_status(finished: Finished, turns: int, second: Finished | None = None)
 def recorded_status(finished: Finished | None, turns: int, frames: int) -> str:
     """Return what a saved run is; an ordinary answer goes without saying."""
     how = ended(finished).removeprefix("Finished")
+    how = how if how == DEMO_RUN else how.lower()
     return " · ".join(filter(None, [RECORDED, how, count(turns, "turn"), count(frames, "frame")]))
 
 
