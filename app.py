@@ -24,14 +24,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from vrthinker_core.backends.borrowed_gpu import borrows_gpu
+from vrthinker_core.backends.borrowed_gpu import borrows_gpu, gpu_seconds
 from vrthinker_core.backends.judge_name import JUDGE_FORMS
 from vrthinker_core.backends.served_model import LOOPBACK
-from vrthinker_core.storage import allow_open_files, owned_folder
+from vrthinker_core.storage import allow_open_files, owned_folder, usable_folder
 from vrthinker_core.ui.chooser import GROUPS, PUBLIC, Group
 from vrthinker_core.ui.fetch import ANY_ADDRESS, PUBLIC_ONLY
-from vrthinker_core.ui.history import KEEP_SECONDS, MAX_BYTES, usable_folder
-from vrthinker_core.ui.judges import JudgeLoader, gpu_seconds, judge_openers, naming_gpu_errors
+from vrthinker_core.ui.history import KEEP_SECONDS, MAX_BYTES
+from vrthinker_core.ui.judges import JudgeLoader, judge_openers, naming_gpu_errors
 from vrthinker_core.ui.page import EXAMPLES, Page
 from vrthinker_core.ui.runs_tab import ListedRuns
 
@@ -180,7 +180,7 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     names = [*chosen.name, *re.findall(r"[^\s,]+", os.environ.get("SPACE_HOST", ""))]
     on_space = bool(os.environ.get("SPACE_ID"))
     judges = JudgeLoader(judge_openers(chosen.judge), in_thread=not borrows_gpu())
-    on_gpu = spaces.GPU(duration=gpu_seconds)(judges.run_job)
+    on_gpu = spaces.GPU(duration=lambda job: gpu_seconds(job.settings))(judges.run_job)
     run_job = naming_gpu_errors(on_gpu, judges.get, judges.run_job)
     private = chosen.host in (None, *LOOPBACK) and not names
     offered = (GROUPS if private else PUBLIC) if chosen.offer is None else chosen.offer

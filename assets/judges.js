@@ -72,6 +72,7 @@ VRThinker.JudgeChooser = class {
   constructor(root, words, trigger) {
     Object.assign(this, { words, trigger });
     const opens = { class: "vrt-judge-chip", "aria-haspopup": "dialog" };
+    opens["aria-describedby"] = "vrt-judge-limits"; // below Compare
     this.name = element("span");
     const arrow = element("span", { "aria-hidden": "true" }, "▾");
     root.classList.add("vrt");

@@ -243,15 +243,17 @@ VRThinker.openVote = () => {
   document.querySelector("#trace .vrt-ballot").scrollIntoView({ block: "center" });
 };
 
-/** Below Compare: the chosen judge cannot judge the videos that are there. */
-VRThinker.mountScope = (root, props, watch, { told, choose, run }) => {
+/** Below Compare: what the chosen judge can, or that it cannot judge the videos that are there. */
+VRThinker.mountScope = (root, props, watch, { about, told, choose, run }) => {
   let asks = true; // the first Compare asks for another judge, and no later one
+  const limits = element("p", { id: "vrt-judge-limits" }); // the chip's description
   const line = element("p", { role: "status" });
   const other = button("vrt-pill", choose, () => VRThinker.chooseJudge());
   const anyway = button("vrt-pill", run, () => {
     asks = false;
     document.getElementById("go").click();
   });
+  const notice = element("div", "vrt-cannot", line, element("p", "vrt-ways", other, anyway));
   VRThinker.askForJudge = () => {
     const isAsked = asks && props.value.outside;
     if (isAsked) VRThinker.chooseJudge(true, told);
@@ -259,10 +261,13 @@ VRThinker.mountScope = (root, props, watch, { told, choose, run }) => {
     return isAsked;
   };
   root.classList.add("vrt", "vrt-scope");
-  root.replaceChildren(line, element("p", "vrt-ways", other, anyway));
+  root.replaceChildren(limits, notice);
   const draw = () => {
-    root.hidden = !props.value.outside;
-    say(line, root.hidden ? "" : told);
+    const { outside, demo } = props.value;
+    root.hidden = !demo;
+    fill(limits, outside || !demo ? [] : about, ([name, can]) => [element("b", "", name), ` ${can}`]);
+    notice.hidden = !outside;
+    say(line, outside ? told : "");
   };
   watch("value", draw);
   draw();

@@ -98,7 +98,6 @@ VRThinker.Trace = class {
     this.ending = new VRThinker.Passage("p");
     this.ending.node.classList.add("vrt-ending");
     this.ending.node.setAttribute("role", "status");
-    this.notes = element("ul", "vrt-notes"); // of the judge, while there is no run
     this.health = element("details", "vrt-health", element("summary"), element("ul"));
     this.empty = empty ?? element("p"); // what stands here while there is no run
     const read = messages && ((turn) => messages(turn, this.order.swapped ? "swapped" : "given"));
@@ -108,16 +107,15 @@ VRThinker.Trace = class {
     const actions = element("div", "vrt-actions", this.order.button, this.vote.button);
     root.classList.add("vrt");
     root.replaceChildren(this.verdict, this.ending.node, actions, this.order.node, this.vote.node);
-    root.append(this.notes, this.health, this.empty, this.order.notice, this.turns.node);
+    root.append(this.health, this.empty, this.order.notice, this.turns.node);
     this.update({});
   }
 
   /** Draw `trace` as the server's `view_json` gives it; what has not changed is left alone. */
   update(trace) {
     const { say, fill, items } = VRThinker;
-    const { verdict, ending = "", notes = [], health = [], run, prompt } = trace;
-    const isRun = prompt !== undefined;
-    const noted = isRun ? [...notes, ...health] : health;
+    const { verdict, ending = "", notes = [], health = [], run } = trace;
+    const noted = [...notes, ...health];
     this.data = trace;
     this.order.update(trace);
     this.shown = this.order.shown(trace);
@@ -126,7 +124,6 @@ VRThinker.Trace = class {
     this.vote.update(trace);
     this.ending.update(ending);
     this.ending.node.hidden = !ending;
-    fill(this.notes, isRun ? [] : notes, items);
     const [count, list] = this.health.children; // folded: they would push the turns down
     say(count, `${VRThinker.notes(noted)} on this run`);
     fill(list, noted, items);

@@ -35,7 +35,7 @@ COLOURS = 96  # of a GIF
 HOLD = 3 * RATE  # pictures for which the verdict stands still
 PACE = {"LOOK": 1.2, "LETTERS": 150, "LONGEST": 5, "REST": 1.2}  # what is a table is read faster
 PAGE = """<!doctype html><html class="vrt-saved"><meta charset="utf-8"><style>{style} body {{ margin: 0; padding: 10px 14px; }}
-.vrt-health, .vrt-notes, .vrt-foot, .vrt-playing {{ display: none; }} ::-webkit-scrollbar {{ display: none; }}</style>
+.vrt-health, .vrt-foot, .vrt-playing {{ display: none; }} ::-webkit-scrollbar {{ display: none; }}</style>
 <div id="trace"></div><script>{script}; const root = document.getElementById("trace");
 const view = new VRThinker.Trace(root, {{}}), replay = new VRThinker.Replay(root, () => {{}});</script>"""
 SHOW = f"""(at) => {{ Object.assign(VRThinker.PACE, {json.dumps(PACE)});

@@ -167,7 +167,7 @@ STATES: dict[str, Callable[[Page, Servers], None]] = {
 
 def _open(page: Page, server: Server) -> None:
     page.goto(server.url)
-    expect(page.locator(".vrt-notes li").first).to_be_visible()
+    steps.wait_for_judge(page)
 
 
 def _start(page: Page, server: Server, servers: Servers, prompt: str = PROMPT) -> None:

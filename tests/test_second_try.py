@@ -66,8 +66,8 @@ def test_a_judge_that_fails_once_answers_as_if_it_had_not(engine: Engine, first:
         "verdict, forced, error: nothing differs"
     )
     turns, expected = (reduce(fold, found, RunState()).turns for found in (events, smooth))
-    assert [turn.text for turn in turns] == [turn.text for turn in expected]
-    second, plain = turns[1].turn, expected[1].turn
+    assert [turn.completion.text for turn in turns] == [turn.completion.text for turn in expected]
+    second, plain = turns[1], expected[1]
     assert replace(second, note="", abandoned=()) == plain, (
         "tokens, frames in view and reply are those of the second try"
     )

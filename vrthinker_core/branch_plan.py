@@ -91,7 +91,7 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
         settings = replace(settings, window=changes.window)
     if frames:
         _check_frames(frames, protocol)
-        if _in_view(taken, settings).issuperset(protocol.frame_refs(frames)):
+        if frames_in_view(taken, settings.window).issuperset(protocol.frame_refs(frames)):
             raise BadInput(
                 f"In turn {turn} the judge sees {'frame' if len(frames) == 1 else 'frames'} "
                 f"{', '.join(map(str, frames))} already: choose at least one other frame."
@@ -141,10 +141,10 @@ def _check_frames(frames: tuple[int, ...], protocol: PromptProtocol) -> None:
         )
 
 
-def _in_view(taken: Sequence[Turn], settings: Settings) -> set[FrameRef]:
-    """Return the frames that the judge sees after these turns."""
+def frames_in_view(taken: Sequence[Turn], window: int | str | None) -> set[FrameRef]:
+    """Return the frames that the judge sees after these turns, with that memory window."""
     kept = [turn.frames for turn in taken[1:] if turn.frames]
-    if isinstance(settings.window, int):
-        kept = kept[max(0, len(kept) - settings.window) :]
+    if isinstance(window, int):
+        kept = kept[max(0, len(kept) - window) :]
     shown = {frame.ref for frames in (taken[0].frames, *kept) for frame in frames}
     return shown.intersection(taken[-1].in_view)

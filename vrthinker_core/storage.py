@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -171,6 +171,32 @@ def write_atomically(path: Path, data: bytes) -> None:
     """Write a file whole or not at all; raises `OSError`."""
     with atomic_path(path) as part:
         part.write_bytes(data)
+
+
+def link_or_copy(file: Path, place: Path, may_link: bool = True) -> None:
+    """Link or copy a file to `place`, unless one is there. Raises OSError."""
+    if may_link:
+        with suppress(OSError):  # one is there, or it is another disk
+            os.link(file, place)
+    if not place.is_file():
+        with atomic_path(place) as part:
+            shutil.copyfile(file, part)
+
+
+def usable_folder(chosen: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the `chosen` folder for runs, else the first writable one, or None."""
+    folders, space_disk = list[Path](), Path("/data")
+    if environment.get("SPACE_ID") and space_disk.is_dir():
+        folders.append(space_disk / "vr-thinker-runs")
+    cache = environment.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    if cache or environment.get("HOME") or sys.platform == "win32":
+        folders.append(Path(cache or Path.home() / ".cache") / "vr-thinker" / "runs")
+    for folder in [chosen] if chosen else folders:
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+    return None
 
 
 @contextmanager

@@ -26,6 +26,15 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", encodable(text))
 
 
+def one_line(text: str, most: int) -> str:
+    """Return the text in one line of at most `most` characters, all printable."""
+    line = encodable(text[: 2 * most])
+    if not line.isprintable():
+        line = "".join(each if each.isprintable() else " " for each in line)
+    line = " ".join(line.split())
+    return line if len(line) <= most and len(text) <= 2 * most else f"{line[: most - 1].rstrip()}…"
+
+
 def policy_hash(text: str) -> str:
     """Return the Content Security Policy source of an inline script or style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -2,9 +2,10 @@
 
 import re
 import stat
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -276,3 +277,29 @@ class TraceWriter:
             return
         self._path = folder / "trace.json"
         self._warning = f"{NOT_SAVED} as {wanted} ({reason}); it was saved as {encodable(str(self._path))} instead."
+
+
+def merge_traces(latest: Trace, stored: Trace) -> Trace:
+    """Return `latest` with an order check or vote of `stored`."""
+    if latest.started != stored.started:
+        return latest
+    votes = sorted(filter(None, (stored.vote, latest.vote)), key=lambda vote: vote.at)
+    checked = latest.swapped or (stored.swapped if latest.finished == stored.finished else None)
+    return with_shown_slots(replace(latest, swapped=checked, vote=votes[-1] if votes else None))
+
+
+def with_shown_slots(trace: Trace) -> Trace:
+    """Drop marks of the vote for frames that the trace lacks."""
+    if trace.vote is None:
+        return trace
+    shown = shown_slots(trace.runs)
+    slots = tuple(slot for slot in trace.vote.slots if slot in shown)
+    return replace(trace, vote=replace(trace.vote, slots=slots))
+
+
+def memory_of(value: object) -> int:
+    """Return the bytes of memory that a value of our types takes."""
+    parts: Iterable[object] = value if isinstance(value, tuple) else ()
+    if is_dataclass(value):
+        parts = (getattr(value, field.name) for field in fields(value))
+    return sys.getsizeof(value) + sum(map(memory_of, parts))

@@ -24,7 +24,7 @@ from tests.support.small_clips import write_clip
 from tests.ui.conftest import DESKTOP, Server, write_script
 from tests.ui.support import handmade_runs
 from tests.ui.support.saved_examples import ANSWER, ask
-from tests.ui.support.steps import fill
+from tests.ui.support.steps import fill, wait_for_judge
 from vrthinker_core.traces import to_json
 from vrthinker_core.types.events import Finished, StopReason, Trace
 
@@ -144,7 +144,7 @@ def open_recorded(chromium: Browser, server: Server) -> Page:
     page = chromium.new_context(**DESKTOP).new_page()
     page.add_init_script(RECORD)
     page.goto(server.url)
-    page.wait_for_selector(".vrt-notes li")
+    wait_for_judge(page)
     page.evaluate("window.received.length = 0")
     return page
 

@@ -140,7 +140,7 @@ def test_a_server_that_runs_here_becomes_a_judge_for_everybody(
     row = visitor.row("servers", "qwen2.5vl:7b")
     assert (row["act"], row["chosen"]) == ("choose", True)
     assert row["facts"] == (
-        *(words.REAL[True], words.TRAINED[False], words.pair_time(None)),
+        *(words.REAL[True], words.TRAINED[False], "time unknown"),
         *(words.FREE, words.SEEN_HERE),
     )
     assert judges.device("qwen2.5vl:7b", 1)[0] != judges.device("by hand", 1)[0]
@@ -159,7 +159,7 @@ def test_a_judge_with_a_key_belongs_to_its_page_and_ends_with_it(
     assert KEY not in repr((told, anna.session, anna.groups()))
     judges.seconds["gpt-5.2"] = 12.3
     row = anna.row("hosted", "OpenAI")
-    assert row["facts"][2] == words.pair_time(12.3)
+    assert row["facts"][2] == "about 12 s a pair here"
     assert (row["chosen"], row["model"]) == (True, "gpt-5.2")
     assert row["facts"][-1] == words.SEEN_BY.format("OpenAI")
     assert judges.get(name).name == "gpt-5.2"

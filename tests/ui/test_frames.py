@@ -24,6 +24,7 @@ from vrthinker_core.types.events import Trace
 from vrthinker_core.types.messages import Message
 from vrthinker_core.ui import frames, words
 from vrthinker_core.ui.frames import ExactFrames
+from vrthinker_core.ui.history import SavedRun
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.sessions import ShownRun
 
@@ -69,7 +70,7 @@ def run(clips: Clips, tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 
 def replay(here: Inside, trace: Trace, videos: Clips, page: str = "anna") -> ShownRun:
-    return here.sessions.start_replay(here.sessions.get(page), trace, videos=videos)
+    return here.sessions.start_replay(here.sessions.get(page), SavedRun(trace), videos)
 
 
 def decoded(exact: ExactFrames, shown: ShownRun, turn: int = 1, swapped: bool = False) -> Any:

@@ -29,7 +29,7 @@ from vrthinker_core.types import Preference, Verdict
 from vrthinker_core.types.events import Event, Finished, StopReason, Trace
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.ui import words
-from vrthinker_core.ui.history import Examples
+from vrthinker_core.ui.history import Examples, SavedRun
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.run import RunJob, state_of
 from vrthinker_core.ui.sessions import MAX_BRANCHES
@@ -94,7 +94,7 @@ def compared(here: Inside, two: Pair, name: str = "anna", **cookies: str) -> Ope
 def replaying(here: Inside, two: Any = (None, None), trace: Trace = RUN) -> OpenPage:
     """A page that shows a saved run of these videos."""
     page = OpenPage(here)
-    here.sessions.start_replay(page.session, trace, videos=two)
+    here.sessions.start_replay(page.session, SavedRun(trace), two)
     return page
 
 

@@ -22,11 +22,12 @@ from tests.ui.support.api import files
 from tests.ui.support.inside import BRANCH, RUN, run_until_stopped
 from tests.ui.support.site import ANNA, ANNAS, BERT, BERTS, Site
 from vrthinker_core.errors import TraceError
+from vrthinker_core.storage import usable_folder
 from vrthinker_core.traces import to_json
 from vrthinker_core.types import Preference, Verdict, Vote
 from vrthinker_core.types.events import Event, TurnEnded
 from vrthinker_core.ui import history as module
-from vrthinker_core.ui.history import History, usable_folder
+from vrthinker_core.ui.history import History
 from vrthinker_core.ui.run import RunJob
 
 VOTE = Vote(datetime(2026, 11, 22, tzinfo=UTC), Verdict(OA=Preference.SECOND), note="Sharper.")

@@ -20,12 +20,13 @@ from tests.ui.conftest import write_script
 from tests.ui.support.inside import RUN
 from tests.ui.support.saved_examples import ANSWER
 from vrthinker_core.backends import Backend, ScriptedBackend
+from vrthinker_core.backends.borrowed_gpu import gpu_seconds
 from vrthinker_core.branch_plan import Changes, plan_branch
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import Event, Finished, Opening, Started, Swapped, Voted
 from vrthinker_core.ui import judges as module
-from vrthinker_core.ui.judges import JudgeLoader, OpenJudge, gpu_seconds, judge_openers
+from vrthinker_core.ui.judges import JudgeLoader, OpenJudge, judge_openers
 from vrthinker_core.ui.run import RunJob
 
 LoadJudges = Callable[..., JudgeLoader]
@@ -173,9 +174,9 @@ def test_a_branch_is_run_and_a_lost_trace_noted_without_its_path(
     ]
 
 
-def test_the_gpu_seconds_follow_the_settings(job: RunJob) -> None:
+def test_the_gpu_seconds_follow_the_settings() -> None:
     def seconds(**settings: int) -> int:
-        return gpu_seconds(replace(job, settings=Settings(**settings)))
+        return gpu_seconds(Settings(**settings))
 
     assert seconds(max_turns=1) < seconds(max_turns=3) < seconds() == 75
     assert seconds(max_turns=3, max_new_tokens=100) < seconds(max_turns=3)

@@ -200,7 +200,7 @@ def test_a_package_unfit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     code = "from vrthinker_core.ui import api; print(api.why_no_mcp())"
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert printed.strip() == api.BROKEN.format("1.30.0")
+    assert printed.strip() == api.WRONG_VERSION.format("1.30.0")
 
     def missing(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)

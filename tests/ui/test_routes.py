@@ -21,7 +21,7 @@ from tests.ui.support.saved_examples import PROMPT, write_example
 from tests.ui.support.site import ANNA, ANNAS, Site
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import Preference, Verdict, Vote
-from vrthinker_core.ui.history import COOKIE, owner_of
+from vrthinker_core.ui.history import COOKIE, SavedRun, owner_of
 from vrthinker_core.ui.words import CLAIM
 
 JUDGED = "Video 1 is better overall"
@@ -59,7 +59,7 @@ def test_with_vote_first_a_verdict_is_listed_after_the_vote(tmp_path: Path) -> N
         return {row["name"]: row["outcome"] for row in client.get("/history").json()["runs"]}
 
     assert list(listed().values()) == [JUDGED, "Hidden until you vote", "Cut off before it ended"]
-    shown = site.sessions.start_replay(page, RUN, owner=ANNA, kept=name)
+    shown = site.sessions.start_replay(page, SavedRun(RUN, kept=name), owner=ANNA)
     assert listed()[name] == JUDGED, "what a page shows is no secret"
     shown.hidden = True
     assert listed()[name] == "Hidden until you vote"

@@ -58,7 +58,7 @@ def test_stop_waits_for_no_judge_and_one_that_hangs_keeps_its_place(job: RunJob)
         yield Text(2, "too late")
 
     run = start(job, hang, queue)
-    until(lambda: len(run.state.turns) == 2 and run.state.turns[1].text)
+    until(lambda: len(run.state.turns) == 2 and run.state.turns[1].completion.text)
     with within(3):
         run.stop()
     state = run.state

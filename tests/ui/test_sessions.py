@@ -17,6 +17,7 @@ from tests.ui.support.inside import RUN, files, finish_at_once, make_sessions, r
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Settings, Side, VideoPair
 from vrthinker_core.types.events import Event, Trace
+from vrthinker_core.ui.history import SavedRun
 from vrthinker_core.ui.page import give_back_memory
 from vrthinker_core.ui.run import RunJob, state_of
 from vrthinker_core.ui.sessions import Sessions, ShownRun
@@ -41,7 +42,9 @@ def shown(sessions: Sessions, page: str, owner: str = "", run: ShownRun | None =
 
 
 def replayed(sessions: Sessions, page: str, trace: Trace = RUN, owner: str = "") -> ShownRun:
-    return sessions.start_replay(sessions.get(page), trace, owner=owner, kept=owner and page)
+    return sessions.start_replay(
+        sessions.get(page), SavedRun(trace, kept=owner and page), owner=owner
+    )
 
 
 @pytest.mark.parametrize("end", ["closed", "another run", "as it waits", "unfollowed"])

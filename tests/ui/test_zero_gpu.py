@@ -22,10 +22,11 @@ from tests.ui.support import handmade_runs
 from tests.ui.support.api import answers, begin, messages, uploaded
 from tests.ui.support.page_events import act, compare_inputs, comparing
 from tests.ui.support.saved_examples import ANSWER, PROMPT, ask
+from vrthinker_core.backends.borrowed_gpu import gpu_seconds
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import JudgeEvent
-from vrthinker_core.ui.judges import gpu_seconds, naming_gpu_errors
+from vrthinker_core.ui.judges import naming_gpu_errors
 from vrthinker_core.ui.run import JobRunner, RunJob
 
 REPLIES = [ask(10, 30), ANSWER]
@@ -97,8 +98,7 @@ def space(scheduler: Scheduler, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def seconds(settings: Settings) -> str:
-    pair = VideoPair(PROMPT, Path("one.mp4"), Path("two.mp4"))
-    return str(gpu_seconds(RunJob(pair, settings, Path("trace.json"), Path("stop"))))
+    return str(gpu_seconds(settings))
 
 
 def test_a_run_happens_in_the_process_that_holds_the_gpu(

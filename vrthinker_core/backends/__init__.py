@@ -2,7 +2,6 @@
 
 from vrthinker_core.backends.base import Backend, Conversation
 from vrthinker_core.backends.built_in import (
-    BETTER_JUDGE,
     DEFAULT_CHECKPOINT,
     NANO,
     NANO_LIMITS,
@@ -12,7 +11,6 @@ from vrthinker_core.backends.factory import default_choice, open_backend
 from vrthinker_core.backends.scripted import ScriptedBackend
 
 __all__ = [
-    "BETTER_JUDGE",
     "DEFAULT_CHECKPOINT",
     "NANO",
     "NANO_LIMITS",

@@ -1,6 +1,12 @@
-"""The test for a Hugging Face Space with ZeroGPU, without torch."""
+"""What a Hugging Face Space with ZeroGPU needs to know, without torch."""
 
+import math
 import os
+
+from vrthinker_core.protocols.paired import Paired
+from vrthinker_core.types import Settings
+
+MAX_GPU_SECONDS = 75  # ZeroGPU refuses a run that needs more than a visitor's remaining quota
 
 
 def borrows_gpu() -> bool:
@@ -10,3 +16,15 @@ def borrows_gpu() -> bool:
     the thread that imported `spaces`.
     """
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
+
+
+def gpu_seconds(settings: Settings) -> int:
+    """Return seconds for which a run asks for the GPU of ZeroGPU.
+
+    Ten to start, then each turn 1 s to prefill and 25 tokens a second to decode. Both orders take
+    twice as many turns.
+    """
+    turns = min(max(settings.max_turns or Paired.max_turns, 1), MAX_GPU_SECONDS)
+    orders = 2 if settings.swap == "on" else 1
+    seconds = 10 + orders * turns * (1 + min(settings.max_new_tokens, 300) / 25)
+    return min(MAX_GPU_SECONDS, math.ceil(seconds))

@@ -14,11 +14,4 @@ NANO_LIMITS = (
 )
 """A part of every note about the built-in judge."""
 
-BETTER_JUDGE = (
-    "For the published 7B start the page as python app.py --judge hf:qunwang13/vrthinker "
-    "on a machine with a GPU, "
-    "or as python app.py --judge server:URL#MODEL with a server that runs it."
-)
-"""Shown beside such a note if a person can choose a judge."""
-
 NANO_NOTE = f"Demo judge. {NANO_LIMITS}"

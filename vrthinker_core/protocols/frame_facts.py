@@ -27,7 +27,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vrthinker_core.types import Side
+from vrthinker_core.types import Preference, Side
 
 PICTURES = ("clear", "blurry", "noisy", "blocky", "dark", "bright", "banded")
 MOTIONS = ("first", "go", "stay", "leap", "odd")
@@ -177,3 +177,34 @@ def _read_plain(snapshot: str) -> tuple[VideoFacts, ...]:
     if not any(found.values()):
         return ()
     return tuple(VideoFacts(side, shows[side], tuple(found[side])) for side in Side)
+
+
+AS_ASKED = "Both videos show what the prompt says."
+
+
+def prompt_reason(facts: Sequence[PromptFact], label: Preference | None) -> tuple[str, int | None]:
+    """Return why a drawn scene fits the prompt better, and how many frames show it.
+
+    "" if the facts do not say so, None for all frames.
+    """
+    wrong = {side: [f for f in facts if f.shown[side - 1] != f.wanted] for side in Side}
+    if label is Preference.TIE and facts and not any(wrong.values()):
+        return AS_ASKED, None
+    worse = Side(label).other if label else None
+    if worse is None or len(wrong[worse]) <= len(wrong[worse.other]):
+        return "", None
+    fact = next(fact for fact in wrong[worse] if fact not in wrong[worse.other])
+    return _wrong_fact(fact, facts, worse), None if fact.kind == "direction" else 1
+
+
+def _wrong_fact(fact: PromptFact, facts: Sequence[PromptFact], side: Side) -> str:
+    value, alike = fact.shown[side - 1], [x for x in facts if x.is_second == fact.is_second]
+    said = {each.kind: each.shown[side - 1] if value else each.wanted for each in alike}
+    plural = "" if said.get("count", "one") == "one" else "s"
+    video, thing = f"Video {int(side)}", f"{said.get('shape', 'thing')}{plural}"
+    if not value:
+        return f"{video} shows no {said.get('colour', 'such')} {thing}."
+    verbs = {"colour": "are" if plural else "is", "direction": "move" if plural else "moves"}
+    if verb := verbs.get(fact.kind):
+        return f"{video}'s {thing} {verb} {value}; the prompt says {fact.wanted}."
+    return f"{video} shows {said.get('count', 'one')} {thing}; the prompt says {fact.wanted}."

@@ -31,20 +31,21 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vrthinker_core.__about__ import __version__
-from vrthinker_core.errors import BadInput, VrThinkerError
+from vrthinker_core.errors import BadInput
 from vrthinker_core.protocols.parser import label_probabilities
-from vrthinker_core.types import Dimension, Reply, Settings, Verdict, VideoPair, Vote
+from vrthinker_core.types import Dimension, Settings, Verdict, VideoPair, Vote
+from vrthinker_core.types.events import Turn
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.types.settings import SETTINGS, parse_settings
 from vrthinker_core.types.wording import order_unchecked
 from vrthinker_core.ui import words
 from vrthinker_core.ui.fetch import FULL
 from vrthinker_core.ui.handlers import Services
-from vrthinker_core.ui.queue import CheckedBlocks
-from vrthinker_core.ui.run import RunState, TurnState
+from vrthinker_core.ui.queue import UPLOAD_FIRST, CheckedBlocks
+from vrthinker_core.ui.run import RunState
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.uploads import Uploads
-from vrthinker_core.ui.view import Probabilities, RunView, remarks
+from vrthinker_core.ui.view import Probabilities, RunView
 
 
 class LabelsJson(TypedDict):
@@ -152,16 +153,6 @@ class OfferedJudgeJson(TypedDict):
     error: str
 
 
-class JudgeHealthJson(TypedDict):
-    """Whether a judge is there, and which one."""
-
-    status: str  # ready, loading or no judge
-    judge: str
-    protocol: str
-    notes: list[str]
-    error: str
-
-
 class SettingJson(TypedDict):
     """A setting that a run can be given."""
 
@@ -172,9 +163,14 @@ class SettingJson(TypedDict):
     default: str | int | float | None  # None is the protocol's own value
 
 
-class HealthJson(JudgeHealthJson):
-    """The state of the server; what `JudgeHealthJson` says is about the first judge."""
+class HealthJson(TypedDict):
+    """The state of the server, and of its first judge."""
 
+    status: str  # ready, loading or no judge
+    judge: str
+    protocol: str
+    notes: list[str]
+    error: str
     judges: list[OfferedJudgeJson]
     judging: int  # runs that are being judged
     waiting: int  # runs that wait in the queue
@@ -200,7 +196,7 @@ def run_json(view: RunView, seconds: float = 0.0, pace: Pace = Pace()) -> RunJso
         "judge": started.judge if started else "",
         "protocol": started.dialect if started else "",
         "prompt": started.prompt if started else "",
-        "turns": [_turn(each, view.outside_scope) for each in view.state.turns],
+        "turns": [_turn(view, each) for each in view.state.turns],
         "branch": view.name,
         "swapped": _second_run(view),
         "vote": _vote(view.state.vote),
@@ -217,7 +213,7 @@ def _second_run(view: RunView) -> SecondRunJson | None:
         "probabilities": _probabilities(second.probabilities),
         "order": cast(OrderLabelsJson, check.effects) if check else None,
         "unchecked": order_unchecked(end) if end and check is None else "",
-        "turns": [_turn(each, second.outside_scope) for each in second.state.turns],
+        "turns": [_turn(second, each) for each in second.state.turns],
     }
 
 
@@ -243,11 +239,9 @@ def _probabilities(known: Probabilities) -> ProbabilitiesJson | None:
     return cast(ProbabilitiesJson, shares) if known else None
 
 
-def _turn(state: TurnState, outside_scope: bool) -> TurnJson:
-    turn = state.turn
-    reply = turn.reply if turn else Reply("")
-    verdict = None if outside_scope else reply.verdict
-    known = label_probabilities(turn.completion, verdict) if turn else {}
+def _turn(view: RunView, turn: Turn) -> TurnJson:
+    reply, completion = turn.reply, turn.completion
+    verdict = None if view.outside_scope else reply.verdict
     frames = [
         FrameJson(
             video=int(frame.ref.side),
@@ -256,21 +250,21 @@ def _turn(state: TurnState, outside_scope: bool) -> TurnJson:
             seconds=frame.seconds,
             until=frame.until,
         )
-        for frame in state.frames
+        for frame in turn.frames
     ]
     return {
-        "number": state.number,
+        "number": turn.number,
         "frames": frames,
         "snapshot": reply.snapshot,
         "think": reply.think,
         "requested": list(reply.wants.indices) if reply.wants else [],
         "labels": _labels(verdict),
-        "probabilities": _probabilities(known),
+        "probabilities": _probabilities(label_probabilities(completion, verdict)),
         "confidence": reply.confidence,
-        "remarks": remarks(state),
-        "text": state.text,
-        "reasoning": turn.completion.reasoning if turn else "",
-        "over": turn is not None,
+        "remarks": view.remarks(turn),
+        "text": completion.text,
+        "reasoning": completion.reasoning,
+        "over": not view.is_open(turn),
     }
 
 
@@ -279,7 +273,6 @@ MCP_REQUIREMENT = "mcp>=1.24,<2"  # what Gradio supports, and what works with th
 _REMEDY = f'Run pip install --upgrade "{MCP_REQUIREMENT}" and start again.'
 NOT_INSTALLED = f"MCP is off: it needs one more package. {_REMEDY}"
 WRONG_VERSION = f"MCP is off: mcp {{}} is installed, and Gradio cannot speak to it. {_REMEDY}"
-BROKEN = f"MCP is off: mcp {{}} is installed, but cannot be imported. {_REMEDY}"
 NO_SSE = f"The older transport is not offered. Connect to {MCP_PATH}/ by streamable HTTP."
 
 
@@ -289,13 +282,11 @@ def why_no_mcp() -> str:
         version = metadata.version("mcp")
     except metadata.PackageNotFoundError:
         return NOT_INSTALLED
-    if not Requirement(MCP_REQUIREMENT).specifier.contains(version):
-        return WRONG_VERSION.format(version)
-    try:
-        import_module("mcp.server.streamable_http_manager")
-    except ImportError:
-        return BROKEN.format(version)
-    return ""
+    with suppress(ImportError):
+        if Requirement(MCP_REQUIREMENT).specifier.contains(version):
+            import_module("mcp.server.streamable_http_manager")
+            return ""
+    return WRONG_VERSION.format(version)
 
 
 def mcp_routes() -> list[BaseRoute]:
@@ -341,9 +332,6 @@ class McpCallMiddleware:
             self._tokens.discard(token)
 
 
-NOT_UPLOADED = (
-    "{} is no uploaded file. Upload it first, and name it by the path that the upload gave."
-)
 NOT_BASE64 = (
     "{} cannot be read: after data:video/mp4;base64, only the file itself in Base64 is understood."
 )
@@ -390,7 +378,7 @@ async def resolve_video(
             path = Path(named).resolve(strict=True)
             if path.is_relative_to(Path(get_upload_folder()).resolve()) and path.is_file():
                 return path
-    raise BadInput(NOT_UPLOADED.format(label))
+    raise BadInput(f"{label} is no uploaded file. {UPLOAD_FIRST}")
 
 
 def _write_data_url(url: str, label: str, path: Path) -> Path:
@@ -538,15 +526,20 @@ class Endpoints:
         what stands beside it is about the first of them. `settings` are what a run can be given,
         each with its range and its default, null for the protocol's own.
         """
-        offered = self.services.judges.names
-        judges = {name: self._judge_health(name) for name in offered}
+        judges, offered = self.services.judges, list[OfferedJudgeJson]()
+        for name in judges.names:
+            judge, error = judges.look(name)
+            status = "ready" if judge else "no judge" if error else "loading"
+            offered.append({"name": name, "status": status, "error": error})
+        first, error = judges.look()
         judging, waiting = self.services.queue.counts()
         health: HealthJson = {
-            **judges[offered[0]],
-            "judges": [
-                {"name": name, "status": judge["status"], "error": judge["error"]}
-                for name, judge in judges.items()
-            ],
+            "status": offered[0]["status"],
+            "judge": first.name if first else "",
+            "protocol": next(iter(first.protocols), "paired") if first else "",
+            "notes": list(first.notes) if first else [],
+            "error": error,
+            "judges": offered,
             "judging": judging,
             "waiting": waiting,
             "version": __version__,
@@ -557,25 +550,13 @@ class Endpoints:
         }
         return as_text(health) if request.headers.get(CALL_HEADER) else health
 
-    def _judge_health(self, name: str) -> JudgeHealthJson:
-        health = JudgeHealthJson(status="loading", judge="", protocol="", notes=[], error="")
-        try:
-            if self.services.judges.is_loaded(name):
-                backend = self.services.judges.get(name)
-                health["status"], health["judge"] = "ready", backend.name
-                health["protocol"] = next(iter(backend.protocols), "paired")
-                health["notes"] = list(backend.notes)
-        except VrThinkerError as error:
-            health["status"], health["error"] = "no judge", str(error)
-        return health
-
 
 async def _progress(shown: ShownRun) -> AsyncIterator[RunJson]:
     """The run so far, at each change, every `HEARTBEAT_SECONDS`, and at the end."""
     run, polls, before = shown.run, 0, None
     while not run.over:
         state = run.state
-        turns = [[turn.turn is not None for turn in each.turns] for each in state.runs]
+        turns = [(len(each.turns), each.writing) for each in state.runs]
         stage = run.begun, [each.started is not None for each in state.runs], turns
         if stage != before or polls * POLL_SECONDS >= HEARTBEAT_SECONDS:
             item = run_json(RunView(state), run.seconds, run.pace)

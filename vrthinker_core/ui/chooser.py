@@ -13,6 +13,7 @@ import gradio as gr
 
 from vrthinker_core.backends import NANO_NAME, Backend
 from vrthinker_core.backends.base import RemoteBackend
+from vrthinker_core.backends.built_in import NANO_NOTE
 from vrthinker_core.backends.checkpoint_files import is_downloaded
 from vrthinker_core.backends.discover import local_servers
 from vrthinker_core.backends.download import Download
@@ -24,6 +25,7 @@ from vrthinker_core.ui import words
 from vrthinker_core.ui.judges import OWN, JudgeLoader
 from vrthinker_core.ui.layout import PageComponents, Updates
 from vrthinker_core.ui.sessions import Session, Sessions
+from vrthinker_core.ui.view import Json
 
 if TYPE_CHECKING:  # it imports torch, which a Space with ZeroGPU must not see so early
     from vrthinker_core.backends.offers import Offer
@@ -35,8 +37,6 @@ BY_KIND: dict[str, Group] = {"nano": "demo", "hf": "local", "local": "servers"}
 
 FRESH_SECONDS = 10.0  # for which it is known what this machine and its servers can run
 MAX_MODEL, MAX_KEY = 200, 1000  # characters
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +114,14 @@ class JudgeChooser:
         return str(value) if value in own else self._judges.choose(value)
 
     def chip(self, name: str) -> Json:
-        """Return what the chip shows: title, state, and whether it is the demo judge."""
-        state, demo = "" if self._judges.is_loaded(name) else words.CHIP_LOADING, name == NANO_NAME
-        if not state:
-            try:
-                demo = self._judges.get(name).scope == "drawn"
-            except VrThinkerError:
-                state = words.CHIP_FAILED
-        return {"title": words.DEMO if demo else name.split(OWN)[0], "state": state, "demo": demo}
+        """Return what the chip shows: title and state."""
+        judge, trouble = self._judges.look(name)
+        state = "" if judge else words.CHIP_FAILED if trouble else words.CHIP_LOADING
+        return {"title": words.DEMO if self._is_demo(name) else name.split(OWN)[0], "state": state}
+
+    def _is_demo(self, name: str) -> bool:
+        judge, _ = self._judges.look(name)
+        return judge.scope == "drawn" if judge else name == NANO_NAME
 
     def _session(self, request: gr.Request) -> Session:
         return self._sessions.get(str(request.session_hash))
@@ -177,7 +177,7 @@ class JudgeChooser:
         notes: dict[Group, str] = {}
         found = {judges.named(each.judge) or each.judge: each for each in self._offers(request)}
         for name in judges.names:
-            own: Group = "demo" if self.chip(name)["demo"] else "local"
+            own: Group = "demo" if self._is_demo(name) else "local"
             rows[_group(found[name].judge) if name in found else own].append(
                 self._row(session, name, here)
             )
@@ -202,15 +202,14 @@ class JudgeChooser:
 
     def _row(self, session: Session, name: str, here: bool) -> JudgeRow:
         """Return a judge that every visitor may choose."""
-        judges, title = self._judges, words.DEMO_JUDGE if self.chip(name)["demo"] else name
-        chosen = name == (session.judge or judges.names[0])
+        title = words.DEMO_JUDGE if self._is_demo(name) else name
+        chosen = name == (session.judge or self._judges.names[0])
         row = partial(JudgeRow, name, title, act="choose", chosen=chosen)
-        if not judges.is_loaded(name):
-            return row(words.UNKNOWN_FACTS, note=words.LOADING)
-        try:
-            return row(self._facts(judges.get(name), here))
-        except VrThinkerError as error:
-            return row(words.UNKNOWN_FACTS, note=str(error))
+        judge, trouble = self._judges.look(name)
+        if judge is None:
+            return row(words.UNKNOWN_FACTS, note=trouble or words.LOADING)
+        notes = " ".join(note for note in judge.notes if note != NANO_NOTE)
+        return row(self._facts(judge, here), note=notes)
 
     def _facts(self, judge: Backend, here: bool = False) -> tuple[str, ...]:
         """Return the five facts of a judge that is open."""

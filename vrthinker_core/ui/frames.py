@@ -13,8 +13,8 @@ from PIL import Image
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.protocols.factory import frame_layout
 from vrthinker_core.types import Frame, FrameRef, Side, Thumbnail
+from vrthinker_core.types.events import Turn
 from vrthinker_core.ui import words
-from vrthinker_core.ui.run import TurnState
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import ThumbnailFiles
 from vrthinker_core.video import Clip, ClipOpening, DecoderPool
@@ -172,7 +172,7 @@ class _Stored:
             return src
 
 
-def turns_of(shown: ShownRun, swapped: bool) -> tuple[TurnState, ...]:
+def turns_of(shown: ShownRun, swapped: bool) -> tuple[Turn, ...]:
     """Return the turns of the run or its second, in first sides."""
     state = shown.run.state
     if not swapped:

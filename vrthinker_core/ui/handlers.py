@@ -18,21 +18,20 @@ from typing import Any
 import gradio as gr
 from pydantic import ValidationError
 
-from vrthinker_core.backends import BETTER_JUDGE, NANO_LIMITS
 from vrthinker_core.branch_plan import MAX_FRAMES, Changes, plan_branch
 from vrthinker_core.errors import BadInput, NoCopy, TraceError, VideoUnavailable, VrThinkerError
-from vrthinker_core.protocols.sanitize import MAX_PROMPT, check_prompt
+from vrthinker_core.protocols.sanitize import check_prompt
 from vrthinker_core.storage import type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load
-from vrthinker_core.types import ProtocolName, Side, VideoPair, Vote
+from vrthinker_core.types import Side, VideoPair, Vote
 from vrthinker_core.types.events import Started, Trace, shown_slots
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings, setting
 from vrthinker_core.types.wording import DEMO_RUN
 from vrthinker_core.ui import words
 from vrthinker_core.ui.chooser import PUBLIC, Group, JudgeChooser
-from vrthinker_core.ui.history import Examples, History, owner_of, votes_first
+from vrthinker_core.ui.history import Examples, History, SavedRun, owner_of, votes_first
 from vrthinker_core.ui.judges import JudgeLoader
 from vrthinker_core.ui.layout import FormValues, PageComponents, Updates, form_values, no_updates
 from vrthinker_core.ui.queue import CheckedBlocks, JudgeQueue, upload_place
@@ -42,7 +41,6 @@ from vrthinker_core.ui.sessions import Session, Sessions, ShownRun
 from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.view import Json, RunView, hide_verdict, label_rows
 from vrthinker_core.video.files import file_digest
-from vrthinker_core.video.timeline import claims_drawn
 
 POLL_SECONDS = 0.03  # between two looks
 UPDATE_SECONDS = 0.12  # between two updates of the page, at least
@@ -50,20 +48,6 @@ CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the s
 PLACE_SECONDS = 0.25  # between two looks at the queue
 TOLD_SECONDS = 5.0  # for which a refusal stands in the status of a run that goes on
 PATIENCE_SECONDS = 1.0  # for an event to see that its page shows another run
-
-BANNER_ONLY: Json = {"introduction": True, "turns": ()}  # a trace without a run (`page.js`)
-
-Players = tuple[str | None, str | None]  # the file in each player
-
-
-@dataclass(frozen=True, slots=True)
-class SavedRun:
-    """A trace, and its source."""
-
-    trace: Trace
-    videos: Sequence[Path] = ()  # files that are kept with it
-    link: str = ""  # the name in `?trace=NAME`
-    kept: str = ""  # the name in `?run=NAME`, by which its visitor opens it
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +96,7 @@ class Handlers:
     # -- judge and players -----------------------------------------------------------------------
 
     async def show_judge(self, request: gr.Request, judge: str = "") -> AsyncIterator[Updates]:
-        """Show that the chosen judge is loading, then its name and notes.
+        """Show that the chosen judge is loading, then its name, or why it cannot be had.
 
         `judge`: "" when a page is opened. A shown run stays; its own judge is named as long as it
         is shown. The choice is read anew each time, so that only the newest is shown.
@@ -124,18 +108,19 @@ class Handlers:
         while not judges.is_loaded(session.judge):
             yield {parts.chooser: self.chooser.chip(session.judge)}
             await asyncio.sleep(0.25)
-        trace, chip = banner(judges, session.judge), self.chooser.chip(session.judge)
-        told: Updates = {parts.chooser: chip, **self._protocol_choice(session.judge, bool(judge))}
-        told |= self.scope(session)
-        shows_run = opens_trace or session.shown is not None
-        yield told if shows_run else {**told, parts.trace: trace}
+        told: Updates = {parts.chooser: self.chooser.chip(session.judge), **self.scope(session)}
+        told |= self._protocol_choice(session.judge, bool(judge))
+        if not opens_trace and session.shown is None:  # the empty page (`page.js`)
+            _, trouble = judges.look(session.judge)
+            if trouble and len(judges.names) > 1 and "another judge" not in trouble:
+                trouble = f"{trouble} {words.CHOOSE_ANOTHER}"
+            told[parts.trace] = {"introduction": True, "turns": (), "ending": trouble}
+        yield told
 
     def _protocol_choice(self, judge: str, chosen: bool) -> Updates:
         """Offer a protocol where the judge knows several, or names none."""
-        known: tuple[ProtocolName, ...] = ("paired",)
-        with suppress(VrThinkerError):
-            known = self._services.judges.get(judge).protocols
-        offered = len(known) != 1
+        found, _ = self._services.judges.look(judge)
+        offered = found is not None and len(found.protocols) != 1
         # What was chosen for another judge would fail with this one
         value = gr.skip() if offered or not chosen else {"value": setting("protocol").default}
         return {self._parts.settings["protocol"]: {**gr.update(visible=offered), **value}}
@@ -208,15 +193,14 @@ class Handlers:
                 raise BadInput(words.CHECK_BRANCH)
             if encodable(prompt or "").strip() != started.prompt.strip():
                 raise BadInput(words.OTHER_INPUTS)
-            videos = self._compared(shown, started, (first, second))
-            judge = self._judge_of(session, shown, started, words.CHECK_NO_JUDGE)
+            videos = self._compared(shown, started, first, second)
+            judge = self._judge_of(session, shown, words.CHECK_NO_JUDGE)
             pair = VideoPair(started.prompt, *videos)
             self._services.sessions.check_order(session, shown, pair, started.settings, judge)
         except BadInput as bad:
             said: Updates = {parts.status: str(bad)}
-            if session.shown is not None:
-                view = self._view(session, session.shown)
-                said = {parts.trace: {**view, "refusal": str(bad)}}
+            if former := session.shown:
+                said = {parts.trace: {**self._view(session, former), "refusal": str(bad)}}
             return self._refused(session, said)
         return self._begun(session)
 
@@ -231,10 +215,10 @@ class Handlers:
             judge = self._services.judges.choose(asked) if asked else ""
             shown, trace = _ended(session, words.BRANCH_NO_RUN)
             plan = plan_branch(trace, turn, changes)
-            judge = judge or self._judge_of(session, shown, trace.started, words.NO_JUDGE)
+            judge = judge or self._judge_of(session, shown, words.NO_JUDGE)
             videos = shown.files
             if len(videos) < 2:
-                videos = self._compared(shown, trace.started, (first, second))
+                videos = self._compared(shown, trace.started, first, second)
             pair, owner = VideoPair(plan.prompt, *videos), owner_of(request.cookies)
             start = self._services.sessions.start_run
             begun = start(session, pair, plan.settings, judge, owner, plan)
@@ -253,8 +237,8 @@ class Handlers:
             return no_updates()
         trace = trace_of(kept.run.state)
         assert trace is not None, "only the shown run may never have begun"
-        facts = kept.link, before.run.videos, before.owner, kept.kept
-        after = self._services.sessions.start_replay(session, trace, *facts)
+        saved, start = SavedRun(trace, (), kept.link, kept.kept), self._services.sessions
+        after = start.start_replay(session, saved, before.run.videos, before.owner)
         after.hidden, after.voted = kept.hidden, kept.voted
         begun = (run for run in runs if run.run.state.started)
         session.branches = [after if run is kept else run for run in begun]
@@ -368,7 +352,9 @@ class Handlers:
             await asyncio.sleep(UPDATE_SECONDS)
             await wait_while(is_same, CLOCK_SECONDS - UPDATE_SECONDS)
 
-    def _compared(self, shown: ShownRun, started: Started, players: Players) -> tuple[Path, ...]:
+    def _compared(
+        self, shown: ShownRun, started: Started, *players: str | None
+    ) -> tuple[Path, ...]:
         """Return the uploaded files of the players.
 
         Raises BadInput if a player is empty, or the run did not compare these files, by their names
@@ -383,13 +369,14 @@ class Handlers:
             raise BadInput(words.OTHER_INPUTS)
         return files
 
-    def _judge_of(self, session: Session, shown: ShownRun, started: Started, unknown: str) -> str:
+    def _judge_of(self, session: Session, shown: ShownRun, unknown: str) -> str:
         """Return the name of a run's judge, or raise BadInput(unknown)."""
-        judge = shown.run.judge or self._services.judges.find(started.judge)
+        started = shown.run.state.started
+        name = started.judge if started else ""
         with suppress(BadInput):
-            if judge is not None:
+            if judge := shown.run.judge or self._services.judges.find(name):
                 return self.chooser.name_of(session, judge)
-        raise BadInput(unknown.format(started.judge[: words.MAX_NAME]))
+        raise BadInput(unknown.format(name[: words.MAX_NAME]))
 
     # -- saved runs ------------------------------------------------------------------------------
 
@@ -399,12 +386,13 @@ class Handlers:
         own, stored = getattr(event, "run", ""), getattr(event, "example", "")
         opened = await self._show_named(session, request, own, stored)
         if not opened:
-            session.put(None, None)
+            session.put()
             sessions.drop_waiting(session)
             sessions.show(session, None)
             line = words.NO_RUN if getattr(event, "lost", False) else words.READY
             opened = {parts.first: None, parts.second: None, parts.prompt: ""}
-            opened |= {**parts.without_run(line), **parts.buttons_of(session.next_number())}
+            opened |= {parts.status: line, parts.trace: {"turns": []}, **self.scope(session)}
+            opened |= parts.buttons_of(session.next_number())
         return await self._with_form(session, opened, form)
 
     async def open_trace(self, values: FormValues, request: gr.Request) -> Updates:
@@ -438,7 +426,7 @@ class Handlers:
             if shown.kept == own and not shown.run.over:
                 services.sessions.drop_waiting(session)
                 services.sessions.show(session, shown)
-                session.put(None, None)
+                session.put()
                 running = self._parts.buttons_of(session.next_number(), True)
                 players = self._players(shown.run.videos, shown.run.prompt)
                 return {**players, **self._updates(session, shown), **running}
@@ -460,14 +448,11 @@ class Handlers:
             known = [path for each in services.examples.by_name.values() for path in each.videos]
             known += session.shown.files if session.shown else ()
             videos = shown_videos(services.uploads, saved, known)
-            trace, owner, start = saved.trace, owner_of(request.cookies), services.sessions
-            shown = start.start_replay(session, trace, saved.link, videos, owner, saved.kept)
+            trace, owner = saved.trace, owner_of(request.cookies)
+            shown = services.sessions.start_replay(session, saved, videos, owner)
             shown.voted = bool(saved.kept and trace.vote)
             shown.hidden = votes_first(request.cookies) and not shown.voted
-            both = zip(trace.started.clips, videos, strict=True)
-            session.put(*(clip.digest if clip and path else None for clip, path in both))
-            for player, clip in zip(session.players, trace.started.clips, strict=True):
-                player.drawn = clip is None or clip.drawn
+            session.put(trace.started, videos)
             return {**self._players(videos, trace.started.prompt), **self._finished(session, shown)}
 
         try:
@@ -500,15 +485,11 @@ class Handlers:
 
     def _form_of(self, session: Session, shown: ShownRun) -> FormValues:
         """The settings of a run, and its judge if it is offered here."""
-        started, judges = shown.run.state.started, self._services.judges
-        judge = None
+        started, judge = shown.run.state.started, ""
         with suppress(BadInput):
-            if found := shown.run.judge or (judges.find(started.judge) if started else None):
-                judge = self.chooser.name_of(session, found)
-        trained: tuple[ProtocolName, ...] = ()
-        if judge and judges.is_loaded(judge):
-            with suppress(VrThinkerError):
-                trained = judges.get(judge).protocols
+            judge = self._judge_of(session, shown, "")
+        found, _ = self._services.judges.look(judge) if judge else (None, "")
+        trained = found.protocols if found else ()
         values = form_values(started.settings if started else shown.run.settings, trained)
         form = {part: values[name] for name, part in self._parts.settings.items()}
         return {**form, self._parts.judge: judge} if judge else form
@@ -524,15 +505,13 @@ class Handlers:
         return {self._parts.status: str(error), **said}
 
     def scope(self, session: Session) -> Updates:
-        """Say whether the chosen judge cannot judge the pair that waits to be compared."""
-        judges, players = self._services.judges, session.players
+        """Say whether the chosen judge is the demo, and cannot judge the pair that waits."""
+        judge, _ = self._services.judges.look(session.judge)
+        demo, players = judge is not None and judge.scope == "drawn", session.players
         there = all(player.digest and not player.refusal for player in players)
         waits = there and (session.shown is None or bool(session.changed_sides()))
-        outside, name = False, session.judge or judges.names[0]
-        if waits and not all(player.drawn for player in players) and judges.is_loaded(name):
-            with suppress(VrThinkerError):
-                outside = judges.get(name).scope == "drawn"
-        return {self._parts.scope: {"outside": outside}}
+        outside = demo and waits and not all(player.drawn for player in players)
+        return {self._parts.scope: {"outside": outside, "demo": demo}}
 
     def changed_run(self, session: Session, line: str) -> Updates:
         """Return status and run after a player has changed: the run stays."""
@@ -593,9 +572,7 @@ class PlayerHandlers:
     def on_change(self, values: FormValues, request: gr.Request) -> Updates:
         """Note a file that was uploaded, before a copy of it is made, or that it was removed."""
         path, session = values[self._player], self._handlers.session_of(request)
-        player = session.players[self._side - 1]
-        player.digest, player.refusal = file_digest(Path(path)) if path else "", ""
-        player.drawn = not path or claims_drawn(Path(path))
+        session.players[self._side - 1].put(Path(path) if path else None)
         return self._handlers.changed_run(session, self._line(session, values)) or no_updates()
 
     def on_upload(self, values: FormValues, request: gr.Request) -> Updates:
@@ -639,8 +616,7 @@ class PlayerHandlers:
         player.held.extend((path, playable))
         if shown is not None and shown.run.is_replay and shown is not before:
             return no_updates()  # a saved run with its own videos was opened meanwhile
-        player.digest, player.refusal = file_digest(path), ""
-        player.drawn = claims_drawn(path)
+        player.put(path)
         line = self._line(session, values)
         line = line if playable == path else f"{words.COPY_SHOWN} {line}"
         changed = self._handlers.changed_run(session, line)
@@ -660,22 +636,6 @@ class PlayerHandlers:
         )
         step = words.next_step(first, second, values[self._parts.prompt], refusals)
         return " ".join([*removed, step])
-
-
-def banner(judges: JudgeLoader, name: str) -> Json:
-    """Return the trace of an empty page: what is to be known of its judge."""
-    default, *others = judges.names
-    try:
-        backend = judges.get(name)
-    except VrThinkerError as error:
-        advised = others and "another judge" not in str(error)
-        return {
-            **BANNER_ONLY,
-            "ending": f"{error} {words.CHOOSE_ANOTHER}" if advised else str(error),
-        }
-    is_best = name == default and any(NANO_LIMITS in note for note in backend.notes)
-    notes = (*backend.notes, *([BETTER_JUDGE] if is_best else []))
-    return {**BANNER_ONLY, "notes": notes}
 
 
 def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
@@ -725,11 +685,11 @@ def read_branch(event: gr.EventData) -> tuple[int, Changes]:
     frames = [_whole(part) for part in sent.replace(",", " ").split()] if listed else [None]
     if None in frames:
         raise BadInput(words.BAD_FRAMES)
-    if isinstance(prompt, str) and len(prompt) > MAX_PROMPT:
-        raise BadInput(words.LONG_PROMPT.format(MAX_PROMPT))
+    text = encodable(prompt) if isinstance(prompt, str) else None
+    if text is not None:
+        check_prompt(text)
     if turn is None:
         raise BadInput(words.BAD_TURN)
-    text = encodable(prompt) if isinstance(prompt, str) else None
     changes = Changes(tuple(frames), no_tool is True, window, text)  # type: ignore[arg-type]
     return turn, changes
 

@@ -6,12 +6,9 @@ Runs of visitors lie in a folder that servers may share: traces and videos as fi
 
 import hashlib
 import logging
-import os
 import re
 import secrets
 import sqlite3
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -23,16 +20,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from vrthinker_core.errors import TraceError
-from vrthinker_core.storage import remove_parts, type_adapter, write_atomically
-from vrthinker_core.traces import load, to_json
+from vrthinker_core.storage import link_or_copy, remove_parts, type_adapter, write_atomically
+from vrthinker_core.traces import load, merge_traces, to_json
 from vrthinker_core.types import Preference, Side
 from vrthinker_core.types.events import StopReason, Trace
 from vrthinker_core.types.order import OrderEffect, order_of
 from vrthinker_core.types.progress import count
-from vrthinker_core.types.wording import NOT_SWAP_TESTED, branch_name
+from vrthinker_core.types.wording import DEMO_RUN, NOT_SWAP_TESTED, SCRIPTED, branch_name
 from vrthinker_core.ui import words
-from vrthinker_core.ui.run import merge_traces
-from vrthinker_core.ui.uploads import link_or_copy
 from vrthinker_core.ui.view import ThumbnailFiles, group_tiles
 from vrthinker_core.video.files import file_digest
 
@@ -101,17 +96,25 @@ class RunRecord:
             branch=branch_name(trace.started)[:MAX_TEXT],
         )
 
+    @property
+    def outcome(self) -> str:
+        """What became of the run, by its verdict if possible."""
+        if self.outside_scope or self.scripted:
+            return DEMO_RUN if self.outside_scope else SCRIPTED
+        if self.judged:
+            return words.winner_line(self.overall, self.order)
+        ending = self.ending
+        return words.ENDS.get(ending, words.NO_VERDICT) if ending else words.NEVER_ENDED
+
     def row(self, name: str, instead: str = "") -> dict[str, Any]:
         """Return the run's row in its visitor's list; `instead`: words in place of its outcome."""
-        without = self.outside_scope, self.scripted
-        outcome = *without, self.judged, self.overall, self.order, self.ending
         unchecked = self.judged and self.order is None and not (instead or self.scripted)
         return {
             "name": name,
             "prompt": self.prompt[:MAX_TEXT],
             "judge": words.judge_line(self.judge[:MAX_TEXT]) if self.judge else "",
             "branch": self.branch[:1].upper() + self.branch[1:MAX_TEXT],
-            "outcome": instead or words.kept_outcome(*outcome),
+            "outcome": instead or self.outcome,
             "unchecked": NOT_SWAP_TESTED if unchecked else "",
             "begun": self.begun,  # seconds since 1970
             "over": instead != words.GOES_ON,
@@ -131,22 +134,6 @@ def owner_of(cookies: Mapping[str, str]) -> str:
 def votes_first(cookies: Mapping[str, str]) -> bool:
     """Whether a visitor has switched on "Vote first" (`verdict.js` sets the cookie)."""
     return cookies.get("vote_first") == "on"
-
-
-def usable_folder(chosen: Path | None, environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the `chosen` folder, else the first writable one, or None."""
-    folders, space_disk = list[Path](), Path("/data")
-    if environment.get("SPACE_ID") and space_disk.is_dir():
-        folders.append(space_disk / "vr-thinker-runs")
-    cache = environment.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
-    if cache or environment.get("HOME") or sys.platform == "win32":
-        folders.append(Path(cache or Path.home() / ".cache") / "vr-thinker" / "runs")
-    for folder in [chosen] if chosen else folders:
-        with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with tempfile.TemporaryFile(dir=folder):
-                return folder
-    return None
 
 
 class History:
@@ -394,12 +381,14 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class SavedExample:
-    """One saved run, and the files it compared."""
+class SavedRun:
+    """A trace, and its source."""
 
     trace: Trace
-    videos: tuple[Path, Path]
-    credit: str = ""  # of footage that is not ours: title, owner and licence
+    videos: Sequence[Path] = ()  # files that are kept with it, or an example's own
+    link: str = ""  # the name in `?trace=NAME`
+    kept: str = ""  # the name in `?run=NAME`, by which its visitor opens it
+    credit: str = ""  # of an example's footage that is not ours: title, owner and licence
 
 
 class Examples:
@@ -407,7 +396,7 @@ class Examples:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.by_name: dict[str, SavedExample] = {}
+        self.by_name: dict[str, SavedRun] = {}
         rows = {kind: row for row, kind in enumerate(words.EXAMPLE_ROWS)}
         paths = sorted(folder.glob("*/trace.json"))
         # Those in no row come last
@@ -418,7 +407,7 @@ class Examples:
                 source, credit = path.with_name("SOURCE.txt"), ""
                 if source.is_file():
                     credit = source.read_text(encoding="utf-8").partition("\n")[0]
-                self.by_name[path.parent.name] = SavedExample(load(path), videos, credit)
+                self.by_name[path.parent.name] = SavedRun(load(path), videos, credit=credit)
 
     @property
     def seconds(self) -> list[float]:

@@ -1,7 +1,6 @@
 """Load judges in a thread, while the page is already being served; run jobs with them."""
 
 import logging
-import math
 import os
 import secrets
 import threading
@@ -26,7 +25,6 @@ from vrthinker_core.errors import (
     VrThinkerError,
 )
 from vrthinker_core.judge import judge, judge_branch
-from vrthinker_core.protocols.paired import Paired
 from vrthinker_core.traces import NOT_SAVED
 from vrthinker_core.types.events import Finished, JudgeEvent, StopReason, Swapped
 from vrthinker_core.ui import words
@@ -39,7 +37,6 @@ TRACE_NOT_KEPT = (
 )
 SERVED_AT_ONCE = 8  # runs of one served or hosted judge
 OWN = " · your key "  # between model and random part in the name of a visitor's own judge
-MAX_GPU_SECONDS = 75  # ZeroGPU refuses a run that needs more than a visitor's remaining quota
 
 OpenJudge = Callable[[], Backend]  # opens one judge, or raises VrThinkerError
 
@@ -169,6 +166,13 @@ class JudgeLoader:
             raise error.with_traceback(None)  # else each raise would make the traceback longer
         return future.result()
 
+    def look(self, name: str = "") -> tuple[Backend | None, str]:
+        """Return that judge, None if it is not open, and why it cannot be had, "" if it loads."""
+        try:
+            return (self.get(name) if self.is_loaded(name) else None), ""
+        except VrThinkerError as error:
+            return None, str(error)
+
     def find(self, backend_name: str) -> str | None:
         """Find the offered name of a trace's judge, open or awaited."""
         for name, future in self._futures.items():
@@ -217,19 +221,6 @@ class JudgeLoader:
                 kind = type(error).__name__
                 sentence = f"The judge could not be opened ({kind}). Choose another judge."
                 self._futures[name].set_exception(CheckpointError(sentence))
-
-
-def gpu_seconds(job: RunJob) -> int:
-    """Return seconds for which a job asks for the GPU of ZeroGPU.
-
-    Ten to start, then each turn 1 s to prefill and 25 tokens a second to decode. Both orders take
-    twice as many turns.
-    """
-    settings = job.settings
-    turns = min(max(settings.max_turns or Paired.max_turns, 1), MAX_GPU_SECONDS)
-    orders = 2 if settings.swap == "on" else 1
-    seconds = 10 + orders * turns * (1 + min(settings.max_new_tokens, 300) / 25)
-    return min(MAX_GPU_SECONDS, math.ceil(seconds))
 
 
 def naming_gpu_errors(

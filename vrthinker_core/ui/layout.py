@@ -52,11 +52,6 @@ class PageComponents:
         self.run_outputs = [self.status, self.trace, self.scope]
         self.shown_run = [*self.videos, self.prompt, *self.run_outputs, self.buttons]
 
-    def without_run(self, line: str) -> Updates:
-        """Show no run; `line` stands in the status."""
-        shown = {self.trace: {"turns": []}, self.scope: {"outside": False}}
-        return {self.status: line, **shown}
-
     def buttons_of(
         self, number: int, running: bool = False, faults: Mapping[str, str] | None = None
     ) -> Updates:
@@ -87,7 +82,7 @@ class PageComponents:
                 mount = "mountButtons(host, props, watch, trigger)"
                 self.buttons = _html(mount, {"number": 0, "running": False}, "buttons")
         mount = f"mountScope(host, props, watch, {json.dumps(words.DEMO_CANNOT)})"
-        self.scope = _html(mount, {"outside": False}, "scope")
+        self.scope = _html(mount, {"outside": False, "demo": False}, "scope")
         _html("mountVoteFirst(host)", None, "vote-first")
         self.status = gr.Textbox(
             words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3

@@ -161,13 +161,12 @@ class Page:
         """Drop what nobody uses, as long as the page is served."""
         app.state_holder = QuickStates()  # type: ignore[no-untyped-call]
         app.state_holder.set_blocks(self._blocks)
-        sweep = asyncio.create_task(self._drop_uncollected())
-        tidy = asyncio.create_task(self._tidy())
+        tasks = [asyncio.create_task(each) for each in (self._drop_uncollected(), self._tidy())]
         try:
             yield
         finally:
-            sweep.cancel()
-            tidy.cancel()
+            for task in tasks:
+                task.cancel()
 
     async def _drop_uncollected(self) -> None:
         while True:

@@ -163,10 +163,8 @@ class QuickStates(StateHolder):
 
 
 NO_FUNCTION = "There is no such function here."
-NOT_UPLOADED = (
-    "This file was not uploaded here. "
-    "Upload it first, and name it by the path that the upload gave."
-)
+UPLOAD_FIRST = "Upload it first, and name it by the path that the upload gave."
+NOT_UPLOADED = f"This file was not uploaded here. {UPLOAD_FIRST}"
 
 MAX_UPLOAD_BYTES = 100 * 2**20  # of one file
 MAX_EVENTS = 1000  # that wait for a place among those that go on

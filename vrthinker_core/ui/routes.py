@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vrthinker_core.__about__ import ASSETS, asset
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.text import encodable, policy_hash
+from vrthinker_core.text import encodable, one_line, policy_hash
 from vrthinker_core.traces import to_json
 from vrthinker_core.types.events import Trace
 from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED, SCRIPTED_HELP
@@ -36,7 +36,7 @@ from vrthinker_core.ui.history import RunRecord, owner_of, votes_first
 from vrthinker_core.ui.judges import OWN
 from vrthinker_core.ui.queue import receive_files
 from vrthinker_core.ui.run import trace_of
-from vrthinker_core.ui.runs_tab import ListedRun, answer, fresh_json, one_line
+from vrthinker_core.ui.runs_tab import ListedRun, answer, fresh_json
 from vrthinker_core.ui.security import is_page
 from vrthinker_core.ui.sessions import ShownRun
 from vrthinker_core.ui.view import RunView, inline_image
@@ -55,28 +55,9 @@ MAX_PREVIEW_PROMPT = 140  # characters
 TOO_SLOW = "The upload stopped on its way, or was too slow. Try again."
 NO_UPLOAD = "This is no upload: send the file as multipart/form-data, in the field files."
 
-REPORT = """<!doctype html>
-<html lang="en" class="vrt-saved">
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{name}</title>
-<style>{style}</style>
-<header class="vrt vrt-header">
-<h1>{title}</h1><div class="vrt-prompt"></div><p class="vrt-judge"></p>
-<ul class="vrt-notes"></ul>
-</header>
-<main><div id="trace"></div>
-<details id="frames" class="vrt"><summary>{frames}</summary><div></div></details></main>
-<script type="application/json" id="data">{values}</script>
-<script>{script}</script>
-</html>
-"""
-
 
 def joined(*names: str) -> str:
-    """Return the scripts or style sheets of these names, joined in this order."""
+    """Return the assets of these names, joined in this order."""
     return "\n".join(asset(name).read_text(encoding="utf-8") for name in names)
 
 
@@ -92,7 +73,7 @@ def render_report(trace: Trace) -> str:
     values = json.dumps(sent)
     for sign in "<>&":
         values = values.replace(sign, f"\\u{ord(sign):04x}")
-    return REPORT.format(
+    return joined("report.html").format(
         name=f"{told} · {words.TITLE}" if told else words.TITLE,
         title=words.TITLE,
         frames=words.TAB_FRAMES,

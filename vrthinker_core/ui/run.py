@@ -2,20 +2,19 @@
 
 import contextvars
 import math
-import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from contextlib import closing, suppress
-from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import reduce
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast, get_args
 
-from vrthinker_core.branch_plan import BranchPlan
+from vrthinker_core.branch_plan import BranchPlan, frames_in_view
 from vrthinker_core.errors import BadInput, describe
 from vrthinker_core.protocols import PromptProtocol, make_protocol
-from vrthinker_core.types import FrameRef, ProtocolName, Settings, Thumbnail, VideoPair, Vote
+from vrthinker_core.traces import with_shown_slots
+from vrthinker_core.types import FrameRef, ProtocolName, Reply, Settings, VideoPair, Vote
 from vrthinker_core.types.events import (
     Event,
     Finished,
@@ -32,25 +31,11 @@ from vrthinker_core.types.events import (
     TurnEnded,
     Voted,
     second_run_follows,
-    shown_slots,
 )
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.types.order import swap_end, swap_frames, swap_turn
+from vrthinker_core.types.order import swap_end, swap_turn
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.queue import JudgeQueue
-
-
-@dataclass(frozen=True, slots=True)
-class TurnState:
-    """A turn so far; `turn` is None until it has ended."""
-
-    number: int
-    told: str
-    frames: tuple[Thumbnail, ...]
-    forced: bool
-    text: str = ""
-    turn: Turn | None = None
-    already_shown: tuple[int, ...] = ()  # asked for and not sent: the judge sees them already
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +43,12 @@ class RunState:
     """A run so far. A live run and a replayed trace take the same fold."""
 
     started: Started | None = None
-    turns: tuple[TurnState, ...] = ()
+    turns: tuple[Turn, ...] = ()
     finished: Finished | None = None
     swapped: "RunState | None" = None  # the second run, in its own sides, once it has begun
     opening: tuple[float, float] | None = None  # share of each video read, before it has started
     vote: Vote | None = None  # a person's, the last one
+    writing: bool = False  # the last turn has not ended: its reply is not read yet
 
     @property
     def runs(self) -> "tuple[RunState, ...]":
@@ -79,32 +65,31 @@ class RunState:
         return None
 
     @property
-    def in_view(self) -> frozenset[FrameRef]:
-        """The frames in view after the last turn, or sent since."""
-        in_view = frozenset[FrameRef]()
-        for turn in self.turns:
-            before = turn.turn.in_view if turn.turn else in_view
-            in_view = frozenset(before).union(frame.ref for frame in turn.frames)
-        return in_view
+    def ended(self) -> tuple[Turn, ...]:
+        """The turns that have ended."""
+        return self.turns[:-1] if self.writing else self.turns
 
     @property
-    def stays_in_view(self) -> frozenset[FrameRef]:
+    def in_view(self) -> frozenset[FrameRef]:
+        """The frames in view after the last turn, or sent since."""
+        if not self.turns:
+            return frozenset()
+        last = self.turns[-1]
+        return frozenset(last.in_view).union(frame.ref for frame in last.frames)
+
+    @property
+    def stays_in_view(self) -> set[FrameRef]:
         """The frames in view that stay when one more round of frames comes."""
-        first, *rounds = [turn.frames for turn in self.turns if turn.frames] or [()]
-        if self.started and isinstance(window := self.started.settings.window, int):
-            rounds = rounds[max(0, len(rounds) + 1 - window) :]
-        return self.in_view.intersection(frame.ref for each in (first, *rounds) for frame in each)
+        window = self.started.settings.window if self.started else None
+        return frames_in_view(self.turns, window - 1 if isinstance(window, int) else window)
 
     def in_first_sides(self) -> "RunState":
         """Return a second run in the sides of the first."""
         started = self.started
         if started:
             started = replace(started, clips=(started.clips[1], started.clips[0]))
-        turns = tuple(
-            replace(turn, frames=swap_frames(turn.frames), turn=turn.turn and swap_turn(turn.turn))
-            for turn in self.turns
-        )
-        return RunState(started, turns, swap_end(self.finished))
+        turns, finished = tuple(map(swap_turn, self.turns)), swap_end(self.finished)
+        return RunState(started, turns, finished, writing=self.writing)
 
 
 def fold(state: RunState, event: Event) -> RunState:
@@ -115,17 +100,17 @@ def fold(state: RunState, event: Event) -> RunState:
         case Started():
             return RunState(event)
         case FramesShown():
-            before = state.turns[:-1] if event.note else state.turns
-            again = _already_shown(state.started, before, event)
-            shown = TurnState(event.turn, event.told, event.frames, event.forced, "", None, again)
-            return replace(state, turns=(*before, shown))
-        case TextArrived() | TurnEnded():
+            before = replace(state, turns=state.turns[:-1] if event.note else state.turns)
+            in_view = tuple(sorted(before.in_view.union(frame.ref for frame in event.frames)))
+            sent = event.turn, event.told, event.frames
+            shown = Turn(*sent, Completion("", "cancelled"), Reply(""), event.forced, in_view)
+            return replace(state, turns=(*before.turns, shown), writing=True)
+        case TextArrived():
             *others, last = state.turns
-            if isinstance(event, TextArrived):
-                last = replace(last, text=last.text + event.text)
-            else:
-                last = replace(last, text=event.turn.completion.text, turn=event.turn)
-            return replace(state, turns=(*others, last))
+            completion = replace(last.completion, text=last.completion.text + event.text)
+            return replace(state, turns=(*others, replace(last, completion=completion)))
+        case TurnEnded():
+            return replace(state, turns=(*state.turns[:-1], event.turn), writing=False)
         case Finished():
             return replace(state, finished=event)
         case Swapped():
@@ -134,41 +119,23 @@ def fold(state: RunState, event: Event) -> RunState:
             return replace(state, vote=event.vote)
 
 
-def state_of(trace: Trace) -> RunState:
+def state_of(run: Run) -> RunState:
     """Return the state after the whole run."""
-    # The end of a turn brings its text: a trace may hold a million pieces of one
-    events = (each for each in trace.events() if not isinstance(_inner(each), TextArrived))
-    return reduce(fold, events, RunState())
-
-
-def _inner(event: Event) -> Event:
-    return event.event if isinstance(event, Swapped) else event
-
-
-def _already_shown(
-    started: Started | None, before: tuple[TurnState, ...], shown: FramesShown
-) -> tuple[int, ...]:
-    """What was asked for and does not come, as the protocol counts."""
-    last, branch = before[-1].turn if before else None, started.branch if started else None
-    wants = last.reply.wants if last and last.reply.kind == "tool" else None
-    asked = wants.indices if wants else ()
-    if branch and branch.turn == shown.turn:
-        asked = branch.frames or asked
-    brought = {frame.number for frame in shown.frames}
-    return tuple(index for index in asked if str(index) not in brought)
+    second, vote = (run.swapped, run.vote) if isinstance(run, Trace) else (None, None)
+    swapped = state_of(second) if second else None
+    return RunState(run.started, run.turns, run.finished, swapped, vote=vote)
 
 
 def _end_open_turn(state: RunState) -> RunState:
     """End an open turn as cancelled, and keep its text."""
     if state.swapped is not None:
         return replace(state, swapped=_end_open_turn(state.swapped))
-    protocol, last = state.protocol, state.turns[-1] if state.turns else None
-    if protocol is None or last is None or last.turn is not None:
+    if (protocol := state.protocol) is None or not state.writing:
         return state
-    completion = Completion(last.text, "cancelled", pieces=(len(last.text),))
-    reply, in_view = protocol.parse(last.text, cut=True), tuple(sorted(state.in_view))
-    turn = Turn(last.number, last.told, last.frames, completion, reply, last.forced, in_view)
-    return fold(state, TurnEnded(turn))
+    text = state.turns[-1].completion.text
+    completion = Completion(text, "cancelled", pieces=(len(text),))
+    reply = protocol.parse(text, cut=True)
+    return fold(state, TurnEnded(replace(state.turns[-1], completion=completion, reply=reply)))
 
 
 def trace_of(state: RunState) -> Trace | None:
@@ -176,39 +143,11 @@ def trace_of(state: RunState) -> Trace | None:
     if state.started is None:
         return None
     first, *second = (
-        Run(each.started, tuple(turn.turn for turn in each.turns if turn.turn), each.finished)
-        for each in state.runs
-        if each.started
+        Run(each.started, each.ended, each.finished) for each in state.runs if each.started
     )
     swapped = second[0] if second else None
     trace = Trace(first.started, first.turns, first.finished, swapped=swapped, vote=state.vote)
-    return _with_shown_slots(trace)
-
-
-def merge_traces(latest: Trace, stored: Trace) -> Trace:
-    """Return `latest` with an order check or vote of `stored`."""
-    if latest.started != stored.started:
-        return latest
-    votes = sorted(filter(None, (stored.vote, latest.vote)), key=lambda vote: vote.at)
-    checked = latest.swapped or (stored.swapped if latest.finished == stored.finished else None)
-    return _with_shown_slots(replace(latest, swapped=checked, vote=votes[-1] if votes else None))
-
-
-def _with_shown_slots(trace: Trace) -> Trace:
-    """Drop marks of the vote for frames that the trace lacks."""
-    if trace.vote is None:
-        return trace
-    shown = shown_slots(trace.runs)
-    slots = tuple(slot for slot in trace.vote.slots if slot in shown)
-    return replace(trace, vote=replace(trace.vote, slots=slots))
-
-
-def memory_of(value: object) -> int:
-    """Return the bytes of memory that a value of our types takes."""
-    parts: Iterable[object] = value if isinstance(value, tuple) else ()
-    if is_dataclass(value):
-        parts = (getattr(value, field.name) for field in fields(value))
-    return sys.getsizeof(value) + sum(map(memory_of, parts))
+    return with_shown_slots(trace)
 
 
 STOP_SECONDS = 0.4  # for a stopped judge to end by itself; then the run is over without it
@@ -351,7 +290,7 @@ class BackgroundRun:
 
     def _add(self, event: JudgeEvent) -> bool:
         """Fold an event into the state; False if the run was already over."""
-        last = _inner(event)
+        last = event.event if isinstance(event, Swapped) else event
         with self._lock:
             if self._over.is_set():
                 return False

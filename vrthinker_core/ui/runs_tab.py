@@ -21,7 +21,7 @@ from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.results.layout import EvaluationPair
 from vrthinker_core.results.result import RESULTS, PairResult, read_line, result_of
 from vrthinker_core.results.trace_files import json_files, read_labels
-from vrthinker_core.text import encodable
+from vrthinker_core.text import encodable, one_line
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
 from vrthinker_core.types.events import Trace
@@ -63,7 +63,8 @@ def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = 
     `source`: the trace's own file, else the two generators. `data_set`: labels that nobody gave.
     """
     pair, verdict, flips = result.pair, result.verdict, result.flips
-    people, known, judge = map(_labels, (pair.labels, data_set, verdict))
+    said = pair.labels, data_set, verdict
+    people, known, judge = ([label for _, label in each or ()] for each in said)
     label = verdict.OA if verdict else None
     shares = (result.probabilities or {}).get(Dimension.OA)
     probability = None if label is None or shares is None else shares[label]
@@ -129,19 +130,6 @@ def row_name(key: str) -> str:
 def row_json(run: ListedRun, hide: bool) -> dict[str, Any]:
     """Return the row for the page; `hide`: without any labels, for who votes first."""
     return {**run.told, **(WITHOUT_LABELS if hide else {})}
-
-
-def one_line(text: str, most: int) -> str:
-    """Return the text in one line of at most `most` characters, all printable."""
-    line = encodable(text[: 2 * most])
-    if not line.isprintable():
-        line = "".join(each if each.isprintable() else " " for each in line)
-    line = " ".join(line.split())
-    return line if len(line) <= most and len(text) <= 2 * most else f"{line[: most - 1].rstrip()}…"
-
-
-def _labels(verdict: Verdict | None) -> list[Preference | None]:
-    return [label for _, label in verdict or ()]
 
 
 def _ending(result: PairResult) -> str:
@@ -382,9 +370,9 @@ def read_choice(query: Mapping[str, str], hide: bool = False) -> Choice:
     only = frozenset(filter(None, query.get("only", "").split(",")))
     if unknown := only - words.FILTERS.keys():
         named = repr(min(unknown)[:40])
-        raise BadInput(words.UNKNOWN_FILTER.format(named, ", ".join(words.FILTERS)))
+        raise BadInput(words.UNKNOWN.format("filter", named, ", ".join(words.FILTERS)))
     if (sort := query.get("sort") or "row") not in words.SORTS:
-        raise BadInput(words.UNKNOWN_SORT.format(repr(sort[:40]), ", ".join(words.SORTS)))
+        raise BadInput(words.UNKNOWN.format("sorting", repr(sort[:40]), ", ".join(words.SORTS)))
     page = query.get("page") or "1"
     if not re.fullmatch("[1-9][0-9]{0,8}", page):
         raise BadInput(words.NO_NUMBER)
@@ -480,7 +468,7 @@ def _view(runs: ListedRuns, request: Request) -> Response:
     end = trace.swapped and replace(trace.swapped, turns=())  # what it says of the verdict
     view = RunView.of(replace(trace, swapped=end, vote=None)).page(inline_image)
     view["order"] = None
-    shown, said = (hide_verdict(view), words.RUN_HIDDEN) if hide else (view, "")
+    shown, said = (hide_verdict(view), words.LABELS_HIDDEN) if hide else (view, "")
     return fresh_json({"run": row_json(run, hide), "view": shown, "said": said})
 
 

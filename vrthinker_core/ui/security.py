@@ -178,7 +178,7 @@ class SubPathMiddleware:
         self._app, self._path = app, urlsplit(root).path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Pass a request on, or refuse it."""
         if scope["type"] in ("http", "websocket"):
             path, root = scope["path"], self._path
             is_whole = path == root or path.startswith(f"{root}/")

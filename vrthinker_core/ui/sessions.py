@@ -20,21 +20,16 @@ from typing import Any
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.branch_plan import BranchPlan
 from vrthinker_core.errors import BadInput
+from vrthinker_core.traces import memory_of
 from vrthinker_core.types import Settings, Side, VideoPair, Vote
-from vrthinker_core.types.events import Trace
+from vrthinker_core.types.events import Started
 from vrthinker_core.ui import words
-from vrthinker_core.ui.history import History
+from vrthinker_core.ui.history import History, SavedRun
 from vrthinker_core.ui.queue import JudgeQueue
-from vrthinker_core.ui.run import (
-    BackgroundRun,
-    JobRunner,
-    Replay,
-    RunJob,
-    VideosAtHand,
-    memory_of,
-    trace_of,
-)
+from vrthinker_core.ui.run import BackgroundRun, JobRunner, Replay, RunJob, VideosAtHand, trace_of
 from vrthinker_core.ui.view import ThumbnailFiles
+from vrthinker_core.video.files import file_digest
+from vrthinker_core.video.timeline import claims_drawn
 
 THUMBNAILS_URL = "frames"  # the URL path below which the server offers the thumbnails of all runs
 SESSION_SECONDS = 3600.0  # after its last use, if its page is closed and no unload event came
@@ -78,6 +73,11 @@ class Player:
     # Its files: two for the video that it holds, and two for the one before
     held: deque[Path] = field(default_factory=lambda: deque(maxlen=4))
 
+    def put(self, path: Path | None) -> None:
+        """Note the file that it holds now, which is not refused yet."""
+        self.digest, self.refusal = file_digest(path) if path else "", ""
+        self.drawn = path is None or claims_drawn(path)
+
 
 @dataclass(slots=True, eq=False)
 class Session:
@@ -109,10 +109,12 @@ class Session:
         """Whether a run of the page waits or goes on."""
         return self.waiting is not None or (self.shown is not None and not self.shown.run.over)
 
-    def put(self, *digests: str | None) -> None:
-        """Note which files both players hold now; none is refused yet."""
-        for player, digest in zip(self.players, digests, strict=True):
-            player.digest, player.refusal = digest, ""
+    def put(self, started: Started | None = None, videos: VideosAtHand = (None, None)) -> None:
+        """Note that the players hold the videos of a run, or others; none is refused yet."""
+        clips = started.clips if started else (None, None)
+        for player, clip, path in zip(self.players, clips, videos, strict=True):
+            player.digest = clip.digest if clip and path else None
+            player.refusal, player.drawn = "", clip is None or clip.drawn
 
     @property
     def _files(self) -> list[tuple[str | None, str | None]]:
@@ -129,8 +131,7 @@ class Session:
 
     def removed_sides(self) -> tuple[Side, ...]:
         """Return the sides whose player was emptied after the shown run had judged its video."""
-        emptied = (side for side in self.changed_sides() if self.players[side - 1].digest == "")
-        return tuple(emptied)
+        return tuple(side for side in self.changed_sides() if self.players[side - 1].digest == "")
 
     def is_swapped(self) -> bool:
         """Return whether the players hold the two judged files, swapped."""
@@ -256,20 +257,18 @@ class Sessions:
     def start_replay(
         self,
         session: Session,
-        trace: Trace,
-        link: str = "",
+        saved: SavedRun,
         videos: VideosAtHand = (None, None),
         owner: str = "",
-        kept: str = "",
     ) -> ShownRun:
         """Show a saved run; the former run is left or removed."""
-        name, size = secrets.token_hex(12), memory_of(trace)
+        name, size = secrets.token_hex(12), memory_of(saved.trace)
         self.drop_waiting(session)
         self.show(session, None)
         self.expire(size, session)
-        run, thumbnails = Replay(trace, videos), self.thumbnails(name)
-        shown = ShownRun(name, run, thumbnails, owner, kept, link)
-        shown.size, shown.stored = size, bool(kept)
+        run, thumbnails = Replay(saved.trace, videos), self.thumbnails(name)
+        shown = ShownRun(name, run, thumbnails, owner, saved.kept, saved.link)
+        shown.size, shown.stored = size, bool(saved.kept)
         self.show(session, shown)
         return shown
 

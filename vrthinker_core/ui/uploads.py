@@ -1,8 +1,6 @@
 """Videos of visitors, and the copies that browsers can play."""
 
 import asyncio
-import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -11,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput, NoCopy
-from vrthinker_core.storage import atomic_path
+from vrthinker_core.storage import link_or_copy
 from vrthinker_core.ui.fetch import NOBODY, PUBLIC_ONLY, DiskBudget, FetchPolicy, fetch_video
 from vrthinker_core.video.browser_copies import playable_copy
 from vrthinker_core.video.files import shown_name
@@ -19,16 +17,6 @@ from vrthinker_core.video.files import shown_name
 UNUSED_SECONDS = 600.0  # for a file that nobody uses
 
 NO_ROOM = "There is no room here to keep a playable copy of {}; try again in ten minutes."
-
-
-def link_or_copy(file: Path, place: Path, may_link: bool = True) -> None:
-    """Link or copy a file to `place`, unless one is there. Raises OSError."""
-    if may_link:
-        with suppress(OSError):  # one is there, or it is another disk
-            os.link(file, place)
-    if not place.is_file():
-        with atomic_path(place) as part:
-            shutil.copyfile(file, part)
 
 
 class Uploads:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from vrthinker_core.protocols.frame_facts import (
     COUNTED_FACTS,
+    prompt_reason,
     read_frame_facts,
     read_prompt_facts,
 )
@@ -35,17 +36,10 @@ from vrthinker_core.types import (
     Thumbnail,
     Verdict,
 )
-from vrthinker_core.types.events import Trace
+from vrthinker_core.types.events import Trace, Turn
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderEffect, order_of
-from vrthinker_core.types.progress import (
-    Pace,
-    count,
-    duration,
-    reading,
-    totals,
-    turn_figures,
-)
+from vrthinker_core.types.progress import Pace, count, duration, reading, totals, turn_figures
 from vrthinker_core.types.wording import (
     BRANCH,
     DIMENSION_NAMES,
@@ -56,8 +50,8 @@ from vrthinker_core.types.wording import (
     order_unchecked,
 )
 from vrthinker_core.ui import words
-from vrthinker_core.ui.run import RunState, TurnState, state_of
-from vrthinker_core.video.thumbnails import jpeg_size
+from vrthinker_core.ui.run import RunState, state_of
+from vrthinker_core.video.thumbnails import finite, jpeg_size, seek_time, timeline_position
 
 Json = dict[str, Any]
 Clips = tuple[ClipInfo | None, ClipInfo | None]
@@ -157,7 +151,7 @@ class Tile:
                 return None
             shown = {
                 **pictures(frame)._asdict(),
-                "time": _finite(frame.seconds),  # when the frame appears
+                "time": finite(frame.seconds),  # when the frame appears
                 "at": seek_time(frame),
                 "place": timeline_position(frame, clip),
             }
@@ -173,22 +167,6 @@ def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
     for frame in frames:
         slots.setdefault(frame.ref.slot, {}).setdefault(frame.ref.side, frame)
     return [Tile(halves) for halves in slots.values()]
-
-
-def seek_time(frame: Thumbnail) -> float:
-    """Return seconds to the middle of its interval: browsers show the exact frame there."""
-    return _finite((frame.seconds + max(frame.seconds, frame.until)) / 2)
-
-
-def timeline_position(frame: Thumbnail, clip: ClipInfo | None) -> float:
-    """Return the frame's place in its clip, 0 to 1: equal places are one moment."""
-    index = min(max(frame.index, 0), 2**31)
-    frames = max(clip.frames if clip else 0, index + 1)
-    return round((index + 0.5) / frames, 5)
-
-
-def _finite(seconds: float) -> float:
-    return round(seconds, 5) if math.isfinite(seconds) else 0.0
 
 
 class RunView:
@@ -224,8 +202,7 @@ class RunView:
     @cached_property
     def probabilities(self) -> Probabilities:
         """How likely each label of the verdict was, as far as known."""
-        turns = [turn.turn for turn in self.state.turns if turn.turn]
-        return verdict_probabilities(turns, self.verdict)
+        return verdict_probabilities(self.state.ended, self.verdict)
 
     def label(self, dimension: Dimension) -> tuple[str, Preference | None]:
         """Return a dimension's label in words and as a value; None if the order flips it."""
@@ -243,7 +220,7 @@ class RunView:
 
     def page(self, pictures: Pictures) -> Json:
         """Return the run for the page's scripts; before it begins only `turns` and `ending`."""
-        state, started, finished = self.state, self.started, self.finished
+        started, finished = self.started, self.finished
         ending = words.end_notice(finished) if finished else ""
         if started is None:
             return {"turns": [], "ending": ending if finished and finished.error else ""}
@@ -262,7 +239,7 @@ class RunView:
             "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else never,
             "vote": self._vote(),
             "ending": ending,  # what a person must know; "" after an ordinary answer
-            "turns": [self._turn(turn, pictures) for turn in state.turns],
+            "turns": [self._turn(turn, pictures) for turn in self._turns],
             "coming": self._coming(pictures),
         }
 
@@ -283,16 +260,16 @@ class RunView:
     def _outside(self) -> Json:
         """What a run without a verdict showed, the ways on, and what the judge wrote, put away."""
         assert self.started is not None
-        replies = [(turn, turn.turn.reply) for turn in self.state.turns if turn.turn]
+        turns = self.state.ended
         first = [frame for turn in self.state.turns[:1] for frame in turn.frames]
         is_paired = self.started.dialect != "concat"
         looked = len(group_tiles(first)) if is_paired else len(first)
-        asked = sum(len(reply.wants.indices) for _, reply in replies if reply.wants)
+        asked = sum(len(turn.reply.wants.indices) for turn in turns if turn.reply.wants)
         wrote = [
             [f"Turn {turn.number} · {heading}", text]
-            for turn, reply in replies
-            for heading, text in _parts(turn, reply)
-            if heading != AS_IT_CAME or not (reply.snapshot or reply.think)
+            for turn in turns
+            for heading, text in _parts(turn, True)
+            if heading != AS_IT_CAME or not (turn.reply.snapshot or turn.reply.think)
         ]
         told = words.loop_seen(looked, asked, "pair" if is_paired else "frame")
         return {"told": told, "ways": words.OUTSIDE_WAYS, "wrote": [words.DEMO_WROTE, wrote]}
@@ -320,10 +297,10 @@ class RunView:
             shown = f", with {count(len(turn.frames), 'picture')}" if turn.frames else ""
             passages = [["System prompt", system]] if system and not turns else []
             passages.append([f"Sent{shown}", turn.told])
-            if turn.turn and (aside := turn.turn.completion.reasoning):
+            if aside := turn.completion.reasoning:
                 passages.append(["Received beside the reply", aside])
-            if turn.text:
-                passages.append(["Received", turn.text])
+            if text := turn.completion.text:
+                passages.append(["Received", text])
             turns.append(passages)
         return turns
 
@@ -342,7 +319,7 @@ class RunView:
         left = pace.seconds_left(seconds, turns)
         known = [
             f"Turn {turn.number}{f' of {turns}' if turns else ''}",
-            "writing" if turn.text else new,
+            "writing" if turn.completion.text else new,
             duration(seconds),
             f"at most {duration(math.ceil(left), whole=True)} left" if left else "",
         ]
@@ -360,33 +337,27 @@ class RunView:
         second = self.state.swapped or RunState()
         turns = [*self.state.turns, *second.turns]
         ended = words.ended_status(self.finished, len(turns), second.finished)
-        took = totals((t.turn for t in turns if t.turn), tokens=False)
+        took = totals((*self.state.ended, *second.ended), tokens=False)
         return " · ".join(filter(None, [ended, took]))
 
     @cached_property
     def _named(self) -> frozenset[str]:
         """The numbers of the frames that the reasoning for the verdict names."""
-        turns = [turn.turn for turn in self.state.turns if turn.turn] if self.verdict else []
+        turns = self.state.ended if self.verdict else ()
         told = [turn.reply.think[-20_000:] for turn in turns if turn.reply.verdict][-1:]
         told += [self._reason(each)[0] for each in words.DIMENSION_HELP] if told else []
         shown = {frame.number for turn in turns for frame in turn.frames}
         return frozenset(str(number) for text in told for number in frame_numbers(text, shown))
 
-    def _marks(self, turn: TurnState, tile: Tile) -> list[str]:
+    def _marks(self, turn: Turn, tile: Tile) -> list[str]:
         """Return how a pair came, and "named" if the reasoning for the verdict names it.
 
         Every run starts with "given" pairs, the judge's call before asked for "requested" ones, and a
         person chose "chosen" ones for a branch.
         """
-        numbers = {half.number for half in tile.halves.values()}
-        before = [
-            each.turn for each in self.state.turns if each.number == turn.number - 1 and each.turn
-        ]
-        wanted = [
-            index for each in before if each.reply.wants for index in each.reply.wants.indices
-        ]
+        numbers, asked = {half.number for half in tile.halves.values()}, self._asked(turn)
         is_branch = self.started is not None and self.started.branch is not None
-        came = "chosen" if is_branch and numbers.isdisjoint(map(str, wanted)) else "requested"
+        came = "chosen" if is_branch and numbers.isdisjoint(map(str, asked)) else "requested"
         named = ["named"] if numbers & self._named else []
         return ["given" if turn.number == 1 else came, *named]
 
@@ -396,7 +367,7 @@ class RunView:
         The demo judge only counts wrong facts there: the fact that decided stands in its notes.
         """
         turns = self.state.turns
-        thoughts = [turn.turn.reply.think for turn in reversed(turns) if turn.turn]
+        thoughts = [turn.reply.think for turn in reversed(self.state.ended)]
         sentence = find_sentence(dimension, thoughts)
         tiles = [tile for turn in turns for tile in group_tiles(turn.frames)]
         shown = {half.number: tile for tile in tiles for half in tile.halves.values()}
@@ -404,7 +375,7 @@ class RunView:
         if dimension is Dimension.TA and COUNTED_FACTS.search(sentence):
             facts = next(filter(None, map(read_prompt_facts, thoughts)), ())
             label = self.verdict.TA if self.verdict else None
-            sentence, telling = words.prompt_reason(facts, label)
+            sentence, telling = prompt_reason(facts, label)
             named = named[:telling]
         elif all(f"neither leads on the {topic}" in sentence for topic in OVERALL_TOPICS):
             sentence = words.NO_DIFFERENCE_OVERALL
@@ -457,7 +428,7 @@ class RunView:
         caveats = words.verdict_caveats(finished) if finished else []
         if grid := second._grid():  # the numbers of the person's first video before the second's
             grid["first"].reverse()
-        turns = [second._turn(turn, pictures) for turn in second.state.turns]
+        turns = [second._turn(turn, pictures) for turn in second._turns]
         told = {"notice": words.SWAPPED_NOTICE, "grid": grid, "turns": turns}
         return {
             "live": finished is None,
@@ -467,10 +438,14 @@ class RunView:
             "run": {**told, "coming": second._coming(pictures)},
         }
 
-    def _turn(self, turn_state: TurnState, pictures: Pictures) -> Json:
-        started, number, turn = self.started, turn_state.number, turn_state.turn
+    def is_open(self, turn: Turn) -> bool:
+        """Whether that turn has not ended."""
+        return self.state.writing and turn.number == self.state.turns[-1].number
+
+    def _turn(self, turn: Turn, pictures: Pictures) -> Json:
+        started, number, ended = self.started, turn.number, not self.is_open(turn)
         assert started is not None
-        tiles, is_pair = group_tiles(turn_state.frames), len(self._refs(1)) == 2
+        tiles, is_pair = group_tiles(turn.frames), len(self._refs(1)) == 2
         taken = started.is_taken_over(number)
         summary, branch = [TAKEN_OVER] if taken else [], started.branch
         if tiles or number > 1:
@@ -478,14 +453,11 @@ class RunView:
             why = words.STARTS_WITH if number == 1 else words.ASKED_FOR
             halves = [len(tile.halves) for tile in tiles]
             summary.append(words.frames_came(halves, words.CHOSEN if chosen else why))
-        # Tokens and time, and what an ended turn may have: [heading, …], labels, [heading, …]
-        told: Json = {"foot": "", "confidence": [], "labels": [], "aside": []}
-        if turn is None:
-            reply = self._unfinished
-        else:
-            reply, completion = turn.reply, turn.completion
+        # What an ended turn may have: [heading, …], labels, [heading, …]
+        told: Json = {"confidence": [], "labels": [], "aside": []}
+        reply, completion = turn.reply, turn.completion
+        if ended:
             summary.append(words.turn_summary(turn))
-            told["foot"] = turn_figures(turn)
             if reply.confidence is not None:
                 is_scale = started.dialect == "concat"
                 line, meaning = words.CONFIDENCE if is_scale else words.OWN_CONFIDENCE
@@ -494,47 +466,70 @@ class RunView:
             told["labels"] = label_rows(reply.verdict, known)
             if aside := completion.reasoning:
                 told["aside"] = [words.ASIDE_HEADING.format(len(aside)), aside, words.ASIDE_HELP]
-        is_open = turn is None and self.finished is None
+        is_live = not ended and self.finished is None
         return {
             **told,
             "number": number,
+            "foot": turn_figures(turn),  # tokens and time
             "state": " · ".join(summary),  # what came into view, and what the reply did
-            "live": is_open,  # the judge is writing it
+            "live": is_live,  # the judge is writing it
             "taken": taken,  # it is the origin's
             "tiles": [
                 tile.to_json(started.clips, self._in_view, pictures)
-                | {"marks": self._marks(turn_state, tile)}
+                | {"marks": self._marks(turn, tile)}
                 for tile in tiles
             ],
-            "parts": _parts(turn_state, reply),  # [heading, text] of each part of the reply
+            "parts": _parts(turn, ended),  # [heading, text] of each part
             # What it asks for, in words, as soon as that can be read
-            "wants": words.request(*self._request(turn_state), is_pair=is_pair, is_open=is_open),
+            "wants": words.request(*self._request(turn), is_pair=is_pair, is_open=is_live),
             "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
-            "remarks": remarks(turn_state),
+            "remarks": self.remarks(turn),
             **(WORDLESS if self.outside_scope else {}),  # they are put away under the headline
         }
 
-    @cached_property
-    def _unfinished(self) -> Reply:
-        """The reply of the last turn so far, with the frames that it asks for so far."""
-        last, protocol = self.state.turns[-1], self.state.protocol
-        if protocol is None or not last.text:
-            return Reply(last.text)
-        asked = protocol.request(last.text) if not last.forced else ()
-        wants = FrameSelection(asked) if asked else None
-        return replace(protocol.parse(last.text, cut=True), wants=wants)
+    def remarks(self, turn: Turn) -> list[str]:
+        """Return frames not sent again, then a reply's repairs, refusals and cuts."""
+        again = ", ".join(map(str, self._already_shown(turn)))
+        told = [words.ALREADY_SHOWN.format(again)] if again else []
+        return [*told, *([] if self.is_open(turn) else words.turn_remarks(turn))]
 
-    def _request(self, turn_state: TurnState) -> tuple[list[int], list[int]]:
+    @cached_property
+    def _turns(self) -> tuple[Turn, ...]:
+        """The turns; the reply of an open one, and what it asks for, as far as it is written."""
+        state, protocol = self.state, self.state.protocol
+        if not state.writing or protocol is None or not (text := state.turns[-1].completion.text):
+            return state.turns
+        asked = protocol.request(text) if not state.turns[-1].forced else ()
+        wants = FrameSelection(asked) if asked else None
+        reply = replace(protocol.parse(text, cut=True), wants=wants)
+        return *state.ended, replace(state.turns[-1], reply=reply)
+
+    def _asked(self, turn: Turn) -> tuple[int, ...]:
+        """The frames that the call before that turn asks for."""
+        before = [each.reply for each in self.state.turns if each.number == turn.number - 1]
+        wants = before[-1].wants if before and before[-1].kind == "tool" else None
+        return wants.indices if wants else ()
+
+    def _already_shown(self, turn: Turn) -> tuple[int, ...]:
+        """What was asked for and does not come, as the protocol counts."""
+        asked, branch = self._asked(turn), self.started.branch if self.started else None
+        if branch and branch.turn == turn.number:
+            asked = branch.frames or asked
+        brought = {frame.number for frame in turn.frames}
+        return tuple(index for index in asked if str(index) not in brought)
+
+    def _request(self, turn: Turn) -> tuple[list[int], list[int]]:
         """The frames that a turn asks for: new ones, and those that are in view already."""
-        reply = turn_state.turn.reply if turn_state.turn else self._unfinished
+        reply = turn.reply
         asked = reply.wants.indices if reply.wants and reply.kind == "tool" else ()
 
-        def missing(view: frozenset[FrameRef]) -> list[int]:
+        def missing(view: Set[FrameRef]) -> list[int]:
             refs = {index: self._refs(index) for index in asked}
-            return [index for index in asked if not (refs[index] and view.issuperset(refs[index]))]
+            return [index for index in asked if not (refs[index] and view >= {*refs[index]})]
 
-        if after := [each for each in self.state.turns if each.number > turn_state.number]:
-            new = [index for index in asked if index not in after[0].already_shown]
+        if after := [each for each in self.state.turns if each.number > turn.number]:
+            again = self._already_shown(after[0])
+            new = [index for index in asked if index not in again]
         else:  # as `Deliberation` answers
             new = missing(self._in_view) and missing(self.state.stays_in_view)
         return new, [index for index in asked if index not in new]
@@ -550,7 +545,7 @@ class RunView:
         if not (started and protocol and state.turns) or self.finished or state.turns[-1].forced:
             return None
         clips, empty = started.clips, list[Thumbnail]()
-        for index in self._request(state.turns[-1])[0]:
+        for index in self._request(self._turns[-1])[0]:
             for ref in self._refs(index):
                 clip = clips[ref.side - 1]
                 place = protocol.grid.index(ref.slot, max(1, clip.frames if clip else 1))
@@ -582,13 +577,6 @@ def label_rows(verdict: Verdict | None, known: Probabilities | None = None) -> l
     ]
 
 
-def remarks(turn_state: TurnState) -> list[str]:
-    """Return frames not sent again, then a reply's repairs, refusals and cuts."""
-    again = ", ".join(map(str, turn_state.already_shown))
-    told = [words.ALREADY_SHOWN.format(again)] if again else []
-    return [*told, *(words.turn_remarks(turn_state.turn) if turn_state.turn else [])]
-
-
 def _facts(reply: Reply, shown: list[str]) -> Json | None:
     """What the judge noted of each frame; None for a snapshot in other words."""
     videos = read_frame_facts(reply.snapshot, shown) if reply.think else ()
@@ -604,15 +592,15 @@ def _facts(reply: Reply, shown: list[str]) -> Json | None:
     return {"columns": ["Frame", *columns], "rows": [*rows.values()], "raw": words.RAW}
 
 
-def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:
+def _parts(turn: Turn, ended: bool) -> list[list[str]]:
     """[heading, text] of each part; the raw text if nothing was read."""
-    turn, text = turn_state.turn, turn_state.text
+    text, reply = turn.completion.text, turn.reply
     read = [("Snapshot", reply.snapshot), ("Think", reply.think)]
     parts = [[heading, passage] for heading, passage in read if passage]
-    unread = turn is not None and turn.reply.kind == "invalid" and not turn.cut_short
+    unread = ended and reply.kind == "invalid" and not turn.cut_short
     asked = reply.wants is not None and reply.wants.indices
     if text and (unread or not (parts or asked)):
-        parts.append([AS_IT_CAME if turn else "Writing", text])
+        parts.append([AS_IT_CAME if ended else "Writing", text])
     return parts
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from vrthinker_core.backends import NANO_LIMITS
 from vrthinker_core.errors import VideoError
-from vrthinker_core.protocols.frame_facts import PromptFact
 from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Side
 from vrthinker_core.types.events import Finished, StopReason, Turn
 from vrthinker_core.types.messages import LabelProbabilities
@@ -79,7 +79,7 @@ RECORDED = "Recorded run"
 # When a proxy serves the page at another address than its server knows
 ELSEWHERE = "This page is at {}, which its server does not know: start it with --root-path {}."
 SAVED = "Saved {}"  # a report, on its first screen
-NEVER_ENDED = "The run was cut off before it ended."
+NEVER_ENDED = "Cut off before it ended"
 SWAPPED = "Sides swapped. Compare again for a verdict on this order."
 CHANGED = "The videos have changed. Compare again for a verdict on these."
 REMOVED = "Video {} was removed."
@@ -142,11 +142,6 @@ CHOOSER = {
 }
 
 
-def pair_time(seconds: float | None) -> str:
-    """Return how long the last pair took here."""
-    return "time unknown" if seconds is None else f"about {max(1, round(seconds))} s a pair here"
-
-
 def price(read: float, written: float) -> str:
     """Return a host's own prices, given for one token."""
     return f"${1e6 * read:.2f} a million tokens read, ${1e6 * written:.2f} written"
@@ -155,8 +150,9 @@ def price(read: float, written: float) -> str:
 def judge_facts(
     real: bool, trained: bool, cost: str, seen: str, seconds: float | None = None
 ) -> tuple[str, ...]:
-    """Return the five facts of a row."""
-    return REAL[real], TRAINED[trained], pair_time(seconds), cost, seen
+    """Return the five facts of a row. `seconds`: how long the last pair took here."""
+    took = "time unknown" if seconds is None else f"about {max(1, round(seconds))} s a pair here"
+    return REAL[real], TRAINED[trained], took, cost, seen
 
 
 def facts(seconds: Sequence[float]) -> list[str]:
@@ -236,8 +232,9 @@ def label_name(label: Preference | None, effect: OrderEffect | None = None) -> s
     return NO_DIFFERENCE if label is Preference.TIE else LABEL_NAMES[label].capitalize()
 
 
-# Below Compare, if the chosen judge cannot judge the pair that is there
+# Below Compare: what the chosen judge can, or that it cannot judge the pair that is there
 DEMO_CANNOT = {
+    "about": ["Demo judge.", NANO_LIMITS],
     "told": "The demo judge cannot judge real videos.",
     "choose": "Choose a judge that can",
     "run": "Run the demo anyway",
@@ -253,35 +250,6 @@ def loop_seen(looked: int, asked: int, noun: str) -> str:
 
 
 NO_DIFFERENCE_OVERALL = "It found no difference in prompt, picture or motion."
-AS_ASKED = "Both videos show what the prompt says."
-
-
-def prompt_reason(facts: Sequence[PromptFact], label: Preference | None) -> tuple[str, int | None]:
-    """Return why a drawn scene fits the prompt better, and how many frames show it.
-
-    "" if the facts do not say so, None for all frames.
-    """
-    wrong = {side: [f for f in facts if f.shown[side - 1] != f.wanted] for side in Side}
-    if label is Preference.TIE and facts and not any(wrong.values()):
-        return AS_ASKED, None
-    worse = Side(label).other if label else None
-    if worse is None or len(wrong[worse]) <= len(wrong[worse.other]):
-        return "", None
-    fact = next(fact for fact in wrong[worse] if fact not in wrong[worse.other])
-    return _wrong_fact(fact, facts, worse), None if fact.kind == "direction" else 1
-
-
-def _wrong_fact(fact: PromptFact, facts: Sequence[PromptFact], side: Side) -> str:
-    value, alike = fact.shown[side - 1], [x for x in facts if x.is_second == fact.is_second]
-    said = {each.kind: each.shown[side - 1] if value else each.wanted for each in alike}
-    plural = "" if said.get("count", "one") == "one" else "s"
-    video, thing = f"Video {int(side)}", f"{said.get('shape', 'thing')}{plural}"
-    if not value:
-        return f"{video} shows no {said.get('colour', 'such')} {thing}."
-    verbs = {"colour": "are" if plural else "is", "direction": "move" if plural else "moves"}
-    if verb := verbs.get(fact.kind):
-        return f"{video}'s {thing} {verb} {value}; the prompt says {fact.wanted}."
-    return f"{video} shows {said.get('count', 'one')} {thing}; the prompt says {fact.wanted}."
 
 
 LABEL_HELP = {
@@ -320,27 +288,34 @@ ORDER_LINES = {
 ENDS = {StopReason.CANCELLED: "Stopped", StopReason.FAILED: "Failed"}
 
 
+def ended(finished: Finished | None) -> str:
+    """Return how a run ended."""
+    if finished is None:
+        return NEVER_ENDED
+    outcomes = {StopReason.ANSWERED: "Finished", **ENDS}
+    return (
+        DEMO_RUN
+        if finished.outside_scope
+        else outcomes.get(finished.stop, "Ended without an answer")
+    )
+
+
 def ended_status(finished: Finished, turns: int, second: Finished | None = None) -> str:
     """Return how the run, or both, ended. `turns` are of both."""
-    outcomes, without = {StopReason.ANSWERED: "Finished", **ENDS}, "Ended without an answer"
-    ended = DEMO_RUN if finished.outside_scope else outcomes.get(finished.stop, without)
+    first = ended(finished)
     if second is None:
-        return f"{ended} {ended_after(turns, finished.seconds)}"
-    other = outcomes.get(second.stop, without)
-    as_given = f"{ended} as given, {other.lower()} with the sides swapped,"
-    both = f"{ended} in both orders" if other == ended else as_given
+        return f"{first} {ended_after(turns, finished.seconds)}"
+    other = ended(second)
+    as_given = f"{first} as given, {other.lower()} with the sides swapped,"
+    both = f"{first} in both orders" if other == first else as_given
     return f"{both} {ended_after(turns, finished.seconds + second.seconds)}"
 
 
 def recorded_status(finished: Finished | None, turns: int, frames: int) -> str:
     """Return what a saved run is; an ordinary answer goes without saying."""
-    ends = {StopReason.ANSWERED: "", **ENDS}
-    how = "cut off before it ended"
-    if finished is not None:
-        how = ends.get(finished.stop, "Ended without an answer").lower()
-        how = DEMO_RUN if finished.outside_scope else how
-    known = RECORDED, how, count(turns, "turn"), count(frames, "frame")
-    return " · ".join(filter(None, known))
+    how = ended(finished).removeprefix("Finished")
+    how = how if how == DEMO_RUN else how.lower()
+    return " · ".join(filter(None, [RECORDED, how, count(turns, "turn"), count(frames, "frame")]))
 
 
 def end_notice(finished: Finished) -> str:
@@ -484,15 +459,13 @@ UNREADABLE = "{} cannot be read: {}."
 NO_RESULTS = (
     "{} holds no result of an evaluation: name the --out folder of `evaluate`, or remove the file."
 )
-LABELS_HIDDEN = "“Vote first” is on, so labels are hidden here."
-RUN_HIDDEN = "“Vote first” is on, so labels and the judge's words are hidden here."
+LABELS_HIDDEN = "“Vote first” is on, so labels and the judge's words are hidden here."
 BROKEN_LINES = "{} of {} cannot be read: each stands as a row with its reason."
 NO_SUCH_ROW = "This row is gone. Choose another one."
 NO_TRACE = "This pair has no trace: it was never judged."
 TRACE_GONE = "The trace of this row is gone."
 LEFT_FOLDER = "The trace of this row is outside the evaluation's folder, so it stays closed."
-UNKNOWN_FILTER = "There is no filter {}. There are: {}."
-UNKNOWN_SORT = "There is no sorting {}. There are: {}."
+UNKNOWN = "There is no {} {}. There are: {}."
 NO_NUMBER = "A page is a number from 1."
 
 FILTERS = {
@@ -560,7 +533,6 @@ OTHER_INPUTS = "The inputs have changed since this run. Put them back, or compar
 NO_JUDGE = "{} judged this run and cannot be asked here. Choose another judge, and turn 1."
 BAD_TURN = "The turn must be a whole number."
 BAD_FRAMES = "Frames are whole numbers with commas between, as in 4, 9."
-LONG_PROMPT = "The prompt is too long: at most {:,} characters are read."
 ORIGIN = "Origin"
 STARTING = "begins"
 GOING_ON = "going on"
@@ -613,21 +585,3 @@ def kept_for(seconds: float) -> str:
     hours = seconds / 3600
     told = "a day" if hours == 24 else f"{hours:g} {'hour' if hours == 1 else 'hours'}"
     return f"Only you see these runs. Each is kept for {told}, its videos as long as there is room."
-
-
-def kept_outcome(
-    outside: bool,
-    scripted: bool,
-    judged: bool,
-    overall: Preference | None,
-    order: OrderEffect | None,
-    ending: StopReason | None,
-) -> str:
-    """Return what became of a kept run, by its verdict if possible."""
-    if outside:
-        return DEMO_RUN
-    if scripted:
-        return SCRIPTED
-    if judged:
-        return winner_line(overall, order)
-    return "Cut off before it ended" if ending is None else ENDS.get(ending, NO_VERDICT)

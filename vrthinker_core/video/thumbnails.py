@@ -1,8 +1,9 @@
 """Thumbnails: the frames that a trace keeps, small enough for a stranger's trace."""
 
 import io
+import math
 
-from vrthinker_core.types import Frame, Thumbnail
+from vrthinker_core.types import ClipInfo, Frame, Thumbnail
 
 THUMBNAIL_HEIGHT = 224
 MAX_SIDE = 8 * THUMBNAIL_HEIGHT  # in pixels
@@ -47,3 +48,20 @@ def jpeg_size(data: bytes) -> tuple[int, int]:
             return picture.size
     except (OSError, ValueError, SyntaxError):
         return 0, 0
+
+
+def seek_time(frame: Thumbnail) -> float:
+    """Return seconds to the middle of its interval: browsers show the exact frame there."""
+    return finite((frame.seconds + max(frame.seconds, frame.until)) / 2)
+
+
+def timeline_position(frame: Thumbnail, clip: ClipInfo | None) -> float:
+    """Return the frame's place in its clip, 0 to 1: equal places are one moment."""
+    index = min(max(frame.index, 0), 2**31)
+    frames = max(clip.frames if clip else 0, index + 1)
+    return round((index + 0.5) / frames, 5)
+
+
+def finite(seconds: float) -> float:
+    """Return rounded seconds; 0 for what is no finite number."""
+    return round(seconds, 5) if math.isfinite(seconds) else 0.0

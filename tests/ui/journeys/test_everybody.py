@@ -13,7 +13,7 @@ PARTS = {"Thinking": ".vrt-verdict", "All frames": "#frames img", "History": ".v
 
 @opened(**steps.SCHEMES)
 def test_axe_finds_nothing_serious_before_and_after_a_run(page: Page, axe: str) -> None:
-    expect(page.locator(".vrt-notes li").first).to_be_visible()
+    steps.wait_for_judge(page)
     steps.open_settings(page, more=True)
     assert steps.serious_violations(page, axe) == []
     steps.show_example(page, 3)
@@ -49,7 +49,7 @@ def seen(page: Page, part: str, beyond: int) -> Image.Image:
 
 @opened(**steps.SCHEMES)
 def test_the_focus_is_seen_and_the_hint_in_an_empty_field_can_be_read(page: Page) -> None:
-    expect(page.locator(".vrt-notes li").first).to_be_visible()
+    steps.wait_for_judge(page)
     for part in ("#prompt textarea", "#address-1 input", "#address-2 input"):
         darkest, brightest = seen(page, part, -8).getextrema()
         lights = [((value / 255 + 0.055) / 1.055) ** 2.4 for value in (darkest, brightest)]

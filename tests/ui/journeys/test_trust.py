@@ -43,9 +43,9 @@ def add_real_videos(page: Page, clips: Clips) -> Locator:
     """Add them with a prompt; return the notice below Compare."""
     for side, clip in zip(steps.SIDES, REAL if REAL[0].is_file() else clips, strict=True):
         steps.upload(page, side, clip)
-    expect(page.locator("#scope")).to_contain_text(CANNOT)
+    expect(page.locator(".vrt-cannot")).to_contain_text(CANNOT)
     steps.write_prompt(page, "A red cube moves left across the grass.")
-    return page.locator("#scope")
+    return page.locator(".vrt-cannot")
 
 
 @opened("demo", **SCREENS)
@@ -53,7 +53,7 @@ def test_the_first_compare_asks_for_a_judge_that_can(page: Page, clips: Clips, a
     compare, dialog = page.locator("#go"), page.get_by_role("dialog")
     for side in steps.SIDES:
         steps.upload(page, side, DRAWN / f"{side}.mp4")
-    expect(page.locator("#scope")).to_be_hidden()
+    expect(page.locator(".vrt-cannot")).to_be_hidden()
     for side in steps.SIDES:
         steps.clear(page, side)
     notice = add_real_videos(page, clips)

@@ -94,6 +94,11 @@ def status(page: Page) -> str:
     return page.locator("#status textarea").input_value()
 
 
+def wait_for_judge(page: Page) -> None:
+    """Wait until the server has said who judges."""
+    page.wait_for_function("window.VRThinker?.trace?.introduction")
+
+
 def wait_for(page: Page, pattern: str) -> None:
     """Until the page's status line says that."""
     end = time.monotonic() + PATIENCE_S
