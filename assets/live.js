@@ -256,16 +256,23 @@ VRThinker.keepInPlace = (root) => {
 
 /* What a screen reader is told: each new verdict, and the status line without clock and counts. */
 VRThinker.Announcer = class {
+  said = "";
+
   constructor() {
     const region = () => VRThinker.make("p", { className: "vrt-unseen", role: "status" });
     const verdict = region();
     this.line = region();
     document.body.append(this.line, verdict);
-    const draw = () => VRThinker.say(verdict, VRThinker.trace.verdict?.headline ?? "");
-    document.addEventListener("vrt:trace", draw);
+    document.addEventListener("vrt:trace", () => {
+      VRThinker.say(verdict, VRThinker.trace.verdict?.headline ?? "");
+      this.status(this.said);
+    });
   }
 
+  /** What is said of a turn that is held back is told when it is shown. */
   status(line) {
+    this.said = line;
+    if (VRThinker.trace.held) return;
     VRThinker.say(this.line, line.split(" · ")[0]);
     document.dispatchEvent(new CustomEvent("vrt:status", { detail: line }));
   }
@@ -432,5 +439,51 @@ VRThinker.Replay = class {
   unread(turn, parts, facts = null) {
     const state = turn.tiles.length ? turn.state.split(" · ")[0] : ""; // not what the reply did
     return { ...turn, ...VRThinker.UNREAD, parts, facts, state };
+  }
+};
+
+VRThinker.STANDS = 800; // ms for which a whole request for frames is seen before they come
+
+/* Holds a turn back until the request for its frames has stood, however fast the judge writes. */
+VRThinker.Hold = class {
+  shown = {};
+
+  /** `draw` shows what `take` returns. */
+  constructor(draw) {
+    this.draw = draw;
+  }
+
+  /** What the page shows of a run. Nothing is held of one that was just opened, or stopped. */
+  take(run) {
+    const { order, over, ending, ballot } = run;
+    const stopped = over && (ending || order?.rows.length === 0);
+    const goesOn = run.run && run.run === this.shown.run && !stopped;
+    this.shown = (goesOn && !ballot?.hidden && !document.hidden && this.hold(run)) || run;
+    const { turns = [], coming } = this.shown.order?.run ?? this.shown;
+    const request = [run.run, Boolean(order), turns.length, coming?.tiles.length].join();
+    if (this.request !== request) Object.assign(this, { request, since: performance.now() });
+    clearTimeout(this.timer);
+    const left = this.since + VRThinker.STANDS - performance.now();
+    if (this.shown.held) this.timer = setTimeout(this.draw, left);
+    return this.shown;
+  }
+
+  /** The run without the turns that must wait, and without what came after them; else null. */
+  hold(run) {
+    const { shown } = this;
+    const before = Object.keys(VRThinker.UNKNOWN).map((name) => [name, shown[name]]);
+    const known = { ...run, ...Object.fromEntries(before), held: true };
+    const first = this.cut(shown, run);
+    if (first) return { ...known, ...first };
+    const second = shown.order && run.order && this.cut(shown.order.run, run.order.run);
+    return second && { ...known, order: { ...shown.order, run: { ...run.order.run, ...second } } };
+  }
+
+  cut({ turns: { length }, coming }, { turns }) {
+    const stood = coming && performance.now() - this.since >= VRThinker.STANDS;
+    const count = Math.max(1, stood ? length + 1 : length);
+    const { state, tiles = [], taken } = turns[count] ?? {};
+    if (taken || !tiles.some(({ marks }) => marks[0] === "requested")) return null;
+    return { turns: turns.slice(0, count), coming: { state: state.split(" · ")[0], tiles } };
   }
 };
