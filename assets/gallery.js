@@ -13,18 +13,13 @@ VRThinker.isNamed = (sentence, numbers) => {
 
 /** What writes text into a node so that the sentences that name these frames stand out. */
 VRThinker.sentenceWriter = (numbers) => (node, text) => {
-  const { SENTENCE, element, isNamed, pieces } = VRThinker;
-  const parts = text.split(SENTENCE).filter(Boolean);
-  const old = [...node.children];
-  let same = 0; // these are left alone: a selection of text outlives a stream
-  while (same < parts.length && old[same]?.textContent === parts[same]) same += 1;
-  for (const child of old.slice(same)) child.remove();
+  const { SENTENCE, isNamed, pieces, replace } = VRThinker;
   const drawn = (part) => element(isNamed(part, numbers) ? "mark" : "span", "", pieces(part));
-  node.append(...parts.slice(same).map(drawn));
+  replace(node, text.split(SENTENCE).filter(Boolean).map(drawn));
 };
 
 VRThinker.isSeen = (tile) => !tile.parentElement.hidden;
-VRThinker.timeOf = (half) => (half ? VRThinker.seconds(half.time) : "not requested");
+VRThinker.timeOf = (half) => (half ? seconds(half.time) : "not requested");
 
 /** How a pair of a turn came to the judge, and what became of it. */
 VRThinker.marksOf = ({ marks: [came, named], halves }, turn) => {
@@ -39,7 +34,6 @@ VRThinker.marksOf = ({ marks: [came, named], halves }, turn) => {
 /* The chosen pair, large, beside the snapshot and the thought of its turn. */
 VRThinker.ChosenPair = class {
   constructor(onLook) {
-    const { button, element } = VRThinker;
     const look = button("vrt-pill", "Look closer", onLook);
     this.pair = element("div");
     this.text = element("div", { class: "vrt-text", role: "group", tabindex: 0 });
@@ -48,7 +42,7 @@ VRThinker.ChosenPair = class {
   }
 
   update({ turns, ballot }, tile, turn) {
-    const { Passage, element, fill, frames, sentenceWriter } = VRThinker;
+    const { Passage, frames, sentenceWriter } = VRThinker;
     const numbers = frames(tile).split(" · ");
     const written = [...this.reasoning(turns, tile, turn, numbers), ...turns[turn].parts];
     const parts = ballot?.hidden ? [["Think", "Hidden until you have voted."]] : written;
@@ -69,7 +63,7 @@ VRThinker.ChosenPair = class {
   }
 
   drawn(tile, turn) {
-    const { element, marksOf, screen, timeOf } = VRThinker;
+    const { marksOf, screen, timeOf } = VRThinker;
     return [
       element("div", "vrt-screens", tile.halves.map(screen)),
       element("h4", "", `${tile.label} · turn ${turn + 1}`),
@@ -103,7 +97,6 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
 
   constructor(root, empty, onTile) {
     super(root, onTile);
-    const { button, element } = VRThinker;
     this.empty = element("p", "vrt-empty", empty);
     this.kinds = Object.keys(this.KINDS).map((kind) => button("", "", () => this.show(kind)));
     const group = { class: "vrt-choice", role: "group", "aria-label": "Pairs shown" };
@@ -138,11 +131,10 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
   }
 
   mark(node) {
-    const { element, fill, marksOf, tileKey, timeOf } = VRThinker;
+    const { marksOf, timeOf } = VRThinker;
     const turn = this.turnOf(node);
     const same = (tile) => tileKey(tile) === tileKey(node.tile);
-    const { tiles } = this.trace.turns[turn];
-    node.tile = tiles.find(same) ?? node.tile; // its frames may have left the view
+    node.tile = this.trace.turns[turn].tiles.find(same) ?? node.tile; // it may have left the view
     const { marks: [came, named], halves } = node.tile;
     const gone = halves.every((half) => !half || half.gone);
     if (!node.came) {
@@ -169,7 +161,7 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
       const count = all.filter(isOf(each)).length;
       const look = { disabled: !count, hidden: each === "chosen" && !count };
       Object.assign(this.kinds[place], { ariaPressed: each === kind, ...look });
-      VRThinker.say(this.kinds[place], `${name} ${count}`);
+      say(this.kinds[place], `${name} ${count}`);
     });
     this.kind = kind;
     this.choice.hidden = all.length === 0;
@@ -196,7 +188,6 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
 
   /** The players went to this pair. */
   ring(node) {
-    const { tileKey } = VRThinker;
     const same = node && this.chosen && tileKey(this.chosen.tile) === tileKey(node.tile);
     if (node && !same && !node.parentElement.hidden) this.select(node);
   }
@@ -228,11 +219,10 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
     const { offsetTop, offsetLeft } = target;
     const down = (node) => node.offsetTop - offsetTop;
     const away = (node) => 1e4 * Math.abs(down(node)) + Math.abs(node.offsetLeft - offsetLeft);
-    const nearest = (some) => some.sort((one, other) => away(one) - away(other))[0];
     const moves = {
       ...{ ArrowLeft: nodes[at - 1], ArrowRight: nodes[at + 1] },
-      ArrowUp: nearest(nodes.filter((node) => down(node) < 0)),
-      ArrowDown: nearest(nodes.filter((node) => down(node) > 0)),
+      ArrowUp: VRThinker.nearest(nodes.filter((node) => down(node) < 0), away),
+      ArrowDown: VRThinker.nearest(nodes.filter((node) => down(node) > 0), away),
       ...{ Home: nodes[0], End: nodes.at(-1) },
     };
     if (!(key in moves)) return;

@@ -96,7 +96,11 @@ VRThinker.Follow = class {
 
   constructor(root) {
     this.root = root;
-    this.button = VRThinker.button("vrt-follow", "↓ Live", () => this.turnOn());
+    this.button = button("vrt-follow", "↓ Live", () => {
+      if (document.activeElement === this.button) VRThinker.pointerFocus.pass(this.button);
+      this.draw(true);
+      this.showNewest();
+    });
     root.append(this.button);
     const release = () => setTimeout(() => this.release()); // after the click
     window.addEventListener("scroll", () => this.onScroll(), { passive: true });
@@ -116,12 +120,6 @@ VRThinker.Follow = class {
     this.pressed = false;
     this.late = null;
     if (late && this.on) late();
-  }
-
-  turnOn() {
-    if (document.activeElement === this.button) VRThinker.pointerFocus.pass(this.button);
-    this.draw(true);
-    this.showNewest();
   }
 
   draw(on) {
@@ -259,12 +257,12 @@ VRThinker.Announcer = class {
   said = "";
 
   constructor() {
-    const region = () => VRThinker.make("p", { className: "vrt-unseen", role: "status" });
+    const region = () => make("p", { className: "vrt-unseen", role: "status" });
     const verdict = region();
     this.line = region();
     document.body.append(this.line, verdict);
     document.addEventListener("vrt:trace", () => {
-      VRThinker.say(verdict, VRThinker.trace.verdict?.headline ?? "");
+      say(verdict, VRThinker.trace.verdict?.headline ?? "");
       this.status(this.said);
     });
   }
@@ -273,7 +271,7 @@ VRThinker.Announcer = class {
   status(line) {
     this.said = line;
     if (VRThinker.trace.held) return;
-    VRThinker.say(this.line, line.split(" · ")[0]);
+    say(this.line, line.split(" · ")[0]);
     document.dispatchEvent(new CustomEvent("vrt:status", { detail: line }));
   }
 };
@@ -281,11 +279,11 @@ VRThinker.Announcer = class {
 /* Status and Stop at the foot of the window while a run goes on whose own Stop is out of sight. */
 VRThinker.StopBar = class {
   constructor() {
-    const stop = VRThinker.button("", "Stop", () => document.getElementById("stop").click());
-    const line = VRThinker.element("span"); // no live region: the announcer tells of the status
+    const stop = button("", "Stop", () => document.getElementById("stop").click());
+    const line = element("span"); // no live region: the announcer tells of the status
     const group = { role: "group", ariaLabel: "The run that goes on", hidden: true };
-    this.node = VRThinker.make("div", { className: "vrt vrt-stop-bar", ...group }, stop, line);
-    document.addEventListener("vrt:status", ({ detail }) => VRThinker.say(line, detail));
+    this.node = make("div", { className: "vrt vrt-stop-bar", ...group }, stop, line);
+    document.addEventListener("vrt:status", ({ detail }) => say(line, detail));
     document.addEventListener("vrt:running", () => this.draw());
     window.addEventListener("scroll", () => this.draw(), { passive: true });
     window.addEventListener("resize", () => this.draw());
@@ -324,12 +322,14 @@ VRThinker.Replay = class {
 
   /** `draw` shows what `take` returns. */
   constructor(root, draw) {
-    const { button, element } = VRThinker;
     this.draw = draw;
     this.said = element("span");
     this.watch = button("", "▶ Watch it think", () => this.play());
     this.line = element("p", "vrt-recorded", this.said, this.watch);
-    this.hold = button("", "", () => this.pause());
+    this.hold = button("", "", () => {
+      this.held = !this.held;
+      this.draw();
+    });
     this.place = element("span");
     const skip = button("", "Skip to the end", () => this.end());
     const group = { class: "vrt-playing", role: "group", "aria-label": "Recorded run" };
@@ -346,11 +346,6 @@ VRThinker.Replay = class {
     Object.assign(this, { at: 0, held: false, before: performance.now() });
     VRThinker.selectTraceTab();
     this.tick();
-  }
-
-  pause() {
-    this.held = !this.held;
-    this.draw();
   }
 
   /** The focus goes along from the button that disappears. */
@@ -377,7 +372,6 @@ VRThinker.Replay = class {
 
   /** What the page shows of a run: as much as has been played, else all. */
   take(run) {
-    const { say } = VRThinker;
     const { recorded, ballot, turns = [] } = run;
     const fresh = this.run !== run.run;
     this.run = run.run;
@@ -448,13 +442,8 @@ VRThinker.STANDS = 800; // ms for which a whole request for frames is seen befor
 VRThinker.Hold = class {
   shown = {};
 
-  /** `draw` shows what `take` returns. */
-  constructor(draw) {
-    this.draw = draw;
-  }
-
-  /** What the page shows of a run. Nothing is held of one that was just opened, or stopped. */
-  take(run) {
+  /** What the page shows of a run, until `again` is called. All of one just opened, or stopped. */
+  take(run, again) {
     const { order, over, ending, ballot } = run;
     const stopped = over && (ending || order?.rows.length === 0);
     const goesOn = run.run && run.run === this.shown.run && !stopped;
@@ -464,7 +453,7 @@ VRThinker.Hold = class {
     if (this.request !== request) Object.assign(this, { request, since: performance.now() });
     clearTimeout(this.timer);
     const left = this.since + VRThinker.STANDS - performance.now();
-    if (this.shown.held) this.timer = setTimeout(this.draw, left);
+    if (this.shown.held) this.timer = setTimeout(again, left);
     return this.shown;
   }
 

@@ -207,7 +207,7 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
     },
   });
   root.prepend(new VRThinker.Share().node);
-  const hold = new VRThinker.Hold(() => draw());
+  const hold = new VRThinker.Hold();
   const replay = new VRThinker.Replay(root, () => draw());
   const follow = new VRThinker.Follow(root);
   VRThinker.replay = replay;
@@ -217,7 +217,7 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
       banner = value;
       if (VRThinker.trace.run) return; // it came after a run that was opened at once
     } else if (!value.run && !value.ending) value = banner;
-    value = replay.take(hold.take(value));
+    value = replay.take(hold.take(value, draw));
     if (!follow.on && value.run === VRThinker.trace.run) VRThinker.keepInPlace(root);
     view.update(value);
     VRThinker.trace = value;

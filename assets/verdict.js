@@ -1,6 +1,5 @@
 /** What the built-in judge noted of each frame, as a table; its own text, `passage`, lies below. */
 VRThinker.facts = ({ columns, rows, raw }, passage) => {
-  const { element, link } = VRThinker;
   const head = columns.map((text) => link(element("th"), text));
   const cell = (text, column) => {
     if (column === 0) return link(element("th"), text);
@@ -20,7 +19,6 @@ VRThinker.Order = class {
    * tells whether the newest words are wanted.
    */
   constructor({ check, following = () => true, onShow }) {
-    const { element, button } = VRThinker;
     Object.assign(this, { check, following, onShow });
     this.swapped = false; // the turns of the second run are shown
     this.live = false; // the second run goes on
@@ -46,7 +44,6 @@ VRThinker.Order = class {
   }
 
   update(trace) {
-    const { say, fill } = VRThinker;
     const { order, run, over, refusal, no_check: never } = trace;
     const { live = false, line = "", rows = [], caveats, run: second } = order ?? {};
     const hasTurns = Boolean(second?.turns.length);
@@ -69,7 +66,7 @@ VRThinker.Order = class {
     this.line.hidden = !order;
     say(this.line, line);
     fill(this.table, rows, () => this.tableRows(rows));
-    fill(this.caveats, caveats, VRThinker.items);
+    fill(this.caveats, caveats, items);
     this.node.hidden = !canAsk && !order;
     this.notice.hidden = !this.swapped;
     say(this.notice, this.swapped ? second.notice : "");
@@ -83,7 +80,6 @@ VRThinker.Order = class {
   }
 
   tableRows(rows) {
-    const { element } = VRThinker;
     const heads = ["Dimension", "As given", "Sides swapped", "Order"];
     const said = ({ label, value }) => element("td", `vrt-says${value}`, element("b", "", label));
     const row = ({ name, first, second, effect }) => {
@@ -100,7 +96,6 @@ VRThinker.Order = class {
 VRThinker.Vote = class {
   /** `send(act, vote)` tells the server; without it (in a saved report) a vote can only be read. */
   constructor(dimensions, send) {
-    const { element, button } = VRThinker;
     this.ballot = send && new VRThinker.Ballot(dimensions, send, () => this.update(this.trace));
     this.button = send && button("vrt-ask-vote", "Vote", () => this.ballot.toggle());
     this.saved = element("div", "vrt-voted");
@@ -113,7 +108,7 @@ VRThinker.Vote = class {
     const asked = Boolean(this.ballot && run && turns.length && (over || ballot.hidden));
     this.trace = trace;
     this.ballot?.update(trace, asked);
-    VRThinker.fill(this.saved, vote && [vote, ballot.own, run], () => this.drawn(vote, ballot.own));
+    fill(this.saved, vote && [vote, ballot.own, run], () => this.drawn(vote, ballot.own));
     this.saved.hidden = !vote || Boolean(this.ballot?.open);
     this.node.hidden = this.saved.hidden && !this.ballot?.open;
     if (!this.ballot) return;
@@ -122,7 +117,7 @@ VRThinker.Vote = class {
   }
 
   drawn({ rows, agrees, slots, note, blind, when }, own) {
-    const { element, pairLink } = VRThinker;
+    const { pairLink } = VRThinker;
     const row = ({ name, label, value, compared }) => {
       const words = compared && ` · ${own ? "you" : "they"} ${compared}`;
       const same = compared && element("span", `vrt-compared ${compared}`, words);
@@ -138,8 +133,8 @@ VRThinker.Vote = class {
       said.length && element("ul", "vrt-own", said),
       agrees !== null && element("p", "", agreed),
       links.length && element("p", "", "Deciding pair: ", links),
-      note && new VRThinker.Passage("p").update(note).node,
-      this.ballot && VRThinker.button("vrt-pill", own ? "Change" : "Vote yourself", change),
+      note && passage(note),
+      this.ballot && button("vrt-pill", own ? "Change" : "Vote yourself", change),
     ];
   }
 };
@@ -155,7 +150,7 @@ VRThinker.pairs = ({ turns = [] }) => {
 
 /** A marked pair, as a link to its tile. */
 VRThinker.pairLink = (trace, slot) =>
-  VRThinker.frameLink(VRThinker.pairs(trace).get(slot) ?? `slot ${slot}`);
+  frameLink(VRThinker.pairs(trace).get(slot) ?? `slot ${slot}`);
 
 /* The form of a vote: which video is better; and behind "More" the dimensions, agree or disagree,
 the deciding pairs, a note. */
@@ -164,7 +159,6 @@ VRThinker.BOTH_BAD = "Both are bad."; // the note of a vote that says so
 VRThinker.Ballot = class {
   /** `redraw()`: it was opened or closed. */
   constructor(dimensions, send, redraw) {
-    const { element, button } = VRThinker;
     Object.assign(this, { send, redraw, slots: [], refusal: "", overall: null });
     [[this.key], ...this.others] = dimensions;
     const show = button("vrt-pill", "Show the verdict without voting", () => send("show"));
@@ -174,21 +168,20 @@ VRThinker.Ballot = class {
     const sides = [[1, "Video 1"], [0, "No difference"], [2, "Video 2"], [0, "Both bad", true]];
     this.sides = sides.map(([overall, text, isBad = false]) => {
       const node = button(`vrt-side${overall}`, text, () => this.pick(overall, isBad));
-      return { overall, isBad, node };
+      return Object.assign(node, { overall, isBad });
     });
     const asked = element("p", { class: "vrt-asked", id: "vrt-asked" }, "Which video is better?");
     const group = { class: "vrt-sides", role: "group", "aria-labelledby": "vrt-asked" };
     this.form = this.build();
     this.more = element("details", "", element("summary", "", "More"), this.form);
-    const sidesNode = element("div", group, this.sides.map(({ node }) => node));
-    this.node = element("div", "vrt-ballot", asked, sidesNode, this.said, this.more);
+    const parts = [asked, element("div", group, this.sides), this.said, this.more];
+    this.node = element("div", "vrt-ballot", parts);
     document.addEventListener("vrt:votefirst", ({ detail: on }) => {
       if (!on && this.hidden) send("show");
     });
   }
 
   build() {
-    const { element } = VRThinker;
     const none = [null, "Not said"];
     const labels = [[1, "Video 1"], [0, "No difference"], [2, "Video 2"], none];
     const groups = this.others.map(([key, name, help]) => this.group(key, name, labels, help));
@@ -196,7 +189,9 @@ VRThinker.Ballot = class {
     this.agrees = this.group("agrees", "The judge’s verdict", views);
     this.choice = element("select");
     this.choice.addEventListener("change", () => {
-      if (this.choice.value) this.mark(Number(this.choice.value));
+      const { value } = this.choice;
+      if (value && this.slots.length < 16) this.slots.push(Number(value));
+      this.drawPairs();
     });
     this.marked = element("span", "vrt-marked");
     this.note = element("textarea", { rows: 2, maxlength: 2000 });
@@ -230,14 +225,14 @@ VRThinker.Ballot = class {
 
   drawSides() {
     const bad = this.note.value === VRThinker.BOTH_BAD;
-    for (const { overall, node, isBad } of this.sides) {
-      node.ariaPressed = overall === this.overall && isBad === (overall === 0 && bad);
+    for (const side of this.sides) {
+      const { overall, isBad } = side;
+      side.ariaPressed = overall === this.overall && isBad === (overall === 0 && bad);
     }
   }
 
   /** Radio buttons, so that arrow keys choose one and Tab leaves them. Their values are JSON. */
   group(key, name, choices, help = "") {
-    const { element } = VRThinker;
     const labels = choices.map(([value, text]) => {
       const input = element("input", { type: "radio", name: `vrt-vote-${key}`, value });
       return element("label", `vrt-side${value ?? ""}`, input, element("span", "", text));
@@ -264,7 +259,7 @@ VRThinker.Ballot = class {
     this.notice.hidden = !hidden;
     this.agrees.hidden = !VRThinker.hasVerdict(trace);
     this.node.hidden = !asked || !(hidden || this.editing);
-    VRThinker.say(this.said, this.refusal);
+    say(this.said, this.refusal);
     this.drawPairs();
   }
 
@@ -279,7 +274,7 @@ VRThinker.Ballot = class {
     this.fill(vote);
     this.editing = true;
     this.redraw();
-    this.sides[0].node.focus();
+    this.sides[0].focus();
   }
 
   radios(key) {
@@ -307,36 +302,28 @@ VRThinker.Ballot = class {
     return { labels, agrees, slots: this.slots, note: this.note.value };
   }
 
-  mark(slot) {
-    if (this.slots.length < 16) this.slots.push(slot);
-    this.drawPairs();
-  }
-
   drawPairs() {
-    const { fill } = VRThinker;
     const pairs = VRThinker.pairs(this.trace);
     const left = [...pairs].filter(([slot]) => !this.slots.includes(slot));
     const marked = this.slots.map((slot) => [slot, pairs.get(slot)]);
     const option = ([slot, label]) => new Option(label, slot);
+    const chip = (slot) => {
+      const link = VRThinker.pairLink(this.trace, slot);
+      const look = { class: "vrt-pill", "aria-label": `Unmark ${link.textContent}` };
+      const unmark = () => {
+        this.slots = this.slots.filter((other) => other !== slot);
+        this.drawPairs();
+        this.choice.focus();
+      };
+      return [link, button(look, "×", unmark)];
+    };
     fill(this.choice, [["", "Mark a pair"], ...left], (choices) => choices.map(option));
-    fill(this.marked, marked, () => this.slots.map((slot) => this.chip(slot)));
-  }
-
-  chip(slot) {
-    const link = VRThinker.pairLink(this.trace, slot);
-    const look = { class: "vrt-pill", "aria-label": `Unmark ${link.textContent}` };
-    const remove = VRThinker.button(look, "×", () => {
-      this.slots = this.slots.filter((other) => other !== slot);
-      this.drawPairs();
-      this.choice.focus();
-    });
-    return [link, remove];
+    fill(this.marked, marked, () => this.slots.map(chip));
   }
 };
 
 /* The switch "Vote first". A cookie tells the server before it sends the first word of a judge. */
 VRThinker.mountVoteFirst = (root) => {
-  const { element } = VRThinker;
   const box = element("input", { type: "checkbox" });
   const help = element("span", "", "Hide each run’s verdict until I have voted.");
   box.checked = /(^|; )vote_first=on(;|$)/.test(document.cookie);
