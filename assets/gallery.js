@@ -65,7 +65,7 @@ VRThinker.ChosenPair = class {
   drawn(tile, turn) {
     const { marksOf, screen, timeOf } = VRThinker;
     return [
-      element("div", "vrt-screens", tile.halves.map(screen)),
+      element("div", "vrt-screens", tile.halves.map((half, side) => screen(half, side))),
       element("h4", "", `${tile.label} · turn ${turn + 1}`),
       tile.halves.map((half, side) => {
         const name = element("b", `vrt-side${side + 1}`, `Video ${side + 1}`);
@@ -113,8 +113,9 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
   update(trace = {}) {
     const { turns = [], shownOrder } = trace;
     const bare = { foot: "", confidence: [], aside: [], parts: [], labels: [], remarks: [] };
+    const alone = (turn) => ({ ...turn, ...bare, stacked: false });
     this.trace = { ...trace, turns };
-    this.turns.update(trace, turns.map((turn) => ({ ...turn, ...bare })));
+    this.turns.update(trace, turns.map(alone));
     this.turns.node.classList.toggle("vrt-swapped", Boolean(shownOrder));
     this.empty.hidden = turns.length > 0;
     for (const node of this.all()) this.mark(node);

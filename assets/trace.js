@@ -401,14 +401,15 @@ VRThinker.Turn = class {
 
   /** Of a turn that is only `coming` there are no more than its state and empty tiles. */
   update({ state, foot = "", coming, live, taken, tiles, parts = [], facts, wants, ...turn }) {
-    const { confidence = [], aside, labels, remarks = [], sealed } = turn;
+    const { confidence = [], aside, labels, remarks = [], sealed, stacked = true } = turn;
     say(this.state, state);
     say(this.foot, foot);
     fill(this.sure, confidence, ([text, help]) => [element("b", "", text), ` ${help}`]);
     const looks = { live, taken, coming, bare: tiles.length === 0 };
     for (const look in looks) this.node.classList.toggle(look, Boolean(looks[look]));
+    const stacks = stacked && !coming ? VRThinker.stacks(tiles) : tiles.map((tile) => [tile]);
     fill(this.tiles, tiles.map((tile) => [tileKey(tile), coming]), () =>
-      coming ? tiles.map(VRThinker.emptyTile) : VRThinker.stacks(tiles).map(this.tile, this),
+      stacks.map((some) => this.tile(some, coming)),
     );
     fill(this.aside, aside, ([name, text, help]) => {
       const about = [element("summary", "", name), element("p", "vrt-aside-help", help)];
@@ -425,19 +426,20 @@ VRThinker.Turn = class {
     this.tail.hidden = this.details.hidden && (this.exact?.node.hidden ?? true);
   }
 
-  /** One tile for a stack of them. */
-  tile(tiles) {
+  /** One tile for a stack of them; an empty place for frames that are only `coming`. */
+  tile(tiles, coming) {
     const [tile] = tiles;
+    const names = element("b", "", tiles.map((each) => each.label).join(" = "));
     const times = tile.halves.map((half) => seconds(half?.time)).join(" | ");
-    const names = tiles.map((each) => each.label).join(" = ");
-    const label = [element("b", "", names), element("span", "", times)];
-    const screens = element("span", "vrt-screens", tile.halves.map(VRThinker.screen));
-    const content = [screens, element("span", "vrt-caption", label)];
+    const draw = (half, side) => VRThinker.screen(half, side, coming);
+    const screens = element("span", "vrt-screens", tile.halves.map(draw));
+    const caption = element("span", "vrt-caption", names, !coming && element("span", "", times));
+    if (coming) return element("li", "vrt-empty-tile", screens, caption);
     const look = { class: "vrt-tile", title: "Look closer", "aria-haspopup": "dialog" };
-    const node = button(look, content, () => this.onTile(tile, node));
+    const node = button(look, [screens, caption], () => this.onTile(tile, node));
     node.dataset.frames = tiles.map(VRThinker.frames).join(" · ");
     node.classList.toggle("stack", tiles.length > 1);
-    node.tiles = tiles;
+    Object.assign(node, { tiles, tile });
     return element("li", "", node);
   }
 
@@ -455,25 +457,16 @@ VRThinker.Turn = class {
   }
 };
 
-/** The place of a tile whose frames were asked for and have not come. */
-VRThinker.emptyTile = ({ label, halves }) => {
-  const screens = halves.map((half, position) => {
-    const screen = element("span", half ? `vrt-screen vrt-side${position + 1}` : "");
-    if (half) screen.style.aspectRatio = half.ratio;
-    return screen;
-  });
-  const caption = element("span", "vrt-caption", element("b", "", label));
-  return element("li", "vrt-empty-tile", element("span", "vrt-screens", screens), caption);
-};
-
-VRThinker.screen = (half, position) => {
+/** A frame, or its empty place while it is only `coming`. */
+VRThinker.screen = (half, side, coming) => {
   const missing = (why) => element("span", "vrt-missing", why);
-  if (!half) return missing("not requested");
-  const alt = `Video ${position + 1}`;
-  const image = element("img", { alt, decoding: "async", src: half.src });
-  image.style.aspectRatio = half.ratio;
-  image.addEventListener("error", () => image.replaceWith(missing("picture lost")));
-  return element("span", `vrt-screen vrt-side${position + 1}`, image);
+  if (!half) return coming ? element("span") : missing("not requested");
+  const look = { alt: `Video ${side + 1}`, decoding: "async", src: half.src };
+  const image = coming ? null : element("img", look);
+  const screen = element("span", `vrt-screen vrt-side${side + 1}`, image);
+  (image ?? screen).style.aspectRatio = half.ratio;
+  image?.addEventListener("error", () => image.replaceWith(missing("picture lost")));
+  return screen;
 };
 
 /** What the judge would have answered at the end of a turn. */

@@ -258,7 +258,8 @@ def test_a_video_without_a_copy_is_held(said: str, site: Site, monkeypatch: Patc
     """And counted; one that cannot be read now may be compared later."""
     old, good = write_old(arrive(site, "old.avi")), write_clip(site.folder / "good.mp4", 6)
     monkeypatch.setattr(*CAUSES[said])
-    parts: Any = SimpleNamespace(status="status", prompt="prompt", videos=("first", "second"))
+    names = {"status": "status", "prompt": "prompt", "scope": "scope"}
+    parts: Any = SimpleNamespace(**names, videos=("first", "second"))
     parts.addresses, request = parts.videos, cast(Any, SimpleNamespace(session_hash="a page"))
     told, later = [], "now" in said
     for side, second in ((Side.FIRST, None), (Side.SECOND, str(good))):

@@ -20,7 +20,7 @@ from tests.support.waiting import until_equal
 from tests.ui.conftest import Clips, Server, write_script
 from tests.ui.support import handmade_runs
 from tests.ui.support.api import answers, begin, messages, uploaded
-from tests.ui.support.page_events import act, comparing
+from tests.ui.support.page_events import act, compare_inputs, comparing
 from tests.ui.support.saved_examples import ANSWER, PROMPT, ask
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
@@ -127,8 +127,10 @@ def test_the_requested_seconds_follow_the_settings(
         return [each["durationSeconds"] for each in scheduler.requests("/schedule")]
 
     event, inputs = comparing(space)
+    position = [part.get("elem_id") for part in compare_inputs(space)].index("max_turns")
     for turns, settings in ((None, Settings()), ("1", Settings(max_turns=1))):
-        values = [*uploaded(space, clips), PROMPT, None, None, None, turns, *[None] * (inputs - 7)]
+        values = [*uploaded(space, clips), PROMPT, *[None] * (inputs - 3)]
+        values[position] = turns
         assert "error" not in act(space, event, values)
         until_equal(lambda: durations()[-1:], [seconds(settings)])
 

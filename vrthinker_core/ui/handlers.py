@@ -118,7 +118,8 @@ class Handlers:
         is shown. The choice is read anew each time, so that only the newest is shown.
         """
         session, judges, parts = self.session_of(request), self._services.judges, self._parts
-        session.judge = self.chooser.name_of(session, judge or session.judge)
+        with suppress(BadInput):  # of a judge that is not offered: the one before stays
+            session.judge = self.chooser.name_of(session, judge or session.judge)
         opens_trace = not judge and "trace" in request.query_params
         while not judges.is_loaded(session.judge):
             yield {parts.chooser: self.chooser.chip(session.judge)}

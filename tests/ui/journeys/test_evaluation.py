@@ -125,7 +125,7 @@ def test_new_rows_come_with_a_refresh_and_fit_a_phone(listed: Page, folder: Path
     expect_row(page, f"Row {new} · 1 of 1")
     page.set_viewport_size({"width": 320, "height": 640})
     assert steps.fits(page)
-    for name in ("Trace", "Evaluation"):
+    for name in ("Thinking", "Evaluation"):
         expect(page.get_by_role("tab", name=name).first).to_be_in_viewport(ratio=0.98)
 
 
@@ -217,7 +217,7 @@ def test_text_stays_text_and_everybody_can_read_it(listed: Page, axe: str) -> No
     assert wider == steps.is_narrow(page), "without room for both they are a strip"
     assert steps.fits(page)
     steps.button(page, "Close", exact=True).click()
-    steps.tab(page, "Trace")
+    steps.tab(page, "Thinking")
     page.get_by_label("Vote first").check()
     steps.tab(page, "Evaluation")
     expect(page.locator(".vrt-row-said")).to_contain_text("Vote first")

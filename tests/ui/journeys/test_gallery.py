@@ -156,13 +156,13 @@ def test_a_frame_of_one_video_the_other_order_and_a_hidden_verdict(
     steps.show_example(page, 3)
     pictures = "all => all.map((image) => image.getAttribute('src'))"
     for name in ("As given", "Sides swapped"):
-        steps.tab(page, "Trace")
+        steps.tab(page, "Thinking")
         steps.button(page, name).click()
         seen = page.locator("#trace .vrt-tile img").evaluate_all(pictures)
         steps.tab(page, "Frames")
         assert page.locator("#frames .vrt-tile img").evaluate_all(pictures) == seen
     page.locator("#vote-first input").check()
-    steps.tab(page, "Trace")
+    steps.tab(page, "Thinking")
     page.locator(".vrt-card").first.click()
     expect(page.locator(".vrt-hidden")).to_be_visible()
     steps.tab(page, "Frames")

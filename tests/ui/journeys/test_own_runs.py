@@ -27,7 +27,7 @@ def open_run(page: Page, outcome: str) -> None:
 
 def leave_and_come_back(page: Page) -> None:
     """A run goes on after a reload; the list and the way back from an example lead to it."""
-    trace = page.get_by_role("tab", name="Trace").first
+    trace = page.get_by_role("tab", name="Thinking").first
     page.reload()
     steps.expect_running(page)
     expect(page.locator("#prompt textarea")).to_have_value(PROMPT)

@@ -41,3 +41,13 @@ def comparing(server: Server) -> tuple[int, int]:
     (go,) = (each["id"] for each in page["components"] if each["props"].get("elem_id") == "go")
     (found,) = (each for each in page["dependencies"] if [go, "click"] in each["targets"])
     return found["id"], len(found["inputs"])
+
+
+def compare_inputs(server: Server) -> list[dict[str, Any]]:
+    """The components whose values a comparison takes."""
+    parts = {part["id"]: part["props"] for part in config(server)["components"]}
+    event, _ = comparing(server)
+    (inputs,) = (
+        found["inputs"] for found in config(server)["dependencies"] if found["id"] == event
+    )
+    return [parts[part] for part in inputs]

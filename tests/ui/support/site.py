@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from starlette.applications import Starlette
@@ -40,7 +41,7 @@ class Site:
         head: str = "",
     ) -> None:
         """`head`: of the page that Gradio would serve."""
-        nobody: Any = None
+        nobody: Any = SimpleNamespace(choose=str, is_loaded=lambda judge: False)
         self.folder, self._head = folder, head
         self.history = History(folder / "runs", seconds)
         queue = JudgeQueue(place=lambda _: ("local", 4))
