@@ -160,9 +160,9 @@ VRThinker.Closer = class {
       const caption = element("figcaption", "", `Video ${side}`);
       return element("figure", `vrt-lens vrt-side${side}`, image, missing, caption);
     });
-    const lenses = { class: "vrt-lenses", role: "group", tabindex: 0, "data-front": 1 };
-    this.lenses = element("div", lenses, this.figures);
-    this.lenses.ariaLabel = "Frames. Plus and minus zoom, Shift with an arrow moves, 0 shows all";
+    const keys = "Frames. Plus and minus zoom, Shift with an arrow moves, 0 shows all";
+    this.lenses = Object.assign(group("vrt-lenses", keys, this.figures), { tabIndex: 0 });
+    this.lenses.dataset.front = 1;
     // What belongs to one mode keeps its place, so that nothing moves from mode to mode.
     const hint =
       "Arrow keys change the pair. A wheel, or + and −, zooms both frames; a drag moves them.";
@@ -209,8 +209,6 @@ VRThinker.Closer = class {
   }
 
   tools() {
-    const group = (label, ...buttons) =>
-      element("div", { class: "vrt-group", role: "group", "aria-label": label }, buttons);
     this.modes = ["Side by side", "Wipe", "Flicker", "Difference"].map((text) => {
       const mode = text.toLowerCase().split(" ")[0]; // "side" for the first
       return button({ "data-mode": mode }, text, () => this.drawMode(mode));
@@ -218,22 +216,22 @@ VRThinker.Closer = class {
     const out = this.button("−", () => this.zoom.by(1 / VRThinker.ZOOM_STEP), "Zoom out");
     this.zoomed = this.button("100 %", () => this.zoom.set(), "Show all of the frames");
     const nearer = this.button("+", () => this.zoom.by(VRThinker.ZOOM_STEP), "Zoom in");
-    const modes = group("How the frames are compared", ...this.modes);
-    return element("div", "vrt-tools", modes, group("Zoom", out, this.zoomed, nearer));
+    const modes = group("vrt-group", "How the frames are compared", this.modes);
+    const zoom = group("vrt-group", "Zoom", out, this.zoomed, nearer);
+    return element("div", "vrt-tools", modes, zoom);
   }
 
   onKey(event) {
     event.stopPropagation(); // the players' keys rest
     const { key, shiftKey, target } = event;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const { ZOOM_STEP } = VRThinker;
     const [end, begin] = shiftKey ? [this.closeButton, this.later] : [this.later, this.closeButton];
     const keys = {
       ArrowLeft: () => this.step(-1),
       ArrowRight: () => this.step(1),
-      "+": () => this.zoom.by(ZOOM_STEP),
-      "=": () => this.zoom.by(ZOOM_STEP),
-      "-": () => this.zoom.by(1 / ZOOM_STEP),
+      "+": () => this.zoom.by(VRThinker.ZOOM_STEP),
+      "=": () => this.zoom.by(VRThinker.ZOOM_STEP),
+      "-": () => this.zoom.by(1 / VRThinker.ZOOM_STEP),
       0: () => this.zoom.set(),
       Tab: target === end ? () => begin.focus() : null, // the focus stays inside
     };
@@ -268,7 +266,6 @@ VRThinker.Closer = class {
     else say(this.note, this.other?.noLarger ?? "Thumbnail: this file holds no larger pictures.");
   }
 
-  /** Show the exact frames of the pair once they are there, and say what is shown. */
   async sharpen(position) {
     const { exact } = this;
     const { tile, turn } = this.pairs[position];
@@ -318,7 +315,6 @@ VRThinker.Closer = class {
     if (document.activeElement.hidden) this.lenses.focus({ preventScroll: true });
   }
 
-  /** Change from one video to the other by itself, or stop doing so. */
   flicker(on) {
     clearInterval(this.timer);
     this.timer = on ? setInterval(() => this.turnOver(), VRThinker.FLICKER_MS) : null;

@@ -42,12 +42,21 @@ VRThinker.ChosenPair = class {
   }
 
   update({ turns, ballot }, tile, turn) {
-    const { Passage, frames, sentenceWriter } = VRThinker;
+    const { Passage, frames, marksOf, screen, sentenceWriter, timeOf } = VRThinker;
     const numbers = frames(tile).split(" · ");
     const written = [...this.reasoning(turns, tile, turn, numbers), ...turns[turn].parts];
     const parts = ballot?.hidden ? [["Think", "Hidden until you have voted."]] : written;
     const { facts } = turns[turn];
-    fill(this.pair, [tile, turn], () => this.drawn(tile, turn));
+    const time = (half, side) => {
+      const name = element("b", `vrt-side${side + 1}`, `Video ${side + 1}`);
+      return element("p", "", name, ` ${timeOf(half)}`);
+    };
+    fill(this.pair, [tile, turn], () => [
+      element("div", "vrt-screens", tile.halves.map((half, side) => screen(half, side))),
+      element("h4", "", `${tile.label} · turn ${turn + 1}`),
+      tile.halves.map(time),
+      element("p", "vrt-state", marksOf(tile, turn).join(" · ")),
+    ]);
     fill(this.text, [numbers, turn, facts, parts.map(([heading]) => heading)], () => {
       this.passages = parts.map(() => new Passage("p", sentenceWriter(numbers)));
       return this.passages.flatMap(({ node }, place) => {
@@ -60,19 +69,6 @@ VRThinker.ChosenPair = class {
       row.classList.toggle("vrt-named", numbers.includes(row.firstChild.textContent.slice(1)));
     }
     parts.forEach(([, text], place) => this.passages[place].update(text));
-  }
-
-  drawn(tile, turn) {
-    const { marksOf, screen, timeOf } = VRThinker;
-    return [
-      element("div", "vrt-screens", tile.halves.map((half, side) => screen(half, side))),
-      element("h4", "", `${tile.label} · turn ${turn + 1}`),
-      tile.halves.map((half, side) => {
-        const name = element("b", `vrt-side${side + 1}`, `Video ${side + 1}`);
-        return element("p", "", name, ` ${timeOf(half)}`);
-      }),
-      element("p", "vrt-state", marksOf(tile, turn).join(" · ")),
-    ].flat();
   }
 
   /** The later sentences for which the pair counts as named. */
@@ -99,9 +95,9 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
     super(root, onTile);
     this.empty = element("p", "vrt-empty", empty);
     this.kinds = Object.keys(this.KINDS).map((kind) => button("", "", () => this.show(kind)));
-    const group = { class: "vrt-choice", role: "group", "aria-label": "Pairs shown" };
     const help = "Choose a pair to read what the judge wrote with it; again to look closer.";
-    this.choice = element("div", group, this.kinds, element("span", "vrt-state", help));
+    const about = element("span", "vrt-state", help);
+    this.choice = group("vrt-choice", "Pairs shown", this.kinds, about);
     this.turns = new VRThinker.TurnList(this, "vrt-gallery", "Pairs by turn");
     this.about = new VRThinker.ChosenPair(() => this.chosen.click());
     this.turns.node.addEventListener("keydown", (event) => this.onKey(event));
@@ -109,13 +105,11 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
     root.replaceChildren(this.empty, this.choice, this.turns.node);
   }
 
-  /** Draw the run that is shown; what has not changed is left alone. */
   update(trace = {}) {
     const { turns = [], shownOrder } = trace;
-    const bare = { foot: "", confidence: [], aside: [], parts: [], labels: [], remarks: [] };
-    const alone = (turn) => ({ ...turn, ...bare, stacked: false });
+    const bare = ({ state, live, taken, tiles }) => ({ state, live, taken, tiles, stacked: false });
     this.trace = { ...trace, turns };
-    this.turns.update(trace, turns.map(alone));
+    this.turns.update(trace, turns.map(bare));
     this.turns.node.classList.toggle("vrt-swapped", Boolean(shownOrder));
     this.empty.hidden = turns.length > 0;
     for (const node of this.all()) this.mark(node);

@@ -102,24 +102,22 @@ VRThinker.Follow = class {
       this.showNewest();
     });
     root.append(this.button);
-    const release = () => setTimeout(() => this.release()); // after the click
+    const release = () => {
+      const { late } = this;
+      Object.assign(this, { pressed: false, late: null });
+      if (late && this.on) late();
+    };
+    const onRelease = () => setTimeout(release); // after the click
     window.addEventListener("scroll", () => this.onScroll(), { passive: true });
     root.addEventListener("pointerdown", () => (this.pressed = true), true);
-    window.addEventListener("pointerup", release, true);
-    window.addEventListener("pointercancel", release, true);
+    window.addEventListener("pointerup", onRelease, true);
+    window.addEventListener("pointercancel", onRelease, true);
   }
 
   /** What is under a pressed button stays there, or the click would be lost. */
   whenFree(scroll) {
     if (this.pressed) this.late = scroll;
     else scroll();
-  }
-
-  release() {
-    const { late } = this;
-    this.pressed = false;
-    this.late = null;
-    if (late && this.on) late();
   }
 
   draw(on) {
@@ -281,12 +279,11 @@ VRThinker.StopBar = class {
   constructor() {
     const stop = button("", "Stop", () => document.getElementById("stop").click());
     const line = element("span"); // no live region: the announcer tells of the status
-    const group = { role: "group", ariaLabel: "The run that goes on", hidden: true };
-    this.node = make("div", { className: "vrt vrt-stop-bar", ...group }, stop, line);
+    this.node = group("vrt vrt-stop-bar", "The run that goes on", stop, line);
+    this.node.hidden = true;
     document.addEventListener("vrt:status", ({ detail }) => say(line, detail));
     document.addEventListener("vrt:running", () => this.draw());
-    window.addEventListener("scroll", () => this.draw(), { passive: true });
-    window.addEventListener("resize", () => this.draw());
+    for (const name of ["scroll", "resize"]) window.addEventListener(name, () => this.draw());
   }
 
   draw() {
@@ -296,7 +293,7 @@ VRThinker.StopBar = class {
     const hidden = !VRThinker.buttons.running || inSight;
     if (hidden === this.node.hidden) return;
     if (!this.node.isConnected) document.getElementById("run").prepend(this.node);
-    const focused = document.activeElement;
+    const { activeElement: focused } = document;
     const held = this.node.contains(focused);
     this.node.hidden = hidden;
     document.documentElement.style.setProperty("--stop-bar", `${this.node.offsetHeight}px`);
@@ -304,13 +301,10 @@ VRThinker.StopBar = class {
   }
 };
 
-/* -- a recorded run, played from what the server has given: the server does nothing for it ------ */
+/* -- a recorded run, played from what the server has given: the server does nothing for it ----- */
 /** LETTERS are written in a second; a TICK has milliseconds, all else seconds. */
 VRThinker.PACE = { TICK: 80, LOOK: 1.5, LETTERS: 60, LONGEST: 15, REST: 1.8 };
-/* What a turn that is being written, and a run that goes on, do not say yet. */
-VRThinker.UNREAD = {
-  live: true, foot: "", confidence: [], labels: [], aside: [], wants: "", remarks: [],
-};
+/* What a run that goes on does not say yet. */
 VRThinker.UNKNOWN = {
   over: false, verdict: null, order: null, vote: null, ending: "", branches: null,
 };
@@ -332,8 +326,7 @@ VRThinker.Replay = class {
     });
     this.place = element("span");
     const skip = button("", "Skip to the end", () => this.end());
-    const group = { class: "vrt-playing", role: "group", "aria-label": "Recorded run" };
-    this.controls = element("div", group, this.hold, skip, this.place);
+    this.controls = group("vrt-playing", "Recorded run", this.hold, skip, this.place);
     root.prepend(this.line);
     root.append(this.controls);
   }
@@ -390,7 +383,8 @@ VRThinker.Replay = class {
     this.controls.hidden = !this.playing;
     say(this.hold, this.held ? "▶ Go on" : "❚❚ Pause");
     if (!shown) return run;
-    say(this.place, `Turn ${shown.turns.length} of ${turns.length}`);
+    const which = run.order ? " · as given" : ""; // the other order is shown at the end
+    say(this.place, `Turn ${shown.turns.length} of ${turns.length}${which}`);
     return { ...run, ...VRThinker.UNKNOWN, ...shown };
   }
 
@@ -430,9 +424,9 @@ VRThinker.Replay = class {
     return this.unread(turn, parts, known ? { ...facts, rows } : null);
   }
 
-  unread(turn, parts, facts = null) {
-    const state = turn.tiles.length ? turn.state.split(" · ")[0] : ""; // not what the reply did
-    return { ...turn, ...VRThinker.UNREAD, parts, facts, state };
+  unread({ number, state, taken, tiles }, parts, facts = null) {
+    const came = tiles.length ? state.split(" · ")[0] : ""; // not what the reply did
+    return { number, state: came, taken, tiles, live: true, parts, facts };
   }
 };
 

@@ -112,7 +112,7 @@ VRThinker.Players = class {
       this.onChange();
     };
     const onPause = ({ target: video }) => {
-      if (this.playing && video.paused && !video.ended && isOurs(video)) this.pause(); // or it waits
+      if (this.playing && video.paused && !video.ended && isOurs(video)) this.pause();
     };
     document.addEventListener("timeupdate", onMove, true);
     document.addEventListener("pause", onPause, true);
@@ -253,9 +253,6 @@ VRThinker.Players = class {
 };
 
 /* One rail for both players, with a mark for every frame the judge saw. */
-VRThinker.SPEEDS = [0.25, 0.5, 1, 2];
-VRThinker.STEP = 1 / 40;
-
 /** Of each button [text, label, the key of `VRThinker.KEYS` that does the same, its short name]. */
 VRThinker.CONTROLS = {
   play: ["▶", "Play both", "Space", "Space"],
@@ -296,19 +293,15 @@ VRThinker.Rail = class {
     this.track.ariaLabel = "Moment in both videos";
     this.track.ariaKeyShortcuts = ", . Home End";
     this.track.title = "Comma and full stop move by one frame, Home and End to either end";
-    const follow = (event) => {
+    const follow = ({ type, pointerId, clientX }) => {
+      if (type === "pointerdown") this.track.setPointerCapture(pointerId);
+      if (!this.track.hasPointerCapture(pointerId)) return;
       const box = this.track.getBoundingClientRect();
       this.chosen = null;
       this.players.pause();
-      this.players.seek((event.clientX - box.left) / box.width);
+      this.players.seek((clientX - box.left) / box.width);
     };
-    this.track.addEventListener("pointerdown", (event) => {
-      this.track.setPointerCapture(event.pointerId);
-      follow(event);
-    });
-    this.track.addEventListener("pointermove", (event) => {
-      if (this.track.hasPointerCapture(event.pointerId)) follow(event);
-    });
+    for (const name of ["pointerdown", "pointermove"]) this.track.addEventListener(name, follow);
     this.fill = element("div", "vrt-fill");
     this.strip = element("div", "vrt-marks");
     const line = element("div", "vrt-line", this.track, this.fill, this.strip);
@@ -323,7 +316,6 @@ VRThinker.Rail = class {
     root.replaceChildren(line, controls);
   }
 
-  /** Say what a button does, and the key that does the same. */
   name(action, label) {
     const [, , key, written] = VRThinker.CONTROLS[action];
     const button = Object.assign(this.buttons[action], { ariaLabel: label });
@@ -332,7 +324,6 @@ VRThinker.Rail = class {
 
   act(action) {
     const { players } = this;
-    const { SPEEDS } = VRThinker;
     const actions = {
       play: () => (players.playing ? players.pause() : players.play()),
       earlier: () => this.step(-1),
@@ -343,7 +334,7 @@ VRThinker.Rail = class {
       end: () => players.seek(1),
       loop: () => (players.loop = !players.loop),
       speed: () => {
-        players.speed = SPEEDS[(SPEEDS.indexOf(players.speed) + 1) % SPEEDS.length];
+        players.speed = players.speed === 2 ? 0.25 : players.speed * 2;
         if (players.playing) players.play();
       },
       swap: () => this.onSwap(),
@@ -366,7 +357,7 @@ VRThinker.Rail = class {
     if (next) return this.show(next.tile);
     if (marks.length) return;
     players.pause();
-    players.seek(players.place + direction * VRThinker.STEP);
+    players.seek(players.place + direction / 40);
   }
 
   show(tile) {
@@ -382,7 +373,6 @@ VRThinker.Rail = class {
     else if (!this.players.playing) this.players.seek(this.players.place);
   }
 
-  /** Take the run that is shown, and mark its frames. */
   mark({ run = "", over, recorded, turns = [], coming, fps = [0, 0], grid = null }) {
     this.players.frameRates = fps;
     this.grid = grid;

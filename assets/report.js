@@ -45,8 +45,7 @@ if (data) {
     drawFrames();
   };
   const read = async (turn, order) => [messages[order === "swapped" ? 1 : 0][turn]];
-  const options = { onShow, messages: read };
-  const view = new VRThinker.Trace(document.getElementById("trace"), options);
+  const view = new VRThinker.Trace(document.getElementById("trace"), { onShow, messages: read });
   onShow();
   frames.addEventListener("toggle", drawFrames);
 }

@@ -46,7 +46,6 @@ VRThinker.fill = (node, data, draw) => {
 
 VRThinker.seconds = (value) => (Number.isFinite(value) ? `${value.toFixed(2)} s` : "–");
 
-/** Give a turn, or a mark of its frames, the colour of that turn. */
 VRThinker.colour = (node, position) => {
   const hues = [300, 140, 350, 110, 325, 160];
   node.style.setProperty("--hue", hues[position % hues.length]);
@@ -54,8 +53,6 @@ VRThinker.colour = (node, position) => {
 };
 
 VRThinker.frames = (tile) => tile.label.replaceAll("#", "");
-
-/** Those of `tiles` that show the frame of that number. */
 VRThinker.numbered = (tiles, number) =>
   tiles.filter((tile) => VRThinker.frames(tile).split(" · ").includes(number));
 
@@ -80,8 +77,9 @@ VRThinker.nearest = (things, away) => [...things].sort((a, b) => away(a) - away(
 
 /** Where a tile stands in the clips, 0 to 1. */
 VRThinker.place = ({ halves }) => (halves[0] ?? halves[1]).place;
-
 VRThinker.hasVerdict = (trace) => Boolean(trace.verdict?.chips.length);
+VRThinker.notes = ({ length }) => `${length} ${length === 1 ? "note" : "notes"}`;
+VRThinker.showTile = (detail) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail }));
 
 VRThinker.Trace = class {
   /** `messages(turn, order)`: [what was sent and came back in that turn, else null, and why]. */
@@ -94,8 +92,7 @@ VRThinker.Trace = class {
       if (isFirst) this.order.show(false); // the frames of the verdict are the first run's
     });
     this.ending = new VRThinker.Passage();
-    this.ending.node.classList.add("vrt-ending");
-    this.ending.node.setAttribute("role", "status");
+    Object.assign(this.ending.node, { className: "vrt-passage vrt-ending", role: "status" });
     this.notes = element("ul", "vrt-notes"); // of the judge, while there is no run
     this.health = element("details", "vrt-health", element("summary"), element("ul"));
     this.empty = empty ?? element("p"); // what stands here while there is no run
@@ -111,7 +108,7 @@ VRThinker.Trace = class {
     this.update({});
   }
 
-  /** Draw `trace` as the server's `view_json` gives it; what has not changed is left alone. */
+  /** Draw `trace` as `RunView.page` gives it; what has not changed is left alone. */
   update(trace) {
     const { verdict, ending = "", notes = [], health = [], run, prompt } = trace;
     const isRun = prompt !== undefined;
@@ -136,18 +133,14 @@ VRThinker.Trace = class {
   }
 };
 
-VRThinker.notes = ({ length }) => `${length} ${length === 1 ? "note" : "notes"}`;
-
 /** A verdict's nodes. Without chips, the headline says why there is none. */
-VRThinker.verdict = ({ headline, note, chips, caveats, outside }) => {
-  return [
-    element("h2", "vrt-headline", headline),
-    ...(outside ? VRThinker.demoRun(outside) : []),
-    note && element("p", "vrt-unchecked", note),
-    chips.length && element("ul", "vrt-chips", chips.map(VRThinker.chip)),
-    caveats.map((text) => element("p", "vrt-caveat", text)),
-  ];
-};
+VRThinker.verdict = ({ headline, note, chips, caveats, outside }) => [
+  element("h2", "vrt-headline", headline),
+  ...(outside ? VRThinker.demoRun(outside) : []),
+  note && element("p", "vrt-unchecked", note),
+  chips.length && element("ul", "vrt-chips", chips.map(VRThinker.chip)),
+  caveats.map((text) => element("p", "vrt-caveat", text)),
+];
 
 /** What a run without a verdict showed, the ways on from it, and its judge's words, folded. */
 VRThinker.demoRun = ({ told, ways: [compare, vote], wrote: [title, texts] }) => {
@@ -210,9 +203,6 @@ document.addEventListener("keydown", ({ key }) => {
   for (const help of open) help.dispatchEvent(new Event("vrt:away"));
 });
 
-/** Let rail and players show the frames of a tile. */
-VRThinker.showTile = (detail) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail }));
-
 /* The tiles of a run below `root`, and the frame numbers in its text that lead to them. */
 VRThinker.Tiles = class {
   /** `onTile` is told which tile was chosen; without it nothing can be. */
@@ -249,7 +239,6 @@ VRThinker.Tiles = class {
     return this.all().filter((node) => VRThinker.numbered(node.tiles, number).length > 0);
   }
 
-  /** Light the tiles and marks of a frame, and no others. */
   light(number) {
     const lit = this.numbered(number);
     for (const node of this.all()) node.classList.toggle("lit", lit.includes(node));
@@ -319,6 +308,8 @@ VRThinker.Passage = class {
 VRThinker.passage = (text, ...how) => new VRThinker.Passage(...how).update(text).node;
 VRThinker.items = (texts) =>
   texts.map((text) => element("li", "", passage(text, "span")));
+VRThinker.group = (look, label, ...content) =>
+  element("div", { class: look, role: "group", "aria-label": label }, ...content);
 VRThinker.section = (tag, heading, node) => element("section", "", element(tag, "", heading), node);
 
 VRThinker.NUMBER = /(#?\d+[,.;:!?)\]}”…]*)/; // with the punctuation that no line may begin with
@@ -506,4 +497,4 @@ VRThinker.TurnList = class {
 
 /* All scripts of a page are one: these names hold in each of them. */
 const { element, make, button, say, fill, seconds, passage, section, items, link } = VRThinker;
-const { frameLink, tileKey } = VRThinker;
+const { frameLink, group, tileKey } = VRThinker;

@@ -2,24 +2,20 @@
 VRThinker.facts = ({ columns, rows, raw }, passage) => {
   const head = columns.map((text) => link(element("th"), text));
   const cell = (text, column) => {
-    if (column === 0) return link(element("th"), text);
-    const odd = text !== "clear" && !text.startsWith("clear, moves on");
-    return link(element("td", odd ? "vrt-odd" : ""), text);
+    const odd = column > 0 && text !== "clear" && !text.startsWith("clear, moves on");
+    return link(element(column ? "td" : "th", odd ? "vrt-odd" : ""), text);
   };
-  const body = rows.map((cells) => element("tr", "", cells.map(cell)));
-  const thead = element("thead", "", element("tr", "", head));
-  const table = element("table", "vrt-facts", thead, element("tbody", "", body));
+  const body = element("tbody", "", rows.map((cells) => element("tr", "", cells.map(cell))));
+  const table = element("table", "vrt-facts", element("thead", "", element("tr", "", head)), body);
   return [table, element("details", "vrt-raw", element("summary", "", raw), passage)];
 };
 
 /* Both orders: the button for the second run, both verdicts, and the run whose turns are shown. */
 VRThinker.Order = class {
-  /**
-   * `check`: [name, help, what a click does], missing where nothing can be judged. `following()`
-   * tells whether the newest words are wanted.
-   */
-  constructor({ check, following = () => true, onShow }) {
-    Object.assign(this, { check, following, onShow });
+  /** `check`: [name, help, what a click does], missing where nothing can be judged; `following()`:
+  whether the newest words are wanted. */
+  constructor({ check: [name, help, onCheck] = [], following = () => true, onShow }) {
+    Object.assign(this, { help, following, onShow });
     this.swapped = false; // the turns of the second run are shown
     this.live = false; // the second run goes on
     this.line = element("p", { class: "vrt-order-line", role: "status" });
@@ -28,10 +24,10 @@ VRThinker.Order = class {
     this.buttons = ["As given", "Sides swapped"].map((text, position) =>
       button("", text, () => this.show(position === 1)),
     );
-    const group = { class: "vrt-choice", role: "group", "aria-label": "Turns shown" };
-    this.choice = element("div", group, element("span", "", "Turns"), this.buttons);
+    const turns = element("span", "", "Turns");
+    this.choice = group("vrt-choice", "Turns shown", turns, this.buttons);
     this.said = element("p", { class: "vrt-check", role: "status" });
-    this.button = check && button("", check[0], check[2]);
+    this.button = button("", name, onCheck);
     const parts = [this.said, this.line, this.table, this.caveats, this.choice];
     this.node = element("section", { class: "vrt-order", "aria-label": "Both orders" }, parts);
     this.notice = element("p", "vrt-swapped-notice");
@@ -52,17 +48,12 @@ VRThinker.Order = class {
     else if (!live && this.live && this.followed && !VRThinker.closer?.isOpen) this.swapped = false;
     this.run = run;
     this.live = live;
-    const canAsk = this.check && run && over && VRThinker.hasVerdict(trace) && !rows.length;
-    this.said.hidden = !canAsk;
-    if (this.check) {
-      this.button.hidden = !canAsk;
-      this.button.disabled = Boolean(never);
-      say(this.said, refusal || never || this.check[1]);
-    }
+    const canAsk = this.help && run && over && VRThinker.hasVerdict(trace) && !rows.length;
+    this.said.hidden = this.button.hidden = !canAsk;
+    this.button.disabled = Boolean(never);
+    say(this.said, refusal || never || this.help || "");
     this.choice.hidden = !hasTurns;
-    this.buttons.forEach((button, position) =>
-      button.setAttribute("aria-pressed", (position === 1) === this.swapped),
-    );
+    this.buttons.forEach((node, place) => (node.ariaPressed = this.swapped === (place === 1)));
     this.line.hidden = !order;
     say(this.line, line);
     fill(this.table, rows, () => this.tableRows(rows));
@@ -117,7 +108,6 @@ VRThinker.Vote = class {
   }
 
   drawn({ rows, agrees, slots, note, blind, when }, own) {
-    const { pairLink } = VRThinker;
     const row = ({ name, label, value, compared }) => {
       const words = compared && ` · ${own ? "you" : "they"} ${compared}`;
       const same = compared && element("span", `vrt-compared ${compared}`, words);
@@ -125,7 +115,7 @@ VRThinker.Vote = class {
     };
     const said = rows.filter(({ value }) => value !== null).map(row);
     const agreed = `${own ? "You" : "They"} ${agrees ? "agree" : "disagree"} with the verdict.`;
-    const links = slots.map((slot) => pairLink(this.trace, slot));
+    const links = slots.map((slot) => VRThinker.pairLink(this.trace, slot));
     const change = () => this.ballot.edit(own ? this.trace.vote : null);
     return [
       element("h3", "", own ? "Your vote" : "A person’s vote"),
@@ -148,7 +138,6 @@ VRThinker.pairs = ({ turns = [] }) => {
   return pairs;
 };
 
-/** A marked pair, as a link to its tile. */
 VRThinker.pairLink = (trace, slot) =>
   frameLink(VRThinker.pairs(trace).get(slot) ?? `slot ${slot}`);
 
@@ -226,8 +215,7 @@ VRThinker.Ballot = class {
   drawSides() {
     const bad = this.note.value === VRThinker.BOTH_BAD;
     for (const side of this.sides) {
-      const { overall, isBad } = side;
-      side.ariaPressed = overall === this.overall && isBad === (overall === 0 && bad);
+      side.ariaPressed = side.overall === this.overall && side.isBad === (!side.overall && bad);
     }
   }
 
@@ -269,7 +257,6 @@ VRThinker.Ballot = class {
     this.redraw();
   }
 
-  /** Change a vote, or begin one. */
   edit(vote) {
     this.fill(vote);
     this.editing = true;
