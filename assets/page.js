@@ -158,7 +158,7 @@ VRThinker.KEYS = {
 VRThinker.onKey = (event, rail) => {
   const { key, target, ctrlKey, metaKey, altKey } = event;
   const action = VRThinker.KEYS[key];
-  if (!action || ctrlKey || metaKey || altKey || !rail.players.ready) return;
+  if (!action || ctrlKey || metaKey || altKey || !rail.players.shown.length) return;
   const fields = "input, textarea, select, [contenteditable=true], [role=listbox], [role=option]";
   const space = key === " ";
   const button = target.closest(space ? VRThinker.PRESSED_BY_SPACE : "[role=tab]");

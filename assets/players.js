@@ -132,10 +132,6 @@ VRThinker.Players = class {
     return this.videos().filter(Boolean);
   }
 
-  get ready() {
-    return this.shown.length > 0;
-  }
-
   get showStills() {
     return this.stills.includes(this.leader());
   }
@@ -417,7 +413,7 @@ VRThinker.Rail = class {
   /** This moment in the judge's numbers: "60", or "5 · 53" where the videos are counted apart. */
   numbers() {
     const { chosen, grid, marks, players } = this;
-    if (!grid || !players.ready) return "";
+    if (!grid || !players.shown.length) return "";
     const { slots, rule, first } = grid;
     const away = ({ place }) => Math.abs(place - players.place);
     const tile = chosen ?? (players.showStills && VRThinker.nearest(marks, away)?.tile);

@@ -306,8 +306,7 @@ VRThinker.Passage = class {
 };
 
 VRThinker.passage = (text, ...how) => new VRThinker.Passage(...how).update(text).node;
-VRThinker.items = (texts) =>
-  texts.map((text) => element("li", "", passage(text, "span")));
+VRThinker.items = (texts) => texts.map((text) => element("li", "", passage(text, "span")));
 VRThinker.group = (look, label, ...content) =>
   element("div", { class: look, role: "group", "aria-label": label }, ...content);
 VRThinker.section = (tag, heading, node) => element("section", "", element(tag, "", heading), node);
