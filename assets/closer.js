@@ -129,8 +129,7 @@ VRThinker.Closer = class {
     if (!this.node) this.build();
     this.other = other;
     this.collect();
-    const key = tileKey(tile);
-    const same = (pair) => pair.turn === turn && tileKey(pair.tile) === key;
+    const same = (pair) => pair.turn === turn && tileKey(pair.tile) === tileKey(tile);
     const position = this.pairs.findIndex(same);
     if (position < 0) return;
     this.opener = node;
@@ -244,10 +243,9 @@ VRThinker.Closer = class {
   }
 
   step(direction) {
-    const next = this.position + direction;
-    if (!this.pairs[next]) return;
-    this.show(next);
-    if (!this.other) VRThinker.showTile(this.pairs[next].tile);
+    const next = this.pairs[this.position + direction];
+    if (next) this.show(this.position + direction);
+    if (next && !this.other) VRThinker.showTile(next.tile);
   }
 
   show(position) {

@@ -1,5 +1,4 @@
-/* All frames: every pair of a run in the order they came, how each came to the judge, and, for the
-one that is chosen, what the judge wrote with it. */
+/* All frames: every pair of a run, how each came, and what was written with the chosen one. */
 VRThinker.SENTENCE = /([^.!?\s][^.!?\n]*(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?)/;
 
 /** Whether a sentence names one of these frames: no part of a label, a time or a share does. */

@@ -230,8 +230,7 @@ VRThinker.Tiles = class {
   }
 
   find(tile) {
-    const key = tileKey(tile);
-    const isIt = (each) => tileKey(each) === key;
+    const isIt = (each) => tileKey(each) === tileKey(tile);
     return this.all().find((node) => node.tiles.some(isIt));
   }
 

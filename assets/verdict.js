@@ -141,8 +141,7 @@ VRThinker.pairs = ({ turns = [] }) => {
 VRThinker.pairLink = (trace, slot) =>
   frameLink(VRThinker.pairs(trace).get(slot) ?? `slot ${slot}`);
 
-/* The form of a vote: which video is better; and behind "More" the dimensions, agree or disagree,
-the deciding pairs, a note. */
+/* The form of a vote: which video is better; behind "More" dimensions, deciding pairs, a note. */
 VRThinker.BOTH_BAD = "Both are bad."; // the note of a vote that says so
 
 VRThinker.Ballot = class {
