@@ -14,7 +14,14 @@ VRThinker.Zoom = class {
       this.by(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.002)), x, y);
     });
     root.addEventListener("dblclick", () => this.set());
-    root.addEventListener("pointerdown", (event) => event.button === 0 && this.onDown(event));
+    root.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      event.preventDefault(); // or the browser drags the picture
+      root.focus({ preventScroll: true });
+      event.target.setPointerCapture(event.pointerId);
+      this.pointers.set(event.pointerId, event);
+      if (this.scale === 1) onDrag(this.place(event).x);
+    });
     root.addEventListener("pointermove", (event) => this.onMove(event));
     root.addEventListener("lostpointercapture", (event) => this.pointers.delete(event.pointerId));
     this.set();
@@ -48,28 +55,16 @@ VRThinker.Zoom = class {
     return { x: (clientX - box.left) / box.width, y: (clientY - box.top) / box.height };
   }
 
-  onDown(event) {
-    event.preventDefault(); // or the browser drags the picture
-    this.root.focus({ preventScroll: true });
-    event.target.setPointerCapture(event.pointerId);
-    this.pointers.set(event.pointerId, event);
-    if (this.scale === 1) this.onDrag(this.place(event).x);
-  }
-
   onMove(event) {
     const before = this.pointers.get(event.pointerId);
     if (!before) return;
     this.pointers.set(event.pointerId, event);
     const other = [...this.pointers.values()].find((pointer) => pointer !== event);
     const [from, to] = [before, event].map((pointer) => this.place(pointer));
-    if (other) {
-      const away = (at) => Math.hypot(at.clientX - other.clientX, at.clientY - other.clientY) || 1;
-      this.by(away(event) / away(before), to.x, to.y);
-    } else if (this.scale > 1) {
-      this.pan(to.x - from.x, to.y - from.y);
-    } else {
-      this.onDrag(to.x);
-    }
+    if (!other && this.scale === 1) return this.onDrag(to.x);
+    if (!other) return this.pan(to.x - from.x, to.y - from.y);
+    const away = (at) => Math.hypot(at.clientX - other.clientX, at.clientY - other.clientY) || 1;
+    this.by(away(event) / away(before), to.x, to.y);
   }
 };
 

@@ -110,8 +110,7 @@ VRThinker.Follow = class {
     const onRelease = () => setTimeout(release); // after the click
     window.addEventListener("scroll", () => this.onScroll(), { passive: true });
     root.addEventListener("pointerdown", () => (this.pressed = true), true);
-    window.addEventListener("pointerup", onRelease, true);
-    window.addEventListener("pointercancel", onRelease, true);
+    for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, onRelease, true);
   }
 
   /** What is under a pressed button stays there, or the click would be lost. */
@@ -146,13 +145,9 @@ VRThinker.Follow = class {
     }
   }
 
-  newest() {
-    return this.root.querySelector(".vrt-turn:last-child");
-  }
-
   /** Scroll down just as far as the end of the newest turn needs; `first`: bring it to the top. */
   showNewest(first = false) {
-    const node = this.newest();
+    const node = this.root.querySelector(".vrt-turn:last-child");
     if (!node || !this.live) return;
     const { innerHeight } = window;
     const { top, bottom } = node.getBoundingClientRect();
@@ -216,7 +211,8 @@ VRThinker.Follow = class {
     cancelAnimationFrame(this.gliding);
     this.gliding = 0;
     if (!this.live) return;
-    const bottom = this.newest()?.getBoundingClientRect().bottom ?? 0;
+    const node = this.root.querySelector(".vrt-turn:last-child");
+    const bottom = node?.getBoundingClientRect().bottom ?? 0;
     this.draw(moved > 0 && (this.on || bottom < window.innerHeight + 40));
   }
 };

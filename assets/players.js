@@ -303,8 +303,7 @@ VRThinker.Rail = class {
     const line = element("div", "vrt-line", this.track, this.fill, this.strip);
     this.buttons = {};
     for (const [action, [text, label]] of Object.entries(VRThinker.CONTROLS)) {
-      this.buttons[action] = button("", text, () => this.act(action));
-      this.buttons[action].dataset.action = action;
+      this.buttons[action] = button({ "data-action": action }, text, () => this.act(action));
       this.name(action, label);
     }
     this.time = element("output", "vrt-time");
@@ -383,9 +382,8 @@ VRThinker.Rail = class {
     );
     const hasCome = ({ position }) => position < turns.length;
     this.marks = marks.filter(hasCome);
-    fill(this.strip, [marks, turns.length], () =>
-      marks.map((mark) => this.drawMark(mark, hasCome(mark))),
-    );
+    const draw = (mark) => this.drawMark(mark, hasCome(mark));
+    fill(this.strip, [marks, turns.length], () => marks.map(draw));
     this.draw();
   }
 
@@ -393,11 +391,11 @@ VRThinker.Rail = class {
     const gone = hasCome && tile.halves.every((half) => !half || half.gone);
     const came = hasCome ? `turn ${position + 1}` : "asked for";
     const title = `${tile.label}, ${came}${gone ? ", no longer in the judge's view" : ""}`;
-    const mark = hasCome ? button("", null, () => this.show(tile)) : element("span");
-    const look = gone ? "vrt-mark gone" : "vrt-mark";
-    Object.assign(mark, { title, className: hasCome ? look : "vrt-mark asked" });
-    if (hasCome) Object.assign(mark, { ariaLabel: title, tabIndex: -1 });
-    if (hasCome) mark.dataset.frames = VRThinker.frames(tile);
+    const look = { class: gone ? "vrt-mark gone" : "vrt-mark", title, "aria-label": title };
+    const frames = { tabindex: -1, "data-frames": VRThinker.frames(tile) };
+    const mark = hasCome
+      ? button({ ...look, ...frames }, null, () => this.show(tile))
+      : element("span", { class: "vrt-mark asked", title });
     VRThinker.colour(mark, position);
     mark.style.setProperty("--lane", position % 6);
     mark.style.left = `${place * 100}%`;

@@ -84,7 +84,6 @@ VRThinker.showTile = (detail) => document.dispatchEvent(new CustomEvent("vrt:til
 VRThinker.Trace = class {
   /** `messages(turn, order)`: [what was sent and came back in that turn, else null, and why]. */
   constructor(root, { empty, onTile, check, vote = [], following, onShow, messages }) {
-    this.root = root;
     this.tiles = new VRThinker.Tiles(root, onTile);
     this.verdict = element("section", { class: "vrt-verdict", "aria-label": "Verdict" });
     this.verdict.addEventListener("click", ({ target }) => {
@@ -129,7 +128,7 @@ VRThinker.Trace = class {
     this.empty.hidden = turns.length > 0 || Boolean(ending || run);
     this.turns.node.classList.toggle("vrt-swapped", this.order.swapped);
     this.turns.update(this.shown, coming ? [...turns, { ...coming, coming: true }] : turns);
-    this.tiles.markLinks(this.order.swapped ? this.turns.node : this.root);
+    this.tiles.markLinks(this.order.swapped ? this.turns.node : undefined);
   }
 };
 
@@ -157,21 +156,16 @@ VRThinker.demoRun = ({ told, ways: [compare, vote], wrote: [title, texts] }) => 
 /** One dimension of a verdict: its label, the judge's sentence, and the frames that decided it. */
 VRThinker.chip = ({ name, label, value, help, reason, frames, source }, position) => {
   const said = element("span", "vrt-said", element("b", "", label));
-  const node = button("", [element("span", "vrt-name", name), VRThinker.glyph(value), said]);
+  // Two little screens side by side, filled where the better video is, both for a tie.
+  const look = (side) => (value === side ? "better" : value === 0 ? "even" : "");
+  const sides = [1, 2].map((side) => element("i", `vrt-side${side} ${look(side)}`, String(side)));
+  const glyph = element("span", { class: "vrt-glyph", "aria-hidden": true }, sides);
+  const node = button("", [element("span", "vrt-name", name), glyph, said]);
   return element("li", `vrt-chip vrt-says${value}`, node, [
     VRThinker.help(node, help, `vrt-help-${position}`),
     reason && link(element("p", "vrt-reason"), reason),
     frames.length && element("p", "vrt-deciding", `${source}: `, frames.map(frameLink)),
   ]);
-};
-
-/** Two little screens side by side, filled where the better video is, both for a tie. */
-VRThinker.glyph = (value) => {
-  const sides = [1, 2].map((side) => {
-    const filled = value === side ? "better" : value === 0 ? "even" : "";
-    return element("i", `vrt-side${side} ${filled}`, String(side));
-  });
-  return element("span", { class: "vrt-glyph", "aria-hidden": true }, sides);
 };
 
 /** What the button `node` means, beside it: for a hover, a tap or a keystroke. The pointer may pass
@@ -207,8 +201,7 @@ document.addEventListener("keydown", ({ key }) => {
 VRThinker.Tiles = class {
   /** `onTile` is told which tile was chosen; without it nothing can be. */
   constructor(root, onTile) {
-    this.root = root;
-    this.onTile = onTile;
+    Object.assign(this, { root, onTile });
     document.addEventListener("vrt:chosen", (event) => this.ring(this.find(event.detail)));
     for (const name of ["mouseover", "focusin", "mouseout", "focusout"]) {
       root.addEventListener(name, ({ target }) => {
@@ -277,9 +270,7 @@ VRThinker.MOST = 20_000; // characters that are drawn at first: a megabyte must 
 VRThinker.Passage = class {
   /** `write(node, text)` puts the text into `tag`. */
   constructor(tag = "p", write = say) {
-    this.write = write;
-    this.text = "";
-    this.most = VRThinker.MOST;
+    Object.assign(this, { write, text: "", most: VRThinker.MOST });
     this.body = element(tag, { dir: "auto" });
     this.more = button({ class: "vrt-more", hidden: "" }, "", () => {
       this.most = Infinity;
@@ -367,8 +358,7 @@ VRThinker.frameLink = (label) => {
 VRThinker.Turn = class {
   constructor(position, onTile, messages) {
     const name = `turn ${position + 1}`;
-    this.onTile = onTile;
-    this.parts = [];
+    Object.assign(this, { onTile, parts: [] });
     this.state = element("span", "vrt-state");
     this.foot = element("p", "vrt-foot");
     this.sure = element("p", "vrt-sure");
@@ -397,9 +387,8 @@ VRThinker.Turn = class {
     const looks = { live, taken, coming, bare: tiles.length === 0 };
     for (const look in looks) this.node.classList.toggle(look, Boolean(looks[look]));
     const stacks = stacked && !coming ? VRThinker.stacks(tiles) : tiles.map((tile) => [tile]);
-    fill(this.tiles, tiles.map((tile) => [tileKey(tile), coming]), () =>
-      stacks.map((some) => this.tile(some, coming)),
-    );
+    const draw = (some) => this.tile(some, coming);
+    fill(this.tiles, tiles.map((tile) => [tileKey(tile), coming]), () => stacks.map(draw));
     fill(this.aside, aside, ([name, text, help]) => {
       const about = [element("summary", "", name), element("p", "vrt-aside-help", help)];
       return [element("details", "vrt-raw vrt-aside", about, passage(text))];
@@ -467,15 +456,15 @@ VRThinker.courseItem = ({ name, label, value, probability: [, help = ""] = [] })
 /** The turns of the run that is shown, in a list; `tiles` opens the pair that was clicked. */
 VRThinker.TurnList = class {
   constructor(tiles, className, label, messages) {
-    Object.assign(this, { tiles, messages });
-    this.cards = [];
+    Object.assign(this, { tiles, messages, cards: [] });
     this.node = element("ol", { class: className, "aria-label": label });
   }
 
   /** What has not changed is left alone, unless `turns` are of another run or the other order. */
   update({ run, shownOrder, ballot }, turns) {
     const shown = `${run} ${shownOrder}`;
-    if (this.shown !== shown) this.keep(0);
+    const kept = this.shown === shown ? turns.length : 0;
+    for (const { node } of this.cards.splice(kept)) node.remove();
     this.shown = shown;
     turns.forEach((turn, position) => {
       if (position === this.cards.length) {
@@ -485,11 +474,6 @@ VRThinker.TurnList = class {
       }
       this.cards[position].update({ ...turn, sealed: Boolean(ballot?.hidden) });
     });
-    this.keep(turns.length);
-  }
-
-  keep(count) {
-    for (const { node } of this.cards.splice(count)) node.remove();
   }
 };
 

@@ -21,9 +21,8 @@ VRThinker.Order = class {
     this.line = element("p", { class: "vrt-order-line", role: "status" });
     this.table = element("table", "vrt-both");
     this.caveats = element("ul", "vrt-caveats");
-    this.buttons = ["As given", "Sides swapped"].map((text, position) =>
-      button("", text, () => this.show(position === 1)),
-    );
+    const choose = (text, place) => button("", text, () => this.show(place === 1));
+    this.buttons = ["As given", "Sides swapped"].map(choose);
     const turns = element("span", "", "Turns");
     this.choice = group("vrt-choice", "Turns shown", turns, this.buttons);
     this.said = element("p", { class: "vrt-check", role: "status" });
@@ -65,9 +64,7 @@ VRThinker.Order = class {
 
   /** The trace, with the turns of the second run where those were chosen. */
   shown(trace) {
-    if (!this.swapped) return trace;
-    const { turns, grid, coming } = trace.order.run;
-    return { ...trace, turns, grid, coming, shownOrder: "swapped" };
+    return this.swapped ? { ...trace, ...trace.order.run, shownOrder: "swapped" } : trace;
   }
 
   tableRows(rows) {
@@ -131,11 +128,9 @@ VRThinker.Vote = class {
 
 /** The label of each pair of a run, by its slot. */
 VRThinker.pairs = ({ turns = [] }) => {
-  const pairs = new Map();
-  for (const { slot, label } of turns.flatMap((turn) => turn.tiles)) {
-    if (!pairs.has(slot)) pairs.set(slot, label);
-  }
-  return pairs;
+  const tiles = turns.flatMap((turn) => turn.tiles);
+  const first = (slot) => tiles.find((tile) => tile.slot === slot);
+  return new Map(tiles.map(({ slot }) => [slot, first(slot).label]));
 };
 
 VRThinker.pairLink = (trace, slot) =>
@@ -162,8 +157,8 @@ VRThinker.Ballot = class {
     const group = { class: "vrt-sides", role: "group", "aria-labelledby": "vrt-asked" };
     this.form = this.build();
     this.more = element("details", "", element("summary", "", "More"), this.form);
-    const parts = [asked, element("div", group, this.sides), this.said, this.more];
-    this.node = element("div", "vrt-ballot", parts);
+    const sidesNode = element("div", group, this.sides);
+    this.node = element("div", "vrt-ballot", asked, sidesNode, this.said, this.more);
     document.addEventListener("vrt:votefirst", ({ detail: on }) => {
       if (!on && this.hidden) send("show");
     });
@@ -228,10 +223,6 @@ VRThinker.Ballot = class {
     return element("fieldset", look, element("legend", "", name), labels);
   }
 
-  get open() {
-    return !this.node.hidden;
-  }
-
   /** The person sees what was chosen once the server has kept it: then the form closes. */
   update(trace, asked) {
     const { run, vote, ballot = {} } = trace;
@@ -245,7 +236,8 @@ VRThinker.Ballot = class {
     this.refusal = ballot.refusal || this.refusal; // stands until the next try
     this.notice.hidden = !hidden;
     this.agrees.hidden = !VRThinker.hasVerdict(trace);
-    this.node.hidden = !asked || !(hidden || this.editing);
+    this.open = Boolean(asked && (hidden || this.editing));
+    this.node.hidden = !this.open;
     say(this.said, this.refusal);
     this.drawPairs();
   }
