@@ -56,9 +56,9 @@ def test_every_pair_seeks_to_its_frames_and_times(page: Page, tmp_path: Path, na
     steps.look(page)
     for position, frames in enumerate(pairs.values()):
         until_equal(shown, frames)  # a busy machine paints a frame later than it reports it
-        times = page.locator("#trace .vrt-caption span").nth(position).inner_text().split(" | ")
-        said = f"Video 1 {times[0]} · Video 2 {times[1]}"
-        assert position > 10 or said in rail.inner_text()
+        if position <= 10:  # before any stack of equal pictures
+            times = page.locator("#trace .vrt-caption span").nth(position).inner_text().split(" | ")
+            assert f"Video 1 {times[0]} · Video 2 {times[1]}" in rail.inner_text()
         page.keyboard.press("ArrowRight")
     assert len(pairs) > 20
     page.keyboard.press("Escape")
