@@ -94,9 +94,8 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
     super(root, onTile);
     this.empty = element("p", "vrt-empty", empty);
     this.kinds = Object.keys(this.KINDS).map((kind) => button("", "", () => this.show(kind)));
-    const help = "Choose a pair to read what the judge wrote with it; again to look closer.";
-    const about = element("span", "vrt-state", help);
-    this.choice = group("vrt-choice", "Pairs shown", this.kinds, about);
+    const how = "Choose a pair to read what the judge wrote with it; again to look closer.";
+    this.choice = group("vrt-choice", "Pairs shown", this.kinds, element("span", "vrt-state", how));
     this.turns = new VRThinker.TurnList(this, "vrt-gallery", "Pairs by turn");
     this.about = new VRThinker.ChosenPair(() => this.chosen.click());
     this.turns.node.addEventListener("keydown", (event) => this.onKey(event));

@@ -248,9 +248,8 @@ VRThinker.Tiles = class {
   }
 
   choose(tile, node) {
-    if (!this.onTile) return;
-    this.onTile(tile);
-    this.ring(node);
+    this.onTile?.(tile);
+    if (this.onTile) this.ring(node);
   }
 
   ring(node) {
