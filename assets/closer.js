@@ -14,7 +14,14 @@ VRThinker.Zoom = class {
       this.by(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.002)), x, y);
     });
     root.addEventListener("dblclick", () => this.set());
-    root.addEventListener("pointerdown", (event) => event.button === 0 && this.onDown(event));
+    root.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      event.preventDefault(); // or the browser drags the picture
+      root.focus({ preventScroll: true });
+      event.target.setPointerCapture(event.pointerId);
+      this.pointers.set(event.pointerId, event);
+      if (this.scale === 1) onDrag(this.place(event).x);
+    });
     root.addEventListener("pointermove", (event) => this.onMove(event));
     root.addEventListener("lostpointercapture", (event) => this.pointers.delete(event.pointerId));
     this.set();
@@ -48,28 +55,16 @@ VRThinker.Zoom = class {
     return { x: (clientX - box.left) / box.width, y: (clientY - box.top) / box.height };
   }
 
-  onDown(event) {
-    event.preventDefault(); // or the browser drags the picture
-    this.root.focus({ preventScroll: true });
-    event.target.setPointerCapture(event.pointerId);
-    this.pointers.set(event.pointerId, event);
-    if (this.scale === 1) this.onDrag(this.place(event).x);
-  }
-
   onMove(event) {
     const before = this.pointers.get(event.pointerId);
     if (!before) return;
     this.pointers.set(event.pointerId, event);
     const other = [...this.pointers.values()].find((pointer) => pointer !== event);
     const [from, to] = [before, event].map((pointer) => this.place(pointer));
-    if (other) {
-      const away = (at) => Math.hypot(at.clientX - other.clientX, at.clientY - other.clientY) || 1;
-      this.by(away(event) / away(before), to.x, to.y);
-    } else if (this.scale > 1) {
-      this.pan(to.x - from.x, to.y - from.y);
-    } else {
-      this.onDrag(to.x);
-    }
+    if (!other && this.scale === 1) return this.onDrag(to.x);
+    if (!other) return this.pan(to.x - from.x, to.y - from.y);
+    const away = (at) => Math.hypot(at.clientX - other.clientX, at.clientY - other.clientY) || 1;
+    this.by(away(event) / away(before), to.x, to.y);
   }
 };
 
@@ -129,8 +124,7 @@ VRThinker.Closer = class {
     if (!this.node) this.build();
     this.other = other;
     this.collect();
-    const key = VRThinker.tileKey(tile);
-    const same = (pair) => pair.turn === turn && VRThinker.tileKey(pair.tile) === key;
+    const same = (pair) => pair.turn === turn && tileKey(pair.tile) === tileKey(tile);
     const position = this.pairs.findIndex(same);
     if (position < 0) return;
     this.opener = node;
@@ -150,45 +144,42 @@ VRThinker.Closer = class {
   }
 
   build() {
-    const { make } = VRThinker;
     this.title = make("h2", { id: "vrt-closer-title" });
-    this.times = make("p", { className: "vrt-closer-times" });
+    this.times = element("p", "vrt-closer-times");
     this.closeButton = this.button("✕", () => this.node.close(), "Close");
-    const head = make("header", {}, this.title, this.times, this.closeButton);
+    const head = element("header", "", this.title, this.times, this.closeButton);
     this.figures = [1, 2].map((side) => {
       const image = make("img", { draggable: false, alt: `Video ${side}` });
-      const missing = make("span", { className: "vrt-missing" }, "not requested");
-      const caption = make("figcaption", {}, `Video ${side}`);
-      return make("figure", { className: `vrt-lens vrt-side${side}` }, image, missing, caption);
+      const missing = element("span", "vrt-missing", "not requested");
+      const caption = element("figcaption", "", `Video ${side}`);
+      return element("figure", `vrt-lens vrt-side${side}`, image, missing, caption);
     });
-    const lenses = { className: "vrt-lenses", role: "group", tabIndex: 0 };
-    this.lenses = make("div", lenses, ...this.figures);
-    this.lenses.ariaLabel = "Frames. Plus and minus zoom, Shift with an arrow moves, 0 shows all";
+    const keys = "Frames. Plus and minus zoom, Shift with an arrow moves, 0 shows all";
+    this.lenses = Object.assign(group("vrt-lenses", keys, this.figures), { tabIndex: 0 });
     this.lenses.dataset.front = 1;
     // What belongs to one mode keeps its place, so that nothing moves from mode to mode.
     const hint =
       "Arrow keys change the pair. A wheel, or + and −, zooms both frames; a drag moves them.";
-    this.hint = make("p", { className: "vrt-hint" }, hint);
-    const ariaLabel = "Where Video 1 ends and Video 2 begins";
-    this.slider = make("input", { type: "range", ariaLabel });
+    this.hint = element("p", "vrt-hint", hint);
+    const ends = "Where Video 1 ends and Video 2 begins";
+    this.slider = element("input", { type: "range", "aria-label": ends });
     this.slider.addEventListener("input", () => this.setWipe(this.slider.value));
-    this.pauseButton = this.button("Pause", () => this.flicker(!this.timer));
-    this.otherButton = this.button("Other video", () => {
+    this.pauseButton = button("", "Pause", () => this.flicker(!this.timer));
+    this.otherButton = button("", "Other video", () => {
       this.flicker(false);
       this.turnOver();
     });
     const own = [this.hint, this.slider, this.pauseButton, this.otherButton];
-    const options = make("div", { className: "vrt-options" }, ...own);
-    this.earlier = this.button("‹ Earlier", () => this.step(-1));
-    this.later = this.button("Later ›", () => this.step(1));
-    this.place = make("p", { className: "vrt-place", role: "status" });
-    this.note = make("p", { className: "vrt-note", role: "status" });
-    const foot = make("footer", {}, this.earlier, this.place, this.later, this.note);
-    const parts = [head, this.tools(), this.lenses, options, foot];
-    this.node = make("dialog", { className: "vrt vrt-closer" }, ...parts);
-    this.node.setAttribute("aria-labelledby", this.title.id);
+    this.earlier = button("", "‹ Earlier", () => this.step(-1));
+    this.later = button("", "Later ›", () => this.step(1));
+    this.place = element("p", { class: "vrt-place", role: "status" });
+    this.note = element("p", { class: "vrt-note", role: "status" });
+    const foot = element("footer", "", this.earlier, this.place, this.later, this.note);
+    const parts = [head, this.tools(), this.lenses, element("div", "vrt-options", own), foot];
+    const look = { class: "vrt vrt-closer", "aria-labelledby": this.title.id };
+    this.node = element("dialog", look, parts);
     const onDrag = (x) => this.mode === "wipe" && this.setWipe(100 * x);
-    const onZoom = (scale) => VRThinker.say(this.zoomed, `${Math.round(scale * 100)} %`);
+    const onZoom = (scale) => say(this.zoomed, `${Math.round(scale * 100)} %`);
     this.zoom = new VRThinker.Zoom(this.lenses, onDrag, onZoom);
     this.setWipe(50);
     this.node.addEventListener("keydown", (event) => this.onKey(event));
@@ -201,46 +192,40 @@ VRThinker.Closer = class {
   onClose() {
     this.flicker(false);
     const pair = this.pairs[this.position];
-    const isIt = (tile) => pair && VRThinker.tileKey(tile) === VRThinker.tileKey(pair.tile);
+    const isIt = (tile) => pair && tileKey(tile) === tileKey(pair.tile);
     const nodes = [...document.querySelectorAll(".vrt-tile")];
     const again = () => nodes.find(({ tiles }) => tiles.some(isIt));
     (this.opener.isConnected ? this.opener : again())?.focus({ preventScroll: true });
   }
 
   button(text, act, label) {
-    const button = VRThinker.button("", text, act);
-    return label ? Object.assign(button, { ariaLabel: label, title: label }) : button;
+    return button({ title: label, "aria-label": label }, text, act);
   }
 
   tools() {
-    const group = (ariaLabel, ...buttons) =>
-      VRThinker.make("div", { className: "vrt-group", role: "group", ariaLabel }, ...buttons);
     this.modes = ["Side by side", "Wipe", "Flicker", "Difference"].map((text) => {
       const mode = text.toLowerCase().split(" ")[0]; // "side" for the first
-      const button = this.button(text, () => this.drawMode(mode));
-      button.dataset.mode = mode;
-      return button;
+      return button({ "data-mode": mode }, text, () => this.drawMode(mode));
     });
     const out = this.button("−", () => this.zoom.by(1 / VRThinker.ZOOM_STEP), "Zoom out");
     this.zoomed = this.button("100 %", () => this.zoom.set(), "Show all of the frames");
     const nearer = this.button("+", () => this.zoom.by(VRThinker.ZOOM_STEP), "Zoom in");
-    const modes = group("How the frames are compared", ...this.modes);
-    const zoom = group("Zoom", out, this.zoomed, nearer);
-    return VRThinker.make("div", { className: "vrt-tools" }, modes, zoom);
+    const modes = group("vrt-group", "How the frames are compared", this.modes);
+    const zoom = group("vrt-group", "Zoom", out, this.zoomed, nearer);
+    return element("div", "vrt-tools", modes, zoom);
   }
 
   onKey(event) {
     event.stopPropagation(); // the players' keys rest
     const { key, shiftKey, target } = event;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const { ZOOM_STEP } = VRThinker;
     const [end, begin] = shiftKey ? [this.closeButton, this.later] : [this.later, this.closeButton];
     const keys = {
       ArrowLeft: () => this.step(-1),
       ArrowRight: () => this.step(1),
-      "+": () => this.zoom.by(ZOOM_STEP),
-      "=": () => this.zoom.by(ZOOM_STEP),
-      "-": () => this.zoom.by(1 / ZOOM_STEP),
+      "+": () => this.zoom.by(VRThinker.ZOOM_STEP),
+      "=": () => this.zoom.by(VRThinker.ZOOM_STEP),
+      "-": () => this.zoom.by(1 / VRThinker.ZOOM_STEP),
       0: () => this.zoom.set(),
       Tab: target === end ? () => begin.focus() : null, // the focus stays inside
     };
@@ -253,18 +238,16 @@ VRThinker.Closer = class {
   }
 
   step(direction) {
-    const next = this.position + direction;
-    if (!this.pairs[next]) return;
-    this.show(next);
-    if (!this.other) VRThinker.showTile(this.pairs[next].tile);
+    const next = this.pairs[this.position + direction];
+    if (next) this.show(this.position + direction);
+    if (next && !this.other) VRThinker.showTile(next.tile);
   }
 
   show(position) {
-    const { element, make, say, seconds } = VRThinker;
     const { tile, turn } = this.pairs[position];
     const times = tile.halves.map((half, side) => {
       const name = element("b", `vrt-v${side + 1}`, `Video ${side + 1}`);
-      return make("span", {}, name, half ? ` ${seconds(half.time)}` : " not requested");
+      return element("span", "", name, ` ${VRThinker.timeOf(half)}`);
     });
     this.position = position;
     say(this.title, `${tile.label} · turn ${turn + 1}`);
@@ -276,13 +259,11 @@ VRThinker.Closer = class {
     else say(this.note, this.other?.noLarger ?? "Thumbnail: this file holds no larger pictures.");
   }
 
-  /** Show the exact frames of the pair once they are there, and say what is shown. */
   async sharpen(position) {
     const { exact } = this;
     const { tile, turn } = this.pairs[position];
     const names = tile.halves.flatMap((half, side) => (half ? `${side + 1}-${tile.slot}` : []));
-    const ready = names.every((name) => exact.loaded[name]);
-    if (!ready) VRThinker.say(this.note, "Fetching the judge's pixels.");
+    if (!names.every((name) => exact.loaded[name])) say(this.note, "Fetching the judge's pixels.");
     const pictures = await Promise.all(names.map((name) => exact.load(turn, name)));
     const { note } = await exact.turn(turn);
     if (this.exact !== exact || this.position !== position) return;
@@ -290,7 +271,7 @@ VRThinker.Closer = class {
     const sizes = [...new Set(pictures.map((picture) => picture?.size))].join(" and ");
     const all = `${sizes} pixels, exactly as the judge was given them.`;
     const lost = note || "Thumbnail: the larger picture did not arrive. Open this pair again.";
-    VRThinker.say(this.note, pictures.every(Boolean) ? all : lost);
+    say(this.note, pictures.every(Boolean) ? all : lost);
     const next = this.pairs[position + 1];
     if (next && next.turn !== turn) exact.turn(next.turn);
   }
@@ -314,9 +295,9 @@ VRThinker.Closer = class {
     const alone = !this.pairs[this.position].tile.halves.every(Boolean);
     const mode = alone ? "side" : wanted;
     this.lenses.dataset.mode = mode;
-    for (const button of this.modes) {
-      const on = button.dataset.mode === mode;
-      Object.assign(button, { ariaPressed: on, ariaDisabled: alone && !on });
+    for (const node of this.modes) {
+      const on = node.dataset.mode === mode;
+      Object.assign(node, { ariaPressed: on, ariaDisabled: alone && !on });
     }
     this.hint.hidden = !["side", "difference"].includes(mode);
     this.slider.hidden = mode !== "wipe";
@@ -327,11 +308,10 @@ VRThinker.Closer = class {
     if (document.activeElement.hidden) this.lenses.focus({ preventScroll: true });
   }
 
-  /** Change from one video to the other by itself, or stop doing so. */
   flicker(on) {
     clearInterval(this.timer);
     this.timer = on ? setInterval(() => this.turnOver(), VRThinker.FLICKER_MS) : null;
-    VRThinker.say(this.pauseButton, on ? "Pause" : "Play");
+    say(this.pauseButton, on ? "Pause" : "Play");
   }
 
   turnOver() {
@@ -345,7 +325,7 @@ VRThinker.Closer = class {
   }
 
   drawPlace() {
-    VRThinker.say(this.place, `Pair ${this.position + 1} of ${this.pairs.length}`);
+    say(this.place, `Pair ${this.position + 1} of ${this.pairs.length}`);
     // Not `disabled`, which would take the focus away from the keys.
     this.earlier.ariaDisabled = this.position === 0;
     this.later.ariaDisabled = this.position === this.pairs.length - 1;
@@ -360,7 +340,6 @@ VRThinker.MOST_TOKENS = 2000;
 VRThinker.Exact = class {
   /** `read()` asks for the passages of the turn, once they are wanted. */
   constructor(read) {
-    const { element } = VRThinker;
     const summary = element("summary", "", "Exact messages");
     this.body = element("div", { role: "status" });
     this.node = element("details", "vrt-exact", summary, this.body);
@@ -370,13 +349,11 @@ VRThinker.Exact = class {
   async draw(read) {
     const [passages, trouble] = await read();
     this.drawn = Boolean(passages);
-    if (!passages) return VRThinker.say(this.body, trouble);
+    if (!passages) return say(this.body, trouble);
     this.body.removeAttribute("role"); // the trouble is told, but not pages of text
-    const sections = passages.map(([heading, text]) => {
-      const passage = new VRThinker.Passage("pre", VRThinker.writeVisible).update(text);
-      return VRThinker.element("section", "", VRThinker.element("h4", "", heading), passage.node);
-    });
-    this.body.replaceChildren(...sections);
+    const { writeVisible } = VRThinker;
+    const draw = ([heading, text]) => section("h4", heading, passage(text, "pre", writeVisible));
+    this.body.replaceChildren(...passages.map(draw));
   }
 };
 
@@ -387,7 +364,7 @@ VRThinker.writeVisible = (node, text) => {
   const draw = (piece, position) => {
     if (position % 2 === 0) return piece;
     const code = piece.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-    return VRThinker.element("mark", "", piece.length === 1 ? `U+${code}` : piece);
+    return element("mark", "", piece.length === 1 ? `U+${code}` : piece);
   };
   node.replaceChildren(...pieces.map(draw));
 };

@@ -1,5 +1,4 @@
-/* All frames: every pair of a run in the order they came, how each came to the judge, and, for the
-one that is chosen, what the judge wrote with it. */
+/* All frames: every pair of a run, how each came, and what was written with the chosen one. */
 VRThinker.SENTENCE = /([^.!?\s][^.!?\n]*(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?)/;
 
 /** Whether a sentence names one of these frames: no part of a label, a time or a share does. */
@@ -13,18 +12,13 @@ VRThinker.isNamed = (sentence, numbers) => {
 
 /** What writes text into a node so that the sentences that name these frames stand out. */
 VRThinker.sentenceWriter = (numbers) => (node, text) => {
-  const { SENTENCE, element, isNamed, pieces } = VRThinker;
-  const parts = text.split(SENTENCE).filter(Boolean);
-  const old = [...node.children];
-  let same = 0; // these are left alone: a selection of text outlives a stream
-  while (same < parts.length && old[same]?.textContent === parts[same]) same += 1;
-  for (const child of old.slice(same)) child.remove();
+  const { SENTENCE, isNamed, pieces, replace } = VRThinker;
   const drawn = (part) => element(isNamed(part, numbers) ? "mark" : "span", "", pieces(part));
-  node.append(...parts.slice(same).map(drawn));
+  replace(node, text.split(SENTENCE).filter(Boolean).map(drawn));
 };
 
 VRThinker.isSeen = (tile) => !tile.parentElement.hidden;
-VRThinker.timeOf = (half) => (half ? VRThinker.seconds(half.time) : "not requested");
+VRThinker.timeOf = (half) => (half ? seconds(half.time) : "not requested");
 
 /** How a pair of a turn came to the judge, and what became of it. */
 VRThinker.marksOf = ({ marks: [came, named], halves }, turn) => {
@@ -39,7 +33,6 @@ VRThinker.marksOf = ({ marks: [came, named], halves }, turn) => {
 /* The chosen pair, large, beside the snapshot and the thought of its turn. */
 VRThinker.ChosenPair = class {
   constructor(onLook) {
-    const { button, element } = VRThinker;
     const look = button("vrt-pill", "Look closer", onLook);
     this.pair = element("div");
     this.text = element("div", { class: "vrt-text", role: "group", tabindex: 0 });
@@ -48,12 +41,21 @@ VRThinker.ChosenPair = class {
   }
 
   update({ turns, ballot }, tile, turn) {
-    const { Passage, element, fill, frames, sentenceWriter } = VRThinker;
+    const { Passage, frames, marksOf, screen, sentenceWriter, timeOf } = VRThinker;
     const numbers = frames(tile).split(" · ");
     const written = [...this.reasoning(turns, tile, turn, numbers), ...turns[turn].parts];
     const parts = ballot?.hidden ? [["Think", "Hidden until you have voted."]] : written;
     const { facts } = turns[turn];
-    fill(this.pair, [tile, turn], () => this.drawn(tile, turn));
+    const time = (half, side) => {
+      const name = element("b", `vrt-side${side + 1}`, `Video ${side + 1}`);
+      return element("p", "", name, ` ${timeOf(half)}`);
+    };
+    fill(this.pair, [tile, turn], () => [
+      element("div", "vrt-screens", tile.halves.map((half, side) => screen(half, side))),
+      element("h4", "", `${tile.label} · turn ${turn + 1}`),
+      tile.halves.map(time),
+      element("p", "vrt-state", marksOf(tile, turn).join(" · ")),
+    ]);
     fill(this.text, [numbers, turn, facts, parts.map(([heading]) => heading)], () => {
       this.passages = parts.map(() => new Passage("p", sentenceWriter(numbers)));
       return this.passages.flatMap(({ node }, place) => {
@@ -66,19 +68,6 @@ VRThinker.ChosenPair = class {
       row.classList.toggle("vrt-named", numbers.includes(row.firstChild.textContent.slice(1)));
     }
     parts.forEach(([, text], place) => this.passages[place].update(text));
-  }
-
-  drawn(tile, turn) {
-    const { element, marksOf, screen, timeOf } = VRThinker;
-    return [
-      element("div", "vrt-screens", tile.halves.map(screen)),
-      element("h4", "", `${tile.label} · turn ${turn + 1}`),
-      tile.halves.map((half, side) => {
-        const name = element("b", `vrt-side${side + 1}`, `Video ${side + 1}`);
-        return element("p", "", name, ` ${timeOf(half)}`);
-      }),
-      element("p", "vrt-state", marksOf(tile, turn).join(" · ")),
-    ].flat();
   }
 
   /** The later sentences for which the pair counts as named. */
@@ -103,12 +92,10 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
 
   constructor(root, empty, onTile) {
     super(root, onTile);
-    const { button, element } = VRThinker;
     this.empty = element("p", "vrt-empty", empty);
     this.kinds = Object.keys(this.KINDS).map((kind) => button("", "", () => this.show(kind)));
-    const group = { class: "vrt-choice", role: "group", "aria-label": "Pairs shown" };
-    const help = "Choose a pair to read what the judge wrote with it; again to look closer.";
-    this.choice = element("div", group, this.kinds, element("span", "vrt-state", help));
+    const how = "Choose a pair to read what the judge wrote with it; again to look closer.";
+    this.choice = group("vrt-choice", "Pairs shown", this.kinds, element("span", "vrt-state", how));
     this.turns = new VRThinker.TurnList(this, "vrt-gallery", "Pairs by turn");
     this.about = new VRThinker.ChosenPair(() => this.chosen.click());
     this.turns.node.addEventListener("keydown", (event) => this.onKey(event));
@@ -116,12 +103,11 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
     root.replaceChildren(this.empty, this.choice, this.turns.node);
   }
 
-  /** Draw the run that is shown; what has not changed is left alone. */
   update(trace = {}) {
     const { turns = [], shownOrder } = trace;
-    const bare = { foot: "", confidence: [], aside: [], parts: [], labels: [], remarks: [], stacked: false };
+    const bare = ({ state, live, taken, tiles }) => ({ state, live, taken, tiles, stacked: false });
     this.trace = { ...trace, turns };
-    this.turns.update(trace, turns.map((turn) => ({ ...turn, ...bare })));
+    this.turns.update(trace, turns.map(bare));
     this.turns.node.classList.toggle("vrt-swapped", Boolean(shownOrder));
     this.empty.hidden = turns.length > 0;
     for (const node of this.all()) this.mark(node);
@@ -138,10 +124,10 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
   }
 
   mark(node) {
-    const { element, fill, marksOf, tileKey, timeOf } = VRThinker;
+    const { marksOf, timeOf } = VRThinker;
     const turn = this.turnOf(node);
     const same = (tile) => tileKey(tile) === tileKey(node.tile);
-    node.tile = this.trace.turns[turn].tiles.find(same) ?? node.tile; // its frames may have left the view
+    node.tile = this.trace.turns[turn].tiles.find(same) ?? node.tile; // it may have left the view
     const { marks: [came, named], halves } = node.tile;
     const gone = halves.every((half) => !half || half.gone);
     if (!node.came) {
@@ -168,7 +154,7 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
       const count = all.filter(isOf(each)).length;
       const look = { disabled: !count, hidden: each === "chosen" && !count };
       Object.assign(this.kinds[place], { ariaPressed: each === kind, ...look });
-      VRThinker.say(this.kinds[place], `${name} ${count}`);
+      say(this.kinds[place], `${name} ${count}`);
     });
     this.kind = kind;
     this.choice.hidden = all.length === 0;
@@ -195,7 +181,6 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
 
   /** The players went to this pair. */
   ring(node) {
-    const { tileKey } = VRThinker;
     const same = node && this.chosen && tileKey(this.chosen.tile) === tileKey(node.tile);
     if (node && !same && !node.parentElement.hidden) this.select(node);
   }
@@ -227,11 +212,10 @@ VRThinker.Gallery = class extends VRThinker.Tiles {
     const { offsetTop, offsetLeft } = target;
     const down = (node) => node.offsetTop - offsetTop;
     const away = (node) => 1e4 * Math.abs(down(node)) + Math.abs(node.offsetLeft - offsetLeft);
-    const nearest = (some) => some.sort((one, other) => away(one) - away(other))[0];
     const moves = {
       ...{ ArrowLeft: nodes[at - 1], ArrowRight: nodes[at + 1] },
-      ArrowUp: nearest(nodes.filter((node) => down(node) < 0)),
-      ArrowDown: nearest(nodes.filter((node) => down(node) > 0)),
+      ArrowUp: VRThinker.nearest(nodes.filter((node) => down(node) < 0), away),
+      ArrowDown: VRThinker.nearest(nodes.filter((node) => down(node) > 0), away),
       ...{ Home: nodes[0], End: nodes.at(-1) },
     };
     if (!(key in moves)) return;

@@ -96,32 +96,27 @@ VRThinker.Follow = class {
 
   constructor(root) {
     this.root = root;
-    this.button = VRThinker.button("vrt-follow", "↓ Live", () => this.turnOn());
+    this.button = button("vrt-follow", "↓ Live", () => {
+      if (document.activeElement === this.button) VRThinker.pointerFocus.pass(this.button);
+      this.draw(true);
+      this.showNewest();
+    });
     root.append(this.button);
-    const release = () => setTimeout(() => this.release()); // after the click
+    const release = () => {
+      const { late } = this;
+      Object.assign(this, { pressed: false, late: null });
+      if (late && this.on) late();
+    };
+    const onRelease = () => setTimeout(release); // after the click
     window.addEventListener("scroll", () => this.onScroll(), { passive: true });
     root.addEventListener("pointerdown", () => (this.pressed = true), true);
-    window.addEventListener("pointerup", release, true);
-    window.addEventListener("pointercancel", release, true);
+    for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, onRelease, true);
   }
 
   /** What is under a pressed button stays there, or the click would be lost. */
   whenFree(scroll) {
     if (this.pressed) this.late = scroll;
     else scroll();
-  }
-
-  release() {
-    const { late } = this;
-    this.pressed = false;
-    this.late = null;
-    if (late && this.on) late();
-  }
-
-  turnOn() {
-    if (document.activeElement === this.button) VRThinker.pointerFocus.pass(this.button);
-    this.draw(true);
-    this.showNewest();
   }
 
   draw(on) {
@@ -150,13 +145,9 @@ VRThinker.Follow = class {
     }
   }
 
-  newest() {
-    return this.root.querySelector(".vrt-turn:last-child");
-  }
-
   /** Scroll down just as far as the end of the newest turn needs; `first`: bring it to the top. */
   showNewest(first = false) {
-    const node = this.newest();
+    const node = this.root.querySelector(".vrt-turn:last-child");
     if (!node || !this.live) return;
     const { innerHeight } = window;
     const { top, bottom } = node.getBoundingClientRect();
@@ -220,7 +211,8 @@ VRThinker.Follow = class {
     cancelAnimationFrame(this.gliding);
     this.gliding = 0;
     if (!this.live) return;
-    const bottom = this.newest()?.getBoundingClientRect().bottom ?? 0;
+    const node = this.root.querySelector(".vrt-turn:last-child");
+    const bottom = node?.getBoundingClientRect().bottom ?? 0;
     this.draw(moved > 0 && (this.on || bottom < window.innerHeight + 40));
   }
 };
@@ -256,17 +248,24 @@ VRThinker.keepInPlace = (root) => {
 
 /* What a screen reader is told: each new verdict, and the status line without clock and counts. */
 VRThinker.Announcer = class {
+  said = "";
+
   constructor() {
-    const region = () => VRThinker.make("p", { className: "vrt-unseen", role: "status" });
+    const region = () => make("p", { className: "vrt-unseen", role: "status" });
     const verdict = region();
     this.line = region();
     document.body.append(this.line, verdict);
-    const draw = () => VRThinker.say(verdict, VRThinker.trace.verdict?.headline ?? "");
-    document.addEventListener("vrt:trace", draw);
+    document.addEventListener("vrt:trace", () => {
+      say(verdict, VRThinker.trace.verdict?.headline ?? "");
+      this.status(this.said);
+    });
   }
 
+  /** What is said of a turn that is held back is told when it is shown. */
   status(line) {
-    VRThinker.say(this.line, line.split(" · ")[0]);
+    this.said = line;
+    if (VRThinker.trace.held) return;
+    say(this.line, line.split(" · ")[0]);
     document.dispatchEvent(new CustomEvent("vrt:status", { detail: line }));
   }
 };
@@ -274,14 +273,13 @@ VRThinker.Announcer = class {
 /* Status and Stop at the foot of the window while a run goes on whose own Stop is out of sight. */
 VRThinker.StopBar = class {
   constructor() {
-    const stop = VRThinker.button("", "Stop", () => document.getElementById("stop").click());
-    const line = VRThinker.element("span"); // no live region: the announcer tells of the status
-    const group = { role: "group", ariaLabel: "The run that goes on", hidden: true };
-    this.node = VRThinker.make("div", { className: "vrt vrt-stop-bar", ...group }, stop, line);
-    document.addEventListener("vrt:status", ({ detail }) => VRThinker.say(line, detail));
+    const stop = button("", "Stop", () => document.getElementById("stop").click());
+    const line = element("span"); // no live region: the announcer tells of the status
+    this.node = group("vrt vrt-stop-bar", "The run that goes on", stop, line);
+    this.node.hidden = true;
+    document.addEventListener("vrt:status", ({ detail }) => say(line, detail));
     document.addEventListener("vrt:running", () => this.draw());
-    window.addEventListener("scroll", () => this.draw(), { passive: true });
-    window.addEventListener("resize", () => this.draw());
+    for (const name of ["scroll", "resize"]) window.addEventListener(name, () => this.draw());
   }
 
   draw() {
@@ -291,7 +289,7 @@ VRThinker.StopBar = class {
     const hidden = !VRThinker.buttons.running || inSight;
     if (hidden === this.node.hidden) return;
     if (!this.node.isConnected) document.getElementById("run").prepend(this.node);
-    const focused = document.activeElement;
+    const { activeElement: focused } = document;
     const held = this.node.contains(focused);
     this.node.hidden = hidden;
     document.documentElement.style.setProperty("--stop-bar", `${this.node.offsetHeight}px`);
@@ -299,13 +297,10 @@ VRThinker.StopBar = class {
   }
 };
 
-/* -- a recorded run, played from what the server has given: the server does nothing for it ------ */
+/* -- a recorded run, played from what the server has given: the server does nothing for it ----- */
 /** LETTERS are written in a second; a TICK has milliseconds, all else seconds. */
 VRThinker.PACE = { TICK: 80, LOOK: 1.5, LETTERS: 60, LONGEST: 15, REST: 1.8 };
-/* What a turn that is being written, and a run that goes on, do not say yet. */
-VRThinker.UNREAD = {
-  live: true, foot: "", confidence: [], labels: [], aside: [], wants: "", remarks: [],
-};
+/* What a run that goes on does not say yet. */
 VRThinker.UNKNOWN = {
   over: false, verdict: null, order: null, vote: null, ending: "", branches: null,
 };
@@ -317,16 +312,17 @@ VRThinker.Replay = class {
 
   /** `draw` shows what `take` returns. */
   constructor(root, draw) {
-    const { button, element } = VRThinker;
     this.draw = draw;
     this.said = element("span");
     this.watch = button("", "▶ Watch it think", () => this.play());
     this.line = element("p", "vrt-recorded", this.said, this.watch);
-    this.hold = button("", "", () => this.pause());
+    this.hold = button("", "", () => {
+      this.held = !this.held;
+      this.draw();
+    });
     this.place = element("span");
     const skip = button("", "Skip to the end", () => this.end());
-    const group = { class: "vrt-playing", role: "group", "aria-label": "Recorded run" };
-    this.controls = element("div", group, this.hold, skip, this.place);
+    this.controls = group("vrt-playing", "Recorded run", this.hold, skip, this.place);
     root.prepend(this.line);
     root.append(this.controls);
   }
@@ -339,11 +335,6 @@ VRThinker.Replay = class {
     Object.assign(this, { at: 0, held: false, before: performance.now() });
     VRThinker.selectTraceTab();
     this.tick();
-  }
-
-  pause() {
-    this.held = !this.held;
-    this.draw();
   }
 
   /** The focus goes along from the button that disappears. */
@@ -370,7 +361,6 @@ VRThinker.Replay = class {
 
   /** What the page shows of a run: as much as has been played, else all. */
   take(run) {
-    const { say } = VRThinker;
     const { recorded, ballot, turns = [] } = run;
     const fresh = this.run !== run.run;
     this.run = run.run;
@@ -389,7 +379,8 @@ VRThinker.Replay = class {
     this.controls.hidden = !this.playing;
     say(this.hold, this.held ? "▶ Go on" : "❚❚ Pause");
     if (!shown) return run;
-    say(this.place, `Turn ${shown.turns.length} of ${turns.length}`);
+    const which = run.order ? " · as given" : ""; // the other order is shown at the end
+    say(this.place, `Turn ${shown.turns.length} of ${turns.length}${which}`);
     return { ...run, ...VRThinker.UNKNOWN, ...shown };
   }
 
@@ -429,8 +420,49 @@ VRThinker.Replay = class {
     return this.unread(turn, parts, known ? { ...facts, rows } : null);
   }
 
-  unread(turn, parts, facts = null) {
-    const state = turn.tiles.length ? turn.state.split(" · ")[0] : ""; // not what the reply did
-    return { ...turn, ...VRThinker.UNREAD, parts, facts, state };
+  unread({ number, state, taken, tiles }, parts, facts = null) {
+    const came = tiles.length ? state.split(" · ")[0] : ""; // not what the reply did
+    return { number, state: came, taken, tiles, live: true, parts, facts };
+  }
+};
+
+VRThinker.STANDS = 800; // ms for which a whole request for frames is seen before they come
+
+/* Holds a turn back until the request for its frames has stood, however fast the judge writes. */
+VRThinker.Hold = class {
+  shown = {};
+
+  /** What the page shows of a run, until `again` is called. All of one just opened, or stopped. */
+  take(run, again) {
+    const { order, over, ending, ballot } = run;
+    const stopped = over && (ending || order?.rows.length === 0);
+    const goesOn = run.run && run.run === this.shown.run && !stopped;
+    this.shown = (goesOn && !ballot?.hidden && !document.hidden && this.hold(run)) || run;
+    const { turns = [], coming } = this.shown.order?.run ?? this.shown;
+    const request = [run.run, Boolean(order), turns.length, coming?.tiles.length].join();
+    if (this.request !== request) Object.assign(this, { request, since: performance.now() });
+    clearTimeout(this.timer);
+    const left = this.since + VRThinker.STANDS - performance.now();
+    if (this.shown.held) this.timer = setTimeout(again, left);
+    return this.shown;
+  }
+
+  /** The run without the turns that must wait, and without what came after them; else null. */
+  hold(run) {
+    const { shown } = this;
+    const before = Object.keys(VRThinker.UNKNOWN).map((name) => [name, shown[name]]);
+    const known = { ...run, ...Object.fromEntries(before), held: true };
+    const first = this.cut(shown, run);
+    if (first) return { ...known, ...first };
+    const second = shown.order && run.order && this.cut(shown.order.run, run.order.run);
+    return second && { ...known, order: { ...shown.order, run: { ...run.order.run, ...second } } };
+  }
+
+  cut({ turns: { length }, coming }, { turns }) {
+    const stood = coming && performance.now() - this.since >= VRThinker.STANDS;
+    const count = Math.max(1, stood ? length + 1 : length);
+    const { state, tiles = [], taken } = turns[count] ?? {};
+    if (taken || !tiles.some(({ marks }) => marks[0] === "requested")) return null;
+    return { turns: turns.slice(0, count), coming: { state: state.split(" · ")[0], tiles } };
   }
 };

@@ -148,7 +148,7 @@ VRThinker.KEYS = {
 VRThinker.onKey = (event, rail) => {
   const { key, target, ctrlKey, metaKey, altKey } = event;
   const action = VRThinker.KEYS[key];
-  if (!action || ctrlKey || metaKey || altKey || !rail.players.ready) return;
+  if (!action || ctrlKey || metaKey || altKey || !rail.players.shown.length) return;
   const fields = "input, textarea, select, [contenteditable=true], [role=listbox], [role=option]";
   const space = key === " ";
   const button = target.closest(space ? VRThinker.PRESSED_BY_SPACE : "[role=tab]");
@@ -197,6 +197,7 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
     },
   });
   root.prepend(new VRThinker.Share().node);
+  const hold = new VRThinker.Hold();
   const replay = new VRThinker.Replay(root, () => draw());
   const follow = new VRThinker.Follow(root);
   VRThinker.replay = replay;
@@ -206,7 +207,7 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
       banner = value;
       if (VRThinker.trace.run) return; // it came after a run that was opened at once
     } else if (!value.run && !value.ending) value = banner;
-    value = replay.take(value);
+    value = replay.take(hold.take(value, draw));
     if (!follow.on && value.run === VRThinker.trace.run) VRThinker.keepInPlace(root);
     view.update(value);
     VRThinker.trace = value;

@@ -1,29 +1,23 @@
 /* Players of a saved run whose videos are not at hand: they show the frames that the judge saw. */
-VRThinker.LOST = {
-  1: "Video 1 of this run is not kept here: its player shows the frames that the judge saw.",
-  2: "Video 2 of this run is not kept here: its player shows the frames that the judge saw.",
-  12: "The videos of this run are not kept here: the players show the frames that the judge saw.",
-};
-
-/** The first of `things` that is nearest, as `away` measures it; undefined if there are none. */
-VRThinker.nearest = (things, away) => [...things].sort((a, b) => away(a) - away(b))[0];
+VRThinker.LOST = [
+  "Video 1 of this run is not kept here: its player shows the frames that the judge saw.",
+  "Video 2 of this run is not kept here: its player shows the frames that the judge saw.",
+  "The videos of this run are not kept here: the players show the frames that the judge saw.",
+];
 
 /** What stands in an empty player, with the parts of a video element that `Players` uses. */
 VRThinker.Still = class {
   constructor(part, number) {
-    Object.assign(this, { part, number, shown: false, frames: [], time: 0, paused: true });
-    this.image = VRThinker.element("img");
-    const upload = VRThinker.button("", "Upload", () => this.uploadArea().click());
-    upload.ariaLabel = `Upload video ${number}`;
-    const properties = { className: "vrt vrt-still", hidden: true };
-    this.node = VRThinker.make("div", properties, this.image, upload);
+    Object.assign(this, { part, number, shown: false, frames: [], time: 0, duration: 1 });
+    this.image = element("img");
+    const look = { "aria-label": `Upload video ${number}` };
+    const upload = button(look, "Upload", () => this.uploadArea().click());
+    this.node = make("div", { className: "vrt vrt-still", hidden: true }, this.image, upload);
     this.node.addEventListener("dragover", (event) => event.preventDefault());
     this.node.addEventListener("drop", (event) => {
       event.preventDefault();
       event.stopPropagation();
-      const { dataTransfer } = event;
-      const again = new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer });
-      this.uploadArea().dispatchEvent(again);
+      this.uploadArea().dispatchEvent(new DragEvent("drop", event));
     });
   }
 
@@ -38,14 +32,8 @@ VRThinker.Still = class {
     if (shown === this.shown) return false;
     this.shown = shown;
     this.node.hidden = !shown;
-    this.pause();
     if (shown) document.querySelector(this.part).append(this.node);
     return true;
-  }
-
-  get duration() {
-    const lengths = this.frames.map(({ at, place }) => at / place).filter(Number.isFinite);
-    return Math.max(0, ...lengths) || 1;
   }
 
   get currentTime() {
@@ -53,37 +41,18 @@ VRThinker.Still = class {
   }
 
   /** Show the frame that is nearest to this moment. */
-  set currentTime(seconds) {
-    this.time = VRThinker.clamp(seconds, 0, this.duration);
+  set currentTime(time) {
+    this.time = VRThinker.clamp(time, 0, this.duration);
     this.frame = VRThinker.nearest(this.frames, ({ at }) => Math.abs(at - this.time));
     if (!this.frame || this.image.getAttribute("src") === this.frame.src) return;
-    const { src, label, time } = this.frame;
+    const { src, label } = this.frame;
     this.image.src = src;
-    this.image.alt = `Video ${this.number}, ${label}, ${VRThinker.seconds(time)}`;
+    this.image.alt = `Video ${this.number}, ${label}, ${seconds(this.frame.time)}`;
   }
 
-  get ended() {
-    return this.time >= this.duration;
-  }
-
-  /** Frame after frame, each as long as it is the nearest one. */
-  async play() {
-    if (!this.paused) return;
-    this.paused = false;
-    let before = performance.now();
-    const tick = (now) => {
-      if (this.paused) return;
-      this.currentTime += (Math.max(0, now - before) / 1000) * this.playbackRate;
-      before = now;
-      if (this.ended) this.pause();
-      else requestAnimationFrame(tick);
-    };
-    requestAnimationFrame(tick);
-  }
-
-  pause() {
-    this.paused = true;
-  }
+  /** `Players` moves it: frame after frame, each as long as it is the nearest one. */
+  async play() {}
+  pause() {}
 };
 
 /** Both sides, and the sentence that says what is seen; `onChange` hears when that changes. */
@@ -91,7 +60,7 @@ VRThinker.Stills = class {
   constructor(parts, onChange) {
     this.onChange = onChange;
     this.sides = parts.map((part, side) => new VRThinker.Still(part, side + 1));
-    this.sentence = VRThinker.make("p", { className: "vrt-lost", role: "status", hidden: true });
+    this.sentence = make("p", { className: "vrt-lost", role: "status", hidden: true });
     this.observer = new MutationObserver(() => this.draw());
   }
 
@@ -104,6 +73,8 @@ VRThinker.Stills = class {
       const turns = lost.includes(still.number) ? trace.turns : [];
       const tiles = turns.flatMap((turn) => turn.tiles).filter((tile) => tile.halves[side]);
       still.frames = tiles.map(({ label, halves }) => ({ label, ...halves[side] }));
+      const lengths = still.frames.map(({ at, place }) => at / place).filter(Number.isFinite);
+      still.duration = Math.max(0, ...lengths) || 1;
       still.currentTime = fresh ? 0 : still.time;
     });
     const players = document.getElementById("players");
@@ -114,10 +85,10 @@ VRThinker.Stills = class {
 
   draw() {
     if (!this.sides.map((still) => still.stand()).includes(true)) return;
-    const shown = this.sides.filter((still) => still.shown);
-    const text = VRThinker.LOST[shown.map((still) => still.number).join("")] ?? "";
-    this.sentence.hidden = !text;
-    VRThinker.say(this.sentence, text);
+    const [first, second] = this.sides.map(({ shown }) => shown);
+    const text = VRThinker.LOST[first && second ? 2 : Number(second)];
+    this.sentence.hidden = !(first || second);
+    say(this.sentence, this.sentence.hidden ? "" : text);
     this.onChange();
   }
 };
@@ -133,8 +104,18 @@ VRThinker.Players = class {
     Object.assign(this, { selectors, onChange, stills, frameRates: [0, 0] });
     Object.assign(this, { playing: false, loop: true, speed: 1, place: 0 });
     document.addEventListener("loadedmetadata", () => this.onChange(), true);
-    document.addEventListener("timeupdate", (event) => this.notice(event.target), true);
-    document.addEventListener("pause", (event) => this.stopped(event.target), true);
+    const isOurs = (video) => this.videos().includes(video);
+    // A player that is driven by its own buttons takes the rail with it, and pauses the other.
+    const onMove = ({ target: video }) => {
+      if (this.playing || video.paused || !isOurs(video)) return;
+      this.place = Math.min(1, video.currentTime / video.duration);
+      this.onChange();
+    };
+    const onPause = ({ target: video }) => {
+      if (this.playing && video.paused && !video.ended && isOurs(video)) this.pause();
+    };
+    document.addEventListener("timeupdate", onMove, true);
+    document.addEventListener("pause", onPause, true);
   }
 
   /** Both video elements, or the stills in their place; null where there is nothing to play. */
@@ -149,10 +130,6 @@ VRThinker.Players = class {
 
   get shown() {
     return this.videos().filter(Boolean);
-  }
-
-  get ready() {
-    return this.shown.length > 0;
   }
 
   get showStills() {
@@ -204,18 +181,6 @@ VRThinker.Players = class {
     return Math.floor(video.currentTime * rate + 1e-3);
   }
 
-  /** A player that is driven by its own buttons takes the rail with it. */
-  notice(video) {
-    if (this.playing || video.paused || !this.videos().includes(video)) return;
-    this.place = Math.min(1, video.currentTime / video.duration);
-    this.onChange();
-  }
-
-  /** A player that is paused by its own buttons pauses the other, too; at its end it only waits. */
-  stopped(video) {
-    if (this.playing && video.paused && !video.ended && this.videos().includes(video)) this.pause();
-  }
-
   play() {
     const leader = this.leader();
     if (!leader) return;
@@ -227,7 +192,7 @@ VRThinker.Players = class {
     }
     const wasPlaying = this.playing;
     this.playing = true;
-    if (!wasPlaying) this.tick();
+    if (!wasPlaying) this.tick(performance.now());
     this.onChange();
   }
 
@@ -237,10 +202,14 @@ VRThinker.Players = class {
     this.onChange();
   }
 
-  tick() {
+  tick(before) {
     const leader = this.leader();
+    const now = performance.now();
     if (!leader) this.playing = false;
     if (!this.playing) return;
+    for (const still of this.stills.filter(({ shown }) => shown)) {
+      still.currentTime += ((now - before) / 1000) * still.playbackRate;
+    }
     this.place = Math.min(1, leader.currentTime / leader.duration);
     if (leader.ended || this.place > 0.999) {
       if (!this.loop) return this.pause();
@@ -250,7 +219,7 @@ VRThinker.Players = class {
       this.follow(leader);
       this.onChange();
     }
-    requestAnimationFrame(() => this.tick());
+    requestAnimationFrame(() => this.tick(now));
   }
 
   /** How fast a player goes so that both need the same time, and either can still catch up. */
@@ -280,9 +249,6 @@ VRThinker.Players = class {
 };
 
 /* One rail for both players, with a mark for every frame the judge saw. */
-VRThinker.SPEEDS = [0.25, 0.5, 1, 2];
-VRThinker.STEP = 1 / 40;
-
 /** Of each button [text, label, the key of `VRThinker.KEYS` that does the same, its short name]. */
 VRThinker.CONTROLS = {
   play: ["▶", "Play both", "Space", "Space"],
@@ -300,60 +266,51 @@ VRThinker.Rail = class {
     Object.assign(root, { role: "group", ariaLabel: "Both players" });
     this.build(root);
     this.draw();
-    window.addEventListener("scroll", () => this.stick(), { passive: true });
-    document.addEventListener("click", (event) => this.onTap(event), true);
-  }
-
-  /** Small players that stay above the run have no button that a finger hits by mistake. */
-  stick() {
-    const players = document.getElementById("players");
-    const { top } = players.getBoundingClientRect();
-    players.classList.toggle("vrt-stuck", VRThinker.coveredHeight() > 8 && top < 1);
-  }
-
-  /** Where they can stay, a tap on a picture plays and pauses both. */
-  onTap(event) {
-    if (!event.target.matches("#players video") || VRThinker.coveredHeight() === 8) return;
-    event.stopImmediatePropagation();
-    event.preventDefault();
-    this.act("play");
+    // Small players that stay above the run have no button that a finger hits by mistake.
+    const stick = () => {
+      const node = document.getElementById("players");
+      const { top } = node.getBoundingClientRect();
+      node.classList.toggle("vrt-stuck", VRThinker.coveredHeight() > 8 && top < 1);
+    };
+    // Where they can stay, a tap on a picture plays and pauses both.
+    const onTap = (event) => {
+      if (!event.target.matches("#players video") || VRThinker.coveredHeight() === 8) return;
+      event.stopImmediatePropagation();
+      event.preventDefault();
+      this.act("play");
+    };
+    window.addEventListener("scroll", stick, { passive: true });
+    document.addEventListener("click", onTap, true);
   }
 
   build(root) {
-    const { element, make } = VRThinker;
     const slider = { className: "vrt-track", tabIndex: 0, role: "slider" };
     this.track = make("div", { ...slider, ariaValueMin: 0, ariaValueMax: 100 });
     this.track.ariaLabel = "Moment in both videos";
     this.track.ariaKeyShortcuts = ", . Home End";
     this.track.title = "Comma and full stop move by one frame, Home and End to either end";
-    const follow = (event) => {
+    const follow = ({ type, pointerId, clientX }) => {
+      if (type === "pointerdown") this.track.setPointerCapture(pointerId);
+      if (!this.track.hasPointerCapture(pointerId)) return;
       const box = this.track.getBoundingClientRect();
       this.chosen = null;
       this.players.pause();
-      this.players.seek((event.clientX - box.left) / box.width);
+      this.players.seek((clientX - box.left) / box.width);
     };
-    this.track.addEventListener("pointerdown", (event) => {
-      this.track.setPointerCapture(event.pointerId);
-      follow(event);
-    });
-    this.track.addEventListener("pointermove", (event) => {
-      if (this.track.hasPointerCapture(event.pointerId)) follow(event);
-    });
+    for (const name of ["pointerdown", "pointermove"]) this.track.addEventListener(name, follow);
     this.fill = element("div", "vrt-fill");
     this.strip = element("div", "vrt-marks");
-    const line = make("div", { className: "vrt-line" }, this.track, this.fill, this.strip);
+    const line = element("div", "vrt-line", this.track, this.fill, this.strip);
     this.buttons = {};
     for (const [action, [text, label]] of Object.entries(VRThinker.CONTROLS)) {
-      this.buttons[action] = VRThinker.button("", text, () => this.act(action));
-      this.buttons[action].dataset.action = action;
+      this.buttons[action] = button({ "data-action": action }, text, () => this.act(action));
       this.name(action, label);
     }
     this.time = element("output", "vrt-time");
-    const controls = [...Object.values(this.buttons), this.time];
-    root.replaceChildren(line, make("div", { className: "vrt-controls" }, ...controls));
+    const controls = element("div", "vrt-controls", Object.values(this.buttons), this.time);
+    root.replaceChildren(line, controls);
   }
 
-  /** Say what a button does, and the key that does the same. */
   name(action, label) {
     const [, , key, written] = VRThinker.CONTROLS[action];
     const button = Object.assign(this.buttons[action], { ariaLabel: label });
@@ -362,7 +319,6 @@ VRThinker.Rail = class {
 
   act(action) {
     const { players } = this;
-    const { SPEEDS } = VRThinker;
     const actions = {
       play: () => (players.playing ? players.pause() : players.play()),
       earlier: () => this.step(-1),
@@ -373,7 +329,7 @@ VRThinker.Rail = class {
       end: () => players.seek(1),
       loop: () => (players.loop = !players.loop),
       speed: () => {
-        players.speed = SPEEDS[(SPEEDS.indexOf(players.speed) + 1) % SPEEDS.length];
+        players.speed = players.speed === 2 ? 0.25 : players.speed * 2;
         if (players.playing) players.play();
       },
       swap: () => this.onSwap(),
@@ -396,7 +352,7 @@ VRThinker.Rail = class {
     if (next) return this.show(next.tile);
     if (marks.length) return;
     players.pause();
-    players.seek(players.place + direction * VRThinker.STEP);
+    players.seek(players.place + direction / 40);
   }
 
   show(tile) {
@@ -412,43 +368,34 @@ VRThinker.Rail = class {
     else if (!this.players.playing) this.players.seek(this.players.place);
   }
 
-  /** Take the run that is shown, and mark its frames. */
   mark({ run = "", over, recorded, turns = [], coming, fps = [0, 0], grid = null }) {
     this.players.frameRates = fps;
     this.grid = grid;
     this.live = Boolean(run && !over);
     if (this.run !== run) {
       this.chosen = null; // a tile of another run
-      if (recorded || (run && over)) this.players.place = 0; // where its videos begin, which come after it
+      if (recorded || (run && over)) this.players.place = 0; // its videos come after it
     }
     this.run = run;
-    const mark = (tile, position) => ({ tile, position, place: VRThinker.place(tile) });
-    this.marks = turns.flatMap(({ tiles }, position) => tiles.map((tile) => mark(tile, position)));
-    const asked = (coming?.tiles ?? []).map((tile) => mark(tile, turns.length));
-    const key = JSON.stringify([this.marks, asked]);
-    const draw = () => [...this.marks.map(this.drawMark, this), ...asked.map(this.drawAsked, this)];
-    if (this.key !== key) this.strip.replaceChildren(...draw());
-    this.key = key;
+    const marks = [...turns, ...(coming ? [coming] : [])].flatMap(({ tiles }, position) =>
+      tiles.map((tile) => ({ tile, position, place: VRThinker.place(tile) })),
+    );
+    const hasCome = ({ position }) => position < turns.length;
+    this.marks = marks.filter(hasCome);
+    const draw = (mark) => this.drawMark(mark, hasCome(mark));
+    fill(this.strip, [marks, turns.length], () => marks.map(draw));
     this.draw();
   }
 
-  drawMark({ tile, position, place }) {
-    const gone = tile.halves.every((half) => !half || half.gone);
-    const mark = VRThinker.button(gone ? "vrt-mark gone" : "vrt-mark", null, () => this.show(tile));
-    const title = `${tile.label}, turn ${position + 1}`;
-    mark.title = mark.ariaLabel = gone ? `${title}, no longer in the judge's view` : title;
-    mark.tabIndex = -1;
-    mark.dataset.frames = VRThinker.frames(tile);
-    return this.put(mark, position, place);
-  }
-
-  /** A mark for frames that were asked for and have not come. */
-  drawAsked({ tile, position, place }) {
-    const title = `${tile.label}, asked for`;
-    return this.put(VRThinker.element("span", { class: "vrt-mark asked", title }), position, place);
-  }
-
-  put(mark, position, place) {
+  drawMark({ tile, position, place }, hasCome) {
+    const gone = hasCome && tile.halves.every((half) => !half || half.gone);
+    const came = hasCome ? `turn ${position + 1}` : "asked for";
+    const title = `${tile.label}, ${came}${gone ? ", no longer in the judge's view" : ""}`;
+    const look = { class: gone ? "vrt-mark gone" : "vrt-mark", title, "aria-label": title };
+    const frames = { tabindex: -1, "data-frames": VRThinker.frames(tile) };
+    const mark = hasCome
+      ? button({ ...look, ...frames }, null, () => this.show(tile))
+      : element("span", { class: "vrt-mark asked", title });
     VRThinker.colour(mark, position);
     mark.style.setProperty("--lane", position % 6);
     mark.style.left = `${place * 100}%`;
@@ -464,7 +411,7 @@ VRThinker.Rail = class {
   /** This moment in the judge's numbers: "60", or "5 · 53" where the videos are counted apart. */
   numbers() {
     const { chosen, grid, marks, players } = this;
-    if (!grid || !players.ready) return "";
+    if (!grid || !players.shown.length) return "";
     const { slots, rule, first } = grid;
     const away = ({ place }) => Math.abs(place - players.place);
     const tile = chosen ?? (players.showStills && VRThinker.nearest(marks, away)?.tile);
@@ -487,13 +434,11 @@ VRThinker.Rail = class {
   draw() {
     const { buttons, players, time, track } = this;
     const { place, playing, speed } = players;
-    const { say, seconds } = VRThinker;
     if (this.chosen && (playing || place !== VRThinker.place(this.chosen))) this.chosen = null;
     const numbers = this.numbers();
-    const told = (video, side) => `Video ${side + 1} ${seconds(this.timeOf(video, side))}`;
-    const times = players.videos().map((video, side) => video && told(video, side));
+    const told = (video, side) => video && `Video ${side + 1} ${seconds(this.timeOf(video, side))}`;
     const index = numbers && `index ${numbers} of ${this.grid.last}`;
-    const where = [index, ...times].filter(Boolean).join(" · ");
+    const where = [index, ...players.videos().map(told)].filter(Boolean).join(" · ");
     this.fill.style.width = `${place * 100}%`;
     time.ariaLive = playing ? "off" : "polite"; // else each frame would be told
     say(time, where || "The players move together.");

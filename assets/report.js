@@ -30,12 +30,10 @@ for (const table of document.querySelectorAll("table.sortable")) {
 const data = document.querySelector("script#data");
 if (data) {
   const { trace, messages, saved } = JSON.parse(data.textContent);
-  const prompt = new VRThinker.Passage("p");
-  prompt.update(trace.prompt);
-  document.querySelector(".vrt-prompt").append(prompt.node);
-  VRThinker.say(document.querySelector(".vrt-judge"), `${trace.judge} · ${saved}`);
+  document.querySelector(".vrt-prompt").append(passage(trace.prompt));
+  say(document.querySelector(".vrt-judge"), `${trace.judge} · ${saved}`);
   // What the judge cannot judge stands above its verdict.
-  VRThinker.fill(document.querySelector(".vrt-header .vrt-notes"), trace.notes, VRThinker.items);
+  fill(document.querySelector(".vrt-header .vrt-notes"), trace.notes, items);
   trace.notes = [];
   VRThinker.closer = new VRThinker.Closer();
   const frames = document.getElementById("frames");
@@ -47,8 +45,7 @@ if (data) {
     drawFrames();
   };
   const read = async (turn, order) => [messages[order === "swapped" ? 1 : 0][turn]];
-  const options = { onShow, messages: read };
-  const view = new VRThinker.Trace(document.getElementById("trace"), options);
+  const view = new VRThinker.Trace(document.getElementById("trace"), { onShow, messages: read });
   onShow();
   frames.addEventListener("toggle", drawFrames);
 }

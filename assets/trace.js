@@ -19,10 +19,10 @@ VRThinker.make = (tag, properties, ...children) => {
 
 /** A button that sends no form. */
 VRThinker.button = (look, content, onClick = null) => {
-  const button = VRThinker.element("button", look, content);
-  button.type = "button";
-  button.addEventListener("click", onClick);
-  return button;
+  const node = VRThinker.element("button", look, content);
+  node.type = "button";
+  node.addEventListener("click", onClick);
+  return node;
 };
 
 /** Make `node` say `text`. Only what is new is written: a selection of text outlives a stream. */
@@ -46,10 +46,6 @@ VRThinker.fill = (node, data, draw) => {
 
 VRThinker.seconds = (value) => (Number.isFinite(value) ? `${value.toFixed(2)} s` : "–");
 
-/* All scripts of a page are one: these names hold in each. */
-const { element, make, button, say, fill, seconds } = VRThinker;
-
-/** Give a turn, or a mark of its frames, the colour of that turn. */
 VRThinker.colour = (node, position) => {
   const hues = [300, 140, 350, 110, 325, 160];
   node.style.setProperty("--hue", hues[position % hues.length]);
@@ -57,8 +53,6 @@ VRThinker.colour = (node, position) => {
 };
 
 VRThinker.frames = (tile) => tile.label.replaceAll("#", "");
-
-/** Those of `tiles` that show the frame of that number. */
 VRThinker.numbered = (tiles, number) =>
   tiles.filter((tile) => VRThinker.frames(tile).split(" · ").includes(number));
 
@@ -68,41 +62,42 @@ VRThinker.tileKey = ({ label, halves }) => JSON.stringify([label, halves.map((ha
 /** Neighbours with the same pictures in stacks of one or more. */
 VRThinker.stacks = (tiles) => {
   const stacks = [];
-  const pictures = ({ halves }) => halves.map((half) => half?.src).join();
+  let before = "";
   for (const tile of tiles) {
-    const key = pictures(tile);
-    const same = key.length > 1 && stacks.length && pictures(stacks.at(-1)[0]) === key;
-    if (same) stacks.at(-1).push(tile);
+    const key = tile.halves.map((half) => half?.src).join();
+    if (key.length > 1 && key === before) stacks.at(-1).push(tile);
     else stacks.push([tile]);
+    before = key;
   }
   return stacks;
 };
 
+/** The first of `things` that is nearest, as `away` measures it; undefined if there are none. */
+VRThinker.nearest = (things, away) => [...things].sort((a, b) => away(a) - away(b))[0];
+
 /** Where a tile stands in the clips, 0 to 1. */
 VRThinker.place = ({ halves }) => (halves[0] ?? halves[1]).place;
-
 VRThinker.hasVerdict = (trace) => Boolean(trace.verdict?.chips.length);
+VRThinker.notes = ({ length }) => `${length} ${length === 1 ? "note" : "notes"}`;
+VRThinker.showTile = (detail) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail }));
 
 VRThinker.Trace = class {
   /** `messages(turn, order)`: [what was sent and came back in that turn, else null, and why]. */
   constructor(root, { empty, onTile, check, vote = [], following, onShow, messages }) {
-    const { element } = VRThinker;
-    const redraw = () => this.update(this.data);
-    root.addEventListener("click", ({ target }) => {
-      const ofVerdict = this.verdict.contains(target.closest(".vrt-ref"));
-      if (ofVerdict && this.order.swapped) this.order.show(false); // its frames are the first run's
-    });
-    this.root = root;
     this.tiles = new VRThinker.Tiles(root, onTile);
     this.verdict = element("section", { class: "vrt-verdict", "aria-label": "Verdict" });
-    this.ending = new VRThinker.Passage("p");
-    this.ending.node.classList.add("vrt-ending");
-    this.ending.node.setAttribute("role", "status");
+    this.verdict.addEventListener("click", ({ target }) => {
+      const isFirst = target.closest(".vrt-ref") && this.order.swapped;
+      if (isFirst) this.order.show(false); // the frames of the verdict are the first run's
+    });
+    this.ending = new VRThinker.Passage();
+    Object.assign(this.ending.node, { className: "vrt-passage vrt-ending", role: "status" });
     this.health = element("details", "vrt-health", element("summary"), element("ul"));
     this.empty = empty ?? element("p"); // what stands here while there is no run
     const read = messages && ((turn) => messages(turn, this.order.swapped ? "swapped" : "given"));
     this.turns = new VRThinker.TurnList(this.tiles, "vrt-turns", "Turns of the judge", read);
-    this.order = new VRThinker.Order({ check, following, onShow: onShow ?? redraw });
+    onShow ??= () => this.update(this.data);
+    this.order = new VRThinker.Order({ check, following, onShow });
     this.vote = new VRThinker.Vote(...vote);
     const actions = element("div", "vrt-actions", this.order.button, this.vote.button);
     root.classList.add("vrt");
@@ -111,9 +106,8 @@ VRThinker.Trace = class {
     this.update({});
   }
 
-  /** Draw `trace` as the server's `view_json` gives it; what has not changed is left alone. */
+  /** Draw `trace` as `RunView.page` gives it; what has not changed is left alone. */
   update(trace) {
-    const { say, fill, items } = VRThinker;
     const { verdict, ending = "", notes = [], health = [], run } = trace;
     const noted = [...notes, ...health];
     this.data = trace;
@@ -131,29 +125,22 @@ VRThinker.Trace = class {
     this.empty.hidden = turns.length > 0 || Boolean(ending || run);
     this.turns.node.classList.toggle("vrt-swapped", this.order.swapped);
     this.turns.update(this.shown, coming ? [...turns, { ...coming, coming: true }] : turns);
-    this.tiles.markLinks(this.order.swapped ? this.turns.node : this.root);
+    this.tiles.markLinks(this.order.swapped ? this.turns.node : undefined);
   }
 };
 
-VRThinker.notes = ({ length }) => `${length} ${length === 1 ? "note" : "notes"}`;
-
 /** A verdict's nodes. Without chips, the headline says why there is none. */
-VRThinker.verdict = ({ headline, note, chips, caveats, outside }) => {
-  const { element } = VRThinker;
-  return [
-    element("h2", "vrt-headline", headline),
-    ...(outside ? VRThinker.demoRun(outside) : []),
-    note && element("p", "vrt-unchecked", note),
-    chips.length && element("ul", "vrt-chips", chips.map(VRThinker.chip)),
-    caveats.map((text) => element("p", "vrt-caveat", text)),
-  ];
-};
+VRThinker.verdict = ({ headline, note, chips, caveats, outside }) => [
+  element("h2", "vrt-headline", headline),
+  ...(outside ? VRThinker.demoRun(outside) : []),
+  note && element("p", "vrt-unchecked", note),
+  chips.length && element("ul", "vrt-chips", chips.map(VRThinker.chip)),
+  caveats.map((text) => element("p", "vrt-caveat", text)),
+];
 
 /** What a run without a verdict showed, the ways on from it, and its judge's words, folded. */
 VRThinker.demoRun = ({ told, ways: [compare, vote], wrote: [title, texts] }) => {
-  const { button, element, Passage } = VRThinker;
-  const text = ([heading, passage]) =>
-    element("section", "", element("h3", "", heading), new Passage("p").update(passage).node);
+  const text = ([heading, words]) => section("h3", heading, passage(words));
   const { chooseJudge, openVote } = VRThinker; // a saved report has neither
   const other = button("vrt-pill", compare, () => chooseJudge(true));
   const ways = [other, button("vrt-pill", vote, openVote)];
@@ -166,49 +153,39 @@ VRThinker.demoRun = ({ told, ways: [compare, vote], wrote: [title, texts] }) => 
 
 /** One dimension of a verdict: its label, the judge's sentence, and the frames that decided it. */
 VRThinker.chip = ({ name, label, value, help, reason, frames, source }, position) => {
-  const { element, link, frameLink } = VRThinker;
   const said = element("span", "vrt-said", element("b", "", label));
-  const parts = [element("span", "vrt-name", name), VRThinker.glyph(value), said];
-  const button = VRThinker.button("", parts);
-  return element("li", `vrt-chip vrt-says${value}`, button, [
-    VRThinker.help(button, help, `vrt-help-${position}`),
+  // Two little screens side by side, filled where the better video is, both for a tie.
+  const look = (side) => (value === side ? "better" : value === 0 ? "even" : "");
+  const sides = [1, 2].map((side) => element("i", `vrt-side${side} ${look(side)}`, String(side)));
+  const glyph = element("span", { class: "vrt-glyph", "aria-hidden": true }, sides);
+  const node = button("", [element("span", "vrt-name", name), glyph, said]);
+  return element("li", `vrt-chip vrt-says${value}`, node, [
+    VRThinker.help(node, help, `vrt-help-${position}`),
     reason && link(element("p", "vrt-reason"), reason),
     frames.length && element("p", "vrt-deciding", `${source}: `, frames.map(frameLink)),
   ]);
 };
 
-/** Two little screens side by side, filled where the better video is, both for a tie. */
-VRThinker.glyph = (value) => {
-  const sides = [1, 2].map((side) => {
-    const filled = value === side ? "better" : value === 0 ? "even" : "";
-    return VRThinker.element("i", `vrt-side${side} ${filled}`, String(side));
-  });
-  return VRThinker.element("span", { class: "vrt-glyph", "aria-hidden": true }, sides);
-};
-
-/**
- * What `button` means, shown by a hover, a tap or a keystroke. The pointer may pass to it; a second
- * press and Escape put it away. It stands in the same element as its button.
- */
-VRThinker.help = (button, text, id) => {
-  const help = VRThinker.element("span", { class: "vrt-help", id, role: "tooltip" }, text);
-  const shownBy = {};
-  const set = (change) => {
-    Object.assign(shownBy, change);
-    help.classList.toggle("open", Object.values(shownBy).includes(true));
-    button.setAttribute("aria-expanded", shownBy.press);
+/** What the button `node` means, beside it: for a hover, a tap or a keystroke. The pointer may pass
+to it; a second press and Escape put it away. */
+VRThinker.help = (node, text, id) => {
+  const help = element("span", { class: "vrt-help", id, role: "tooltip" }, text);
+  const isHeld = () => node.ariaExpanded === "true" || node.matches(":focus-visible");
+  const show = (open, pressed = node.ariaExpanded) => {
+    help.classList.toggle("open", open);
+    node.ariaExpanded = pressed;
   };
-  const away = () => set({ pointer: false, focus: false, press: false });
-  const onLeave = () => set({ pointer: false });
+  const away = () => show(false, false);
+  const onLeave = () => show(isHeld());
   away();
-  button.setAttribute("aria-describedby", id);
-  button.addEventListener("pointerenter", () => {
-    set({ pointer: true });
-    button.parentElement.addEventListener("pointerleave", onLeave, { once: true });
+  node.setAttribute("aria-describedby", id);
+  node.addEventListener("pointerenter", () => {
+    show(true);
+    node.parentElement.addEventListener("pointerleave", onLeave, { once: true });
   });
-  button.addEventListener("focus", () => set({ focus: button.matches(":focus-visible") }));
-  button.addEventListener("click", () => (shownBy.press ? away() : set({ press: true })));
-  button.addEventListener("blur", away);
+  node.addEventListener("focus", () => isHeld() && show(true));
+  node.addEventListener("click", () => (node.ariaExpanded === "true" ? away() : show(true, true)));
+  node.addEventListener("blur", away);
   help.addEventListener("vrt:away", away);
   return help;
 };
@@ -218,21 +195,16 @@ document.addEventListener("keydown", ({ key }) => {
   for (const help of open) help.dispatchEvent(new Event("vrt:away"));
 });
 
-/** Let rail and players show the frames of a tile. */
-VRThinker.showTile = (detail) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail }));
-
 /* The tiles of a run below `root`, and the frame numbers in its text that lead to them. */
 VRThinker.Tiles = class {
   /** `onTile` is told which tile was chosen; without it nothing can be. */
   constructor(root, onTile) {
-    this.root = root;
-    this.onTile = onTile;
+    Object.assign(this, { root, onTile });
     document.addEventListener("vrt:chosen", (event) => this.ring(this.find(event.detail)));
-    const lights = { mouseover: true, focusin: true, mouseout: false, focusout: false };
-    for (const [name, on] of Object.entries(lights)) {
+    for (const name of ["mouseover", "focusin", "mouseout", "focusout"]) {
       root.addEventListener(name, ({ target }) => {
         const link = target.closest(".vrt-ref");
-        if (link) this.light(on && link.dataset.frame);
+        if (link) this.light(!name.endsWith("out") && link.dataset.frame);
       });
     }
     root.addEventListener("click", ({ target }) => {
@@ -249,8 +221,7 @@ VRThinker.Tiles = class {
   }
 
   find(tile) {
-    const key = VRThinker.tileKey(tile);
-    const isIt = (each) => VRThinker.tileKey(each) === key;
+    const isIt = (each) => tileKey(each) === tileKey(tile);
     return this.all().find((node) => node.tiles.some(isIt));
   }
 
@@ -258,12 +229,11 @@ VRThinker.Tiles = class {
     return this.all().filter((node) => VRThinker.numbered(node.tiles, number).length > 0);
   }
 
-  /** Light the tiles and marks of a frame, and no others. */
   light(number) {
     const lit = this.numbered(number);
     for (const node of this.all()) node.classList.toggle("lit", lit.includes(node));
     const tiles = lit.flatMap((node) => VRThinker.numbered(node.tiles, number));
-    const detail = tiles.map((tile) => VRThinker.frames(tile));
+    const detail = tiles.map(VRThinker.frames);
     document.dispatchEvent(new CustomEvent("vrt:light", { detail }));
   }
 
@@ -276,9 +246,8 @@ VRThinker.Tiles = class {
   }
 
   choose(tile, node) {
-    if (!this.onTile) return;
-    this.onTile(tile);
-    this.ring(node);
+    this.onTile?.(tile);
+    if (this.onTile) this.ring(node);
   }
 
   ring(node) {
@@ -297,13 +266,10 @@ VRThinker.MOST = 20_000; // characters that are drawn at first: a megabyte must 
 /* Text that may be very long: its beginning, and the rest when it is wanted. */
 VRThinker.Passage = class {
   /** `write(node, text)` puts the text into `tag`. */
-  constructor(tag, write = VRThinker.say) {
-    const { element } = VRThinker;
-    this.write = write;
-    this.text = "";
-    this.most = VRThinker.MOST;
+  constructor(tag = "p", write = say) {
+    Object.assign(this, { write, text: "", most: VRThinker.MOST });
     this.body = element(tag, { dir: "auto" });
-    this.more = VRThinker.button({ class: "vrt-more", hidden: "" }, "", () => {
+    this.more = button({ class: "vrt-more", hidden: "" }, "", () => {
       this.most = Infinity;
       this.draw();
     });
@@ -322,12 +288,15 @@ VRThinker.Passage = class {
     this.write(this.body, this.text.slice(0, this.most));
     this.more.hidden = length <= this.most;
     const all = this.more.hidden ? "" : `Show all ${length.toLocaleString("en")} characters`;
-    VRThinker.say(this.more, all);
+    say(this.more, all);
   }
 };
 
-VRThinker.items = (texts) =>
-  texts.map((text) => VRThinker.element("li", "", new VRThinker.Passage("span").update(text).node));
+VRThinker.passage = (text, ...how) => new VRThinker.Passage(...how).update(text).node;
+VRThinker.items = (texts) => texts.map((text) => element("li", "", passage(text, "span")));
+VRThinker.group = (look, label, ...content) =>
+  element("div", { class: look, role: "group", "aria-label": label }, ...content);
+VRThinker.section = (tag, heading, node) => element("section", "", element(tag, "", heading), node);
 
 VRThinker.NUMBER = /(#?\d+[,.;:!?)\]}”…]*)/; // with the punctuation that no line may begin with
 VRThinker.NAMED = new RegExp(
@@ -339,7 +308,7 @@ VRThinker.MOST_LINKS = 200;
 
 /** `text` as nodes: its videos have their colours, and its frame numbers lead to their frames. */
 VRThinker.pieces = (text) => {
-  const { element, frameLink, MOST_LINKS, NAMED, NUMBER } = VRThinker;
+  const { MOST_LINKS, NAMED, NUMBER } = VRThinker;
   const parts = [""]; // words and names in turn, with words at either end
   let end = 0;
   for (const { 0: found, 1: video, index } of text.matchAll(NAMED)) {
@@ -357,10 +326,11 @@ VRThinker.pieces = (text) => {
   });
 };
 
-/** Write `text` into `node`. Equal pieces are left alone: a selection of text outlives a stream. */
-VRThinker.link = (node, text) => {
+VRThinker.link = (node, text) => VRThinker.replace(node, VRThinker.pieces(text));
+
+/** Make `pieces` the content of `node`, but keep equal ones: a selection outlives a stream. */
+VRThinker.replace = (node, pieces) => {
   const old = [...node.childNodes];
-  const pieces = VRThinker.pieces(text);
   const isSame = ({ nodeName, textContent }, other) =>
     nodeName === other?.nodeName && textContent === other.textContent;
   let same = 0;
@@ -378,17 +348,14 @@ VRThinker.link = (node, text) => {
 /** A number that leads to its tile. Where no such tile is shown it is plain text (`markLinks`). */
 VRThinker.frameLink = (label) => {
   const number = label.split(" · ")[0].replace("#", "");
-  return VRThinker.button({ class: "vrt-ref", "data-frame": number }, label);
+  return button({ class: "vrt-ref", "data-frame": number }, label);
 };
 
 /* One turn of the judge: the frames it looked at beside what it wrote. */
 VRThinker.Turn = class {
   constructor(position, onTile, messages) {
-    const { element } = VRThinker;
     const name = `turn ${position + 1}`;
-    this.position = position;
-    this.onTile = onTile;
-    this.parts = [];
+    Object.assign(this, { onTile, parts: [] });
     this.state = element("span", "vrt-state");
     this.foot = element("p", "vrt-foot");
     this.sure = element("p", "vrt-sure");
@@ -398,11 +365,10 @@ VRThinker.Turn = class {
     this.wants = element("div", "vrt-wants");
     this.course = element("ul", { class: "vrt-course", "aria-label": `Labels of ${name}` });
     this.remarks = element("ul", "vrt-remarks");
-    const title = element("h3", "", `Turn ${position + 1}`);
     this.about = element("summary");
     this.details = element("details", "", this.about, this.remarks, this.sure, this.foot);
     this.exact = messages && new VRThinker.Exact(() => messages(position));
-    const header = element("header", "", title, this.state);
+    const header = element("header", "", element("h3", "", `Turn ${position + 1}`), this.state);
     const text = element("div", "vrt-text", this.aside, this.reply, this.wants, this.course);
     this.tail = element("div", "vrt-tail", this.details, this.exact?.node);
     this.node = element("li", "vrt-turn", header, this.tiles, text, this.tail);
@@ -412,21 +378,17 @@ VRThinker.Turn = class {
   /** Of a turn that is only `coming` there are no more than its state and empty tiles. */
   update({ state, foot = "", coming, live, taken, tiles, parts = [], facts, wants, ...turn }) {
     const { confidence = [], aside, labels, remarks = [], sealed, stacked = true } = turn;
-    const { element, say, fill, link, items, tileKey } = VRThinker;
     say(this.state, state);
     say(this.foot, foot);
     fill(this.sure, confidence, ([text, help]) => [element("b", "", text), ` ${help}`]);
     const looks = { live, taken, coming, bare: tiles.length === 0 };
     for (const look in looks) this.node.classList.toggle(look, Boolean(looks[look]));
-    fill(this.tiles, tiles.map((tile) => [tileKey(tile), coming]), () =>
-      coming
-        ? tiles.map(VRThinker.emptyTile)
-        : (stacked ? VRThinker.stacks(tiles) : tiles.map((tile) => [tile])).map(this.tile, this),
-    );
+    const stacks = stacked && !coming ? VRThinker.stacks(tiles) : tiles.map((tile) => [tile]);
+    const draw = (some) => this.tile(some, coming);
+    fill(this.tiles, tiles.map((tile) => [tileKey(tile), coming]), () => stacks.map(draw));
     fill(this.aside, aside, ([name, text, help]) => {
-      const thought = new VRThinker.Passage("p").update(text).node;
       const about = [element("summary", "", name), element("p", "vrt-aside-help", help)];
-      return [element("details", "vrt-raw vrt-aside", about, thought)];
+      return [element("details", "vrt-raw vrt-aside", about, passage(text))];
     });
     parts.forEach((part, place) => this.drawPart(place, part, place ? null : facts));
     for (const { node } of this.parts.splice(parts.length)) node.remove();
@@ -439,28 +401,27 @@ VRThinker.Turn = class {
     this.tail.hidden = this.details.hidden && (this.exact?.node.hidden ?? true);
   }
 
-  /** One tile for a stack of them. */
-  tile(tiles) {
-    const { element, seconds } = VRThinker;
+  /** One tile for a stack of them; an empty place for frames that are only `coming`. */
+  tile(tiles, coming) {
     const [tile] = tiles;
+    const names = element("b", "", tiles.map((each) => each.label).join(" = "));
     const times = tile.halves.map((half) => seconds(half?.time)).join(" | ");
-    const names = tiles.map((each) => each.label).join(" = ");
-    const label = [element("b", "", names), element("span", "", times)];
-    const screens = element("span", "vrt-screens", tile.halves.map(VRThinker.screen));
-    const content = [screens, element("span", "vrt-caption", label)];
+    const draw = (half, side) => VRThinker.screen(half, side, coming);
+    const screens = element("span", "vrt-screens", tile.halves.map(draw));
+    const caption = element("span", "vrt-caption", names, !coming && element("span", "", times));
+    if (coming) return element("li", "vrt-empty-tile", screens, caption);
     const look = { class: "vrt-tile", title: "Look closer", "aria-haspopup": "dialog" };
-    const button = VRThinker.button(look, content, () => this.onTile(tile, button));
-    button.dataset.frames = tiles.map(VRThinker.frames).join(" · ");
-    button.classList.toggle("stack", tiles.length > 1);
-    Object.assign(button, { tiles, tile });
-    return element("li", "", button);
+    const node = button(look, [screens, caption], () => this.onTile(tile, node));
+    node.dataset.frames = tiles.map(VRThinker.frames).join(" · ");
+    node.classList.toggle("stack", tiles.length > 1);
+    Object.assign(node, { tiles, tile });
+    return element("li", "", node);
   }
 
   /** Write a part of the reply, its text folded below the facts that were read from it, if any. */
   drawPart(place, [heading, text], facts) {
-    const { element, say, fill } = VRThinker;
     if (!this.parts[place]) {
-      const passage = new VRThinker.Passage("p", VRThinker.link);
+      const passage = new VRThinker.Passage("p", link);
       this.parts[place] = { node: element("section"), title: element("h4"), passage };
       this.reply.append(this.parts[place].node);
     }
@@ -471,32 +432,20 @@ VRThinker.Turn = class {
   }
 };
 
-/** The place of a tile whose frames were asked for and have not come. */
-VRThinker.emptyTile = ({ label, halves }) => {
-  const { element } = VRThinker;
-  const screens = halves.map((half, position) => {
-    const screen = element("span", half ? `vrt-screen vrt-side${position + 1}` : "");
-    if (half) screen.style.aspectRatio = half.ratio;
-    return screen;
-  });
-  const caption = element("span", "vrt-caption", element("b", "", label));
-  return element("li", "vrt-empty-tile", element("span", "vrt-screens", screens), caption);
-};
-
-VRThinker.screen = (half, position) => {
-  const { element } = VRThinker;
+/** A frame, or its empty place while it is only `coming`. */
+VRThinker.screen = (half, side, coming) => {
   const missing = (why) => element("span", "vrt-missing", why);
-  if (!half) return missing("not requested");
-  const alt = `Video ${position + 1}`;
-  const image = element("img", { alt, decoding: "async", src: half.src });
-  image.style.aspectRatio = half.ratio;
-  image.addEventListener("error", () => image.replaceWith(missing("picture lost")));
-  return element("span", `vrt-screen vrt-side${position + 1}`, image);
+  if (!half) return coming ? element("span") : missing("not requested");
+  const look = { alt: `Video ${side + 1}`, decoding: "async", src: half.src };
+  const image = coming ? null : element("img", look);
+  const screen = element("span", `vrt-screen vrt-side${side + 1}`, image);
+  (image ?? screen).style.aspectRatio = half.ratio;
+  image?.addEventListener("error", () => image.replaceWith(missing("picture lost")));
+  return screen;
 };
 
 /** What the judge would have answered at the end of a turn. */
 VRThinker.courseItem = ({ name, label, value, probability: [, help = ""] = [] }) => {
-  const { element } = VRThinker;
   const look = { class: `vrt-says${value}`, title: help };
   return element("li", look, `${name} `, element("b", "", label));
 };
@@ -504,15 +453,15 @@ VRThinker.courseItem = ({ name, label, value, probability: [, help = ""] = [] })
 /** The turns of the run that is shown, in a list; `tiles` opens the pair that was clicked. */
 VRThinker.TurnList = class {
   constructor(tiles, className, label, messages) {
-    Object.assign(this, { tiles, messages });
-    this.cards = [];
-    this.node = VRThinker.element("ol", { class: className, "aria-label": label });
+    Object.assign(this, { tiles, messages, cards: [] });
+    this.node = element("ol", { class: className, "aria-label": label });
   }
 
   /** What has not changed is left alone, unless `turns` are of another run or the other order. */
   update({ run, shownOrder, ballot }, turns) {
     const shown = `${run} ${shownOrder}`;
-    if (this.shown !== shown) this.keep(0);
+    const kept = this.shown === shown ? turns.length : 0;
+    for (const { node } of this.cards.splice(kept)) node.remove();
     this.shown = shown;
     turns.forEach((turn, position) => {
       if (position === this.cards.length) {
@@ -522,10 +471,9 @@ VRThinker.TurnList = class {
       }
       this.cards[position].update({ ...turn, sealed: Boolean(ballot?.hidden) });
     });
-    this.keep(turns.length);
-  }
-
-  keep(count) {
-    for (const { node } of this.cards.splice(count)) node.remove();
   }
 };
+
+/* All scripts of a page are one: these names hold in each of them. */
+const { element, make, button, say, fill, seconds, passage, section, items, link } = VRThinker;
+const { frameLink, group, tileKey } = VRThinker;

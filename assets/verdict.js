@@ -1,39 +1,32 @@
 /** What the built-in judge noted of each frame, as a table; its own text, `passage`, lies below. */
 VRThinker.facts = ({ columns, rows, raw }, passage) => {
-  const { element, link } = VRThinker;
   const head = columns.map((text) => link(element("th"), text));
   const cell = (text, column) => {
-    if (column === 0) return link(element("th"), text);
-    const odd = text !== "clear" && !text.startsWith("clear, moves on");
-    return link(element("td", odd ? "vrt-odd" : ""), text);
+    const odd = column > 0 && text !== "clear" && !text.startsWith("clear, moves on");
+    return link(element(column ? "td" : "th", odd ? "vrt-odd" : ""), text);
   };
-  const body = rows.map((cells) => element("tr", "", cells.map(cell)));
-  const thead = element("thead", "", element("tr", "", head));
-  const table = element("table", "vrt-facts", thead, element("tbody", "", body));
+  const body = element("tbody", "", rows.map((cells) => element("tr", "", cells.map(cell))));
+  const table = element("table", "vrt-facts", element("thead", "", element("tr", "", head)), body);
   return [table, element("details", "vrt-raw", element("summary", "", raw), passage)];
 };
 
 /* Both orders: the button for the second run, both verdicts, and the run whose turns are shown. */
 VRThinker.Order = class {
-  /**
-   * `check`: [name, help, what a click does], missing where nothing can be judged. `following()`
-   * tells whether the newest words are wanted.
-   */
-  constructor({ check, following = () => true, onShow }) {
-    const { element, button } = VRThinker;
-    Object.assign(this, { check, following, onShow });
+  /** `check`: [name, help, what a click does], missing where nothing can be judged; `following()`:
+  whether the newest words are wanted. */
+  constructor({ check: [name, help, onCheck] = [], following = () => true, onShow }) {
+    Object.assign(this, { help, following, onShow });
     this.swapped = false; // the turns of the second run are shown
     this.live = false; // the second run goes on
     this.line = element("p", { class: "vrt-order-line", role: "status" });
     this.table = element("table", "vrt-both");
     this.caveats = element("ul", "vrt-caveats");
-    this.buttons = ["As given", "Sides swapped"].map((text, position) =>
-      button("", text, () => this.show(position === 1)),
-    );
-    const group = { class: "vrt-choice", role: "group", "aria-label": "Turns shown" };
-    this.choice = element("div", group, element("span", "", "Turns"), this.buttons);
+    const choose = (text, place) => button("", text, () => this.show(place === 1));
+    this.buttons = ["As given", "Sides swapped"].map(choose);
+    const turns = element("span", "", "Turns");
+    this.choice = group("vrt-choice", "Turns shown", turns, this.buttons);
     this.said = element("p", { class: "vrt-check", role: "status" });
-    this.button = check && button("", check[0], check[2]);
+    this.button = button("", name, onCheck);
     const parts = [this.said, this.line, this.table, this.caveats, this.choice];
     this.node = element("section", { class: "vrt-order", "aria-label": "Both orders" }, parts);
     this.notice = element("p", "vrt-swapped-notice");
@@ -46,7 +39,6 @@ VRThinker.Order = class {
   }
 
   update(trace) {
-    const { say, fill } = VRThinker;
     const { order, run, over, refusal, no_check: never } = trace;
     const { live = false, line = "", rows = [], caveats, run: second } = order ?? {};
     const hasTurns = Boolean(second?.turns.length);
@@ -55,21 +47,16 @@ VRThinker.Order = class {
     else if (!live && this.live && this.followed && !VRThinker.closer?.isOpen) this.swapped = false;
     this.run = run;
     this.live = live;
-    const canAsk = this.check && run && over && VRThinker.hasVerdict(trace) && !rows.length;
-    this.said.hidden = !canAsk;
-    if (this.check) {
-      this.button.hidden = !canAsk;
-      this.button.disabled = Boolean(never);
-      say(this.said, refusal || never || this.check[1]);
-    }
+    const canAsk = this.help && run && over && VRThinker.hasVerdict(trace) && !rows.length;
+    this.said.hidden = this.button.hidden = !canAsk;
+    this.button.disabled = Boolean(never);
+    say(this.said, refusal || never || this.help || "");
     this.choice.hidden = !hasTurns;
-    this.buttons.forEach((button, position) =>
-      button.setAttribute("aria-pressed", (position === 1) === this.swapped),
-    );
+    this.buttons.forEach((node, place) => (node.ariaPressed = this.swapped === (place === 1)));
     this.line.hidden = !order;
     say(this.line, line);
     fill(this.table, rows, () => this.tableRows(rows));
-    fill(this.caveats, caveats, VRThinker.items);
+    fill(this.caveats, caveats, items);
     this.node.hidden = !canAsk && !order;
     this.notice.hidden = !this.swapped;
     say(this.notice, this.swapped ? second.notice : "");
@@ -77,13 +64,10 @@ VRThinker.Order = class {
 
   /** The trace, with the turns of the second run where those were chosen. */
   shown(trace) {
-    if (!this.swapped) return trace;
-    const { turns, grid, coming } = trace.order.run;
-    return { ...trace, turns, grid, coming, shownOrder: "swapped" };
+    return this.swapped ? { ...trace, ...trace.order.run, shownOrder: "swapped" } : trace;
   }
 
   tableRows(rows) {
-    const { element } = VRThinker;
     const heads = ["Dimension", "As given", "Sides swapped", "Order"];
     const said = ({ label, value }) => element("td", `vrt-says${value}`, element("b", "", label));
     const row = ({ name, first, second, effect }) => {
@@ -100,7 +84,6 @@ VRThinker.Order = class {
 VRThinker.Vote = class {
   /** `send(act, vote)` tells the server; without it (in a saved report) a vote can only be read. */
   constructor(dimensions, send) {
-    const { element, button } = VRThinker;
     this.ballot = send && new VRThinker.Ballot(dimensions, send, () => this.update(this.trace));
     this.button = send && button("vrt-ask-vote", "Vote", () => this.ballot.toggle());
     this.saved = element("div", "vrt-voted");
@@ -113,7 +96,7 @@ VRThinker.Vote = class {
     const asked = Boolean(this.ballot && run && turns.length && (over || ballot.hidden));
     this.trace = trace;
     this.ballot?.update(trace, asked);
-    VRThinker.fill(this.saved, vote && [vote, ballot.own, run], () => this.drawn(vote, ballot.own));
+    fill(this.saved, vote && [vote, ballot.own, run], () => this.drawn(vote, ballot.own));
     this.saved.hidden = !vote || Boolean(this.ballot?.open);
     this.node.hidden = this.saved.hidden && !this.ballot?.open;
     if (!this.ballot) return;
@@ -122,7 +105,6 @@ VRThinker.Vote = class {
   }
 
   drawn({ rows, agrees, slots, note, blind, when }, own) {
-    const { element, pairLink } = VRThinker;
     const row = ({ name, label, value, compared }) => {
       const words = compared && ` · ${own ? "you" : "they"} ${compared}`;
       const same = compared && element("span", `vrt-compared ${compared}`, words);
@@ -130,7 +112,7 @@ VRThinker.Vote = class {
     };
     const said = rows.filter(({ value }) => value !== null).map(row);
     const agreed = `${own ? "You" : "They"} ${agrees ? "agree" : "disagree"} with the verdict.`;
-    const links = slots.map((slot) => pairLink(this.trace, slot));
+    const links = slots.map((slot) => VRThinker.pairLink(this.trace, slot));
     const change = () => this.ballot.edit(own ? this.trace.vote : null);
     return [
       element("h3", "", own ? "Your vote" : "A person’s vote"),
@@ -138,33 +120,28 @@ VRThinker.Vote = class {
       said.length && element("ul", "vrt-own", said),
       agrees !== null && element("p", "", agreed),
       links.length && element("p", "", "Deciding pair: ", links),
-      note && new VRThinker.Passage("p").update(note).node,
-      this.ballot && VRThinker.button("vrt-pill", own ? "Change" : "Vote yourself", change),
+      note && passage(note),
+      this.ballot && button("vrt-pill", own ? "Change" : "Vote yourself", change),
     ];
   }
 };
 
 /** The label of each pair of a run, by its slot. */
 VRThinker.pairs = ({ turns = [] }) => {
-  const pairs = new Map();
-  for (const { slot, label } of turns.flatMap((turn) => turn.tiles)) {
-    if (!pairs.has(slot)) pairs.set(slot, label);
-  }
-  return pairs;
+  const tiles = turns.flatMap((turn) => turn.tiles);
+  const first = (slot) => tiles.find((tile) => tile.slot === slot);
+  return new Map(tiles.map(({ slot }) => [slot, first(slot).label]));
 };
 
-/** A marked pair, as a link to its tile. */
 VRThinker.pairLink = (trace, slot) =>
-  VRThinker.frameLink(VRThinker.pairs(trace).get(slot) ?? `slot ${slot}`);
+  frameLink(VRThinker.pairs(trace).get(slot) ?? `slot ${slot}`);
 
-/* The form of a vote: which video is better; and behind "More" the dimensions, agree or disagree,
-the deciding pairs, a note. */
+/* The form of a vote: which video is better; behind "More" dimensions, deciding pairs, a note. */
 VRThinker.BOTH_BAD = "Both are bad."; // the note of a vote that says so
 
 VRThinker.Ballot = class {
   /** `redraw()`: it was opened or closed. */
   constructor(dimensions, send, redraw) {
-    const { element, button } = VRThinker;
     Object.assign(this, { send, redraw, slots: [], refusal: "", overall: null });
     [[this.key], ...this.others] = dimensions;
     const show = button("vrt-pill", "Show the verdict without voting", () => send("show"));
@@ -174,13 +151,13 @@ VRThinker.Ballot = class {
     const sides = [[1, "Video 1"], [0, "No difference"], [2, "Video 2"], [0, "Both bad", true]];
     this.sides = sides.map(([overall, text, isBad = false]) => {
       const node = button(`vrt-side${overall}`, text, () => this.pick(overall, isBad));
-      return { overall, isBad, node };
+      return Object.assign(node, { overall, isBad });
     });
     const asked = element("p", { class: "vrt-asked", id: "vrt-asked" }, "Which video is better?");
     const group = { class: "vrt-sides", role: "group", "aria-labelledby": "vrt-asked" };
     this.form = this.build();
     this.more = element("details", "", element("summary", "", "More"), this.form);
-    const sidesNode = element("div", group, this.sides.map(({ node }) => node));
+    const sidesNode = element("div", group, this.sides);
     this.node = element("div", "vrt-ballot", asked, sidesNode, this.said, this.more);
     document.addEventListener("vrt:votefirst", ({ detail: on }) => {
       if (!on && this.hidden) send("show");
@@ -188,7 +165,6 @@ VRThinker.Ballot = class {
   }
 
   build() {
-    const { element } = VRThinker;
     const none = [null, "Not said"];
     const labels = [[1, "Video 1"], [0, "No difference"], [2, "Video 2"], none];
     const groups = this.others.map(([key, name, help]) => this.group(key, name, labels, help));
@@ -196,7 +172,9 @@ VRThinker.Ballot = class {
     this.agrees = this.group("agrees", "The judge’s verdict", views);
     this.choice = element("select");
     this.choice.addEventListener("change", () => {
-      if (this.choice.value) this.mark(Number(this.choice.value));
+      const { value } = this.choice;
+      if (value && this.slots.length < 16) this.slots.push(Number(value));
+      this.drawPairs();
     });
     this.marked = element("span", "vrt-marked");
     this.note = element("textarea", { rows: 2, maxlength: 2000 });
@@ -230,24 +208,19 @@ VRThinker.Ballot = class {
 
   drawSides() {
     const bad = this.note.value === VRThinker.BOTH_BAD;
-    for (const { overall, node, isBad } of this.sides) {
-      node.ariaPressed = overall === this.overall && isBad === (overall === 0 && bad);
+    for (const side of this.sides) {
+      side.ariaPressed = side.overall === this.overall && side.isBad === (!side.overall && bad);
     }
   }
 
   /** Radio buttons, so that arrow keys choose one and Tab leaves them. Their values are JSON. */
   group(key, name, choices, help = "") {
-    const { element } = VRThinker;
     const labels = choices.map(([value, text]) => {
       const input = element("input", { type: "radio", name: `vrt-vote-${key}`, value });
       return element("label", `vrt-side${value ?? ""}`, input, element("span", "", text));
     });
     const look = { class: "vrt-choices", title: help };
     return element("fieldset", look, element("legend", "", name), labels);
-  }
-
-  get open() {
-    return !this.node.hidden;
   }
 
   /** The person sees what was chosen once the server has kept it: then the form closes. */
@@ -263,8 +236,9 @@ VRThinker.Ballot = class {
     this.refusal = ballot.refusal || this.refusal; // stands until the next try
     this.notice.hidden = !hidden;
     this.agrees.hidden = !VRThinker.hasVerdict(trace);
-    this.node.hidden = !asked || !(hidden || this.editing);
-    VRThinker.say(this.said, this.refusal);
+    this.open = Boolean(asked && (hidden || this.editing));
+    this.node.hidden = !this.open;
+    say(this.said, this.refusal);
     this.drawPairs();
   }
 
@@ -274,12 +248,11 @@ VRThinker.Ballot = class {
     this.redraw();
   }
 
-  /** Change a vote, or begin one. */
   edit(vote) {
     this.fill(vote);
     this.editing = true;
     this.redraw();
-    this.sides[0].node.focus();
+    this.sides[0].focus();
   }
 
   radios(key) {
@@ -307,36 +280,28 @@ VRThinker.Ballot = class {
     return { labels, agrees, slots: this.slots, note: this.note.value };
   }
 
-  mark(slot) {
-    if (this.slots.length < 16) this.slots.push(slot);
-    this.drawPairs();
-  }
-
   drawPairs() {
-    const { fill } = VRThinker;
     const pairs = VRThinker.pairs(this.trace);
     const left = [...pairs].filter(([slot]) => !this.slots.includes(slot));
     const marked = this.slots.map((slot) => [slot, pairs.get(slot)]);
     const option = ([slot, label]) => new Option(label, slot);
+    const chip = (slot) => {
+      const link = VRThinker.pairLink(this.trace, slot);
+      const look = { class: "vrt-pill", "aria-label": `Unmark ${link.textContent}` };
+      const unmark = () => {
+        this.slots = this.slots.filter((other) => other !== slot);
+        this.drawPairs();
+        this.choice.focus();
+      };
+      return [link, button(look, "×", unmark)];
+    };
     fill(this.choice, [["", "Mark a pair"], ...left], (choices) => choices.map(option));
-    fill(this.marked, marked, () => this.slots.map((slot) => this.chip(slot)));
-  }
-
-  chip(slot) {
-    const link = VRThinker.pairLink(this.trace, slot);
-    const look = { class: "vrt-pill", "aria-label": `Unmark ${link.textContent}` };
-    const remove = VRThinker.button(look, "×", () => {
-      this.slots = this.slots.filter((other) => other !== slot);
-      this.drawPairs();
-      this.choice.focus();
-    });
-    return [link, remove];
+    fill(this.marked, marked, () => this.slots.map(chip));
   }
 };
 
 /* The switch "Vote first". A cookie tells the server before it sends the first word of a judge. */
 VRThinker.mountVoteFirst = (root) => {
-  const { element } = VRThinker;
   const box = element("input", { type: "checkbox" });
   const help = element("span", "", "Hide each run’s verdict until I have voted.");
   box.checked = /(^|; )vote_first=on(;|$)/.test(document.cookie);

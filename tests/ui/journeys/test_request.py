@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from tests.ui.support import steps
 from tests.ui.support.browsing import Clips, Open, Page, Serve, Server, expect, opened
 from tests.ui.support.held_stream import hold_when, open_held, release, wait_until_held
 from tests.ui.support.saved_examples import ANSWER, ask
+from vrthinker_core.__about__ import ASSETS
+from vrthinker_core.traces import load
 
 PLACES = [f"#trace .vrt-turn:nth-child({number})" for number in (1, 2)]
 ASKED = (10, 11, 12, 24, 36, 48, 60, 72, 84, 96, 108, 120)
@@ -21,11 +24,13 @@ SAMPLE = """() => {
         samples.push({
             time: performance.now(),
             turns: all("#trace .vrt-turn:not(.coming)").length,
+            asked: all("#trace .vrt-empty-tile").length > 0,
             empty: all("#trace .vrt-empty-tile").some(in_view),
             written: all("#trace .vrt-text p").length > 0,
             words: last_word(),
             verdict: all(".vrt-headline").some((node) => node.textContent && in_view(node)),
             over: all(".vrt-chip").length > 0,
+            told: all(".vrt-unseen")[0].textContent,
         });
         setTimeout(sample, 50);
     };
@@ -57,6 +62,37 @@ def test_a_request_is_seen_before_its_frames_come(
         ("verdict", [each["verdict"] for each in samples if each["over"]]),
     ):
         assert sum(share) >= 0.8 * len(share), name
+
+
+@pytest.fixture
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("demo"), "nano", forked=True)
+    yield server
+    server.stop()
+
+
+def test_a_request_that_is_written_at_once_stands_too(demo: Server, open_page: Open) -> None:
+    drawn = ASSETS / "examples" / "think-4-picture-against-motion"
+    clips, prompt = (
+        (drawn / "first.mp4", drawn / "second.mp4"),
+        load(drawn / "trace.json").started.prompt,
+    )
+    page = open_page(demo.url, reduced_motion="no-preference")
+    page.evaluate(SAMPLE % (steps.LAST_WORD, steps.IN_VIEW))
+    steps.compare(page, clips, prompt)
+    samples = page.evaluate("samples")
+    assert samples[-1]["turns"] > 2
+    for turn in range(2, samples[-1]["turns"] + 1):
+        came = next(each["time"] for each in samples if each["turns"] == turn)
+        asked = [each for each in samples if each["turns"] == turn - 1 and each["asked"]]
+        assert came - asked[0]["time"] >= 600  # 0.8 s, less what a busy machine looks too late
+        assert all(each["asked"] for each in samples if asked[0]["time"] <= each["time"] < came)
+        assert any(each["empty"] for each in asked)
+        assert not any(f"Turn {turn} " in each["told"] for each in samples if each["time"] < came)
+    page.evaluate("Object.defineProperty(document, 'hidden', { value: true }); samples.length = 0")
+    page.evaluate("document.addEventListener('vrt:trace', () => samples.push(VRThinker.trace))")
+    steps.compare_again(page)
+    assert not page.evaluate("samples.some(({ held }) => held)")
 
 
 def test_empty_places_fill_in_and_equal_pictures_are_one(
@@ -97,4 +133,4 @@ def test_nothing_is_followed_while_nothing_can_be_read(page: Page, clips: Clips)
     expect(steps.turns(page)).to_have_count(2)
     assert page.evaluate("scrollY") == before
     expect(page.locator(".vrt-follow")).to_be_hidden()
-    expect(page.locator(".vrt-wants p")).to_have_count(0)
+    expect(page.locator(".vrt-wants:visible")).to_have_count(0)

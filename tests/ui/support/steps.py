@@ -100,13 +100,14 @@ def wait_for_judge(page: Page) -> None:
 
 
 def wait_for(page: Page, pattern: str) -> None:
-    """Until the page's status line says that."""
+    """Until the page's status line says that, and what it says of is shown."""
     end = time.monotonic() + PATIENCE_S
     while not re.search(pattern, said := status(page)):
         assert time.monotonic() < end, (
             f"not within {PATIENCE_S} s: {pattern!r}; the page says {said!r}"
         )
         page.wait_for_timeout(30)
+    page.wait_for_function("!VRThinker.trace.held")
 
 
 SAID = "pattern => window.statusSaid.some(text => RegExp(pattern).test(text))"
