@@ -105,7 +105,7 @@ def test_the_pixels_are_those_that_the_judge_was_given_of_the_persons_own_videos
 
 def test_a_live_run_gives_them_while_it_goes_on(here: Inside, pair: VideoPair) -> None:
     shown = here.sessions.start_run(here.sessions.get("anna"), pair, Settings())
-    until(lambda: shown.run.state.turns and shown.run.state.turns[0].text)
+    until(lambda: shown.run.state.turns and shown.run.state.turns[0].completion.text)
     assert len(decoded(here.exact, shown)["frames"]) == 8
     assert not shown.run.over
 

@@ -73,7 +73,7 @@ class JudgeChooser:
     def open(self, event: gr.EventData, request: gr.Request) -> Updates:
         """Fill the dialog; look for servers of this machine, unless it is only filled `again`."""
         if not getattr(event, "again", False):
-            self._found = (-math.inf, [])
+            self._found = (-math.inf, self._found[1])
         return {self._parts.chooser: self._dialog(request)}
 
     def act(self, event: gr.EventData, request: gr.Request) -> Updates:
@@ -160,10 +160,11 @@ class JudgeChooser:
         """Return what only visitors at this machine may open."""
         if not is_here(request):
             return []
-        from vrthinker_core.backends.offers import offers
-
         at, found = self._found
-        if time.monotonic() - at > FRESH_SECONDS:
+        # Transformers cannot be imported by two threads at once, and a judge that opens does so
+        if time.monotonic() - at > FRESH_SECONDS and self._judges.are_loaded:
+            from vrthinker_core.backends.offers import offers
+
             every = offers(local_servers() if "servers" in self._offered else [])
             groups = {*self._offered} - {"hosted"}
             found = [each for each in every if _group(each.judge) in groups]

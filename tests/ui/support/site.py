@@ -41,7 +41,7 @@ class Site:
         head: str = "",
     ) -> None:
         """`head`: of the page that Gradio would serve."""
-        nobody: Any = SimpleNamespace(names=[""], is_loaded=lambda judge: False)
+        nobody: Any = SimpleNamespace(look=lambda judge: (None, ""))
         self.folder, self._head = folder, head
         self.history = History(folder / "runs", seconds)
         queue = JudgeQueue(place=lambda _: ("local", 4))
