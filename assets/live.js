@@ -210,7 +210,9 @@ VRThinker.Follow = class {
     this.scrolledTo = window.scrollY;
     cancelAnimationFrame(this.gliding);
     this.gliding = 0;
-    if (!this.live) return;
+    const { scrollHeight, clientHeight } = document.documentElement;
+    const isCutShort = moved < 0 && window.scrollY + clientHeight > scrollHeight - 2; // by the page
+    if (!this.live || isCutShort) return;
     const node = this.root.querySelector(".vrt-turn:last-child");
     const bottom = node?.getBoundingClientRect().bottom ?? 0;
     this.draw(moved > 0 && (this.on || bottom < window.innerHeight + 40));

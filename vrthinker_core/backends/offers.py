@@ -91,5 +91,5 @@ def _running(servers: list[LocalServer]) -> Iterator[Offer]:
             yield Offer(f"local:{model}", True, trained, server.engine or "a server")
     if not any(server.models for server in servers):
         none = "None was found with a model that sees pictures: "
-        none += "start one, for example `ollama run qwen2.5vl:7b`."
+        none += "start one, for example with ollama run qwen2.5vl:7b."
         yield Offer("local", True, False, "a server on this machine", none)

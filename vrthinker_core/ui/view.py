@@ -279,11 +279,12 @@ class RunView:
         (name, value), label = self.label(dimension), dict(self.verdict or ()).get(dimension)
         likely = words.probability_words(label, self.probabilities.get(dimension))[1:]
         sentence, named = self._reason(dimension)
+        meaning = words.LABEL_HELP[label] if value == label else words.FLIPPED_HELP
         return {
             "name": DIMENSION_NAMES[dimension],
             "label": name,
             "value": value,
-            "help": " ".join([words.DIMENSION_HELP[dimension], words.LABEL_HELP[label], *likely]),
+            "help": " ".join([words.DIMENSION_HELP[dimension], meaning, *likely]),
             "reason": sentence,
             "frames": [tile.label for tile in named[:MAX_NAMED]],
             "source": "Frames it names",

@@ -258,6 +258,7 @@ LABEL_HELP = {
     Preference.SECOND: "The judge finds video 2 better here.",
     None: "The judge did not say. A missing label is not a tie.",
 }
+FLIPPED_HELP = "Swapping the sides changed what the judge says here."
 
 CHECK_ORDER = "Swap test"
 CHECKING = "The judge compares the pair again with the sides swapped."
@@ -389,7 +390,7 @@ def turn_summary(turn: Turn) -> str:
     if reply.kind == "answer":
         return "final answer"
     if reply.kind == "tool" and reply.wants is not None:
-        return f"asked for {len(reply.wants.indices)} more"
+        return f"asked for {len(reply.wants.indices)}"
     if reply.kind == "recommend":
         return "recommended an answer"
     if reply.verdict is not None and reply.verdict.labels:
