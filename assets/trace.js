@@ -392,7 +392,7 @@ VRThinker.Turn = class {
     });
     parts.forEach((part, place) => this.drawPart(place, part, place ? null : facts));
     for (const { node } of this.parts.splice(parts.length)) node.remove();
-    fill(this.wants, wants && [wants], () => [link(element("p"), wants)]);
+    fill(this.wants, wants ? [wants] : [], () => [link(element("p"), wants)]);
     fill(this.course, labels, () => labels.map(VRThinker.courseItem));
     fill(this.remarks, remarks, items);
     say(this.about, remarks.length ? `Details · ${VRThinker.notes(remarks)}` : "Details");

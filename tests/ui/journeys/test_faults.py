@@ -14,7 +14,7 @@ def test_each_field_says_what_is_wrong_until_it_is_mended(
     wrong, go = page.locator(WRONG), page.locator("#go")
     line = page.locator("#status textarea")
     usual = line.evaluate("node => getComputedStyle(node).color")
-    page.locator("#address-2 button").click()
+    page.locator("#address-2 input").press("Enter")
     expect(page.locator("#address-2 input")).to_be_focused()
     expect(page.locator("#address-2 .vrt-fault")).to_contain_text("Give the address")
     page.locator("#address-2 input").fill("h")
