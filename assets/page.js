@@ -9,6 +9,7 @@ VRThinker.Share = class {
       element("a", { download: `vr-thinker-${file}`, "data-file": file }, text);
     const files = [["Report (.html)", "report.html"], ["Trace (.json)", "trace.json"]];
     this.downloads = files.map(download);
+    for (const each of this.downloads) each.addEventListener("click", () => this.close());
     const copy = button("", "Copy link", () => this.share());
     const field = { readOnly: true, hidden: true, ariaLabel: "Link to this run" };
     this.link = make("input", { className: "vrt-link", ...field });

@@ -25,7 +25,7 @@ FIRST = "Video 1 is better overall"
 @pytest.fixture(scope="module")
 def server(serve: Serve) -> Server:
     asked = (ask(*frames).replace(THINK, WORDS) for frames in ([10, 30, 60, 90, 140], [20, 40]))
-    return serve([*asked, ANSWER], protocol="paired", pause=0.01)
+    return serve([*asked, ANSWER], protocol="paired", pause=0.03)
 
 
 @pytest.mark.parametrize("screen", steps.SCREENS.values(), ids=steps.SCREENS)
