@@ -33,17 +33,17 @@ REPLIES = (
 )
 
 REACHED = {
-    "core lines": 36_376,
-    "core tokens": 237_878,
-    "core files": 177,
-    "modules with one importer": 29,
+    "core lines": 37_412,
+    "core tokens": 246_889,
+    "core files": 179,
+    "modules with one importer": 28,
     "folders of the core": 11,
     "levels below the core": 1,
-    "test lines": 43_317,
-    "js and css lines": 4_302,
-    "js and css files": 15,
+    "test lines": 45_033,
+    "js and css lines": 4_848,
+    "js and css files": 16,
     "README bytes": 13_931,
-    "package READMEs, bytes": 23_002,
+    "package READMEs, bytes": 24_029,
 }
 WALKED = {"command line": 35, "page": 43}
 """Files of the core of which a function runs in one comparison of two turns."""
