@@ -90,7 +90,7 @@ VRThinker.JudgeChooser = class {
 
   /** `told`: why a judge is to be chosen; `then()`: it was. */
   open(told = "", then = null) {
-    Object.assign(this, { told, then });
+    Object.assign(this, { told, then, offered: true });
     // Gradio narrows the media queries of a page's style sheet to what stands here.
     document.querySelector(".gradio-container .contain").append(this.node);
     this.say(this.words.asking);

@@ -428,7 +428,7 @@ VRThinker.Replay = class {
   }
 };
 
-VRThinker.STANDS = 800; // ms for which a whole request for frames is seen before they come
+VRThinker.STANDS = 1200; // ms that a whole request stands: 0.8 s of it in sight, after a glide
 
 /* Holds a turn back until the request for its frames has stood, however fast the judge writes. */
 VRThinker.Hold = class {

@@ -247,19 +247,18 @@ VRThinker.openVote = () => {
 
 /** Below Compare: what the chosen judge can, or that it cannot judge the videos that are there. */
 VRThinker.mountScope = (root, props, watch, { about, told, choose, run }) => {
-  let asks = true; // the first Compare asks for another judge, and no later one
   const limits = element("p", { id: "vrt-judge-limits" }); // the chip's description
   const line = element("p", { role: "status" });
   const other = button("vrt-pill", choose, () => VRThinker.chooseJudge());
   const anyway = button("vrt-pill", run, () => {
-    asks = false;
+    VRThinker.chooser.offered = true;
     document.getElementById("go").click();
   });
   const notice = element("div", "vrt-cannot", line, element("p", "vrt-ways", other, anyway));
+  /** The first Compare asks for another judge, unless the visitor has seen the choice. */
   VRThinker.askForJudge = () => {
-    const isAsked = asks && props.value.outside;
+    const isAsked = props.value.outside && !VRThinker.chooser.offered;
     if (isAsked) VRThinker.chooseJudge(true, told);
-    asks &&= !isAsked;
     return isAsked;
   };
   root.classList.add("vrt", "vrt-scope");
